@@ -1,0 +1,68 @@
+"""Geometry of ``normals @ position <= offsets``: a point inside, and the polygon to draw."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import linprog
+
+Array = npt.NDArray[np.float64]
+
+
+def interior_point(normals: Array, offsets: Array) -> Array:
+    """A point well inside, by a linear program in equilibrated units; ValueError where there is none.
+
+    The centre of a largest ball (of radius 1 at most, in those units): max r such that
+    ``normals @ x + |normals| r <= offsets``.
+    """
+    rows, columns, unit = _equilibration(normals, offsets)
+    a, b = rows[:, None] * normals * columns, rows * offsets * unit
+    ball = np.linalg.norm(a, axis=1, keepdims=True)
+    goal = np.append(np.zeros(a.shape[1]), -1.0)
+    bounds = [(None, None)] * a.shape[1] + [(None, 1.0)]
+    result = linprog(goal, A_ub=np.hstack([a, ball]), b_ub=b, bounds=bounds, method="highs")
+    if result.x is not None:
+        point = np.asarray(columns * result.x[:-1] / unit)
+        if (normals @ point < offsets).all():
+            return point
+    raise ValueError(
+        "normals and offsets must leave an interior, but no point satisfies normals @ position < offsets: "
+        f"normals {normals.tolist()}, offsets {offsets.tolist()}"
+    )
+
+
+def clipped_polygon(normals: Array, offsets: Array, view: tuple[npt.ArrayLike, npt.ArrayLike]) -> Array | None:
+    """The view's rectangle cut by half-planes one after the other (Sutherland and Hodgman); (k, 2) or None."""
+    (left, bottom), (right, top) = (np.asarray(corner, dtype=float) for corner in view)
+    polygon = np.array([[left, bottom], [right, bottom], [right, top], [left, top]])
+    for normal, offset in zip(normals, offsets, strict=True):
+        gap = offset - polygon @ normal
+        vertices = []
+        for k in range(len(polygon)):
+            following = (k + 1) % len(polygon)
+            if gap[k] >= 0.0:
+                vertices.append(polygon[k])
+            if gap[k] * gap[following] < 0.0:
+                fraction = gap[k] / (gap[k] - gap[following])
+                vertices.append(polygon[k] + fraction * (polygon[following] - polygon[k]))
+        if len(vertices) < 3:
+            return None
+        polygon = np.array(vertices)
+    return polygon
+
+
+def _equilibration(normals: Array, offsets: Array, sweeps: int = 10) -> tuple[Array, Array, float]:
+    """Scales of rows (k,), columns (d,) and the offsets that bring the largest entries of each near 1.
+
+    A linear program has absolute tolerances; parameters of size 1e-9 or 1e9 would drown in them.
+    """
+    matrix = np.abs(np.column_stack([normals, offsets]))
+    rows, columns = np.ones(len(matrix)), np.ones(matrix.shape[1])
+    for _ in range(sweeps):
+        row = np.sqrt(matrix.max(axis=1))
+        column = np.sqrt(matrix.max(axis=0))
+        # a coordinate without constraint, or offsets that are all zero
+        column[column == 0.0] = 1.0
+        matrix /= row[:, None] * column
+        rows, columns = rows / row, columns / column
+    return rows, columns[:-1], float(columns[-1])
