@@ -1,0 +1,111 @@
+"""The contracts between the parts: what a forward model, a potential and a problem must offer.
+
+Shapes everywhere: a leading batch axis (chains, or any batch of parameter values), then the parameter
+axis. ``theta`` holds natural parameters, as the user named them; ``position`` holds the coordinates in
+which a sampler moves (log or logit of a parameter where the problem says so).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+#: Vector-Jacobian product: cotangent (batch, n_observations) -> (batch, n_parameters).
+VectorJacobianProduct = Callable[[Array], Array]
+
+
+@runtime_checkable
+class ForwardModel(Protocol):
+    """Map from parameters to noise-free observations, on a batch.
+
+    A model may also carry ``parameters`` (tuple of the names of the prior's parameters that make up its
+    theta columns, in that order; a vector-valued parameter takes one column per entry) and ``cost``
+    (seconds per evaluation).
+    """
+
+    def __call__(self, theta: Array) -> Array:
+        """Observations, shape (batch, n_observations), at theta, shape (batch, n_parameters)."""
+        ...
+
+    def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
+        """Observations and the vector-Jacobian product at theta."""
+        ...
+
+
+@runtime_checkable
+class Potential(Protocol):
+    """Energy (negative log density up to a constant) of one fidelity, at positions (chains, dimension).
+
+    A failed solve or zero density is ``energy = +inf`` with ``gradient = 0``; nothing is raised for it.
+    """
+
+    dimension: int
+
+    def energy(self, position: Array) -> Array:
+        """Energy, shape (chains,)."""
+        ...
+
+    def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
+        """Energy (chains,) and its gradient (chains, dimension)."""
+        ...
+
+
+class Terms(NamedTuple):
+    """Energy split into a part for the prior and a minibatch of data terms.
+
+    The full energy is ``prior_energy`` plus the sum of all ``size`` data terms.
+    """
+
+    prior_energy: Array  # (chains,)
+    prior_gradient: Array  # (chains, dimension)
+    energies: Array  # (chains, batch)
+    gradients: Array  # (chains, batch, dimension)
+
+
+@runtime_checkable
+class TermwisePotential(Potential, Protocol):
+    """A potential whose data terms can be evaluated one by one, for minibatches."""
+
+    size: int  # number of data terms
+
+    def terms(self, position: Array, indices: npt.NDArray[np.intp]) -> Terms:
+        """Terms at ``indices``, shape (chains, batch): each chain has its own minibatch."""
+        ...
+
+
+@runtime_checkable
+class Problem(Protocol):
+    """What a sampler needs to know: `invsamp.Posterior`, or `invsamp.Target` for a density by itself."""
+
+    dimension: int
+    fidelities: tuple[str, ...]  # from the coarsest to the finest
+
+    def potential(self, fidelity: str | None = None) -> Potential:
+        """The potential of one fidelity, the finest by default."""
+        ...
+
+    @property
+    def sampling_domain(self) -> Any:
+        """Domain of the positions (`invsamp.domains`)."""
+        ...
+
+    def sample_start(self, rng: np.random.Generator, n: int) -> Array:
+        """``n`` starting positions inside the domain, shape (n, dimension)."""
+        ...
+
+    def to_theta(self, position: Array) -> Array:
+        """Natural parameters (..., dimension) at positions (..., dimension)."""
+        ...
+
+    def to_position(self, theta: Array) -> Array:
+        """Positions at natural parameters; inverse of `to_theta`."""
+        ...
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """Name -> shape of every parameter, in the order of theta's columns."""
+        ...

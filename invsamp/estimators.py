@@ -1,0 +1,255 @@
+"""Estimators: what a rung is told about the energy and its gradient at a position, and with what noise.
+
+A part (`Exact`, `Minibatch`, `Noisy`) holds settings only. `bind` joins it to a potential and gives what the
+loop calls. Every call draws fresh randomness from the generator that it is given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.contract import Array, Potential, Terms, TermwisePotential
+
+Structure = Literal["isotropic", "diagonal", "full"]
+STRUCTURES: tuple[Structure, ...] = ("isotropic", "diagonal", "full")
+#: Standard deviation of a noise: a number, or a function of (position (chains, d), energy (chains,)) -> (chains,).
+StandardDeviation = float | Callable[[Array, Array], Array]
+
+
+class Estimate(NamedTuple):
+    """Energy and gradient at a position; the variances are None where there is no noise.
+
+    ``gradient_variance`` has shape (chains,) for isotropic noise, (chains, d) for independent entries and
+    (chains, d, d) for a full covariance.
+    """
+
+    energy: Array
+    gradient: Array
+    energy_variance: Array | None = None
+    gradient_variance: Array | None = None
+
+
+class BoundEstimator(Protocol):
+    """An estimator joined to its potential.
+
+    ``degrees_of_freedom`` is that of the variances that come with each estimate where they are sample
+    variances (a minibatch shows its own), None where there are none or where they are the true ones.
+    """
+
+    exact: bool
+    degrees_of_freedom: int | None
+
+    def estimate(self, rng: np.random.Generator, position: Array) -> Estimate:
+        """Energy and gradient with their stated variances."""
+        ...
+
+    def energy(self, rng: np.random.Generator, position: Array) -> tuple[Array, Array | None]:
+        """Energy and its stated variance."""
+        ...
+
+
+class Estimator(Protocol):
+    """A part that says how the energy of a potential is estimated."""
+
+    def bind(self, potential: Potential, structure: Structure) -> BoundEstimator:
+        """Join to a potential; ``structure`` is the form in which gradient variances are wanted."""
+        ...
+
+
+def exact() -> Exact:
+    """Estimator without noise: the whole potential."""
+    return Exact()
+
+
+def minibatch(size: int) -> Minibatch:
+    """Estimator from ``size`` data terms drawn without replacement, with its variance from within the batch.
+
+    Raises
+    ------
+    ValueError
+        If ``size`` is below 2 (no variance within the batch), or, once bound, above the number of data.
+    """
+    if size < 2:
+        raise ValueError(f"size must be at least 2 so that a batch shows its own variance, got {size}")
+    return Minibatch(int(size))
+
+
+def noisy(energy_sd: StandardDeviation = 0.0, gradient_sd: StandardDeviation = 0.0) -> Noisy:
+    """Estimator with injected Gaussian noise, independent for energy and gradient, isotropic for the gradient.
+
+    Parameters
+    ----------
+    energy_sd, gradient_sd : float >= 0, or callable
+        Standard deviations; a callable gets (position (chains, d), energy (chains,)) and returns (chains,).
+
+    Raises
+    ------
+    ValueError
+        If a number is negative or not finite.
+    """
+    for name, value in (("energy_sd", energy_sd), ("gradient_sd", gradient_sd)):
+        if not callable(value) and not 0.0 <= value < math.inf:
+            raise ValueError(f"{name} must be a finite number >= 0 or a function, got {value!r}")
+    return Noisy(energy_sd, gradient_sd)
+
+
+@dataclass(frozen=True)
+class Exact:
+    """The potential itself."""
+
+    def bind(self, potential: Potential, structure: Structure) -> BoundEstimator:
+        """Join to a potential."""
+        return _BoundExact(potential)
+
+
+@dataclass(frozen=True)
+class Minibatch:
+    """A random subset of the data terms, each chain with its own."""
+
+    size: int
+
+    def bind(self, potential: Potential, structure: Structure) -> BoundEstimator:
+        """Join to a potential that has data terms."""
+        if not isinstance(potential, TermwisePotential):
+            raise ValueError(f"minibatch needs a potential with data terms (`terms`, `size`), got {potential!r}")
+        if self.size > potential.size:
+            raise ValueError(f"size of a minibatch must be at most the {potential.size} data terms, got {self.size}")
+        return _BoundMinibatch(potential, self.size, structure)
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """The potential with injected Gaussian noise of known standard deviations."""
+
+    energy_sd: StandardDeviation
+    gradient_sd: StandardDeviation
+
+    def bind(self, potential: Potential, structure: Structure) -> BoundEstimator:
+        """Join to a potential."""
+        return _BoundNoisy(potential, self.energy_sd, self.gradient_sd, structure)
+
+
+class _BoundExact:
+    exact = True
+    degrees_of_freedom = None
+
+    def __init__(self, potential: Potential) -> None:
+        self._potential = potential
+
+    def estimate(self, rng: np.random.Generator, position: Array) -> Estimate:
+        return Estimate(*self._potential.energy_and_gradient(position))
+
+    def energy(self, rng: np.random.Generator, position: Array) -> tuple[Array, None]:
+        return self._potential.energy(position), None
+
+
+class _BoundMinibatch:
+    exact = False
+
+    def __init__(self, potential: TermwisePotential, size: int, structure: Structure) -> None:
+        self._potential, self._size, self._structure = potential, size, structure
+        self.degrees_of_freedom: int | None = size - 1
+        total = potential.size
+        self._scale = total / size
+        # variance of (N/n) sum over a batch drawn without replacement, per unit of within-batch variance
+        self._variance_scale = total**2 / size * (1.0 - size / total)
+
+    def estimate(self, rng: np.random.Generator, position: Array) -> Estimate:
+        terms = self._terms(rng, position)
+        energy = terms.prior_energy + self._scale * terms.energies.sum(axis=1)
+        gradient = terms.prior_gradient + self._scale * terms.gradients.sum(axis=1)
+        spread = sample_variance(terms.gradients, self._structure)
+        return Estimate(energy, gradient, self._energy_variance(terms.energies), self._variance_scale * spread)
+
+    def energy(self, rng: np.random.Generator, position: Array) -> tuple[Array, Array]:
+        terms = self._terms(rng, position)
+        energy = terms.prior_energy + self._scale * terms.energies.sum(axis=1)
+        return energy, self._energy_variance(terms.energies)
+
+    def _terms(self, rng: np.random.Generator, position: Array) -> Terms:
+        return self._potential.terms(position, _batches(rng, len(position), self._size, self._potential.size))
+
+    def _energy_variance(self, energies: Array) -> Array:
+        return self._variance_scale * energies.var(axis=1, ddof=1)
+
+
+class _BoundNoisy:
+    exact = False
+    degrees_of_freedom = None
+
+    def __init__(
+        self,
+        potential: Potential,
+        energy_sd: StandardDeviation,
+        gradient_sd: StandardDeviation,
+        structure: Structure,
+    ) -> None:
+        self._potential, self._energy_sd, self._gradient_sd = potential, energy_sd, gradient_sd
+        self._structure = structure
+
+    def estimate(self, rng: np.random.Generator, position: Array) -> Estimate:
+        energy, gradient = self._potential.energy_and_gradient(position)
+        energy_sd = _evaluate(self._energy_sd, position, energy)
+        gradient_sd = _evaluate(self._gradient_sd, position, energy)
+        chains, d = position.shape
+        noise = rng.standard_normal((chains, d + 1))
+        noisy_gradient = gradient + gradient_sd[:, None] * noise[:, 1:]
+        variance = expand_isotropic(gradient_sd**2, d, self._structure)
+        return Estimate(energy + energy_sd * noise[:, 0], noisy_gradient, energy_sd**2, variance)
+
+    def energy(self, rng: np.random.Generator, position: Array) -> tuple[Array, Array]:
+        energy = self._potential.energy(position)
+        sd = _evaluate(self._energy_sd, position, energy)
+        return energy + sd * rng.standard_normal(len(position)), sd**2
+
+
+def probe(
+    estimator: BoundEstimator, rng: np.random.Generator, position: Array, repeats: int, structure: Structure
+) -> tuple[Array, Array]:
+    """Sample variances of energy (chains,) and gradient (by ``structure``) from repeated estimates at a position."""
+    chains, d = position.shape
+    estimate = estimator.estimate(rng, np.repeat(position, repeats, axis=0))
+    energies = estimate.energy.reshape(chains, repeats)
+    gradients = estimate.gradient.reshape(chains, repeats, d)
+    return energies.var(axis=1, ddof=1), sample_variance(gradients, structure)
+
+
+def sample_variance(values: Array, structure: Structure) -> Array:
+    """Variance over axis 1 of values (chains, n, d): (chains,), (chains, d) or (chains, d, d) by ``structure``."""
+    if structure == "full":
+        centred = values - values.mean(axis=1, keepdims=True)
+        return np.swapaxes(centred, 1, 2) @ centred / (values.shape[1] - 1)
+    by_entry = values.var(axis=1, ddof=1)
+    return by_entry if structure == "diagonal" else by_entry.mean(axis=1)
+
+
+def expand_isotropic(variance: Array, dimension: int, structure: Structure) -> Array:
+    """An isotropic variance (chains,) in the form that ``structure`` asks for."""
+    if structure == "isotropic":
+        return variance
+    by_entry = np.repeat(variance[:, None], dimension, axis=1)
+    return by_entry if structure == "diagonal" else by_entry[:, :, None] * np.eye(dimension)
+
+
+def _evaluate(sd: StandardDeviation, position: Array, energy: Array) -> Array:
+    return np.asarray(sd(position, energy), dtype=float) if callable(sd) else np.full(len(position), float(sd))
+
+
+def _batches(rng: np.random.Generator, chains: int, size: int, total: int) -> npt.NDArray[np.intp]:
+    """Indices (chains, size) without replacement in each row."""
+    if size * size > total:
+        return np.stack([rng.choice(total, size, replace=False, shuffle=False) for _ in range(chains)])
+    drawn = rng.integers(total, size=(chains, size))
+    while True:
+        ordered = np.sort(drawn, axis=1)
+        repeated = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
+        if not repeated.any():
+            return drawn
+        # a whole row again, not one entry: that keeps every subset equally likely
+        drawn[repeated] = rng.integers(total, size=(int(repeated.sum()), size))

@@ -1,0 +1,106 @@
+r"""Kernels: how one rung moves, given the gradient at its position.
+
+Both kernels propose the Langevin move of temperature tau in whitened coordinates w,
+
+.. math:: v = -\eta\, \nabla_w U + \sqrt{2 \eta \tau}\, \xi,
+
+follow the domain's specular path along v, and differ in what they do at its end. All functions are
+vectorised over chains; the step size is a number, or (chains, 1) while warm-up adapts it per chain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from invsamp.contract import Array
+
+StepSize = float | Array
+
+
+@dataclass(frozen=True)
+class Langevin:
+    """Langevin kernel, Metropolis-adjusted (MALA) or not (SGLD).
+
+    The adjusted form needs exact energies. In a domain its proposal is the specular path, an involution of
+    (position, velocity) that keeps volume, so reflection leaves no boundary layer.
+    """
+
+    adjusted: bool = False
+
+
+class Proposal(NamedTuple):
+    """A move of w (chains, d), and how many entries of its noise had no variance left."""
+
+    move: Array
+    clipped: int
+
+
+def propose(gradient: Array, noise: Array, step_size: StepSize, temperature: float) -> Proposal:
+    """Langevin move for an exact gradient; ``gradient`` is with respect to w."""
+    return Proposal(np.sqrt(2.0 * temperature * step_size) * noise - step_size * gradient, 0)
+
+
+def propose_within_budget(
+    gradient: Array, noise: Array, step_size: StepSize, temperature: float, gradient_variance: Array
+) -> Proposal:
+    r"""Langevin move whose injected noise leaves room for the gradient's own.
+
+    .. math:: \mathrm{cov} = 2 \tau \eta I - \eta^2 S
+
+    Negative eigenvalues (S over the budget) are set to zero and counted.
+
+    Parameters
+    ----------
+    gradient_variance : ndarray
+        S in whitened coordinates: isotropic (chains,), diagonal (chains, d) or full (chains, d, d).
+
+    References
+    ----------
+    Li, Lin, Zhang and Zhou (2023), "Fast replica exchange SGLD", eq. (13) and (15), which print
+    :math:`\tau \eta` where :math:`2 \tau \eta` is right.
+    """
+    if gradient_variance.ndim == 3:
+        values, vectors = np.linalg.eigh(gradient_variance)
+        left = 2.0 * temperature * step_size - step_size**2 * values
+        scaled = np.sqrt(np.maximum(left, 0.0)) * noise
+        injected = (vectors @ scaled[:, :, None])[:, :, 0]
+    else:
+        by_entry = gradient_variance[:, None] if gradient_variance.ndim == 1 else gradient_variance
+        left = 2.0 * temperature * step_size - step_size**2 * by_entry
+        injected = np.sqrt(np.maximum(left, 0.0)) * noise
+    return Proposal(injected - step_size * gradient, int((left < 0.0).any(axis=1).sum()))
+
+
+def log_acceptance(
+    energies: tuple[Array, Array],
+    noise: Array,
+    end_velocity: Array,
+    end_gradient: Array,
+    step_size: StepSize,
+    temperature: float,
+) -> Array:
+    r"""Log Metropolis ratio of a Langevin move along a specular path.
+
+    With the velocity v drawn as an auxiliary variable from :math:`N(-\eta g, 2 \eta \tau I)`, the path sends
+    (w, v) to (w', v') and back from (w', -v'), so the ratio compares the density of -v' at w' with that of
+    v at w. Without reflection v' = v and this is MALA (Roberts and Tweedie 1996).
+
+    Parameters
+    ----------
+    energies : (before, after), each of shape (chains,)
+    noise : ndarray, shape (chains, d)
+        The standard normal draws in the move.
+    end_velocity, end_gradient : ndarray, shape (chains, d)
+        Velocity and gradient at the end of the path, in whitened coordinates.
+
+    Returns
+    -------
+    ndarray, shape (chains,)
+    """
+    back = step_size * end_gradient - end_velocity
+    quadratic = back**2 / (4.0 * step_size * temperature)
+    before, after = energies
+    return (before - after) / temperature + (0.5 * noise**2 - quadratic).sum(axis=1)

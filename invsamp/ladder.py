@@ -1,0 +1,165 @@
+"""Rungs, and the sampler that they make up: plain data, printed, compared and checked, never run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from invsamp.estimators import STRUCTURES, Estimator, Exact, Structure
+from invsamp.kernels import Langevin
+from invsamp.schedules import Schedule
+from invsamp.swap.rules import SwapRule
+from invsamp.swap.schemes import SwapScheme, deo
+from invsamp.variance import Known, VarianceModel, known
+
+
+@dataclass(frozen=True)
+class GradientNoise:
+    """Subtract the covariance of the gradient's noise from the noise that the kernel injects (f-reSGLD).
+
+    Parameters
+    ----------
+    variance : VarianceModel
+        How the covariance is known: `known`, `running_average` or `kernel_ridge`.
+    structure : "isotropic", "diagonal" or "full"
+        Its form.
+    """
+
+    variance: VarianceModel = field(default_factory=known)
+    structure: Structure = "isotropic"
+
+    def __post_init__(self) -> None:
+        if self.structure not in STRUCTURES:
+            raise ValueError(f"structure must be one of {STRUCTURES}, got {self.structure!r}")
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One temperature level.
+
+    Parameters
+    ----------
+    temperature : float, >= 1
+        It samples the density exp(-energy / temperature).
+    fidelity : str or int
+        Name of a fidelity, or the number of levels below the finest (0 the finest; the coarsest if there
+        are not that many).
+    estimator : Estimator
+        What it is told about the energy.
+    kernel : Langevin
+        How it moves.
+    step_size : float, Schedule or None
+        None: found by warm-up.
+    energy_variance : VarianceModel
+        How the variance of its energies is known, for the penalty of a swap.
+    gradient_noise : GradientNoise, optional
+        Whether and how the gradient's noise is taken out of the injected noise.
+    probes : int
+        Repeated estimates per state from which a variance model learns.
+    """
+
+    temperature: float = 1.0
+    fidelity: str | int = 0
+    estimator: Estimator = field(default_factory=Exact)
+    kernel: Langevin = field(default_factory=Langevin)
+    step_size: float | Schedule | None = None
+    energy_variance: VarianceModel = field(default_factory=known)
+    gradient_noise: GradientNoise | None = None
+    probes: int = 10
+
+    def __post_init__(self) -> None:
+        if not 1.0 <= self.temperature < math.inf:
+            raise ValueError(f"temperature must be a finite number >= 1, got {self.temperature!r}")
+        if self.step_size is not None and not callable(self.step_size) and not 0.0 < self.step_size < math.inf:
+            raise ValueError(f"step_size must be a positive finite number, got {self.step_size!r}")
+        if isinstance(self.fidelity, int) and self.fidelity < 0:
+            raise ValueError(f"fidelity as a number must be >= 0 levels below the finest, got {self.fidelity}")
+        if self.kernel.adjusted and not isinstance(self.estimator, Exact):
+            raise ValueError(f"an adjusted kernel (MALA) needs exact energies, got the estimator {self.estimator}")
+        if self.probes < 2:
+            raise ValueError(f"probes must be at least 2 to show a variance, got {self.probes}")
+
+    @property
+    def learns_variance(self) -> bool:
+        """Whether warm-up has a variance model to train."""
+        models = [self.energy_variance] + ([self.gradient_noise.variance] if self.gradient_noise else [])
+        return any(not isinstance(model, Known) for model in models)
+
+
+@dataclass(frozen=True)
+class Swap:
+    """When and how neighbouring rungs exchange positions.
+
+    Parameters
+    ----------
+    rule : SwapRule, optional
+        Log acceptance. Default, by pair: `delayed_acceptance` where the fidelities differ (exact whatever the
+        coarse model is), `fast` where they are the same (exact for noise-free energies too).
+    scheme : SwapScheme
+        Who meets whom.
+    fraction : float in (0, 1]
+        Probability of an attempt after a step. A tenth costs almost no relaxation and saves the solves.
+    """
+
+    rule: SwapRule | None = None
+    scheme: SwapScheme = field(default_factory=deo)
+    fraction: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.fraction <= 1.0:
+            raise ValueError(f"swap fraction must lie in (0, 1], got {self.fraction!r}")
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """A composition of rungs from cold to hot, with their swaps; the presets make these.
+
+    Parameters
+    ----------
+    rungs : sequence of Rung
+        The first has temperature 1: it samples the posterior. Temperatures increase.
+    swap : Swap
+        Ignored with a single rung.
+    preconditioner : None, "diagonal" or "dense"
+        Found in warm-up for each rung and frozen after.
+
+    Raises
+    ------
+    ValueError
+        If the temperatures do not start at 1 or do not increase, or the preconditioner is unknown.
+    """
+
+    rungs: Sequence[Rung]
+    swap: Swap = field(default_factory=Swap)
+    preconditioner: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rungs", tuple(self.rungs))
+        check_temperatures([rung.temperature for rung in self.rungs])
+        if self.preconditioner not in (None, "diagonal", "dense"):
+            raise ValueError(f"preconditioner must be None, 'diagonal' or 'dense', got {self.preconditioner!r}")
+
+
+def check_temperatures(temperatures: Sequence[float]) -> None:
+    """`ValueError` unless the temperatures start at 1 and increase."""
+    if not temperatures:
+        raise ValueError("temperatures must have at least one entry, got none")
+    if temperatures[0] != 1.0:
+        raise ValueError(f"temperatures must start at 1 (the posterior), got {temperatures[0]}")
+    for k, (colder, hotter) in enumerate(zip(temperatures, temperatures[1:], strict=False), start=1):
+        if not colder < hotter < math.inf:
+            raise ValueError(f"temperatures must increase, got {colder} before {hotter} at index {k}")
+
+
+def geometric(hottest: float, rungs: int) -> tuple[float, ...]:
+    """Temperatures from 1 to ``hottest`` in equal ratios.
+
+    Raises
+    ------
+    ValueError
+        Unless ``hottest`` > 1 and ``rungs`` >= 2.
+    """
+    if not (hottest > 1.0 and rungs >= 2):
+        raise ValueError(f"hottest must be > 1 and rungs >= 2, got {hottest} and {rungs}")
+    return tuple(float(hottest ** (k / (rungs - 1))) for k in range(rungs))

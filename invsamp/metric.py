@@ -1,0 +1,101 @@
+"""Whitened coordinates: theta = L w, with the preconditioner P = L L^T.
+
+A Langevin step in w is the preconditioned step in theta. The three classes share one interface, so the
+loop never asks which of them it holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from invsamp.contract import Array
+
+
+@dataclass(frozen=True)
+class IdentityMetric:
+    """No preconditioner."""
+
+    matrix = None  # what a domain needs for its reflections
+
+    def whiten(self, gradient: Array) -> Array:
+        """L^T g: the gradient with respect to w."""
+        return gradient
+
+    def colour(self, move: Array) -> Array:
+        """L v: a move of w as a move of theta."""
+        return move
+
+    def uncolour(self, move: Array) -> Array:
+        """L^-1 v: a move of theta as a move of w."""
+        return move
+
+    def whiten_covariance(self, covariance: Array) -> Array:
+        """L^T S L, for S isotropic (chains,), diagonal (chains, d) or full (chains, d, d)."""
+        return covariance
+
+
+@dataclass(frozen=True, eq=False)
+class DiagonalMetric:
+    """Preconditioner diag(scale^2)."""
+
+    scale: Array
+
+    @property
+    def matrix(self) -> Array:
+        """The diagonal of P, shape (d,)."""
+        return self.scale**2
+
+    def whiten(self, gradient: Array) -> Array:
+        """L^T g."""
+        return gradient * self.scale
+
+    def colour(self, move: Array) -> Array:
+        """L v."""
+        return move * self.scale
+
+    def uncolour(self, move: Array) -> Array:
+        """L^-1 v."""
+        return move / self.scale
+
+    def whiten_covariance(self, covariance: Array) -> Array:
+        """L^T S L; an isotropic S becomes diagonal."""
+        if covariance.ndim == 3:
+            return covariance * np.outer(self.scale, self.scale)
+        by_entry = covariance[:, None] if covariance.ndim == 1 else covariance
+        return by_entry * self.scale**2
+
+
+@dataclass(frozen=True, eq=False)
+class DenseMetric:
+    """Preconditioner P = L L^T with L lower triangular."""
+
+    factor: Array
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_inverse", np.linalg.inv(self.factor))
+        object.__setattr__(self, "matrix", self.factor @ self.factor.T)
+
+    def whiten(self, gradient: Array) -> Array:
+        """L^T g."""
+        return gradient @ self.factor
+
+    def colour(self, move: Array) -> Array:
+        """L v."""
+        return move @ self.factor.T
+
+    def uncolour(self, move: Array) -> Array:
+        """L^-1 v."""
+        return move @ self._inverse.T  # type: ignore[attr-defined]
+
+    def whiten_covariance(self, covariance: Array) -> Array:
+        """L^T S L, always full."""
+        if covariance.ndim == 1:
+            return covariance[:, None, None] * (self.factor.T @ self.factor)
+        if covariance.ndim == 2:
+            return np.einsum("ki,nk,kj->nij", self.factor, covariance, self.factor)
+        return self.factor.T @ covariance @ self.factor
+
+
+Metric = IdentityMetric | DiagonalMetric | DenseMetric

@@ -1,0 +1,181 @@
+"""Densities by themselves, without a forward model: `Target` and its potentials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.contract import Array, Potential, Terms
+from invsamp.domains import Domain, Unbounded
+
+
+@dataclass(frozen=True)
+class FunctionPotential:
+    """Potential from one function.
+
+    Parameters
+    ----------
+    function : callable
+        Position (chains, dimension) -> energy (chains,), gradient (chains, dimension).
+    dimension : int
+        Number of parameters.
+    """
+
+    function: Callable[[Array], tuple[Array, Array]]
+    dimension: int
+
+    def energy(self, position: Array) -> Array:
+        """Energy, shape (chains,)."""
+        return self.function(position)[0]
+
+    def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
+        """Energy (chains,) and gradient (chains, dimension)."""
+        return self.function(position)
+
+
+@dataclass(frozen=True)
+class SumPotential:
+    r"""Potential that is a sum over data, for minibatches: :math:`U = U_0 + \sum_i u(\theta; x_i)`.
+
+    Parameters
+    ----------
+    data : ndarray, shape (size, ...)
+        One row per datum.
+    term : callable
+        Position (chains, dimension), data (chains, batch, ...) -> energies (chains, batch) and their
+        gradients (chains, batch, dimension).
+    dimension : int
+        Number of parameters.
+    prior : callable, optional
+        Position -> energy (chains,), gradient (chains, dimension) of :math:`U_0`; zero by default.
+    """
+
+    data: Array
+    term: Callable[[Array, Array], tuple[Array, Array]]
+    dimension: int
+    prior: Callable[[Array], tuple[Array, Array]] | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of data."""
+        return len(self.data)
+
+    def terms(self, position: Array, indices: npt.NDArray[np.intp]) -> Terms:
+        """Terms at ``indices``, shape (chains, batch)."""
+        prior = self._prior(position)
+        return Terms(*prior, *self.term(position, self.data[indices]))
+
+    def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
+        """Energy (chains,) and gradient (chains, dimension) of the full sum."""
+        everything = np.broadcast_to(self.data, (len(position), *self.data.shape))
+        energy, gradient = self._prior(position)
+        energies, gradients = self.term(position, everything)
+        return energy + energies.sum(axis=1), gradient + gradients.sum(axis=1)
+
+    def energy(self, position: Array) -> Array:
+        """Energy, shape (chains,)."""
+        return self.energy_and_gradient(position)[0]
+
+    def _prior(self, position: Array) -> tuple[Array, Array]:
+        if self.prior is None:
+            return np.zeros(len(position)), np.zeros_like(position)
+        return self.prior(position)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A density to sample that is not posed as an inverse problem: an analytic test case, a user's own energy.
+
+    Parameters
+    ----------
+    potentials : Potential, or mapping of names to potentials
+        One potential, or several fidelities of it from the coarsest to the finest.
+    domain : Domain, optional
+        Where the parameters must lie.
+    start : callable or ndarray, optional
+        ``start(rng, n)`` -> starting points (n, dimension), or an array (k, dimension) to draw them from
+        with replacement. Default: standard normal draws inside the domain.
+    names : sequence of str, optional
+        One name per parameter. Default: one vector ``theta``.
+
+    Raises
+    ------
+    ValueError
+        If the potentials differ in dimension, or the names do not match it.
+    """
+
+    potentials: Potential | Mapping[str, Potential]
+    domain: Domain = field(default_factory=Unbounded)
+    start: Callable[[np.random.Generator, int], Array] | Array | None = None
+    names: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        levels = self._levels
+        if not levels:
+            raise ValueError("potentials must hold at least one potential, got an empty mapping")
+        dimensions = {name: level.dimension for name, level in levels.items()}
+        if len(set(dimensions.values())) > 1:
+            raise ValueError(f"potentials must share one dimension, got {dimensions}")
+        if self.names is not None and len(self.names) != self.dimension:
+            raise ValueError(f"names must have {self.dimension} entries, got {list(self.names)}")
+        self.domain.check_dimension(self.dimension)
+
+    @property
+    def _levels(self) -> Mapping[str, Potential]:
+        return self.potentials if isinstance(self.potentials, Mapping) else {"target": self.potentials}
+
+    @property
+    def dimension(self) -> int:
+        """Number of parameters."""
+        return next(iter(self._levels.values())).dimension
+
+    @property
+    def fidelities(self) -> tuple[str, ...]:
+        """Names of the fidelities, from the coarsest to the finest."""
+        return tuple(self._levels)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Name -> shape of each parameter."""
+        return {"theta": (self.dimension,)} if self.names is None else {name: () for name in self.names}
+
+    @property
+    def sampling_domain(self) -> Domain:
+        """Domain of the positions."""
+        return self.domain
+
+    def potential(self, fidelity: str | None = None) -> Potential:
+        """The potential of one fidelity, the finest by default; `ValueError` for an unknown name."""
+        name = self.fidelities[-1] if fidelity is None else fidelity
+        if name not in self._levels:
+            raise ValueError(f"fidelity must be one of {self.fidelities}, got {fidelity!r}")
+        return self._levels[name]
+
+    def sample_start(self, rng: np.random.Generator, n: int) -> Array:
+        """Starting points inside the domain, shape (n, dimension)."""
+        found = np.empty((0, self.dimension))
+        for _ in range(1000):
+            points = self._propose_start(rng, n)
+            found = np.concatenate([found, points[self.domain.contains(points)]])
+            if len(found) >= n:
+                return found[:n]
+        raise ValueError(f"start must give points inside the domain, got {len(found)} of {n} in 1000 tries")
+
+    def _propose_start(self, rng: np.random.Generator, n: int) -> Array:
+        if self.start is None:
+            return rng.standard_normal((n, self.dimension))
+        if callable(self.start):
+            return np.asarray(self.start(rng, n), dtype=float).reshape(n, self.dimension)
+        pool = np.asarray(self.start, dtype=float).reshape(-1, self.dimension)
+        return pool[rng.integers(len(pool), size=n)]
+
+    def to_theta(self, position: Array) -> Array:
+        """Natural parameters: the positions themselves."""
+        return position
+
+    def to_position(self, theta: Array) -> Array:
+        """Positions: the parameters themselves."""
+        return theta

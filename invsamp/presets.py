@@ -1,0 +1,260 @@
+"""The samplers of the literature as compositions of parts. A preset returns a `Sampler`: print it to see its parts.
+
+Arguments that all share
+------------------------
+temperatures : sequence of float
+    From 1 upwards, one for each rung.
+step_size : float, Schedule, sequence of them for each rung, or None
+    In the coordinates that the sampler moves in. None: found in warm-up, with a preconditioner.
+fidelities : sequence of str, optional
+    One for each rung. By default the cold rung takes the finest and each hotter rung one coarser, down to
+    the coarsest, where a preset does not say otherwise.
+preconditioner : "auto", None, "diagonal" or "dense"
+    "auto": "dense" where warm-up finds the step sizes, None where they are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from invsamp.estimators import Estimator, Structure
+from invsamp.estimators import exact as exact_energies
+from invsamp.kernels import Langevin
+from invsamp.ladder import GradientNoise, Rung, Sampler, Swap, check_temperatures
+from invsamp.schedules import Schedule
+from invsamp.swap import rules
+from invsamp.swap.schemes import SwapScheme, deo
+from invsamp.variance import Known, VarianceModel, known, running_average
+
+StepSizes = float | Schedule | None | Sequence[float | Schedule | None]
+
+
+def sgld(
+    step_size: float | Schedule | None = None,
+    *,
+    estimator: Estimator | None = None,
+    gradient_noise: GradientNoise | None = None,
+    fidelity: str | int = 0,
+    preconditioner: str | None = "auto",
+) -> Sampler:
+    r"""Stochastic-gradient Langevin dynamics, :math:`\theta' = \theta - \eta g + \sqrt{2 \eta} \xi`.
+
+    Its law is off by its step: variance :math:`1 / (1 - \eta \lambda / 2)` of the right one along curvature
+    :math:`\lambda`, and further off by gradient noise unless ``gradient_noise`` takes that out.
+
+    References
+    ----------
+    Welling and Teh (2011), ICML, eq. (4), with :math:`\eta = \epsilon / 2`.
+    """
+    rung = Rung(1.0, fidelity, estimator or exact_energies(), Langevin(), step_size, gradient_noise=gradient_noise)
+    return Sampler((rung,), preconditioner=_preconditioner(preconditioner, [step_size]))
+
+
+def mala(
+    step_size: float | None = None, *, fidelity: str | int = 0, preconditioner: str | None = "auto"
+) -> Sampler:
+    """Metropolis-adjusted Langevin, for exact energies: no bias from the step size.
+
+    References
+    ----------
+    Roberts and Tweedie (1996), Bernoulli 2(4).
+    """
+    rung = Rung(1.0, fidelity, kernel=Langevin(adjusted=True), step_size=step_size)
+    return Sampler((rung,), preconditioner=_preconditioner(preconditioner, [step_size]))
+
+
+def relangevin(
+    temperatures: Sequence[float] = (1.0, 4.0),
+    step_size: StepSizes = None,
+    *,
+    adjusted: bool = True,
+    fidelities: Sequence[str | int] | None = None,
+    swap: rules.SwapRule | None = None,
+    swap_fraction: float = 0.1,
+    scheme: SwapScheme | None = None,
+    preconditioner: str | None = "auto",
+) -> Sampler:
+    """Replica-exchange Langevin (reLD) with exact energies; exact in every part by default.
+
+    Parameters
+    ----------
+    adjusted : bool
+        Metropolis-adjusted kernels. False: plain Langevin steps, with their step-size bias.
+    swap : SwapRule, optional
+        Default: exact for rungs of any fidelities, in two stages where they differ (`delayed_acceptance`).
+
+    References
+    ----------
+    Chen et al. (2019), ICLR, "Accelerating nonconvex learning via replica exchange Langevin diffusion".
+    """
+    rungs = _rungs(temperatures, step_size, _graded(fidelities, temperatures), None, kernel=Langevin(adjusted))
+    return _exchange(rungs, swap, swap_fraction, scheme, preconditioner)
+
+
+def resgld(
+    temperatures: Sequence[float] = (1.0, 4.0),
+    step_size: StepSizes = None,
+    *,
+    estimator: Estimator | Sequence[Estimator] | None = None,
+    swap: rules.SwapRule | None = None,
+    energy_variance: VarianceModel | None = None,
+    fidelities: Sequence[str | int] | None = None,
+    swap_fraction: float = 0.1,
+    scheme: SwapScheme | None = None,
+    preconditioner: str | None = "auto",
+) -> Sampler:
+    """Replica-exchange SGLD with one fidelity and noisy energies; its gradients' noise is not taken out.
+
+    Parameters
+    ----------
+    swap : SwapRule, optional
+        `naive`, or `corrected` with a factor F. Default: ``corrected()``.
+    energy_variance : VarianceModel, optional
+        `known`, or estimated on the fly in warm-up by `running_average` (the default).
+    fidelities : sequence, optional
+        Default: the finest on every rung.
+
+    References
+    ----------
+    Deng et al. (2020), ICML, "Non-convex learning via replica exchange stochastic gradient MCMC", eq. (7).
+    """
+    flat = fidelities or [0] * len(temperatures)
+    variance = energy_variance or running_average()
+    rungs = _rungs(temperatures, step_size, flat, estimator, energy_variance=variance)
+    return _exchange(rungs, swap or rules.corrected(), swap_fraction, scheme, preconditioner)
+
+
+def multi_variance_resgld(
+    temperatures: Sequence[float] = (1.0, 4.0),
+    step_size: StepSizes = None,
+    *,
+    estimator: Estimator | Sequence[Estimator] | None = None,
+    weight: float | None = None,
+    assume_unbiased: bool = False,
+    energy_variance: VarianceModel | None = None,
+    fidelities: Sequence[str | int] | None = None,
+    swap_fraction: float = 0.1,
+    scheme: SwapScheme | None = None,
+    preconditioner: str | None = "auto",
+) -> Sampler:
+    """m-reSGLD: each rung its own fidelity and noise, swaps by both rungs' energies at both positions.
+
+    Parameters
+    ----------
+    weight : float in [0, 1], optional
+        Weight a1 of the cold rung's energies. Default: that of least variance, from warm-up.
+    assume_unbiased : bool
+        Rungs of different deterministic fidelity are refused unless you say that their energies differ by
+        noise alone (see `invsamp.swap.rules.multi_variance`).
+
+    References
+    ----------
+    Lin, Wang and Zhang (2022), "Multi-variance replica exchange SGMCMC for inverse and forward problems via
+    Bayesian PINN", eq. (11).
+    """
+    rungs = _rungs(
+        temperatures,
+        step_size,
+        _graded(fidelities, temperatures),
+        estimator,
+        energy_variance=energy_variance or running_average(),
+    )
+    rule = rules.multi_variance(weight, assume_unbiased=assume_unbiased)
+    return _exchange(rungs, rule, swap_fraction, scheme, preconditioner)
+
+
+def fast_resgld(
+    temperatures: Sequence[float] = (1.0, 4.0),
+    step_size: StepSizes = None,
+    *,
+    estimator: Estimator | Sequence[Estimator] | None = None,
+    variance: VarianceModel | None = None,
+    energy_variance: VarianceModel | None = None,
+    structure: Structure = "isotropic",
+    probes: int = 10,
+    swap: rules.SwapRule | None = None,
+    fidelities: Sequence[str | int] | None = None,
+    swap_fraction: float = 0.1,
+    scheme: SwapScheme | None = None,
+    preconditioner: str | None = "auto",
+) -> Sampler:
+    """f-reSGLD: the noise of each fidelity's gradient is taken out of the injected noise, that of its energy out of
+    the swaps.
+
+    Parameters
+    ----------
+    variance : VarianceModel, optional
+        Of the gradients: `known` (what the estimator states; the default), `running_average` or `kernel_ridge`.
+    energy_variance : VarianceModel, optional
+        Of the energies. Default: as ``variance``, or what the estimator states where that has a value.
+    structure : "isotropic", "diagonal" or "full"
+        Form of the gradient noise's covariance.
+    probes : int
+        Repeated estimates per pilot state, for the variance models that learn.
+    swap : SwapRule, optional
+        Default: eq. (18) (`fast`) between rungs of one fidelity, `delayed_acceptance` between rungs of two, whose
+        energies differ by more than noise, so that eq. (18) would be biased. ``fast(assume_unbiased=True)`` gives
+        the published rule all the same.
+
+    References
+    ----------
+    Li, Lin, Zhang and Zhou (2023), "Fast replica exchange SGLD", Algorithm 1, eq. (13), (15), (18).
+    """
+    model = variance or known()
+    if energy_variance is None:
+        energy_variance = known() if isinstance(model, Known) else model
+    rungs = _rungs(
+        temperatures,
+        step_size,
+        _graded(fidelities, temperatures),
+        estimator,
+        energy_variance=energy_variance,
+        gradient_noise=GradientNoise(model, structure),
+        probes=probes,
+    )
+    return _exchange(rungs, swap, swap_fraction, scheme, preconditioner)
+
+
+def _graded(fidelities: Sequence[str | int] | None, temperatures: Sequence[float]) -> Sequence[str | int]:
+    return range(len(temperatures)) if fidelities is None else fidelities
+
+
+def _rungs(
+    temperatures: Sequence[float],
+    step_size: StepSizes,
+    fidelities: Sequence[str | int],
+    estimator: Estimator | Sequence[Estimator] | None,
+    **parts: object,
+) -> tuple[Rung, ...]:
+    check_temperatures(temperatures)
+    n = len(temperatures)
+    estimator = exact_energies() if estimator is None else estimator
+    columns = {
+        "fidelities": list(fidelities),
+        "step_size": list(step_size) if isinstance(step_size, Sequence) else [step_size] * n,
+        "estimator": list(estimator) if isinstance(estimator, Sequence) else [estimator] * n,
+    }
+    for name, column in columns.items():
+        if len(column) != n:
+            raise ValueError(f"{name} must have one entry for each of the {n} temperatures, got {len(column)}")
+    return tuple(
+        Rung(float(t), f, e, step_size=h, **parts)  # type: ignore[arg-type]
+        for t, f, h, e in zip(temperatures, *columns.values(), strict=True)
+    )
+
+
+def _exchange(
+    rungs: tuple[Rung, ...],
+    rule: rules.SwapRule | None,
+    fraction: float,
+    scheme: SwapScheme | None,
+    preconditioner: str | None,
+) -> Sampler:
+    kind = _preconditioner(preconditioner, [rung.step_size for rung in rungs])
+    return Sampler(rungs, Swap(rule, scheme or deo(), fraction), kind)
+
+
+def _preconditioner(wanted: str | None, step_sizes: Sequence[object]) -> str | None:
+    if wanted != "auto":
+        return wanted
+    return "dense" if all(h is None for h in step_sizes) else None

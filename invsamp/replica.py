@@ -1,0 +1,301 @@
+"""One rung at work: its chains' positions, its random streams, its counts."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.contract import Array, Potential, TermwisePotential, Terms
+from invsamp.domains import Domain, Unbounded
+from invsamp.estimators import BoundEstimator, Estimate, probe
+from invsamp.kernels import StepSize, log_acceptance, propose, propose_within_budget
+from invsamp.ladder import GradientNoise, Rung
+from invsamp.metric import IdentityMetric, Metric
+from invsamp.variance import Known, VarianceModel
+
+#: A rung whose every solve failed for so many steps in a row is stopped: there is nothing to sample.
+FAILING_STEPS = 200
+
+
+class Evaluator:
+    """A potential with a guard against non-finite results, and with counts. One for each fidelity."""
+
+    def __init__(self, potential: Potential, fidelity: str) -> None:
+        self.potential, self.fidelity = potential, fidelity
+        self.dimension = potential.dimension
+        self.evaluations, self.failed, self.seconds = 0, 0, 0.0
+        if isinstance(potential, TermwisePotential):
+            self.size, self.terms = potential.size, self._guarded_terms
+
+    def energy(self, position: Array) -> Array:
+        """Energy (chains,), +inf where it is not finite."""
+        begin = time.perf_counter()
+        energy = self.potential.energy(position)
+        self.seconds += time.perf_counter() - begin
+        self.evaluations += len(position)
+        bad = ~np.isfinite(energy)
+        if bad.any():
+            self.failed += int(bad.sum())
+            energy = np.where(bad, np.inf, energy)
+        return energy
+
+    def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
+        """Energy and gradient; +inf and 0 where either is not finite."""
+        begin = time.perf_counter()
+        energy, gradient = self.potential.energy_and_gradient(position)
+        self.seconds += time.perf_counter() - begin
+        self.evaluations += len(position)
+        # one reduction is enough to see that all is well: a sum of finite numbers that overflows
+        # only takes the careful path below
+        if not math.isfinite(energy.sum() + gradient.sum()):
+            bad = ~(np.isfinite(energy) & np.isfinite(gradient).all(axis=1))
+            self.failed += int(bad.sum())
+            energy = np.where(bad, np.inf, energy)
+            gradient = np.where(bad[:, None], 0.0, gradient)
+        return energy, gradient
+
+    def _guarded_terms(self, position: Array, indices: npt.NDArray[np.intp]) -> Terms:
+        begin = time.perf_counter()
+        terms = self.potential.terms(position, indices)  # type: ignore[attr-defined]
+        self.seconds += time.perf_counter() - begin
+        self.evaluations += len(position)
+        if not math.isfinite(sum(float(part.sum()) for part in terms)):
+            bad = ~np.isfinite(sum(part.reshape(len(part), -1).sum(axis=1) for part in terms))
+            self.failed += int(bad.sum())
+            terms = Terms(*(np.where(bad.reshape(-1, *[1] * (part.ndim - 1)), 0.0, part) for part in terms))
+            terms.prior_energy[bad] = np.inf
+        return terms
+
+
+class NormalStream:
+    """Standard normal draws of one shape, taken from the generator in blocks (the numbers do not depend on them)."""
+
+    def __init__(self, rng: np.random.Generator, shape: tuple[int, ...], block: int = 8192) -> None:
+        self._rng, self._shape = rng, shape
+        self._count = max(1, block // max(1, math.prod(shape)))
+        self._next = self._count
+
+    def draw(self) -> Array:
+        """The next array."""
+        if self._next == self._count:
+            self._block = self._rng.standard_normal((self._count, *self._shape))
+            self._next = 0
+        self._next += 1
+        return self._block[self._next - 1]
+
+
+@dataclass
+class Counts:
+    """What happened in a rung since the counts were last reset."""
+
+    steps: int = 0
+    accepted: int = 0
+    clipped: int = 0
+    reflected: int = 0
+    fallbacks: int = 0
+    failing_in_a_row: int = field(default=0, repr=False)
+
+
+PURPOSES = ("start", "move", "accept", "estimate", "swap", "probe")
+
+
+class Replica:
+    """The chains of one rung: state, streams, counts. `step` moves them once.
+
+    Parameters
+    ----------
+    rung : Rung
+    evaluator : Evaluator
+        Of the rung's fidelity.
+    domain : Domain
+        Of the positions.
+    seed : SeedSequence
+        The rung's own; a stream is spawned for each purpose.
+    """
+
+    def __init__(self, rung: Rung, evaluator: Evaluator, domain: Domain, seed: np.random.SeedSequence) -> None:
+        self.rung, self.evaluator, self.domain = rung, evaluator, domain
+        self.bounded = not isinstance(domain, Unbounded)
+        self.structure = rung.gradient_noise.structure if rung.gradient_noise else "isotropic"
+        self.estimator: BoundEstimator = rung.estimator.bind(evaluator, self.structure)
+        self.streams = dict(
+            zip(PURPOSES, (np.random.default_rng(s) for s in seed.spawn(len(PURPOSES))), strict=True)
+        )
+        self.adjusted = rung.kernel.adjusted
+        self.temperature = rung.temperature
+        self.metric: Metric = IdentityMetric()
+        self.step_size: StepSize = 0.0
+        self.iteration = 0
+        self.counts = Counts()
+        d = evaluator.dimension
+        form = {"isotropic": (), "diagonal": (d,), "full": (d, d)}[self.structure]
+        self.energy_variance_state = rung.energy_variance.init(())
+        self.gradient_variance_state = rung.gradient_noise.variance.init(form) if rung.gradient_noise else None
+        self.variance_ready = not rung.learns_variance
+        self.acceptance: Array | None = None  # (chains,) acceptance probabilities of the last adjusted step
+
+    def start(self, position: Array) -> None:
+        """Place the chains at positions (chains, d) and evaluate there."""
+        self.position = position
+        self.estimate = self.estimator.estimate(self.streams["estimate"], position)
+        self._moves = NormalStream(self.streams["move"], position.shape)
+
+    def step(self) -> None:
+        """Move every chain once."""
+        self.iteration += 1
+        if callable(self.rung.step_size):
+            self.step_size = self.rung.step_size(self.iteration - 1)
+        noise = self._moves.draw()
+        metric = self.metric
+        gradient = metric.whiten(self.estimate.gradient)
+        variance = self.gradient_variance()
+        if variance is None:
+            proposal = propose(gradient, noise, self.step_size, self.temperature)
+        else:
+            proposal = propose_within_budget(
+                gradient, noise, self.step_size, self.temperature, metric.whiten_covariance(variance)
+            )
+        move = metric.colour(proposal.move)
+        velocity, failed = proposal.move, None
+        if self.bounded:
+            path = self.domain.reflect(self.position, move, metric.matrix)
+            end, failed = path.position, path.failed
+            reflected = int(np.count_nonzero(path.bounces))
+            if reflected:
+                self.counts.reflected += reflected
+                self.counts.fallbacks += int(np.count_nonzero(failed))
+                velocity = metric.uncolour(path.move)
+        else:
+            end = self.position + move
+        self.counts.steps += 1
+        self.counts.clipped += proposal.clipped
+        estimate = self.estimator.estimate(self.streams["estimate"], end)
+        if self.adjusted:
+            self._decide(end, estimate, noise, velocity, failed)
+        else:
+            self._settle(end, estimate)
+
+    def energy_variance(self, position: Array, stated: Array | None) -> Array | None:
+        """Variance (chains,) of this rung's energy estimates at positions, None where there is no noise."""
+        if self.estimator.exact:
+            return None
+        return _predict(self.rung.energy_variance, self.energy_variance_state, position, stated)
+
+    def train(self) -> None:
+        """Let the variance models learn from the current positions, by what estimates state or by probes."""
+        rung, freedom = self.rung, self.estimator.degrees_of_freedom
+        gradient_model = rung.gradient_noise.variance if rung.gradient_noise else None
+        wanted = rung.energy_variance.wants_samples(self.energy_variance_state)
+        if gradient_model is not None:
+            wanted = wanted or gradient_model.wants_samples(self.gradient_variance_state)
+        if self.estimator.exact or not wanted:
+            return
+        if freedom is not None:
+            energy, gradient = self.estimate.energy_variance, self.estimate.gradient_variance
+        else:
+            freedom = rung.probes - 1
+            energy, gradient = probe(
+                self.estimator, self.streams["probe"], self.position, rung.probes, self.structure
+            )
+        fine = np.isfinite(energy)
+        if not fine.any():
+            return
+        at = self.position[fine]
+        self.energy_variance_state = rung.energy_variance.update(
+            self.energy_variance_state, at, energy[fine], freedom
+        )
+        if gradient_model is not None:
+            self.gradient_variance_state = gradient_model.update(
+                self.gradient_variance_state, at, gradient[fine], freedom
+            )
+        self.variance_ready = True
+
+    def reevaluate(self, rows: Array) -> None:
+        """New estimates for the chains ``rows``, whose positions have just been replaced."""
+        self.set_estimate(rows, self.estimator.estimate(self.streams["estimate"], self.position[rows]))
+
+    def set_estimate(self, rows: Array, new: Estimate) -> None:
+        """Replace the estimates of the chains ``rows``."""
+        merged = []
+        for old, value in zip(self.estimate, new, strict=True):
+            if old is None or value is None:
+                merged.append(None)
+                continue
+            copy = old.copy()  # the model may have kept its own reference to what it returned
+            copy[rows] = value
+            merged.append(copy)
+        self.estimate = Estimate(*merged)
+
+    def gradient_variance(self) -> Array | None:
+        """Covariance of the gradient estimates at the current positions, if it is to be taken out of the noise."""
+        noise: GradientNoise | None = self.rung.gradient_noise
+        if noise is None or self.estimator.exact or not self.variance_ready:
+            return None
+        return _predict(noise.variance, self.gradient_variance_state, self.position, self.estimate.gradient_variance)
+
+    def _settle(self, end: Array, estimate: Estimate) -> None:
+        """Unadjusted: go to the end, unless the energy there is infinite (a failed solve)."""
+        refused = estimate.energy == np.inf
+        if refused.any():
+            self._watch(refused)
+            kept = np.flatnonzero(refused)
+            end = end.copy()
+            end[kept] = self.position[kept]
+            old = self.estimate
+            self.position, self.estimate = end, estimate
+            self.set_estimate(kept, Estimate(*(None if v is None else v[kept] for v in old)))
+            return
+        self.counts.failing_in_a_row = 0
+        self.position, self.estimate = end, estimate
+
+    def _decide(self, end: Array, estimate: Estimate, noise: Array, velocity: Array, failed: Array | None) -> None:
+        """Metropolis-adjusted: accept or stay."""
+        log_ratio = log_acceptance(
+            (self.estimate.energy, estimate.energy),
+            noise,
+            velocity,
+            self.metric.whiten(estimate.gradient),
+            self.step_size,
+            self.temperature,
+        )
+        if failed is not None and failed.any():
+            log_ratio[failed] = -np.inf
+        accept = np.log1p(-self.streams["accept"].random(len(end))) < log_ratio
+        self.acceptance = np.exp(np.minimum(log_ratio, 0.0))
+        accepted = int(np.count_nonzero(accept))
+        self.counts.accepted += accepted
+        if accepted == len(end):
+            self.position, self.estimate = end, estimate
+            self.counts.failing_in_a_row = 0
+            return
+        refused = estimate.energy == np.inf
+        if refused.any():
+            self._watch(refused)
+        else:
+            self.counts.failing_in_a_row = 0
+        if accepted:
+            self.position = np.where(accept[:, None], end, self.position)
+            rows = np.flatnonzero(accept)
+            self.set_estimate(rows, Estimate(*(None if v is None else v[rows] for v in estimate)))
+
+    def _watch(self, refused: Array) -> None:
+        if not refused.all():
+            self.counts.failing_in_a_row = 0
+            return
+        self.counts.failing_in_a_row += 1
+        if self.counts.failing_in_a_row >= FAILING_STEPS:
+            raise RuntimeError(
+                f"every solve of fidelity {self.evaluator.fidelity!r} failed for {FAILING_STEPS} steps in a row; "
+                f"the chains stand at positions {self.position.tolist()}"
+            )
+
+
+def _predict(model: VarianceModel, state: object, position: Array, stated: Array | None) -> Array | None:
+    """What a variance model says; `known()` without a value repeats what the estimator itself states."""
+    if isinstance(model, Known) and model.value is None:
+        return stated
+    return model.predict(state, position)

@@ -1,0 +1,320 @@
+"""`sample`: pose, warm up, run, and hand back a `Run`."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from invsamp.contract import Array, Potential, Problem
+from invsamp.ladder import Sampler
+from invsamp.metric import DenseMetric, DiagonalMetric
+from invsamp.potential import Target
+from invsamp.presets import mala
+from invsamp.replica import Evaluator, Replica
+from invsamp.run import Run, versions
+from invsamp.swap.exchange import Exchange
+from invsamp.warmup import STABILITY_FRACTION, warm_up
+
+#: How often chains whose starting point cannot be solved are started elsewhere.
+START_TRIES = 50
+
+
+def sample(
+    problem: Problem | Potential,
+    sampler: Sampler | None = None,
+    *,
+    draws: int = 1000,
+    warmup: int | None = None,
+    thin: int = 1,
+    chains: int = 4,
+    seed: int | None = None,
+    start: Array | Mapping[str, Array] | None = None,
+    progress: bool = True,
+) -> Run:
+    """Draw from a posterior.
+
+    Parameters
+    ----------
+    problem : Posterior, Target or Potential
+        What to sample.
+    sampler : Sampler, optional
+        From a preset (`mala`, `sgld`, `relangevin`, `resgld`, `multi_variance_resgld`, `fast_resgld`) or
+        composed by hand. Default: `mala`.
+    draws : int
+        Draws kept for each chain.
+    warmup : int, optional
+        Steps before the first draw, in which step size, preconditioner and variances are found. Default:
+        half of ``draws * thin``, at least 500.
+    thin : int
+        Steps per draw.
+    chains : int
+        Independent chains (of the whole ladder), advanced together.
+    seed : int, optional
+        Fixes the draws. Default: taken from the system and told in ``run.report["seed"]``.
+    start : ndarray (dimension,) or (chains, dimension), or mapping of names to values, optional
+        Natural parameters at which every rung starts. Default: draws from the prior.
+    progress : bool
+        Whether to show a bar.
+
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    ValueError
+        If an argument is wrong: its name, its value and what would be right are in the message. Nothing has
+        been solved by then.
+    RuntimeError
+        If every solve fails: at the start, or for 200 steps in a row.
+    """
+    problem = _as_problem(problem)
+    sampler = mala() if sampler is None else sampler
+    for name, value, least in (("draws", draws, 1), ("thin", thin, 1), ("chains", chains, 1)):
+        _check_count(name, value, least)
+    warmup = max(500, draws * thin // 2) if warmup is None else warmup
+    _check_count("warmup", warmup, 0)
+    fidelities = [_fidelity(problem, rung.fidelity) for rung in sampler.rungs]
+    _check_swaps(sampler, fidelities)
+    positions = None if start is None else _given_start(problem, start, chains)
+
+    entropy = np.random.SeedSequence(seed)
+    swap_seed, *rung_seeds = entropy.spawn(len(sampler.rungs) + 1)
+    evaluators = {name: Evaluator(problem.potential(name), name) for name in dict.fromkeys(fidelities)}
+    replicas = [
+        Replica(rung, evaluators[name], problem.sampling_domain, rung_seed)
+        for rung, name, rung_seed in zip(sampler.rungs, fidelities, rung_seeds, strict=True)
+    ]
+    began = time.perf_counter()
+    for replica in replicas:
+        _start(problem, replica, positions, chains)
+    exchange = Exchange(sampler.swap, replicas, swap_seed) if len(replicas) > 1 else None
+    bar = _Bar(warmup + draws * thin, progress, replicas, exchange)
+    try:
+        warm_up(problem, replicas, exchange, warmup, sampler.preconditioner, bar.tick)
+        evaluated = {name: (e.evaluations, e.seconds, e.failed) for name, e in evaluators.items()}
+        kept = _draw(replicas, exchange, draws, thin, bar)
+    finally:
+        bar.close()
+    report = _report(problem, sampler, replicas, exchange) | {
+        "seed": int(entropy.entropy) if isinstance(entropy.entropy, int) else str(entropy.entropy),
+        "draws": kept.count,
+        "warmup": warmup,
+        "thin": thin,
+        "chains": chains,
+        "warmup_evaluations": {name: counts[0] for name, counts in evaluated.items()},
+        "seconds": time.perf_counter() - began,
+        "interrupted": kept.count < draws,
+    }
+    stats = {"energy": kept.energies}
+    if exchange is not None:
+        stats["replica"] = kept.replicas
+    run = Run.from_arrays(
+        problem, dict(problem.shapes), problem.to_theta(kept.positions), stats, report, problem.sampling_domain
+    )
+    for message in run.warnings():
+        warnings.warn(message, stacklevel=2)
+    return run
+
+
+@dataclass
+class _Kept:
+    positions: Array  # (rungs, chains, draws, d)
+    energies: Array  # (chains, draws) of the cold rung
+    replicas: Array  # (chains, draws): which replica is at the cold rung
+    count: int
+
+
+def _draw(replicas: list[Replica], exchange: Exchange | None, draws: int, thin: int, bar: _Bar) -> _Kept:
+    chains, d = replicas[0].position.shape
+    positions = np.empty((len(replicas), chains, draws, d))
+    energies, who = np.empty((chains, draws)), np.zeros((chains, draws), dtype=int)
+    done = 0
+    try:
+        for i in range(draws):
+            for _ in range(thin):
+                for replica in replicas:
+                    replica.step()
+                if exchange is not None:
+                    exchange.step()
+                bar.tick()
+            for rung, replica in enumerate(replicas):
+                positions[rung, :, i] = replica.position
+            energies[:, i] = replicas[0].estimate.energy
+            if exchange is not None:
+                who[:, i] = exchange.trips.replica[0]
+            done = i + 1
+    except KeyboardInterrupt:
+        if not done:
+            raise
+        warnings.warn(f"interrupted: the run holds the {done} draws that were made, of {draws}", stacklevel=3)
+    return _Kept(positions[:, :, :done], energies[:, :done], who[:, :done], done)
+
+
+class _Bar:
+    """Progress bar; touches tqdm every so many steps only, because a step may take microseconds."""
+
+    def __init__(self, total: int, shown: bool, replicas: list[Replica], exchange: Exchange | None) -> None:
+        self._bar = tqdm(total=total, disable=not shown, unit="step", mininterval=0.5)
+        self._every = 20 if shown else 10**12
+        self._replicas, self._exchange, self._pending = replicas, exchange, 0
+
+    def tick(self) -> None:
+        """Count one step."""
+        self._pending += 1
+        if self._pending >= self._every:
+            if self._bar.update(self._pending):
+                self._bar.set_postfix(self._facts(), refresh=False)
+            self._pending = 0
+
+    def close(self) -> None:
+        """Take the bar down."""
+        if not self._bar.disable:
+            self._bar.update(self._pending)
+        self._bar.close()
+
+    def _facts(self) -> dict[str, str]:
+        facts = {r.evaluator.fidelity: f"{r.evaluator.evaluations} solves" for r in self._replicas}
+        if self._exchange is not None and self._exchange.attempts.sum():
+            facts["swaps"] = f"{self._exchange.accepts.sum() / self._exchange.attempts.sum():.0%}"
+        return facts
+
+
+def _as_problem(problem: Problem | Potential) -> Problem:
+    if isinstance(problem, Problem):
+        return problem
+    if isinstance(problem, Potential):
+        return Target(problem)
+    raise ValueError(f"problem must be a Posterior, a Target or a Potential, got {type(problem).__name__}")
+
+
+def _check_count(name: str, value: int, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+
+
+def _fidelity(problem: Problem, wanted: str | int) -> str:
+    names = problem.fidelities
+    if isinstance(wanted, str):
+        if wanted not in names:
+            raise ValueError(f"fidelity must be one of {names}, got {wanted!r}")
+        return wanted
+    return names[max(0, len(names) - 1 - wanted)]
+
+
+def _check_swaps(sampler: Sampler, fidelities: Sequence[str]) -> None:
+    rule = sampler.swap.rule
+    for colder, hotter in zip(fidelities, fidelities[1:], strict=False):
+        if rule is not None and colder != hotter and rule.needs_common_energy:
+            raise ValueError(
+                f"the swap rule {rule} needs rungs whose energies have the same mean, got the fidelities {colder!r} "
+                f"and {hotter!r}: a fixed difference between them would bias the posterior. Use "
+                "delayed_acceptance() or exact(), or say assume_unbiased=True if they differ by noise alone"
+            )
+
+
+def _given_start(problem: Problem, start: Array | Mapping[str, Array], chains: int) -> Array:
+    if isinstance(start, Mapping):
+        pack = getattr(getattr(problem, "prior", None), "pack", None)
+        theta = pack(start) if pack else np.stack([np.asarray(start[n], dtype=float) for n in problem.shapes], axis=-1)
+    else:
+        theta = np.asarray(start, dtype=float)
+    theta = np.atleast_2d(theta)
+    if theta.shape not in ((1, problem.dimension), (chains, problem.dimension)):
+        raise ValueError(
+            f"start must have shape ({problem.dimension},) or ({chains}, {problem.dimension}), got {theta.shape}"
+        )
+    density = getattr(getattr(problem, "prior", None), "log_density", None)
+    possible = np.isfinite(theta).all(axis=1)
+    if density is not None:
+        possible &= np.isfinite(density(theta))
+    if not possible.all():
+        raise ValueError(f"start must have positive prior density, got {theta[np.argmin(possible)].tolist()}")
+    position = np.broadcast_to(problem.to_position(theta), (chains, problem.dimension)).copy()
+    inside = problem.sampling_domain.contains(position)
+    if not inside.all():
+        raise ValueError(
+            f"start must lie inside the domain {problem.sampling_domain}, "
+            f"got {problem.to_theta(position)[np.argmin(inside)].tolist()}"
+        )
+    return position
+
+
+def _start(problem: Problem, replica: Replica, positions: Array | None, chains: int) -> None:
+    """Place the chains where the energy is finite; a given start is taken as it is."""
+    rng = replica.streams["start"]
+    replica.start(problem.sample_start(rng, chains) if positions is None else positions.copy())
+    for _ in range(START_TRIES):
+        failed = np.flatnonzero(~np.isfinite(replica.estimate.energy))
+        if not len(failed):
+            return
+        if positions is not None:
+            break
+        replica.position[failed] = problem.sample_start(rng, len(failed))
+        replica.reevaluate(failed)
+    failed = np.flatnonzero(~np.isfinite(replica.estimate.energy))
+    if not len(failed):
+        return
+    message = getattr(problem, "failure_message", lambda fidelity: None)(replica.evaluator.fidelity)
+    raise RuntimeError(
+        f"the energy of fidelity {replica.evaluator.fidelity!r} is not finite at the starting points "
+        f"{problem.to_theta(replica.position[failed]).tolist()}" + (f": {message}" if message else "")
+    )
+
+
+def _report(
+    problem: Problem, sampler: Sampler, replicas: list[Replica], exchange: Exchange | None
+) -> dict[str, object]:
+    """What a person needs to know to trust the draws, in plain types."""
+    moves = [max(1, r.counts.steps * len(r.position)) for r in replicas]
+    evaluators = {r.evaluator.fidelity: r.evaluator for r in replicas}
+    attempts = np.zeros(0, dtype=int) if exchange is None else exchange.attempts
+    accepts = np.zeros(0, dtype=int) if exchange is None else exchange.accepts
+    return {
+        "sampler": str(sampler),
+        "temperatures": [r.temperature for r in replicas],
+        "fidelities": [r.evaluator.fidelity for r in replicas],
+        "kernels": ["mala" if r.adjusted else "sgld" for r in replicas],
+        "step_sizes": [float(np.mean(r.step_size)) for r in replicas],
+        "step_size_source": [_step_size_source(r) for r in replicas],
+        "preconditioner": sampler.preconditioner,
+        "preconditioner_matrices": [_matrix(r) for r in replicas],
+        "acceptance": [r.counts.accepted / n if r.adjusted else None for r, n in zip(replicas, moves, strict=True)],
+        "swap_rules": [] if exchange is None else [str(rule) for rule in exchange.rules],
+        "swap_attempts": attempts.tolist(),
+        "swap_accepts": accepts.tolist(),
+        "swap_noise_sd": [] if exchange is None else (exchange.log_ratio_sd / np.maximum(attempts, 1)).tolist(),
+        "swap_solves": {} if exchange is None else exchange.solves,
+        "swap_solves_per_attempt": {}
+        if exchange is None
+        else {name: n / max(1, int(attempts.sum())) for name, n in exchange.solves.items()},
+        "round_trips": 0 if exchange is None else exchange.trips.count,
+        "evaluations": {name: e.evaluations for name, e in evaluators.items()},
+        "evaluation_seconds": {name: e.seconds for name, e in evaluators.items()},
+        "failed_solves": {name: e.failed for name, e in evaluators.items()},
+        "failure_message": next(
+            (m for name in evaluators if (m := getattr(problem, "failure_message", lambda _: None)(name))), None
+        ),
+        "clipped_noise": [r.counts.clipped / n for r, n in zip(replicas, moves, strict=True)],
+        "reflections": [r.counts.reflected for r in replicas],
+        "reflection_fallbacks": [r.counts.fallbacks for r in replicas],
+        "versions": versions(),
+    }
+
+
+def _step_size_source(replica: Replica) -> str:
+    if replica.rung.step_size is not None:
+        return "given"
+    if replica.adjusted:
+        return "found in warm-up by acceptance"
+    return f"found in warm-up as {STABILITY_FRACTION} of the stability limit"
+
+
+def _matrix(replica: Replica) -> list[object] | None:
+    metric = replica.metric
+    return metric.matrix.tolist() if isinstance(metric, DiagonalMetric | DenseMetric) else None

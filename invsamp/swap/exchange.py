@@ -1,0 +1,170 @@
+"""Exchanging positions between rungs. Positions move; rungs stay, with their variances, streams and counts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from invsamp.contract import Array
+from invsamp.estimators import Estimate
+from invsamp.ladder import Swap
+from invsamp.replica import Replica
+from invsamp.swap.rules import Coefficients, SwapRule, delayed_acceptance, fast
+
+
+class RoundTrips:
+    """Where every replica is, and how often it went from the coldest rung to the hottest and back."""
+
+    def __init__(self, rungs: int, chains: int) -> None:
+        self.replica = np.tile(np.arange(rungs)[:, None], (1, chains))  # (rungs, chains): who is there
+        self._seen_hot = np.zeros((rungs, chains), dtype=bool)  # by replica: hottest since it was last coldest
+        self._seen_cold = np.zeros((rungs, chains), dtype=bool)
+        self._seen_cold[0] = True
+        self._seen_hot[-1] = False
+        self.count = 0
+
+    def swapped(self, cold: int, rows: Array) -> None:
+        """Rungs ``cold`` and ``cold + 1`` exchanged their chains ``rows``."""
+        pair = self.replica[cold : cold + 2, rows]
+        self.replica[cold : cold + 2, rows] = pair[::-1]
+        if cold == 0:
+            arrived = self.replica[0, rows]
+            self.count += int(self._seen_hot[arrived, rows].sum())
+            self._seen_cold[arrived, rows] = True
+            self._seen_hot[arrived, rows] = False
+        if cold + 2 == len(self.replica):
+            arrived = self.replica[-1, rows]
+            self._seen_hot[arrived, rows] = self._seen_cold[arrived, rows]
+
+    def reset(self) -> None:
+        """Forget the trips made so far (at the end of warm-up)."""
+        self.count = 0
+
+
+class Exchange:
+    """All swaps of a run: the schedule of attempts, the rule, the counts."""
+
+    def __init__(self, swap: Swap, replicas: list[Replica], seed: np.random.SeedSequence) -> None:
+        self._swap, self._replicas = swap, replicas
+        self._when, self._who, self._accept = (np.random.default_rng(s) for s in seed.spawn(3))
+        self.rules = [_rule(swap, *pair) for pair in zip(replicas, replicas[1:], strict=False)]
+        self.trips = RoundTrips(len(replicas), len(replicas[0].position))
+        self._attempt = 0
+        self._due = np.empty(0, dtype=bool)
+        self._next = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """Set every count to zero (at the end of warm-up)."""
+        pairs = len(self._replicas) - 1
+        self.attempts, self.accepts = np.zeros(pairs, dtype=int), np.zeros(pairs, dtype=int)
+        self.log_ratio_sd = np.zeros(pairs)  # sum over attempts of the noise's sd
+        self.solves = {r.evaluator.fidelity: 0 for r in self._replicas}
+        self.trips.reset()
+
+    def resolve(self) -> None:
+        """Fill in what the rule takes from the variances that warm-up learnt."""
+        means = [
+            0.0 if (v := r.energy_variance(r.position, r.estimate.energy_variance)) is None else float(np.mean(v))
+            for r in self._replicas
+        ]
+        self.rules = [rule.resolve(means[k], means[k + 1]) for k, rule in enumerate(self.rules)]
+
+    def step(self) -> None:
+        """After a step: attempt swaps, or not."""
+        if self._next == len(self._due):
+            self._due = self._when.random(4096) < self._swap.fraction
+            self._next = 0
+        self._next += 1
+        if not self._due[self._next - 1]:
+            return
+        for k in self._swap.scheme.pairs(self._attempt, len(self._replicas), self._who):
+            self._attempt_pair(k)
+        self._attempt += 1
+
+    def _attempt_pair(self, k: int) -> None:
+        cold, hot = self._replicas[k], self._replicas[k + 1]
+        evaluators = {cold.evaluator.fidelity: cold.evaluator, hot.evaluator.fidelity: hot.evaluator}
+        before = {name: evaluator.evaluations for name, evaluator in evaluators.items()}
+        meeting = _Meeting(cold, hot)
+        rule = self.rules[k]
+        rows = np.arange(len(cold.position))
+        for stage in rule.stages(cold.temperature, hot.temperature):
+            log_ratio, noise = meeting.log_ratio(stage, rows, rule.factor)
+            self.log_ratio_sd[k] += noise
+            uniform = self._accept.random(len(cold.position))[rows]
+            rows = rows[np.log1p(-uniform) < log_ratio]
+            if not len(rows):
+                break
+        self.attempts[k] += len(cold.position)
+        self.accepts[k] += len(rows)
+        if len(rows):
+            meeting.exchange(rows)
+            self.trips.swapped(k, rows)
+        for name, evaluator in evaluators.items():
+            self.solves[name] += evaluator.evaluations - before[name]
+
+
+def _rule(swap: Swap, cold: Replica, hot: Replica) -> SwapRule:
+    if swap.rule is not None:
+        return swap.rule
+    return fast() if cold.evaluator is hot.evaluator else delayed_acceptance()
+
+
+class _Meeting:
+    """Two rungs at one attempt. Noise-free energies are solved once and kept; noisy ones are drawn afresh."""
+
+    def __init__(self, cold: Replica, hot: Replica) -> None:
+        self._rungs = {"cold": cold, "hot": hot}
+        self._same = cold.evaluator is hot.evaluator and cold.rung.estimator == hot.rung.estimator
+        # estimates of one rung at the other's position, by rung: filled where they are solved
+        self._crossed: dict[str, tuple[Array, Estimate]] = {}
+
+    def log_ratio(self, stage: Coefficients, rows: Array, factor: float) -> tuple[Array, float]:
+        """Log ratio of one stage for the chains ``rows``, and the mean sd of its noise."""
+        total, noise = np.zeros(len(rows)), np.zeros(len(rows))
+        with np.errstate(invalid="ignore"):
+            for name, coefficient in stage._asdict().items():
+                if coefficient == 0.0:
+                    continue
+                rung, at = name.split("_at_")
+                energy, variance = self._energy(rung, at, rows)
+                total = total + coefficient * energy
+                if variance is not None:
+                    noise = noise + coefficient**2 * variance
+        # infinite energies on both sides give nan: no swap
+        ratio = np.where(np.isnan(total), -np.inf, total - noise / (2.0 * factor))
+        return ratio, float(np.sqrt(noise).sum())
+
+    def exchange(self, rows: Array) -> None:
+        """Exchange the positions of the chains ``rows`` and what is known at them."""
+        cold, hot = self._rungs["cold"], self._rungs["hot"]
+        estimates = cold.estimate, hot.estimate
+        moved = cold.position[rows], hot.position[rows]
+        cold.position, hot.position = cold.position.copy(), hot.position.copy()
+        cold.position[rows], hot.position[rows] = moved[1], moved[0]
+        if self._same:
+            for rung, other in ((cold, estimates[1]), (hot, estimates[0])):
+                rung.set_estimate(rows, Estimate(*(None if v is None else v[rows] for v in other)))
+            return
+        for name, rung in self._rungs.items():
+            # what was cached under another fidelity is of no use: take the crossed solve, or solve again
+            if name in self._crossed:
+                solved, estimate = self._crossed[name]
+                where = np.searchsorted(solved, rows)
+                rung.set_estimate(rows, Estimate(*(None if v is None else v[where] for v in estimate)))
+            else:
+                rung.reevaluate(rows)
+
+    def _energy(self, rung: str, at: str, rows: Array) -> tuple[Array, Array | None]:
+        replica, place = self._rungs[rung], self._rungs[at]
+        if not replica.estimator.exact:
+            position = place.position[rows]
+            energy, stated = replica.estimator.energy(replica.streams["swap"], position)
+            return energy, replica.energy_variance(position, stated)
+        if rung == at or self._same:
+            return place.estimate.energy[rows], None
+        if rung not in self._crossed:
+            estimate = replica.estimator.estimate(replica.streams["swap"], place.position[rows])
+            self._crossed[rung] = (rows, estimate)
+        solved, estimate = self._crossed[rung]
+        return estimate.energy[np.searchsorted(solved, rows)], None

@@ -1,0 +1,226 @@
+r"""Swap rules: the log acceptance of exchanging the positions of two neighbouring rungs.
+
+Every rule is a linear combination of at most four energies, less a penalty for their noise. With the
+colder rung c at position t_c, the hotter rung h at t_h, and coefficients k,
+
+.. math:: \log S = \sum_{e} k_e U_e - \frac{1}{2F} \sum_{e} k_e^2 v_e, \qquad
+          e \in \{U_c(t_c), U_c(t_h), U_h(t_h), U_h(t_c)\},
+
+v_e the variance of the noise of energy e. For Gaussian noise of known variance that is the same for the
+forward and the reverse swap, F = 1 keeps detailed balance exactly (Ceperley and Dewing 1999).
+A rule with several stages accepts if every stage accepts, and evaluates a stage only after the one before.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+
+class Coefficients(NamedTuple):
+    """Coefficients of the four energies in one stage's log acceptance."""
+
+    cold_at_cold: float = 0.0
+    cold_at_hot: float = 0.0
+    hot_at_hot: float = 0.0
+    hot_at_cold: float = 0.0
+
+
+class SwapRule(Protocol):
+    """What every rule offers."""
+
+    @property
+    def factor(self) -> float:
+        """Divisor F of the noise penalty: 1 is unbiased, infinity drops the penalty."""
+        ...
+
+    @property
+    def needs_common_energy(self) -> bool:
+        """Whether the rule is wrong for two rungs whose mean energies differ (two meshes, say)."""
+        ...
+
+    def stages(self, cold_temperature: float, hot_temperature: float) -> tuple[Coefficients, ...]:
+        """Coefficients of each stage."""
+        ...
+
+    def resolve(self, cold_variance: float, hot_variance: float) -> SwapRule:
+        """The rule with settings that depend on the mean energy variances filled in, after warm-up."""
+        ...
+
+
+@dataclass(frozen=True)
+class OwnEnergies:
+    r"""Each rung's own energy at its own position: :math:`\delta (U_c(t_c) - U_h(t_h))`, less the penalty."""
+
+    name: str
+    factor: float = 1.0
+    assume_unbiased: bool = False
+
+    @property
+    def needs_common_energy(self) -> bool:
+        """True unless the user vouches for equal mean energies."""
+        return not self.assume_unbiased
+
+    def stages(self, cold_temperature: float, hot_temperature: float) -> tuple[Coefficients, ...]:
+        """One stage."""
+        gap = 1.0 / cold_temperature - 1.0 / hot_temperature
+        return (Coefficients(cold_at_cold=gap, hot_at_hot=-gap),)
+
+    def resolve(self, cold_variance: float, hot_variance: float) -> SwapRule:
+        """Nothing to fill in."""
+        return self
+
+
+@dataclass(frozen=True)
+class MultiVariance:
+    """m-reSGLD: a weighted mean of the energy differences that the two rungs see."""
+
+    weight: float | None = None
+    assume_unbiased: bool = False
+    factor: float = 1.0
+
+    @property
+    def needs_common_energy(self) -> bool:
+        """True unless the user vouches for equal mean energies."""
+        return not self.assume_unbiased
+
+    def stages(self, cold_temperature: float, hot_temperature: float) -> tuple[Coefficients, ...]:
+        """One stage with all four energies."""
+        gap = 1.0 / cold_temperature - 1.0 / hot_temperature
+        weight = 0.5 if self.weight is None else self.weight
+        cold, hot = gap * weight, gap * (1.0 - weight)
+        return (Coefficients(cold, -cold, -hot, hot),)
+
+    def resolve(self, cold_variance: float, hot_variance: float) -> SwapRule:
+        """The weight of least variance, hot / (cold + hot), where none was given."""
+        total = cold_variance + hot_variance
+        if self.weight is not None or not total > 0.0:
+            return self
+        return replace(self, weight=hot_variance / total)
+
+
+@dataclass(frozen=True)
+class ProductTarget:
+    """Metropolis rule of the product of two different tempered targets, in one stage or two."""
+
+    delayed: bool = False
+    factor: float = 1.0
+    needs_common_energy: bool = False
+
+    def stages(self, cold_temperature: float, hot_temperature: float) -> tuple[Coefficients, ...]:
+        """One stage with all four energies, or a cheap one with the hot rung's and a second with the rest."""
+        cold, hot = 1.0 / cold_temperature, 1.0 / hot_temperature
+        if not self.delayed:
+            return (Coefficients(cold, -cold, hot, -hot),)
+        gap = cold - hot
+        return (
+            Coefficients(hot_at_cold=gap, hot_at_hot=-gap),
+            Coefficients(cold_at_cold=cold, cold_at_hot=-cold, hot_at_hot=cold, hot_at_cold=-cold),
+        )
+
+    def resolve(self, cold_variance: float, hot_variance: float) -> SwapRule:
+        """Nothing to fill in."""
+        return self
+
+
+def naive(*, assume_unbiased: bool = False) -> SwapRule:
+    r"""Exact energies of one fidelity, or noisy ones taken as exact (then biased: the control case).
+
+    .. math:: \log S = \delta (U_c(t_c) - U_h(t_h)), \qquad \delta = 1/\tau_c - 1/\tau_h
+
+    Parameters
+    ----------
+    assume_unbiased : bool
+        Vouch that rungs of different fidelity have the same mean energy; refused otherwise.
+    """
+    return OwnEnergies("naive", math.inf, assume_unbiased)
+
+
+def corrected(factor: float = 1.0, *, assume_unbiased: bool = False) -> SwapRule:
+    r"""Noisy energies of one fidelity.
+
+    .. math:: \log S = \delta (U_c(t_c) - U_h(t_h)) - \delta^2 (v_c + v_h) / (2F)
+
+    Parameters
+    ----------
+    factor : float, > 0
+        Correction factor F. 1 is unbiased for Gaussian noise; larger values swap more, with bias.
+    assume_unbiased : bool
+        Vouch that rungs of different fidelity have the same mean energy; refused otherwise.
+
+    Raises
+    ------
+    ValueError
+        If ``factor`` is not positive.
+
+    References
+    ----------
+    Deng et al. (2020), ICML, eq. (7), whose correction uses one variance for both chains.
+    """
+    if not factor > 0.0:
+        raise ValueError(f"factor must be positive, got {factor}")
+    return OwnEnergies("corrected", float(factor), assume_unbiased)
+
+
+def fast(*, assume_unbiased: bool = False) -> SwapRule:
+    r"""f-reSGLD: each rung's own energy at its own position, with its own, state-dependent variance.
+
+    .. math:: \log S = \delta \left[ U_c(t_c) - U_h(t_h) - \delta\, (v_c(t_c) + v_h(t_h)) / 2 \right]
+
+    Exact where the noise is Gaussian and v_c(t_c) + v_h(t_h) is the same before and after the swap.
+
+    Parameters
+    ----------
+    assume_unbiased : bool
+        Vouch that rungs of different fidelity have the same mean energy. Two meshes do not: a constant
+        offset of half a unit of energy moves a mode's weight from 0.60 to 0.64. Refused otherwise.
+
+    References
+    ----------
+    Li, Lin, Zhang and Zhou (2023), "Fast replica exchange SGLD", eq. (18).
+    """
+    return OwnEnergies("fast", 1.0, assume_unbiased)
+
+
+def multi_variance(weight: float | None = None, *, assume_unbiased: bool = False) -> SwapRule:
+    r"""m-reSGLD: both rungs' energies at both positions, :math:`a_1 + a_2 = 1`.
+
+    .. math:: \log S = \delta [a_1 (U_c(t_c) - U_c(t_h)) + a_2 (U_h(t_c) - U_h(t_h))
+              - \delta (a_1^2 v_c + a_2^2 v_h)]
+
+    Parameters
+    ----------
+    weight : float in [0, 1], optional
+        :math:`a_1`. Default: that of least variance, :math:`v_h / (v_c + v_h)`, from warm-up.
+    assume_unbiased : bool
+        Vouch that rungs of different fidelity have the same mean energy; refused otherwise.
+
+    References
+    ----------
+    Lin, Wang and Zhang (2022), "Multi-variance replica exchange SGMCMC", eq. (11).
+    """
+    if weight is not None and not 0.0 <= weight <= 1.0:
+        raise ValueError(f"weight must lie in [0, 1], got {weight}")
+    return MultiVariance(weight, assume_unbiased)
+
+
+def exact() -> SwapRule:
+    r"""Metropolis rule of the product target, for rungs of any two fidelities.
+
+    .. math:: \log S = (U_c(t_c) - U_c(t_h)) / \tau_c + (U_h(t_h) - U_h(t_c)) / \tau_h
+
+    Keeps both rungs' laws exactly whatever the coarse model is. Costs one solve of each fidelity for each
+    attempt. Noisy energies carry the penalty of their variances.
+    """
+    return ProductTarget()
+
+
+def delayed_acceptance() -> SwapRule:
+    r"""`exact` in two stages: the hot rung's cheap model screens, the fine model decides.
+
+    Stage 1: :math:`\delta (U_h(t_c) - U_h(t_h))`. Stage 2, only where stage 1 accepted:
+    :math:`(D(t_c) - D(t_h)) / \tau_c`, :math:`D = U_c - U_h`. Keeps the same product target as `exact`
+    (Christen and Fox 2005) with a fine solve at those attempts only that pass the first stage.
+    """
+    return ProductTarget(delayed=True)

@@ -1,0 +1,246 @@
+r"""Warm-up: finds the preconditioner, the step sizes and the variances, then freezes them.
+
+The preconditioner is the inverse of the mean outer product of the gradient, which at temperature tau is
+
+.. math:: E[g g^T] / \tau = E[\nabla^2 U],
+
+the mean curvature within the modes: it does not grow with the distance between them, as a covariance does
+(Titsias 2023, "Optimal preconditioning and Fisher adaptive Langevin sampling").
+
+Step sizes in the whitened coordinates: an adjusted kernel aims at an acceptance of 0.574 (Roberts and
+Rosenthal 1998). An unadjusted one takes a fraction of the stability limit 2 / lambda, lambda the largest
+curvature met, by power iteration on differences of gradients with common random numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from invsamp.contract import Array, Problem
+from invsamp.estimators import Exact
+from invsamp.metric import DenseMetric, DiagonalMetric, Metric
+from invsamp.replica import Counts, Replica
+from invsamp.swap.exchange import Exchange
+
+ACCEPTANCE = 0.574
+#: Step size of an unadjusted kernel as a fraction of the stability limit: the stiffest direction's variance
+#: is then 1 / (1 - 0.05) of the right one.
+STABILITY_FRACTION = 0.05
+#: Lengths of the windows as fractions of warm-up. The metric is renewed after each but the last.
+WINDOWS = (0.1, 0.15, 0.2, 0.25, 0.3)
+SHORTEST = 100
+SNAPSHOTS = 25
+_DIFFERENCE = 1e-3  # length of a finite difference in whitened coordinates, where posteriors have width one
+
+
+def warm_up(
+    problem: Problem,
+    replicas: list[Replica],
+    exchange: Exchange | None,
+    steps: int,
+    preconditioner: str | None,
+    tick: Callable[[], None],
+) -> None:
+    """Run ``steps`` steps of warm-up and leave every replica ready to sample.
+
+    Raises
+    ------
+    ValueError
+        If something must be found and ``steps`` is below 100.
+    """
+    tuners = [_Tuner(problem, replica, preconditioner) for replica in replicas]
+    if steps < SHORTEST and any(tuner.busy for tuner in tuners):
+        raise ValueError(
+            f"warmup must be at least {SHORTEST} steps to find step size, preconditioner or variances, got {steps}"
+        )
+    ends = np.rint(np.cumsum(WINDOWS) * steps).astype(int)
+    snapshots = set(np.rint(np.linspace(0.4, 1.0, SNAPSHOTS, endpoint=False) * steps).astype(int).tolist())
+    begin = 0
+    for window, end in enumerate(ends):
+        last = window == len(ends) - 1
+        for tuner in tuners:
+            tuner.open(last)
+        for k in range(begin, end):
+            for tuner in tuners:
+                tuner.step((k - begin) / (end - begin))
+                if k in snapshots and tuner.replica.rung.learns_variance:
+                    tuner.replica.train()
+            if exchange is not None:
+                exchange.step()
+            tick()
+        for tuner in tuners:
+            tuner.close(last)
+        begin = end
+    if exchange is not None:
+        exchange.resolve()
+        exchange.reset()
+    for replica in replicas:
+        replica.counts = Counts()
+
+
+class _Tuner:
+    """Warm-up of one replica."""
+
+    def __init__(self, problem: Problem, replica: Replica, preconditioner: str | None) -> None:
+        self.replica, self._preconditioner = replica, preconditioner
+        rung = replica.rung
+        self._finds_step = rung.step_size is None
+        self._finds_metric = preconditioner is not None
+        self.busy = self._finds_step or self._finds_metric or rung.learns_variance
+        # energies without noise let an unadjusted rung find the typical set with the adjusted kernel, which
+        # cannot blow up on the way
+        self._explores_adjusted = self._finds_step and isinstance(rung.estimator, Exact)
+        chains = len(replica.position)
+        spread = problem.sample_start(replica.streams["start"], 200).std(axis=0)
+        self._scale = np.where(spread > 0.0, spread, 1.0)
+        if self._finds_metric:
+            replica.metric = DiagonalMetric(self._scale)
+        if rung.step_size is None:
+            # a first guess only, in the coordinates that are stepped in; adaptation moves it by orders of magnitude
+            unit = 1.0 if self._finds_metric else float(np.min(self._scale)) ** 2
+            replica.step_size = np.full((chains, 1), 0.01 * unit)
+        elif not callable(rung.step_size):
+            replica.step_size = float(rung.step_size)
+        self._direction = replica.streams["probe"].standard_normal(replica.position.shape)
+        self._curvature = np.zeros(chains)
+        self._outer, self._count = 0.0, 0
+        self._tail: list[float] = []
+        self._last, self._moves = False, 0
+
+    def open(self, last: bool) -> None:
+        """Begin a window."""
+        replica, rung = self.replica, self.replica.rung
+        self._outer, self._count, self._moves, self._last = np.zeros((2,)), 0, 0, last
+        self._outer = np.zeros((replica.position.shape[1],) * 2)
+        replica.adjusted = rung.kernel.adjusted or (self._explores_adjusted and not last)
+        if not (self._finds_step and last):
+            return
+        if replica.adjusted:
+            pooled = float(np.exp(np.mean(np.log(replica.step_size))))
+            replica.step_size = np.full((len(replica.position), 1), pooled)
+        else:
+            self._measure_curvature(iterations=10)
+            replica.step_size = self._stable_step(float(self._curvature.max()))
+
+    def step(self, progress: float) -> None:
+        """One step of the replica, and what is learnt from it; ``progress`` in [0, 1) through the window."""
+        replica = self.replica
+        replica.step()
+        self._moves += 1
+        if progress >= 0.5 and self._finds_metric and not self._last:
+            gradient = replica.estimate.gradient
+            self._outer += gradient.T @ gradient
+            self._count += len(gradient)
+        if not self._finds_step:
+            return
+        if replica.adjusted:
+            self._adapt_to_acceptance(progress)
+        elif not self._last and self._moves % 10 == 1:
+            self._measure_curvature(iterations=1)
+            replica.step_size = self._stable_step(self._curvature)[:, None]
+
+    def close(self, last: bool) -> None:
+        """End a window."""
+        replica = self.replica
+        if not last:
+            if self._finds_metric and self._count:
+                self._renew_metric()
+            if self._finds_step and not replica.rung.kernel.adjusted:
+                self._measure_curvature(iterations=5)
+            return
+        replica.adjusted = replica.rung.kernel.adjusted
+        if not self._finds_step:
+            return
+        if replica.adjusted:
+            replica.step_size = float(np.exp(np.mean(self._tail))) if self._tail else float(replica.step_size[0, 0])
+
+    def _adapt_to_acceptance(self, progress: float) -> None:
+        """Robbins-Monro on the log step size: each chain its own while exploring, one for all at the end."""
+        replica = self.replica
+        if replica.acceptance is None:
+            return
+        excess = replica.acceptance - ACCEPTANCE
+        if self._last:
+            excess = np.full_like(excess, excess.mean())
+        gain = 3.0 / (10.0 + self._moves) ** 0.6
+        replica.step_size = replica.step_size * np.exp(gain * excess)[:, None]
+        if self._last and progress >= 0.5:
+            self._tail.append(float(np.log(replica.step_size[0, 0])))
+
+    def _renew_metric(self) -> None:
+        replica = self.replica
+        curvature = self._outer / self._count / replica.temperature
+        noise = replica.gradient_variance()
+        if noise is not None:
+            curvature = curvature - _as_matrix(noise.mean(axis=0), len(curvature)) / replica.temperature
+        # shrink towards the spread of the starting points: what flat directions are left with
+        weight = 10.0 / (self._count + 10.0)
+        precision = (1.0 - weight) * _positive_part(curvature) + weight * np.diag(1.0 / self._scale**2)
+        old = replica.metric
+        replica.metric = _metric(precision, self._preconditioner)
+        if self._finds_step and replica.adjusted:
+            # the same move lengths as before the change, on average; adaptation does the rest
+            ratio = _size(old) / _size(replica.metric)
+            replica.step_size = np.clip(replica.step_size * ratio, 1e-3, 1.0)
+        self._curvature[:] = 0.0
+
+    def _stable_step(self, curvature: float | Array) -> float | Array:
+        replica = self.replica
+        step = STABILITY_FRACTION * 2.0 / np.maximum(curvature, 1e-12)
+        noise = replica.gradient_variance()
+        if noise is not None:
+            white = replica.metric.whiten_covariance(noise)
+            largest = np.linalg.eigvalsh(white).max() if white.ndim == 3 else white.max()
+            # half of the noise budget 2 tau / s^2: room for states noisier than those met so far
+            step = np.minimum(step, replica.temperature / max(float(largest), 1e-300))
+        return step if isinstance(step, np.ndarray) else float(step)
+
+    def _measure_curvature(self, iterations: int) -> None:
+        """Largest curvature at each chain's position by power iteration; keeps the largest, slowly forgotten."""
+        replica = self.replica
+        metric, estimator, here = replica.metric, replica.estimator, replica.position
+        for _ in range(iterations):
+            norm = np.linalg.norm(self._direction, axis=1, keepdims=True)
+            unit = np.where(norm > 0.0, self._direction / np.where(norm > 0.0, norm, 1.0), 1.0 / np.sqrt(here.shape[1]))
+            there = here + metric.colour(_DIFFERENCE * unit)
+            outside = ~replica.domain.contains(there)
+            if outside.any():
+                unit[outside] *= -1.0
+                there = here + metric.colour(_DIFFERENCE * unit)
+            at_both = []
+            state = replica.streams["probe"].bit_generator.state
+            for position in (here, there):
+                # common random numbers: the noise of both estimates is the same and cancels
+                replica.streams["probe"].bit_generator.state = state
+                at_both.append(estimator.estimate(replica.streams["probe"], position))
+            difference = metric.whiten(at_both[1].gradient - at_both[0].gradient) / _DIFFERENCE
+            known = np.isfinite(at_both[0].energy) & np.isfinite(at_both[1].energy)
+            self._direction = np.where(known[:, None], difference, unit)
+            found = np.where(known, np.linalg.norm(difference, axis=1), 0.0)
+            self._curvature = np.maximum(found, 0.9 * self._curvature)
+
+
+def _metric(precision: Array, kind: str | None) -> Metric:
+    if kind == "diagonal":
+        return DiagonalMetric(1.0 / np.sqrt(np.diag(precision)))
+    return DenseMetric(np.linalg.cholesky(np.linalg.inv(precision)))
+
+
+def _positive_part(matrix: Array) -> Array:
+    values, vectors = np.linalg.eigh(matrix)
+    return (vectors * np.maximum(values, 0.0)) @ vectors.T
+
+
+def _as_matrix(variance: Array, dimension: int) -> Array:
+    """A mean variance of any structure as a matrix (d, d)."""
+    if np.ndim(variance) == 2:
+        return variance
+    return np.diag(np.broadcast_to(variance, (dimension,)))
+
+
+def _size(metric: Metric) -> float:
+    """Mean squared length of a unit move in whitened coordinates."""
+    matrix = np.asarray(metric.matrix)
+    return float(matrix.mean() if matrix.ndim == 1 else np.trace(matrix) / len(matrix))

@@ -1,0 +1,98 @@
+"""Gaussian mixtures with known laws: what the samplers are measured against."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class GaussianMixture:
+    """Mixture of isotropic Gaussians, as a potential (`invsamp.contract.Potential`).
+
+    Parameters
+    ----------
+    weights : sequence of float, length k
+        Positive; they are normalised.
+    means : sequence, shape (k,) or (k, d)
+    sds : sequence of float, length k
+
+    Raises
+    ------
+    ValueError
+        If the lengths differ, or a weight or sd is not positive.
+    """
+
+    weights: Sequence[float]
+    means: Sequence[float] | Sequence[Sequence[float]]
+    sds: Sequence[float]
+
+    def __post_init__(self) -> None:
+        means = np.asarray(self.means, dtype=float)
+        means = means[:, None] if means.ndim == 1 else means
+        weights, sds = np.asarray(self.weights, dtype=float), np.asarray(self.sds, dtype=float)
+        if not len(means) == len(weights) == len(sds):
+            raise ValueError(f"weights, means and sds must be equally long, got {len(weights)}, {len(means)}, {len(sds)}")
+        for name, values in (("weights", weights), ("sds", sds)):
+            if not (values > 0.0).all():
+                raise ValueError(f"{name} must be positive, got {values.tolist()}")
+        weights = weights / weights.sum()
+        d = means.shape[1]
+        object.__setattr__(self, "dimension", d)
+        object.__setattr__(self, "_arrays", (weights, means, sds))
+        object.__setattr__(self, "_log_heights", np.log(weights) - d * np.log(sds) - 0.5 * d * np.log(2.0 * np.pi))
+
+    dimension: int = 0
+
+    def energy(self, position: Array) -> Array:
+        """Energy, shape (chains,)."""
+        return self.energy_and_gradient(position)[0]
+
+    def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
+        """Energy (chains,) and gradient (chains, d)."""
+        _, means, sds = self._arrays  # type: ignore[attr-defined]
+        away = (position[:, None, :] - means) / sds[:, None]  # (chains, k, d)
+        heights = self._log_heights - 0.5 * (away * away).sum(axis=2)  # type: ignore[attr-defined]
+        top = heights.max(axis=1)
+        shares = np.exp(heights - top[:, None])
+        total = shares.sum(axis=1)
+        pull = (shares / total[:, None] / sds)[:, :, None] * away
+        return -top - np.log(total), pull.sum(axis=1)
+
+    def density(self, position: Array) -> Array:
+        """Normalised density (chains,) at positions (chains, d)."""
+        return np.exp(-self.energy(position))
+
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        """Independent draws (n, d)."""
+        weights, means, sds = self._arrays  # type: ignore[attr-defined]
+        which = rng.choice(len(weights), size=n, p=weights)
+        return means[which] + sds[which, None] * rng.standard_normal((n, means.shape[1]))
+
+    def probabilities(self, edges: Array) -> Array:
+        """Probabilities of the cells between ``edges``, shape (bins + 1,), of a mixture in one dimension."""
+        weights, means, sds = self._arrays  # type: ignore[attr-defined]
+        if means.shape[1] != 1:
+            raise ValueError(f"probabilities needs a mixture in one dimension, got {means.shape[1]}")
+        return np.diff(ndtr((edges[:, None] - means[:, 0]) / sds) @ weights)
+
+
+def two_modes() -> GaussianMixture:
+    """The mixture 0.4 N(-4, 0.7^2) + 0.6 N(3, 0.5^2) of Li, Lin, Zhang and Zhou (2023), section 5.1."""
+    return GaussianMixture((0.4, 0.6), (-4.0, 3.0), (0.7, 0.5))
+
+
+def sigmoid_noise_energy(position: Array, energy: Array) -> Array:
+    """State-dependent sd of the energy's noise in the same section: 1.5 sigmoid(U)."""
+    return 1.5 / (1.0 + np.exp(-np.clip(energy, -700.0, 700.0)))
+
+
+def sigmoid_noise_gradient(position: Array, energy: Array) -> Array:
+    """State-dependent sd of the gradient's noise in the same section: 5 sigmoid(theta)."""
+    return 5.0 / (1.0 + np.exp(-np.clip(position[:, 0], -700.0, 700.0)))
