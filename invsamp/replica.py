@@ -49,9 +49,9 @@ class Evaluator:
         energy, gradient = self.potential.energy_and_gradient(position)
         self.seconds += time.perf_counter() - begin
         self.evaluations += len(position)
-        # one reduction is enough to see that all is well: a sum of finite numbers that overflows
-        # only takes the careful path below
-        if not math.isfinite(energy.sum() + gradient.sum()):
+        # two dot products are enough to see that all is well; if they overflow, the careful path decides
+        flat, levels = np.ravel(gradient), np.ravel(energy)
+        if not math.isfinite(levels.dot(levels) + flat.dot(flat)):
             bad = ~(np.isfinite(energy) & np.isfinite(gradient).all(axis=1))
             self.failed += int(bad.sum())
             energy = np.where(bad, np.inf, energy)
@@ -142,6 +142,12 @@ class Replica:
         """Place the chains at positions (chains, d) and evaluate there."""
         self.position = position
         self.estimate = self.estimator.estimate(self.streams["estimate"], position)
+        shapes = self.estimate.energy.shape, self.estimate.gradient.shape
+        if shapes != (position.shape[:1], position.shape):
+            raise ValueError(
+                f"the potential of fidelity {self.evaluator.fidelity!r} must return an energy of shape "
+                f"{position.shape[:1]} and a gradient of shape {position.shape}, got {shapes[0]} and {shapes[1]}"
+            )
         self._moves = NormalStream(self.streams["move"], position.shape)
 
     def step(self) -> None:
@@ -173,11 +179,18 @@ class Replica:
             end = self.position + move
         self.counts.steps += 1
         self.counts.clipped += proposal.clipped
+        failures = self.evaluator.failed
         estimate = self.estimator.estimate(self.streams["estimate"], end)
+        if self.evaluator.failed > failures:
+            self._watch(estimate.energy == np.inf)
+        else:
+            self.counts.failing_in_a_row = 0
         if self.adjusted:
             self._decide(end, estimate, noise, velocity, failed)
-        else:
+        elif self.evaluator.failed > failures:
             self._settle(end, estimate)
+        else:
+            self.position, self.estimate = end, estimate
 
     def energy_variance(self, position: Array, stated: Array | None) -> Array | None:
         """Variance (chains,) of this rung's energy estimates at positions, None where there is no noise."""
@@ -238,19 +251,12 @@ class Replica:
         return _predict(noise.variance, self.gradient_variance_state, self.position, self.estimate.gradient_variance)
 
     def _settle(self, end: Array, estimate: Estimate) -> None:
-        """Unadjusted: go to the end, unless the energy there is infinite (a failed solve)."""
-        refused = estimate.energy == np.inf
-        if refused.any():
-            self._watch(refused)
-            kept = np.flatnonzero(refused)
-            end = end.copy()
-            end[kept] = self.position[kept]
-            old = self.estimate
-            self.position, self.estimate = end, estimate
-            self.set_estimate(kept, Estimate(*(None if v is None else v[kept] for v in old)))
-            return
-        self.counts.failing_in_a_row = 0
+        """Unadjusted: go to the end, except where the energy is infinite (a failed solve)."""
+        kept = np.flatnonzero(estimate.energy == np.inf)
+        end, old = end.copy(), self.estimate
+        end[kept] = self.position[kept]
         self.position, self.estimate = end, estimate
+        self.set_estimate(kept, Estimate(*(None if v is None else v[kept] for v in old)))
 
     def _decide(self, end: Array, estimate: Estimate, noise: Array, velocity: Array, failed: Array | None) -> None:
         """Metropolis-adjusted: accept or stay."""
@@ -270,14 +276,7 @@ class Replica:
         self.counts.accepted += accepted
         if accepted == len(end):
             self.position, self.estimate = end, estimate
-            self.counts.failing_in_a_row = 0
-            return
-        refused = estimate.energy == np.inf
-        if refused.any():
-            self._watch(refused)
-        else:
-            self.counts.failing_in_a_row = 0
-        if accepted:
+        elif accepted:
             self.position = np.where(accept[:, None], end, self.position)
             rows = np.flatnonzero(accept)
             self.set_estimate(rows, Estimate(*(None if v is None else v[rows] for v in estimate)))

@@ -83,6 +83,8 @@ class Exchange:
 
     def _attempt_pair(self, k: int) -> None:
         cold, hot = self._replicas[k], self._replicas[k + 1]
+        if not (cold.variance_ready and hot.variance_ready):
+            return  # early in warm-up: a rule without its variances would be another rule
         evaluators = {cold.evaluator.fidelity: cold.evaluator, hot.evaluator.fidelity: hot.evaluator}
         before = {name: evaluator.evaluations for name, evaluator in evaluators.items()}
         meeting = _Meeting(cold, hot)
