@@ -1,0 +1,167 @@
+"""Compiled loops over the columns of theta: log densities and changes of variables.
+
+They are the inner loop of every sampler, called with a handful of columns at a time, where a dozen array
+operations would cost more than the arithmetic. All formulas of the scalar families and of the transforms
+are here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from invsamp.contract import Array
+
+# What a column's two coefficients p and q mean.
+FLAT = 0  #: constant
+NORMAL = 1  #: mean p, standard deviation 1/q
+LOG_NORMAL = 2  #: log x has mean p and standard deviation 1/q
+GAMMA = 3  #: x^p exp(-q x)
+BETA = 4  #: x^p (1 - x)^q
+CAUCHY = 5  #: median p, half-width 1/q
+
+IDENTITY, LOG, LOGIT = 0, 1, 2
+
+IntArray = np.ndarray[tuple[int, ...], np.dtype[np.intp]]
+
+
+@njit(cache=True, error_model="numpy")
+def log_density(
+    theta: Array, columns: IntArray, families: IntArray, first: Array, second: Array
+) -> tuple[Array, Array]:
+    """Log density without its constant, (batch,), and its gradient (batch, dimension), zero in other columns.
+
+    Entry k of ``families``, ``first`` (p) and ``second`` (q) describes column ``columns[k]`` of theta.
+    """
+    value = np.zeros(theta.shape[0])
+    gradient = np.zeros(theta.shape)
+    for row in range(theta.shape[0]):
+        total = 0.0
+        for k in range(columns.shape[0]):
+            column = columns[k]
+            family, p, q = families[k], first[k], second[k]
+            x = theta[row, column]
+            if family == NORMAL:
+                z = (x - p) * q
+                total -= 0.5 * z * z
+                gradient[row, column] = -z * q
+            elif family == LOG_NORMAL:
+                log_x = math.log(x) if x > 0.0 else -np.inf
+                z = (log_x - p) * q
+                total -= 0.5 * z * z + log_x
+                gradient[row, column] = -(z * q + 1.0) / x
+            elif family == GAMMA:
+                # 0 log 0 = 0 at the edge of the exponential distribution
+                if p != 0.0:
+                    total += p * (math.log(x) if x > 0.0 else -np.inf)
+                    gradient[row, column] = p / x
+                total -= q * x
+                gradient[row, column] -= q
+            elif family == BETA:
+                if p != 0.0:
+                    total += p * (math.log(x) if x > 0.0 else -np.inf)
+                    gradient[row, column] = p / x
+                if q != 0.0:
+                    total += q * (math.log1p(-x) if x < 1.0 else -np.inf)
+                    gradient[row, column] -= q / (1.0 - x)
+            elif family == CAUCHY:
+                z = (x - p) * q
+                total -= math.log1p(z * z)
+                gradient[row, column] = -2.0 * q * z / (1.0 + z * z)
+        value[row] = total
+    return value, gradient
+
+
+@njit(cache=True, error_model="numpy")
+def change_variables(position: Array, kinds: IntArray, lower: Array, upper: Array) -> tuple[Array, Array, Array, Array]:
+    """Theta, d theta / d position, log Jacobian (batch,) and its gradient at positions (batch, dimension).
+
+    Theta stays strictly inside its interval, and all is finite for positions of absolute value up to 700.
+    """
+    theta = np.empty(position.shape)
+    derivative = np.empty(position.shape)
+    log_jacobian = np.zeros(position.shape[0])
+    gradient = np.empty(position.shape)
+    for row in range(position.shape[0]):
+        total = 0.0
+        for column in range(position.shape[1]):
+            kind, low, x = kinds[column], lower[column], position[row, column]
+            if kind == IDENTITY:
+                theta[row, column] = x
+                derivative[row, column] = 1.0
+                gradient[row, column] = 0.0
+            elif kind == LOG:
+                size = math.exp(x)
+                # rounding must not put theta onto the end, where a density may be zero or infinite
+                theta[row, column] = max(low + size, np.nextafter(low, np.inf))
+                derivative[row, column] = size
+                gradient[row, column] = 1.0
+                total += x
+            else:
+                high = upper[column]
+                width = high - low
+                small = math.exp(-abs(x))
+                near = width * small / (1.0 + small)  # distance to the nearer end
+                if x < 0.0:
+                    theta[row, column] = max(low + near, np.nextafter(low, high))
+                else:
+                    theta[row, column] = min(high - near, np.nextafter(high, low))
+                derivative[row, column] = near / (1.0 + small)
+                gradient[row, column] = -math.tanh(0.5 * x)
+                total += math.log(width) - abs(x) - 2.0 * math.log1p(small)
+        log_jacobian[row] = total
+    return theta, derivative, log_jacobian, gradient
+
+
+@njit(cache=True, error_model="numpy")
+def inside_box(position: Array, lower: Array, upper: Array, value: Array) -> npt.NDArray[np.bool_]:
+    """Whether each position (batch, dimension) lies in the closed box and its value (batch,) is finite."""
+    inside = np.isfinite(value)
+    for row in range(position.shape[0]):
+        for column in range(position.shape[1]):
+            # written so that NaN is outside
+            if not (lower[column] <= position[row, column] <= upper[column]):
+                inside[row] = False
+    return inside
+
+
+@njit(cache=True, error_model="numpy")
+def pose(
+    position: Array,
+    coordinates: tuple[IntArray, Array, Array],
+    density: tuple[IntArray, IntArray, Array, Array],
+    box: tuple[Array, Array],
+    constant: float,
+) -> tuple[Array, Array, Array, Array, Array, npt.NDArray[np.bool_], bool]:
+    """All that a posterior needs before the model: `change_variables`, `log_density` and `inside_box` in one call.
+
+    Returns theta, its derivative, the log prior density plus log Jacobian, the gradient of the first with
+    respect to theta and of the second with respect to the position, the rows inside, and whether all are.
+    """
+    theta, derivative, log_jacobian, jacobian_slope = change_variables(position, *coordinates)
+    value, slope = log_density(theta, *density)
+    for row in range(value.shape[0]):
+        value[row] += log_jacobian[row] + constant
+    inside = inside_box(position, box[0], box[1], value)
+    return theta, derivative, value, slope, jacobian_slope, inside, bool(inside.all())
+
+
+@njit(cache=True, error_model="numpy")
+def finish(value: Array, slope: Array, derivative: Array, jacobian_slope: Array) -> None:
+    """Turn log densities and slopes in theta into energies and their gradients in the position, in place.
+
+    Rows with anything that is not finite become energy +inf and gradient 0.
+    """
+    for row in range(slope.shape[0]):
+        value[row] = -value[row]
+        finite = np.isfinite(value[row])
+        for column in range(slope.shape[1]):
+            entry = -(slope[row, column] * derivative[row, column] + jacobian_slope[row, column])
+            slope[row, column] = entry
+            finite = finite and np.isfinite(entry)
+        if not finite:
+            value[row] = np.inf
+            slope[row] = 0.0

@@ -1,0 +1,519 @@
+"""Distributions of single parameters: normalised log densities, their gradients, and sampling.
+
+A parameter is a number or an array of independent numbers (``shape``). The numbers that describe a
+distribution are stored as floats or nested tuples, so that distributions compare, print and hash.
+
+Extending: subclass `Distribution` and give ``shape``, ``support``, ``log_constant``, ``evaluate`` and
+``sample``; `invsamp.Prior` takes the result as it takes those below.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special, stats
+
+from invsamp import _columns
+from invsamp.contract import Array
+
+_HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+
+
+class Coefficients(NamedTuple):
+    """Family of `invsamp._columns` and its two coefficients for every entry of a parameter."""
+
+    family: int
+    first: Array  # (size,)
+    second: Array  # (size,)
+
+
+class Distribution(ABC):
+    """What a prior needs to know of the distribution of one (possibly vector-valued) parameter."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one value of the parameter, ``()`` for a number."""
+
+    @property
+    @abstractmethod
+    def support(self) -> tuple[Array, Array]:
+        """Lower and upper end of the support of every entry, each of shape ``shape``."""
+
+    @property
+    @abstractmethod
+    def log_constant(self) -> float:
+        """What to add to the value of `evaluate` so that the density integrates to one."""
+
+    @abstractmethod
+    def evaluate(self, columns: Array) -> tuple[Array, Array]:
+        """Log density without `log_constant`, shape (batch,), and its gradient, at points in the support.
+
+        ``columns`` has shape (batch, size): the entries in C order. Nothing is checked here.
+        """
+
+    @abstractmethod
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        """``n`` independent draws, shape (n, *shape)."""
+
+    @property
+    def compiled(self) -> Coefficients | None:
+        """What the compiled loop over columns needs; None (the default) if only `evaluate` knows the density."""
+        return None
+
+    def log_density(self, x: npt.ArrayLike) -> Array:
+        """Log density, summed over the entries; minus infinity outside the support.
+
+        Parameters
+        ----------
+        x : array_like, shape (batch, *shape)
+
+        Returns
+        -------
+        ndarray, shape (batch,)
+
+        Raises
+        ------
+        ValueError
+            If the trailing shape of ``x`` is not ``shape``.
+        """
+        columns, inside = self._columns(x)
+        with np.errstate(all="ignore"):
+            value = self.evaluate(columns)[0] + self.log_constant
+        return np.where(inside & ~np.isnan(value), value, -np.inf)
+
+    def gradient(self, x: npt.ArrayLike) -> Array:
+        """Gradient of the log density, shape (batch, *shape); zero outside the support."""
+        columns, inside = self._columns(x)
+        with np.errstate(all="ignore"):
+            gradient = self.evaluate(columns)[1]
+        gradient = np.where(inside[:, None] & ~np.isnan(gradient), gradient, 0.0)
+        return gradient.reshape(len(columns), *self.shape)
+
+    def _columns(self, x: npt.ArrayLike) -> tuple[Array, npt.NDArray[np.bool_]]:
+        points = np.asarray(x, dtype=float)
+        if points.ndim != 1 + len(self.shape) or points.shape[1:] != self.shape:
+            raise ValueError(f"x must have shape (batch, {str(self.shape)[1:-1]}), got {points.shape}")
+        columns = points.reshape(len(points), math.prod(self.shape))
+        lower, upper = (end.ravel() for end in self.support)
+        return columns, np.asarray(((columns >= lower) & (columns <= upper)).all(axis=1))
+
+
+class ScalarFamily(Distribution):
+    """Base of the families of independent numbers; a subclass is a dataclass of its parameters and ``shape``."""
+
+    positive: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        shape = _shape(self.shape)
+        for name in self.parameter_names():
+            value = np.asarray(getattr(self, name), dtype=float)
+            if not np.all(np.isfinite(value)):
+                raise ValueError(f"{name} must be finite, got {getattr(self, name)!r}")
+            if name in self.positive and not np.all(value > 0):
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)!r}")
+            shape = _broadcast(name, value, shape)
+            object.__setattr__(self, name, _freeze(value))
+        object.__setattr__(self, "shape", shape)
+
+    @classmethod
+    def parameter_names(cls) -> tuple[str, ...]:
+        """Names of the parameters of the family."""
+        return tuple(f.name for f in fields(cls) if f.name != "shape")  # type: ignore[arg-type]
+
+    @cached_property
+    def compiled(self) -> Coefficients:  # type: ignore[override]
+        """What the compiled loop over columns needs."""
+        return self._coefficients()
+
+    @abstractmethod
+    def _coefficients(self) -> Coefficients: ...
+
+    def evaluate(self, columns: Array) -> tuple[Array, Array]:
+        """Log density without `log_constant`, (batch,), and its gradient, at columns (batch, size)."""
+        return _evaluate(columns, self.compiled)
+
+    def flat(self, name: str) -> Array:
+        """Parameter ``name`` of every entry, shape (size,)."""
+        # a copy: a read-only view would be another type to the compiled loop
+        return np.broadcast_to(np.asarray(getattr(self, name), dtype=float), self.shape).flatten()
+
+    @abstractmethod
+    def scipy(self) -> Any:
+        """The same distribution in `scipy.stats`, entries as a flat array (for `truncated`)."""
+
+    @property
+    def support(self) -> tuple[Array, Array]:
+        """The whole line, unless the family says otherwise."""
+        return _ends(-np.inf, np.inf, self.shape)
+
+    def _arguments(self, n: int) -> tuple[tuple[int, ...], list[Array]]:
+        return (n, *self.shape), [self.flat(name).reshape(self.shape) for name in self.parameter_names()]
+
+
+@dataclass(frozen=True)
+class Uniform(ScalarFamily):
+    """Uniform on the interval from ``lower`` to ``upper``."""
+
+    lower: npt.ArrayLike
+    upper: npt.ArrayLike
+    shape: Any = field(default=(), kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not np.all(self.flat("lower") < self.flat("upper")):
+            raise ValueError(f"upper must be above lower, got lower {self.lower!r} and upper {self.upper!r}")
+
+    @property
+    def support(self) -> tuple[Array, Array]:
+        return _ends(self.lower, self.upper, self.shape)
+
+    @cached_property
+    def log_constant(self) -> float:
+        return -float(np.log(self.flat("upper") - self.flat("lower")).sum())
+
+    def _coefficients(self) -> Coefficients:
+        return Coefficients(_columns.FLAT, self.flat("lower"), self.flat("upper"))
+
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        size, (lower, upper) = self._arguments(n)
+        return rng.uniform(lower, upper, size)
+
+    def scipy(self) -> Any:
+        return stats.uniform(self.flat("lower"), self.flat("upper") - self.flat("lower"))
+
+
+@dataclass(frozen=True)
+class Normal(ScalarFamily):
+    """Normal with ``mean`` and standard deviation ``sd`` > 0."""
+
+    mean: npt.ArrayLike
+    sd: npt.ArrayLike
+    shape: Any = field(default=(), kw_only=True)
+    positive: ClassVar[tuple[str, ...]] = ("sd",)
+
+    @cached_property
+    def log_constant(self) -> float:
+        return -float((np.log(self.flat("sd")) + _HALF_LOG_TWO_PI).sum())
+
+    def _coefficients(self) -> Coefficients:
+        return Coefficients(_columns.NORMAL, self.flat("mean"), 1.0 / self.flat("sd"))
+
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        size, (mean, sd) = self._arguments(n)
+        return rng.normal(mean, sd, size)
+
+    def scipy(self) -> Any:
+        return stats.norm(self.flat("mean"), self.flat("sd"))
+
+
+@dataclass(frozen=True)
+class LogNormal(ScalarFamily):
+    """Log-normal: the logarithm is normal with mean ``log_mean`` and standard deviation ``log_sd`` > 0."""
+
+    log_mean: npt.ArrayLike
+    log_sd: npt.ArrayLike
+    shape: Any = field(default=(), kw_only=True)
+    positive: ClassVar[tuple[str, ...]] = ("log_sd",)
+
+    @property
+    def support(self) -> tuple[Array, Array]:
+        return _ends(0.0, np.inf, self.shape)
+
+    @cached_property
+    def log_constant(self) -> float:
+        return -float((np.log(self.flat("log_sd")) + _HALF_LOG_TWO_PI).sum())
+
+    def _coefficients(self) -> Coefficients:
+        return Coefficients(_columns.LOG_NORMAL, self.flat("log_mean"), 1.0 / self.flat("log_sd"))
+
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        size, (log_mean, log_sd) = self._arguments(n)
+        return rng.lognormal(log_mean, log_sd, size)
+
+    def scipy(self) -> Any:
+        return stats.lognorm(self.flat("log_sd"), scale=np.exp(self.flat("log_mean")))
+
+
+@dataclass(frozen=True)
+class HalfNormal(ScalarFamily):
+    """Absolute value of a normal variable with mean zero and standard deviation ``sd`` > 0."""
+
+    sd: npt.ArrayLike
+    shape: Any = field(default=(), kw_only=True)
+    positive: ClassVar[tuple[str, ...]] = ("sd",)
+
+    @property
+    def support(self) -> tuple[Array, Array]:
+        return _ends(0.0, np.inf, self.shape)
+
+    @cached_property
+    def log_constant(self) -> float:
+        return -float((np.log(0.5 * self.flat("sd")) + _HALF_LOG_TWO_PI).sum())
+
+    def _coefficients(self) -> Coefficients:
+        return Coefficients(_columns.NORMAL, np.zeros(math.prod(self.shape)), 1.0 / self.flat("sd"))
+
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        size, (sd,) = self._arguments(n)
+        return np.abs(rng.normal(0.0, sd, size))
+
+    def scipy(self) -> Any:
+        return stats.halfnorm(scale=self.flat("sd"))
+
+
+@dataclass(frozen=True)
+class Gamma(ScalarFamily):
+    """Gamma with ``concentration`` > 0 (also called shape) and ``rate`` > 0: mean concentration / rate."""
+
+    concentration: npt.ArrayLike
+    rate: npt.ArrayLike
+    shape: Any = field(default=(), kw_only=True)
+    positive: ClassVar[tuple[str, ...]] = ("concentration", "rate")
+
+    @property
+    def support(self) -> tuple[Array, Array]:
+        return _ends(0.0, np.inf, self.shape)
+
+    @cached_property
+    def log_constant(self) -> float:
+        a, rate = self.flat("concentration"), self.flat("rate")
+        return float((a * np.log(rate) - special.gammaln(a)).sum())
+
+    def _coefficients(self) -> Coefficients:
+        return Coefficients(_columns.GAMMA, self.flat("concentration") - 1.0, self.flat("rate"))
+
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        size, (concentration, rate) = self._arguments(n)
+        return rng.gamma(concentration, 1.0 / rate, size)
+
+    def scipy(self) -> Any:
+        return stats.gamma(self.flat("concentration"), scale=1.0 / self.flat("rate"))
+
+
+@dataclass(frozen=True)
+class Beta(ScalarFamily):
+    """Beta on (0, 1) with exponents ``a`` > 0 and ``b`` > 0: mean a / (a + b)."""
+
+    a: npt.ArrayLike
+    b: npt.ArrayLike
+    shape: Any = field(default=(), kw_only=True)
+    positive: ClassVar[tuple[str, ...]] = ("a", "b")
+
+    @property
+    def support(self) -> tuple[Array, Array]:
+        return _ends(0.0, 1.0, self.shape)
+
+    @cached_property
+    def log_constant(self) -> float:
+        return -float(special.betaln(self.flat("a"), self.flat("b")).sum())
+
+    def _coefficients(self) -> Coefficients:
+        return Coefficients(_columns.BETA, self.flat("a") - 1.0, self.flat("b") - 1.0)
+
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        size, (a, b) = self._arguments(n)
+        return rng.beta(a, b, size)
+
+    def scipy(self) -> Any:
+        return stats.beta(self.flat("a"), self.flat("b"))
+
+
+@dataclass(frozen=True)
+class Cauchy(ScalarFamily):
+    """Cauchy with median ``location`` and half-width at half-maximum ``scale`` > 0."""
+
+    location: npt.ArrayLike
+    scale: npt.ArrayLike
+    shape: Any = field(default=(), kw_only=True)
+    positive: ClassVar[tuple[str, ...]] = ("scale",)
+
+    @cached_property
+    def log_constant(self) -> float:
+        return -float(np.log(np.pi * self.flat("scale")).sum())
+
+    def _coefficients(self) -> Coefficients:
+        return Coefficients(_columns.CAUCHY, self.flat("location"), 1.0 / self.flat("scale"))
+
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        size, (location, scale) = self._arguments(n)
+        return location + scale * rng.standard_cauchy(size)
+
+    def scipy(self) -> Any:
+        return stats.cauchy(self.flat("location"), self.flat("scale"))
+
+
+@dataclass(frozen=True)
+class MultivariateNormal(Distribution):
+    """Normal vector with ``mean`` (k,) and symmetric positive definite ``covariance`` (k, k)."""
+
+    mean: npt.ArrayLike
+    covariance: npt.ArrayLike
+
+    def __post_init__(self) -> None:
+        mean, covariance = np.asarray(self.mean, dtype=float), np.asarray(self.covariance, dtype=float)
+        if mean.ndim != 1 or len(mean) == 0 or not np.all(np.isfinite(mean)):
+            raise ValueError(f"mean must be a vector of finite numbers, got {self.mean!r}")
+        if covariance.shape != (len(mean), len(mean)):
+            raise ValueError(f"covariance must have shape {(len(mean), len(mean))}, got {covariance.shape}")
+        if not np.allclose(covariance, covariance.T, rtol=1e-10, atol=0.0):
+            raise ValueError("covariance must be symmetric, got a matrix that differs from its transpose")
+        try:
+            np.linalg.cholesky(covariance)
+        except np.linalg.LinAlgError:
+            smallest = np.linalg.eigvalsh(covariance)[0] if np.all(np.isfinite(covariance)) else np.nan
+            raise ValueError(f"covariance must be positive definite, got smallest eigenvalue {smallest:g}") from None
+        object.__setattr__(self, "mean", _freeze(mean))
+        object.__setattr__(self, "covariance", _freeze(covariance))
+
+    @cached_property
+    def _fixed(self) -> tuple[Array, Array, Array]:
+        factor = np.linalg.cholesky(np.asarray(self.covariance))
+        return np.asarray(self.mean), factor, np.ascontiguousarray(np.linalg.inv(factor).T)
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        return np.shape(self.mean)
+
+    @property
+    def support(self) -> tuple[Array, Array]:
+        return _ends(-np.inf, np.inf, self.shape)
+
+    @cached_property
+    def log_constant(self) -> float:
+        return -float((np.log(np.diag(self._fixed[1])) + _HALF_LOG_TWO_PI).sum())
+
+    def evaluate(self, columns: Array) -> tuple[Array, Array]:
+        mean, _, whitening = self._fixed
+        z = (columns - mean) @ whitening
+        return -0.5 * np.einsum("ij,ij->i", z, z), -z @ whitening.T
+
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        mean, factor, _ = self._fixed
+        return np.asarray(mean + rng.standard_normal((n, len(mean))) @ factor.T)
+
+
+@dataclass(frozen=True)
+class Truncated(Distribution):
+    """A scalar distribution conditioned on an interval; see `truncated`."""
+
+    distribution: ScalarFamily
+    lower: npt.ArrayLike
+    upper: npt.ArrayLike
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.distribution, ScalarFamily):
+            raise ValueError(f"distribution must be one of independent numbers, got {self.distribution!r}")
+        for name in ("lower", "upper"):
+            value = np.asarray(getattr(self, name), dtype=float)
+            if np.any(np.isnan(value)):
+                raise ValueError(f"{name} must not be NaN, got {getattr(self, name)!r}")
+            if _broadcast(name, value, self.shape) != self.shape:
+                raise ValueError(f"{name} must broadcast to shape {self.shape}, got shape {value.shape}")
+            object.__setattr__(self, name, _freeze(value))
+        lower, upper = self.support
+        if not np.all(lower < upper):
+            raise ValueError(
+                f"upper must be above lower inside the support of {self.distribution!r}, "
+                f"got lower {self.lower!r} and upper {self.upper!r}"
+            )
+        if not np.all(self._masses[2] > 1e-280):
+            raise ValueError(
+                f"the interval from lower {self.lower!r} to upper {self.upper!r} has no mass under {self.distribution!r}"
+            )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.distribution.shape
+
+    @cached_property
+    def support(self) -> tuple[Array, Array]:  # type: ignore[override]
+        lower, upper = self.distribution.support
+        return np.maximum(lower, self.lower), np.minimum(upper, self.upper)
+
+    @property
+    def compiled(self) -> Coefficients:
+        """That of the distribution: truncation changes the constant and the support only."""
+        return self.distribution.compiled
+
+    @cached_property
+    def _masses(self) -> tuple[Array, Array, Array, npt.NDArray[np.bool_]]:
+        """Tail probabilities at both ends, the mass between, and where the tails are upper ones."""
+        lower, upper = (end.ravel() for end in self.support)
+        base = self.distribution.scipy()
+        # differences of upper tails where the interval lies there: 1 - 1 would leave nothing
+        above = base.sf(lower) < 0.5
+        first = np.where(above, base.sf(upper), base.cdf(lower))
+        last = np.where(above, base.sf(lower), base.cdf(upper))
+        return first, last, last - first, above
+
+    @cached_property
+    def log_constant(self) -> float:
+        return self.distribution.log_constant - float(np.log(self._masses[2]).sum())
+
+    def evaluate(self, columns: Array) -> tuple[Array, Array]:
+        return self.distribution.evaluate(columns)
+
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        first, _, mass, above = self._masses
+        level = first + mass * rng.random((n, len(mass)))
+        base = self.distribution.scipy()
+        draws = np.where(above, base.isf(level), base.ppf(level)).reshape(n, *self.shape)
+        return np.clip(draws, *self.support)
+
+
+def truncated(distribution: ScalarFamily, lower: npt.ArrayLike = -np.inf, upper: npt.ArrayLike = np.inf) -> Truncated:
+    """Distribution of independent numbers, conditioned on lying between ``lower`` and ``upper``.
+
+    Parameters
+    ----------
+    distribution : scalar distribution
+        Any distribution of this module except `MultivariateNormal` and `Truncated`.
+    lower, upper : float or array_like that broadcasts to the distribution's shape
+
+    Raises
+    ------
+    ValueError
+        If the interval is empty, has no mass (below 1e-280), or the distribution has dependent entries.
+    """
+    return Truncated(distribution, lower, upper)
+
+
+def _evaluate(columns: Array, compiled: Coefficients) -> tuple[Array, Array]:
+    family, first, second = compiled
+    every = np.arange(columns.shape[1])
+    return _columns.log_density(
+        np.ascontiguousarray(columns), every, np.full(len(every), family, dtype=np.intp), first, second
+    )
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    sizes = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    if not all(isinstance(size, (int, np.integer)) and size >= 1 for size in sizes):
+        raise ValueError(f"shape must be made of integers of at least 1, got {shape}")
+    return tuple(int(size) for size in sizes)
+
+
+def _broadcast(name: str, value: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Common shape; a parameter may only widen the shape of a number."""
+    try:
+        joined = np.broadcast_shapes(value.shape, shape)
+    except ValueError:
+        joined = ()
+    if joined != shape and not (shape == () and value.ndim):
+        raise ValueError(f"{name} must broadcast to shape {shape}, got shape {value.shape}")
+    return joined
+
+
+def _freeze(value: Array) -> Any:
+    return float(value) if value.ndim == 0 else tuple(_freeze(entry) for entry in value)
+
+
+def _ends(lower: npt.ArrayLike, upper: npt.ArrayLike, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    return np.broadcast_to(np.asarray(lower, float), shape), np.broadcast_to(np.asarray(upper, float), shape)

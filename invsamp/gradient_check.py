@@ -1,0 +1,84 @@
+"""Taylor test: is a potential's gradient the gradient of its energy?"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from invsamp.contract import Array, Potential
+
+#: A fitted order above this is a right gradient, whose remainder has order 2; a wrong one has order 1.
+LEAST_ORDER = 1.8
+
+
+@dataclass(frozen=True)
+class GradientCheck:
+    """Result of a Taylor test along one direction v from one position.
+
+    Attributes
+    ----------
+    steps : tuple of float
+        Lengths h along v, decreasing.
+    remainders : tuple of float
+        ``|U(position + h v) - U(position) - h v . gradient|``; inf where the energy is not finite.
+    order : float
+        Slope of log remainder against log h over the decade above the rounding error; 2 for a right
+        gradient, 1 for a wrong one; NaN if it cannot be told.
+    passed : bool
+        Order above 1.8, or an energy so straight that all remainders are rounding error.
+    message : str
+        The verdict in words.
+    """
+
+    steps: tuple[float, ...]
+    remainders: tuple[float, ...]
+    order: float
+    passed: bool
+    message: str
+
+    def __str__(self) -> str:
+        rows = [f"{step:10.2e}  {remainder:10.3e}" for step, remainder in zip(self.steps, self.remainders, strict=True)]
+        verdict = "passed" if self.passed else "FAILED"
+        return "\n".join([f"Taylor test {verdict}: {self.message}", "      step   remainder", *rows])
+
+
+def check_gradient(potential: Potential, position: Array, direction: Array) -> GradientCheck:
+    """Taylor test of ``potential`` at ``position`` (dimension,) along ``direction`` (dimension,).
+
+    Nothing is raised for energies that are not finite: the result says so.
+    """
+    steps = 10.0 ** np.arange(0.0, -8.25, -0.5)
+    energy, gradient = (part[0] for part in potential.energy_and_gradient(position[None, :]))
+    if not math.isfinite(energy):
+        remainders = tuple(math.inf for _ in steps)
+        return GradientCheck(tuple(steps.tolist()), remainders, math.nan, False, f"the energy is {energy} at the point")
+    moved = potential.energy(position + steps[:, None] * direction)
+    if not np.isfinite(moved[-1]):
+        # the point lies at a wall: look the other way
+        direction = -direction
+        moved = potential.energy(position + steps[:, None] * direction)
+    remainders = np.abs(moved - energy - steps * (gradient @ direction))
+    rounding = 10.0 * np.finfo(float).eps * max(abs(energy), 1.0)
+    order, passed, message = _judge(steps, remainders, rounding)
+    return GradientCheck(tuple(steps.tolist()), tuple(remainders.tolist()), order, passed, message)
+
+
+def _judge(steps: Array, remainders: Array, rounding: float) -> tuple[float, bool, str]:
+    finite = np.isfinite(remainders)
+    if not finite[-3:].all():
+        return math.nan, False, "the energy is not finite next to the point"
+    if np.all(remainders[finite] <= rounding):
+        return math.nan, True, "the energy is straight along the direction, and the gradient is its slope"
+    # under a right gradient the smallest steps leave rounding error alone, and that may exceed the machine's
+    # (an adaptive solver); under a wrong one they leave the smallest first-order remainders
+    floor = 10.0 * max(float(remainders[-3:].max()), rounding)
+    above = np.flatnonzero(finite & (remainders > floor))
+    if len(above) < 3:
+        return math.nan, False, "too few steps leave remainders above the rounding error of the energy"
+    window = above[-3:]
+    order = float(np.polyfit(np.log(steps[window]), np.log(remainders[window]), 1)[0])
+    if order > LEAST_ORDER:
+        return order, True, f"the remainder falls with order {order:.2f}, as it does for a right gradient (2)"
+    return order, False, f"the remainder falls with order {order:.2f} only; a right gradient gives 2, a wrong one 1"
