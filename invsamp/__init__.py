@@ -1,0 +1,40 @@
+"""invsamp: pose inverse problems whose forward model is expensive, and sample their posteriors honestly."""
+
+from importlib import metadata
+
+from invsamp import diagnostics
+from invsamp.contract import ForwardModel, Potential, Problem, TermwisePotential, Terms
+from invsamp.distributions import (
+    Beta,
+    Cauchy,
+    Gamma,
+    HalfNormal,
+    LogNormal,
+    MultivariateNormal,
+    Normal,
+    Uniform,
+    truncated,
+)
+from invsamp.domains import Box, HalfSpaces, Unbounded
+from invsamp.estimators import exact, minibatch, noisy
+from invsamp.forward import finite_differences, from_torch, scalar_function, with_jacobian
+from invsamp.kernels import Langevin
+from invsamp.ladder import GradientNoise, Rung, Sampler, Swap, geometric
+from invsamp.noise import GaussianNoise, LogNormalNoise, StudentTNoise
+from invsamp.posterior import Posterior
+from invsamp.potential import FunctionPotential, SumPotential, Target
+from invsamp.presets import fast_resgld, mala, multi_variance_resgld, relangevin, resgld, sgld
+from invsamp.prior import Prior
+from invsamp.run import Run
+from invsamp.sampler import sample
+from invsamp.schedules import constant, cyclic_cosine, exponential, polynomial
+from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target
+from invsamp.swap.schemes import adjacent, deo, seo
+from invsamp.variance import kernel_ridge, known, running_average
+
+try:
+    __version__ = metadata.version("invsamp")
+except metadata.PackageNotFoundError:  # run from a checkout that was never installed
+    __version__ = "0+unknown"
+
+load = Run.load

@@ -214,7 +214,7 @@ def _check_swaps(sampler: Sampler, fidelities: Sequence[str]) -> None:
             raise ValueError(
                 f"the swap rule {rule} needs rungs whose energies have the same mean, got the fidelities {colder!r} "
                 f"and {hotter!r}: a fixed difference between them would bias the posterior. Use "
-                "delayed_acceptance() or exact(), or say assume_unbiased=True if they differ by noise alone"
+                "delayed_acceptance() or product_target(), or say assume_unbiased=True if they differ by noise alone"
             )
 
 

@@ -14,6 +14,7 @@ curvature met, by power iteration on differences of gradients with common random
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -23,6 +24,7 @@ from invsamp.estimators import Exact
 from invsamp.metric import DenseMetric, DiagonalMetric, Metric
 from invsamp.replica import Counts, Replica
 from invsamp.swap.exchange import Exchange
+from invsamp.variance import KernelRidge
 
 ACCEPTANCE = 0.574
 #: Step size of an unadjusted kernel as a fraction of the stability limit: the stiffest direction's variance
@@ -31,7 +33,8 @@ STABILITY_FRACTION = 0.05
 #: Lengths of the windows as fractions of warm-up. The metric is renewed after each but the last.
 WINDOWS = (0.1, 0.15, 0.2, 0.25, 0.3)
 SHORTEST = 100
-SNAPSHOTS = 25
+#: Pilot states from which each variance model learns, over all chains, where it does not ask for another number.
+PILOT_STATES = 100
 _DIFFERENCE = 1e-3  # length of a finite difference in whitened coordinates, where posteriors have width one
 
 
@@ -56,7 +59,7 @@ def warm_up(
             f"warmup must be at least {SHORTEST} steps to find step size, preconditioner or variances, got {steps}"
         )
     ends = np.rint(np.cumsum(WINDOWS) * steps).astype(int)
-    snapshots = set(np.rint(np.linspace(0.4, 1.0, SNAPSHOTS, endpoint=False) * steps).astype(int).tolist())
+    snapshots = _snapshots(replicas, steps)
     begin = 0
     for window, end in enumerate(ends):
         last = window == len(ends) - 1
@@ -80,6 +83,19 @@ def warm_up(
         replica.counts = Counts()
 
 
+def _snapshots(replicas: list[Replica], steps: int) -> set[int]:
+    """Steps at which variances are probed: spread over the last 60% of warm-up, so that they cover what is visited."""
+    models = [r.rung.energy_variance for r in replicas]
+    models += [r.rung.gradient_noise.variance for r in replicas if r.rung.gradient_noise]
+    states = max([PILOT_STATES] + [model.states for model in models if isinstance(model, KernelRidge)])
+    count = max(5, math.ceil(states / len(replicas[0].position)))
+    if any(r.rung.learns_variance for r in replicas) and count > 0.6 * steps:
+        raise ValueError(
+            f"warmup must be at least {math.ceil(count / 0.6)} steps for {states} pilot states, got {steps}"
+        )
+    return set(np.rint(np.linspace(0.4, 1.0, count, endpoint=False) * steps).astype(int).tolist())
+
+
 class _Tuner:
     """Warm-up of one replica."""
 
@@ -93,7 +109,9 @@ class _Tuner:
         # cannot blow up on the way
         self._explores_adjusted = self._finds_step and isinstance(rung.estimator, Exact)
         chains = len(replica.position)
-        spread = problem.sample_start(replica.streams["start"], 200).std(axis=0)
+        # quartiles, not the standard deviation: a Cauchy prior has none
+        quartiles = np.quantile(problem.sample_start(replica.streams["start"], 200), (0.25, 0.75), axis=0)
+        spread = (quartiles[1] - quartiles[0]) / 1.349
         self._scale = np.where(spread > 0.0, spread, 1.0)
         if self._finds_metric:
             replica.metric = DiagonalMetric(self._scale)

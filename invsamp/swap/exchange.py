@@ -12,32 +12,39 @@ from invsamp.swap.rules import Coefficients, SwapRule, delayed_acceptance, fast
 
 
 class RoundTrips:
-    """Where every replica is, and how often it went from the coldest rung to the hottest and back."""
+    """Where every replica is, and how often it went from one end of the ladder to the other and back.
+
+    The same count as `invsamp.diagnostics.round_trips` of the full path, without storing the path.
+    """
 
     def __init__(self, rungs: int, chains: int) -> None:
         self.replica = np.tile(np.arange(rungs)[:, None], (1, chains))  # (rungs, chains): who is there
-        self._seen_hot = np.zeros((rungs, chains), dtype=bool)  # by replica: hottest since it was last coldest
-        self._seen_cold = np.zeros((rungs, chains), dtype=bool)
-        self._seen_cold[0] = True
-        self._seen_hot[-1] = False
-        self.count = 0
+        self.reset()
+
+    @property
+    def count(self) -> int:
+        """Round trips of all replicas since the last reset."""
+        return int((self._crossings // 2).sum())
 
     def swapped(self, cold: int, rows: Array) -> None:
         """Rungs ``cold`` and ``cold + 1`` exchanged their chains ``rows``."""
         pair = self.replica[cold : cold + 2, rows]
         self.replica[cold : cold + 2, rows] = pair[::-1]
-        if cold == 0:
-            arrived = self.replica[0, rows]
-            self.count += int(self._seen_hot[arrived, rows].sum())
-            self._seen_cold[arrived, rows] = True
-            self._seen_hot[arrived, rows] = False
-        if cold + 2 == len(self.replica):
-            arrived = self.replica[-1, rows]
-            self._seen_hot[arrived, rows] = self._seen_cold[arrived, rows]
+        hottest = len(self.replica) - 1
+        for rung in (cold, cold + 1):
+            if rung in (0, hottest):
+                arrived = self.replica[rung, rows]
+                before = self._last_end[arrived, rows]
+                self._crossings[arrived, rows] += (before >= 0) & (before != rung)
+                self._last_end[arrived, rows] = rung
 
     def reset(self) -> None:
         """Forget the trips made so far (at the end of warm-up)."""
-        self.count = 0
+        self._crossings = np.zeros_like(self.replica)  # by replica
+        self._last_end = np.full_like(self.replica, -1)
+        columns = np.arange(self.replica.shape[1])
+        for rung in (0, len(self.replica) - 1):
+            self._last_end[self.replica[rung], columns] = rung
 
 
 class Exchange:

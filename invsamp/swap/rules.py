@@ -205,7 +205,7 @@ def multi_variance(weight: float | None = None, *, assume_unbiased: bool = False
     return MultiVariance(weight, assume_unbiased)
 
 
-def exact() -> SwapRule:
+def product_target() -> SwapRule:
     r"""Metropolis rule of the product target, for rungs of any two fidelities.
 
     .. math:: \log S = (U_c(t_c) - U_c(t_h)) / \tau_c + (U_h(t_h) - U_h(t_c)) / \tau_h
@@ -217,10 +217,10 @@ def exact() -> SwapRule:
 
 
 def delayed_acceptance() -> SwapRule:
-    r"""`exact` in two stages: the hot rung's cheap model screens, the fine model decides.
+    r"""`product_target` in two stages: the hot rung's cheap model screens, the fine model decides.
 
     Stage 1: :math:`\delta (U_h(t_c) - U_h(t_h))`. Stage 2, only where stage 1 accepted:
-    :math:`(D(t_c) - D(t_h)) / \tau_c`, :math:`D = U_c - U_h`. Keeps the same product target as `exact`
+    :math:`(D(t_c) - D(t_h)) / \tau_c`, :math:`D = U_c - U_h`. Keeps the same law as `product_target`
     (Christen and Fox 2005) with a fine solve at those attempts only that pass the first stage.
     """
     return ProductTarget(delayed=True)
