@@ -51,18 +51,18 @@ def clipped_polygon(normals: Array, offsets: Array, view: tuple[npt.ArrayLike, n
     return polygon
 
 
-def _equilibration(normals: Array, offsets: Array, sweeps: int = 10) -> tuple[Array, Array, float]:
-    """Scales of rows (k,), columns (d,) and the offsets that bring the largest entries of each near 1.
+def _equilibration(normals: Array, offsets: Array, sweeps: int = 30) -> tuple[Array, Array, float]:
+    """Scales of rows (k,), columns (d,) and the offsets that bring the entries that are not zero near 1.
 
-    A linear program has absolute tolerances; parameters of size 1e-9 or 1e9 would drown in them.
+    A linear program has absolute tolerances; parameters of size 1e-9 or 1e9 would drown in them. Geometric
+    means over rows and columns in turn.
     """
-    matrix = np.abs(np.column_stack([normals, offsets]))
-    rows, columns = np.ones(len(matrix)), np.ones(matrix.shape[1])
+    matrix = np.column_stack([normals, offsets])
+    used = matrix != 0.0
+    logs = np.log(np.abs(matrix), where=used, out=np.zeros_like(matrix))
+    row_counts, column_counts = used.sum(axis=1), np.maximum(used.sum(axis=0), 1)
+    rows, columns = np.zeros(len(matrix)), np.zeros(matrix.shape[1])
     for _ in range(sweeps):
-        row = np.sqrt(matrix.max(axis=1))
-        column = np.sqrt(matrix.max(axis=0))
-        # a coordinate without constraint, or offsets that are all zero
-        column[column == 0.0] = 1.0
-        matrix /= row[:, None] * column
-        rows, columns = rows / row, columns / column
-    return rows, columns[:-1], float(columns[-1])
+        rows = -np.sum(logs + used * columns, axis=1) / row_counts
+        columns = -np.sum(logs + used * rows[:, None], axis=0) / column_counts
+    return np.exp(rows), np.exp(columns[:-1]), float(np.exp(columns[-1]))

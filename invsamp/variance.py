@@ -1,0 +1,364 @@
+r"""Models of the variance of noisy energies and gradients, as a function of the position.
+
+A model is a frozen dataclass of settings; what it learns is a state that goes in and comes out:
+
+    state = model.init(shape)
+    state = model.update(state, position, sample_variance, degrees_of_freedom)
+    variance = model.predict(state, position)
+
+``shape`` is that of one variance: ``()`` for an energy or for isotropic gradient noise, ``(d,)`` for
+independent gradient entries, ``(d, d)`` for a full covariance. Predictions are never negative, and full
+covariances are positive semi-definite, by construction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import digamma
+
+from invsamp._ridge import RidgeFit, fit_ridge, predict_ridge
+
+Array = npt.NDArray[np.float64]
+Shape = tuple[int, ...]
+
+
+@runtime_checkable
+class VarianceModel(Protocol):
+    """Learns and predicts variances; see the head of this module."""
+
+    def init(self, shape: Shape) -> Any:
+        """State before any data, for variances of this shape."""
+        ...
+
+    def update(self, state: Any, position: Array, sample_variance: Array, degrees_of_freedom: int) -> Any:
+        """State after sample variances (n, *shape) at positions (n, d); rows that are not finite are left out.
+
+        ``degrees_of_freedom`` is the number of probes behind each sample variance, less one.
+        """
+        ...
+
+    def predict(self, state: Any, position: Array) -> Array:
+        """Variances (n, *shape) at positions (n, d); RuntimeError before any data."""
+        ...
+
+    def wants_samples(self, state: Any) -> bool:
+        """Whether another `update` would change the state: probes cost solves."""
+        ...
+
+
+class KnownState(NamedTuple):
+    """Nothing but the shape of one variance."""
+
+    shape: Shape
+
+
+@dataclass(frozen=True)
+class Known:
+    """Variance that is given, not learnt. Made by `known`."""
+
+    value: float | tuple[float, ...] | tuple[tuple[float, ...], ...] | Callable[[Array], Array] | None = None
+
+    @property
+    def stated(self) -> bool:
+        """Whether the estimator's own statement is what counts, so that there is nothing to predict."""
+        return self.value is None
+
+    def init(self, shape: Shape) -> KnownState:
+        """State for variances of this shape; ValueError where the value has no such form."""
+        if self.value is not None and not callable(self.value):
+            _expanded(np.asarray(self.value)[None], shape)
+        return KnownState(tuple(shape))
+
+    def update(self, state: KnownState, position: Array, sample_variance: Array, degrees_of_freedom: int) -> KnownState:
+        """The same state: there is nothing to learn."""
+        return state
+
+    def predict(self, state: KnownState, position: Array) -> Array:
+        """The given variance, shape (n, *shape).
+
+        Raises
+        ------
+        RuntimeError
+            If the estimator was to state its variance.
+        ValueError
+            If a callable returns another number of rows, a shape that does not fit, or a negative variance.
+        """
+        if self.value is None:
+            raise RuntimeError("known() has no value: the estimator states its variance, nothing can be predicted")
+        if not callable(self.value):
+            value = _expanded(np.asarray(self.value)[None], state.shape)
+            return np.repeat(value, len(position), axis=0)
+        value = np.asarray(self.value(position), dtype=float)
+        if value.shape[:1] != (len(position),):
+            raise ValueError(f"value must return one variance per position ({len(position)}), got shape {value.shape}")
+        if not _diagonal(value).min(initial=0.0) >= 0.0:
+            raise ValueError(f"value must return variances >= 0, got {_diagonal(value).min()}")
+        return _expanded(value, state.shape)
+
+    def wants_samples(self, state: KnownState) -> bool:
+        """False."""
+        return False
+
+
+class RunningAverageState(NamedTuple):
+    """Average so far, shape (*shape,), and the degrees of freedom that went into it."""
+
+    mean: Array
+    weight: float
+
+
+@dataclass(frozen=True)
+class RunningAverage:
+    """One variance for all positions, averaged over all that was seen. Made by `running_average`."""
+
+    smoothing: float | None = None
+
+    def init(self, shape: Shape) -> RunningAverageState:
+        """State before any data."""
+        return RunningAverageState(np.zeros(shape), 0.0)
+
+    def update(
+        self, state: RunningAverageState, position: Array, sample_variance: Array, degrees_of_freedom: int
+    ) -> RunningAverageState:
+        """Average in the rows of one call. Constant smoothing counts a call, 1/k counts rows."""
+        samples = _checked_samples(sample_variance, state.mean.shape, degrees_of_freedom)
+        if not np.isfinite(samples.sum()):
+            samples = samples[_finite_rows(samples)]
+        if not len(samples):
+            return state
+        added = float(len(samples) * degrees_of_freedom)
+        weight = state.weight + added
+        # the first data replace the empty average whatever the smoothing
+        share = added / weight if self.smoothing is None or state.weight == 0.0 else self.smoothing
+        # convex combinations keep covariances positive semi-definite
+        return RunningAverageState((1.0 - share) * state.mean + share * samples.mean(axis=0), weight)
+
+    def predict(self, state: RunningAverageState, position: Array) -> Array:
+        """The average, repeated to (n, *shape)."""
+        if state.weight == 0.0:
+            raise RuntimeError("running_average has seen no sample variance yet: call update before predict")
+        return np.repeat(state.mean[None], len(position), axis=0)
+
+    def wants_samples(self, state: RunningAverageState) -> bool:
+        """True."""
+        return True
+
+
+class KernelRidgeState(NamedTuple):
+    """The pilot: what was seen at the first states, and the fit once there are enough of them."""
+
+    shape: Shape
+    positions: Array  # (k, d)
+    variances: Array  # (k, *shape)
+    degrees_of_freedom: Array  # (k,)
+    fit: RidgeFit | None  # of the log variances, or of the logs of the diagonal
+    correlation: Array | None  # (d, d), for full covariances
+
+
+@dataclass(frozen=True)
+class KernelRidge:
+    """Variance by regression on the states of a pilot. Made by `kernel_ridge`."""
+
+    states: int = 100
+    length_scale: float | None = None
+    ridge: float | None = None
+
+    def init(self, shape: Shape) -> KernelRidgeState:
+        """State before any data."""
+        return KernelRidgeState(tuple(shape), np.empty((0, 0)), np.empty((0, *shape)), np.empty(0), None, None)
+
+    def update(
+        self, state: KernelRidgeState, position: Array, sample_variance: Array, degrees_of_freedom: int
+    ) -> KernelRidgeState:
+        """Add rows to the pilot; fit when ``states`` are there. After that the state does not change."""
+        samples = _checked_samples(sample_variance, state.shape, degrees_of_freedom)
+        if state.fit is not None:
+            return state
+        position = np.asarray(position, dtype=float)
+        kept = np.flatnonzero(_finite_rows(samples))[: self.states - len(state.degrees_of_freedom)]
+        state = state._replace(
+            positions=np.concatenate([state.positions.reshape(-1, position.shape[1]), position[kept]]),
+            variances=np.concatenate([state.variances, samples[kept]]),
+            degrees_of_freedom=np.append(state.degrees_of_freedom, np.full(len(kept), float(degrees_of_freedom))),
+        )
+        return state if len(state.degrees_of_freedom) < self.states else self._fitted(state)
+
+    def predict(self, state: KernelRidgeState, position: Array) -> Array:
+        """Variances (n, *shape): the regression, or the pooled average of the pilot while it is not complete."""
+        if not len(state.degrees_of_freedom):
+            raise RuntimeError("kernel_ridge has seen no sample variance yet: call update before predict")
+        if state.fit is None:
+            pooled = np.average(state.variances, axis=0, weights=state.degrees_of_freedom)
+            return np.repeat(pooled[None], len(position), axis=0)
+        variance = np.exp(predict_ridge(state.fit, np.asarray(position, dtype=float)))
+        if state.correlation is None:
+            return variance.reshape(len(position), *state.shape)
+        sd = np.sqrt(variance)
+        return np.asarray(sd[:, :, None] * state.correlation * sd[:, None, :])
+
+    def wants_samples(self, state: KernelRidgeState) -> bool:
+        """Whether the pilot still lacks states."""
+        return state.fit is None
+
+    def _fitted(self, state: KernelRidgeState) -> KernelRidgeState:
+        """The state with its regression and, for full covariances, its correlation matrix."""
+        full = len(state.shape) == 2
+        diagonals = (_diagonal(state.variances) if full else state.variances).reshape(self.states, -1)
+        targets = unbiased_log(diagonals, state.degrees_of_freedom[:, None])
+        fit = fit_ridge(state.positions, targets, self.length_scale, self.ridge)
+        if not full:
+            return state._replace(fit=fit)
+        sd = np.exp(0.5 * predict_ridge(fit, state.positions))
+        scaled = state.variances / (sd[:, :, None] * sd[:, None, :])
+        return state._replace(
+            fit=fit, correlation=_correlation(np.average(scaled, axis=0, weights=state.degrees_of_freedom))
+        )
+
+
+def known(value: npt.ArrayLike | Callable[[Array], Array] | None = None) -> Known:
+    """Variance that need not be learnt.
+
+    Parameters
+    ----------
+    value : float, array_like, callable or None
+        A variance; variances of shape (d,); a covariance of shape (d, d); or a function from positions (n, d)
+        to one of these per position, shapes (n,), (n, d) or (n, d, d). A scalar stands for isotropic noise, a
+        vector for independent entries, where a larger form is wanted. None: what the estimator itself states.
+
+    Raises
+    ------
+    ValueError
+        If a variance is negative or not finite, or a covariance is not symmetric positive semi-definite.
+    """
+    if value is None or callable(value):
+        return Known(value)
+    array = np.asarray(value, dtype=float)
+    if array.ndim > 2 or (array.ndim == 2 and array.shape[0] != array.shape[1]):
+        raise ValueError(f"value must have shape (), (d,) or (d, d), got {array.shape}")
+    if not np.isfinite(array).all() or not _diagonal(array[None]).min(initial=0.0) >= 0.0:
+        raise ValueError(f"value must hold finite variances >= 0, got {array.tolist()}")
+    if array.ndim == 2:
+        scale = np.abs(array).max(initial=0.0)
+        if not np.allclose(array, array.T, rtol=0.0, atol=1e-12 * scale):
+            raise ValueError(f"value must be a symmetric covariance, got {array.tolist()}")
+        if np.linalg.eigvalsh(array).min(initial=0.0) < -1e-10 * scale:
+            raise ValueError(f"value must be positive semi-definite, got {array.tolist()}")
+    return Known(_nested_tuple(array.tolist()))
+
+
+def running_average(smoothing: float | None = None) -> RunningAverage:
+    """One variance for all positions, from a running average of sample variances.
+
+    Parameters
+    ----------
+    smoothing : float in (0, 1], optional
+        Share of each new call in an exponential average. Default: every sample variance counts alike, by its
+        degrees of freedom, so the k-th has share 1/k.
+
+    Raises
+    ------
+    ValueError
+        If ``smoothing`` is not in (0, 1].
+    """
+    if smoothing is not None and not 0.0 < smoothing <= 1.0:
+        raise ValueError(f"smoothing must be in (0, 1], got {smoothing}")
+    return RunningAverage(None if smoothing is None else float(smoothing))
+
+
+def kernel_ridge(states: int = 100, length_scale: float | None = None, ridge: float | None = None) -> KernelRidge:
+    r"""Variance as a function of the position, by kernel ridge regression on a pilot.
+
+    With :math:`s^2_i` a sample variance of :math:`\nu` degrees of freedom at position i, the regression is on
+
+    .. math:: \log s^2_i - \psi(\nu / 2) + \log(\nu / 2),
+
+    whose mean is the log variance where the noise is Gaussian. The kernel is Gaussian in positions
+    standardised by the mean and sd of the pilot, the intercept is not penalised, and predictions of the log
+    are held within the range of the pilot's targets: far from the pilot they tend to its average. A full
+    covariance is :math:`D^{1/2} R D^{1/2}` with D from the regression of the diagonal and one correlation
+    matrix R. The pilot must visit every mode: what it has not seen is extrapolated.
+
+    Parameters
+    ----------
+    states : int, >= 3
+        Number of states of the pilot, the first ones that are seen; the fit is made once and kept.
+    length_scale : float, > 0, optional
+        Length scale of the kernel, in standardised units.
+    ridge : float, > 0, optional
+        Penalty, in units of the kernel's variance 1.
+        What is not given of these two is chosen on a grid by the closed-form leave-one-out error.
+
+    Raises
+    ------
+    ValueError
+        If a setting is out of its range.
+    """
+    if int(states) != states or states < 3:
+        raise ValueError(f"states must be an integer of at least 3, got {states}")
+    for name, value in (("length_scale", length_scale), ("ridge", ridge)):
+        if value is not None and not 0.0 < value < np.inf:
+            raise ValueError(f"{name} must be positive and finite, got {value}")
+    return KernelRidge(int(states), length_scale, ridge)
+
+
+def unbiased_log(sample_variance: Array, degrees_of_freedom: Array) -> Array:
+    """Logs of sample variances, corrected so that their mean is the log variance for Gaussian noise.
+
+    ``nu s^2 / sigma^2`` is chi-square with nu degrees of freedom, the log of which has mean
+    ``psi(nu / 2) + log 2``. Sample variances of zero are raised to 1e-12 of the largest in their column.
+    """
+    half = degrees_of_freedom / 2.0
+    # an entry without any noise has no log; next to none is as good
+    floor = np.maximum(1e-12 * sample_variance.max(axis=0), np.finfo(float).tiny)
+    return np.asarray(np.log(np.maximum(sample_variance, floor)) - digamma(half) + np.log(half))
+
+
+def _checked_samples(sample_variance: Array, shape: Shape, degrees_of_freedom: int) -> Array:
+    samples = np.asarray(sample_variance, dtype=float)
+    if samples.ndim == 0 or samples.shape[1:] != shape:
+        raise ValueError(f"sample_variance must have shape (n, *{shape}), got {samples.shape}")
+    if degrees_of_freedom < 1:
+        raise ValueError(f"degrees_of_freedom must be at least 1, got {degrees_of_freedom}")
+    return samples
+
+
+def _finite_rows(samples: Array) -> npt.NDArray[np.bool_]:
+    return np.asarray(np.isfinite(samples.reshape(len(samples), -1)).all(axis=1))
+
+
+def _diagonal(variance: Array) -> Array:
+    """The diagonals of full covariances (n, d, d); (n,) and (n, d) are returned as they are."""
+    return np.diagonal(variance, axis1=1, axis2=2) if variance.ndim == 3 else variance
+
+
+def _correlation(covariance: Array) -> Array:
+    """The correlation matrix of one covariance; an entry without variance is uncorrelated."""
+    variance = np.diag(covariance)
+    sd = np.sqrt(np.where(variance > 0.0, variance, 1.0))
+    correlation = covariance / np.outer(sd, sd)
+    np.fill_diagonal(correlation, 1.0)
+    return np.asarray(correlation)
+
+
+def _expanded(value: Array, shape: Shape) -> Array:
+    """Variances (n,), (n, d) or (n, d, d) in the form (n, *shape), which may be larger but not smaller."""
+    n, form = len(value), value.shape[1:]
+    if form == shape:
+        return value
+    if form == () and len(shape) == 1:
+        return np.repeat(value[:, None], shape[0], axis=1)
+    if len(shape) == 2 and form in ((), shape[:1]):
+        full = np.zeros((n, *shape))
+        diagonal = np.arange(shape[0])
+        full[:, diagonal, diagonal] = value.reshape(n, -1)
+        return full
+    raise ValueError(f"value of shape {form} cannot stand for a variance of shape {shape}")
+
+
+def _nested_tuple(value: Any) -> Any:
+    return tuple(_nested_tuple(entry) for entry in value) if isinstance(value, list) else value
