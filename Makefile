@@ -1,0 +1,86 @@
+# make demo    two examples, short, with figures in demo/ (needs only Python 3.11 or newer)
+# make test    the whole test suite, in an environment from PyPI and, where it can be had, in one with dolfinx
+# make lint    style, types and the direction of imports
+# make bench   the benchmarks
+# make test-lower-bounds   the suite with the oldest version of every dependency that pyproject.toml allows
+# make clean   removes environments, logs and figures
+#
+# Every target sets up what it needs in .venv (and .venv-dolfinx, .venv-lower), and does so again only when pyproject.toml changes.
+
+SHELL := bash
+.SHELLFLAGS := -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-pypi test-dolfinx test-lower-bounds lint bench clean
+
+WORKERS ?= 2
+DEMO_HARE_LYNX ?= --draws 500
+DEMO_HEAT_SOURCE ?= --draws 2000
+PYTEST_ARGUMENTS ?=
+# DOLFINX=no leaves the second environment out
+DOLFINX ?= yes
+
+export MPLBACKEND := Agg
+# the test processes share the cores; nested threads would only slow them down
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+# Open MPI refuses to run as root, and on few cores, unless told
+OPEN_MPI := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+
+help:
+	@sed -n '/^# make/s/^# //p' Makefile
+
+demo:
+	@.ci/environment .venv
+	@mkdir -p demo
+	.venv/bin/python examples/hare_lynx.py $(DEMO_HARE_LYNX) --out demo/hare_lynx
+	.venv/bin/python examples/heat_source.py $(DEMO_HEAT_SOURCE) --out demo/heat_source
+	@echo "The figures:"; find "$(CURDIR)/demo" -name '*.png' | sort
+
+# both suites run even if the first one fails; the closing lines stand together at the end
+test:
+	@rm -rf .make/closing-lines; mkdir -p .make; status=0; \
+	$(MAKE) --no-print-directory test-pypi || status=1; \
+	[ "$(DOLFINX)" = no ] || $(MAKE) --no-print-directory test-dolfinx || status=1; \
+	echo; cat .make/closing-lines; exit $$status
+
+# $(call closing_line,NAME,LOG) keeps the line in which pytest says how many tests passed
+closing_line = echo "$(1): $$(grep -E ' in [0-9.]+s' $(2) | tail -n 1)" >> .make/closing-lines
+
+test-pypi:
+	@.ci/environment .venv dev
+	@mkdir -p .make; echo "Tests in the PyPI environment"; \
+	$(ONE_THREAD) .venv/bin/python -P -m pytest -n $(WORKERS) --durations=10 $(PYTEST_ARGUMENTS) 2>&1 | tee .make/test-pypi.log; \
+	status=$$?; $(call closing_line,PyPI environment,.make/test-pypi.log); exit $$status
+
+# slow tests are statistical and do not depend on dolfinx: they run in the first environment alone
+test-dolfinx:
+	@mkdir -p .make; .ci/dolfinx-environment | tee .make/dolfinx.log; status=$$?; \
+	if [ $$status = 3 ]; then echo "dolfinx environment: $$(tail -n 1 .make/dolfinx.log)" >> .make/closing-lines; exit 0; fi; \
+	[ $$status = 0 ] || { echo "dolfinx environment: could not be set up" >> .make/closing-lines; exit 1; }; \
+	echo "Tests in the dolfinx environment"; \
+	$(ONE_THREAD) $(OPEN_MPI) NUMBA_CACHE_DIR=.venv-dolfinx/numba-cache .venv-dolfinx/bin/python -P -m pytest -n $(WORKERS) \
+		-m "not slow" --durations=5 $(PYTEST_ARGUMENTS) 2>&1 | tee .make/test-dolfinx.log; \
+	status=$$?; $(call closing_line,dolfinx environment,.make/test-dolfinx.log); exit $$status
+
+# needs Python 3.11: some of the oldest versions have no build for a newer one
+test-lower-bounds:
+	@mkdir -p .make; "$$(.ci/find-python)" .ci/lower-bounds > .make/lower-bounds.txt
+	@PIP_ARGUMENTS="--constraint .make/lower-bounds.txt" .ci/environment .venv-lower test
+	$(ONE_THREAD) NUMBA_CACHE_DIR=.venv-lower/numba-cache .venv-lower/bin/python -P -m pytest -n $(WORKERS) $(PYTEST_ARGUMENTS)
+
+lint:
+	@.ci/environment .venv dev
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/lint-imports
+	.venv/bin/mypy
+
+bench:
+	@.ci/environment .venv
+	@status=0; for script in benchmarks/*.py; do \
+		echo "$$script"; $(ONE_THREAD) .venv/bin/python "$$script" || status=1; \
+	done; exit $$status
+
+clean:
+	rm -rf .venv .venv-dolfinx .venv-lower .make build dist demo *.egg-info
+	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
