@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -71,7 +72,8 @@ class Rung:
     def __post_init__(self) -> None:
         if not 1.0 <= self.temperature < math.inf:
             raise ValueError(f"temperature must be a finite number >= 1, got {self.temperature!r}")
-        if self.step_size is not None and not callable(self.step_size) and not 0.0 < self.step_size < math.inf:
+        step = self.step_size
+        if step is not None and not callable(step) and not (isinstance(step, numbers.Real) and 0.0 < step < math.inf):
             raise ValueError(f"step_size must be a positive finite number, got {self.step_size!r}")
         if isinstance(self.fidelity, int) and self.fidelity < 0:
             raise ValueError(f"fidelity as a number must be >= 0 levels below the finest, got {self.fidelity}")
@@ -82,7 +84,9 @@ class Rung:
 
     @property
     def learns_variance(self) -> bool:
-        """Whether warm-up has a variance model to train."""
+        """Whether warm-up has a variance model to train: never where there is no noise."""
+        if isinstance(self.estimator, Exact):
+            return False
         models = [self.energy_variance] + ([self.gradient_noise.variance] if self.gradient_noise else [])
         return any(not isinstance(model, Known) for model in models)
 
@@ -140,10 +144,20 @@ class Sampler:
         if self.preconditioner not in (None, "diagonal", "dense"):
             raise ValueError(f"preconditioner must be None, 'diagonal' or 'dense', got {self.preconditioner!r}")
 
+    def __str__(self) -> str:
+        kernels = " and ".join(dict.fromkeys("MALA" if r.kernel.adjusted else "Langevin" for r in self.rungs))
+        parts = [f"{kernels}, preconditioner {self.preconditioner}"]
+        estimators = dict.fromkeys(r.estimator for r in self.rungs if not isinstance(r.estimator, Exact))
+        parts += [str(estimator) for estimator in estimators]
+        if len(self.rungs) > 1:
+            rule = "the default rule" if self.swap.rule is None else str(self.swap.rule)
+            parts.append(f"{len(self.rungs)} rungs, swaps by {rule} at {self.swap.fraction:g} of the steps")
+        return "; ".join(parts)
+
 
 def check_temperatures(temperatures: Sequence[float]) -> None:
     """`ValueError` unless the temperatures start at 1 and increase."""
-    if not temperatures:
+    if not len(temperatures):
         raise ValueError("temperatures must have at least one entry, got none")
     if temperatures[0] != 1.0:
         raise ValueError(f"temperatures must start at 1 (the posterior), got {temperatures[0]}")

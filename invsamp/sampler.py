@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from tqdm.auto import tqdm
 
 from invsamp.contract import Array, Potential, Problem
@@ -15,10 +17,10 @@ from invsamp.ladder import Sampler
 from invsamp.metric import DenseMetric, DiagonalMetric
 from invsamp.potential import Target
 from invsamp.presets import mala
-from invsamp.replica import Evaluator, Replica
+from invsamp.replica import Evaluator, Replica, SolvesFailed
 from invsamp.run import Run, versions
 from invsamp.swap.exchange import Exchange
-from invsamp.warmup import STABILITY_FRACTION, warm_up
+from invsamp.warmup import STABILITY_FRACTION, check_length, warm_up
 
 #: How often chains whose starting point cannot be solved are started elsewhere.
 START_TRIES = 50
@@ -81,6 +83,7 @@ def sample(
     _check_count("warmup", warmup, 0)
     fidelities = [_fidelity(problem, rung.fidelity) for rung in sampler.rungs]
     _check_swaps(sampler, fidelities)
+    check_length(sampler.rungs, sampler.preconditioner, warmup, chains)
     positions = None if start is None else _given_start(problem, start, chains)
 
     entropy = np.random.SeedSequence(seed)
@@ -99,6 +102,10 @@ def sample(
         warm_up(problem, replicas, exchange, warmup, sampler.preconditioner, bar.tick)
         evaluated = {name: (e.evaluations, e.seconds, e.failed) for name, e in evaluators.items()}
         kept = _draw(replicas, exchange, draws, thin, bar)
+    except SolvesFailed as failure:
+        theta = problem.to_theta(failure.position).tolist()
+        reason = _failure_message(problem, failure.fidelity)
+        raise RuntimeError(f"{failure}; the chains stand at the parameters {theta}{reason}") from failure
     finally:
         bar.close()
     report = _report(problem, sampler, replicas, exchange) | {
@@ -125,15 +132,16 @@ def sample(
 @dataclass
 class _Kept:
     positions: Array  # (rungs, chains, draws, d)
-    energies: Array  # (chains, draws) of the cold rung
-    replicas: Array  # (chains, draws): which replica is at the cold rung
+    energies: Array  # (rungs, chains, draws)
+    replicas: npt.NDArray[np.intp]  # (rungs, chains, draws): which replica is at each rung
     count: int
 
 
 def _draw(replicas: list[Replica], exchange: Exchange | None, draws: int, thin: int, bar: _Bar) -> _Kept:
     chains, d = replicas[0].position.shape
-    positions = np.empty((len(replicas), chains, draws, d))
-    energies, who = np.empty((chains, draws)), np.zeros((chains, draws), dtype=int)
+    rungs = len(replicas)
+    positions = np.empty((rungs, chains, draws, d))
+    energies, who = np.empty((rungs, chains, draws)), np.zeros((rungs, chains, draws), dtype=np.intp)
     done = 0
     try:
         for i in range(draws):
@@ -145,15 +153,15 @@ def _draw(replicas: list[Replica], exchange: Exchange | None, draws: int, thin: 
                 bar.tick()
             for rung, replica in enumerate(replicas):
                 positions[rung, :, i] = replica.position
-            energies[:, i] = replicas[0].estimate.energy
+                energies[rung, :, i] = replica.estimate.energy
             if exchange is not None:
-                who[:, i] = exchange.trips.replica[0]
+                who[:, :, i] = exchange.trips.replica
             done = i + 1
     except KeyboardInterrupt:
         if not done:
             raise
         warnings.warn(f"interrupted: the run holds the {done} draws that were made, of {draws}", stacklevel=3)
-    return _Kept(positions[:, :, :done], energies[:, :done], who[:, :done], done)
+    return _Kept(positions[:, :, :done], energies[:, :, :done], who[:, :, :done], done)
 
 
 class _Bar:
@@ -221,7 +229,7 @@ def _check_swaps(sampler: Sampler, fidelities: Sequence[str]) -> None:
 def _given_start(problem: Problem, start: Array | Mapping[str, Array], chains: int) -> Array:
     if isinstance(start, Mapping):
         pack = getattr(getattr(problem, "prior", None), "pack", None)
-        theta = pack(start) if pack else np.stack([np.asarray(start[n], dtype=float) for n in problem.shapes], axis=-1)
+        theta = pack(start) if pack else _pack(problem.shapes, start)
     else:
         theta = np.asarray(start, dtype=float)
     theta = np.atleast_2d(theta)
@@ -245,6 +253,21 @@ def _given_start(problem: Problem, start: Array | Mapping[str, Array], chains: i
     return position
 
 
+def _pack(shapes: Mapping[str, tuple[int, ...]], start: Mapping[str, Array]) -> Array:
+    """Theta (..., dimension) from values (..., *shape) by name."""
+    if set(start) != set(shapes):
+        raise ValueError(f"start must have a value for each of {list(shapes)}, got {list(start)}")
+    columns = []
+    for name, shape in shapes.items():
+        value = np.asarray(start[name], dtype=float)
+        lead = value.ndim - len(shape)
+        if lead < 0 or value.shape[lead:] != tuple(shape):
+            raise ValueError(f"start[{name!r}] must have shape (..., {str(shape)[1:-1]}), got {value.shape}")
+        columns.append(value.reshape(*value.shape[:lead], math.prod(shape)))
+    lead = np.broadcast_shapes(*(column.shape[:-1] for column in columns))
+    return np.concatenate([np.broadcast_to(column, (*lead, column.shape[-1])) for column in columns], axis=-1)
+
+
 def _start(problem: Problem, replica: Replica, positions: Array | None, chains: int) -> None:
     """Place the chains where the energy is finite; a given start is taken as it is."""
     rng = replica.streams["start"]
@@ -260,11 +283,16 @@ def _start(problem: Problem, replica: Replica, positions: Array | None, chains: 
     failed = np.flatnonzero(~np.isfinite(replica.estimate.energy))
     if not len(failed):
         return
-    message = getattr(problem, "failure_message", lambda fidelity: None)(replica.evaluator.fidelity)
     raise RuntimeError(
         f"the energy of fidelity {replica.evaluator.fidelity!r} is not finite at the starting points "
-        f"{problem.to_theta(replica.position[failed]).tolist()}" + (f": {message}" if message else "")
+        f"{problem.to_theta(replica.position[failed]).tolist()}" + _failure_message(problem, replica.evaluator.fidelity)
     )
+
+
+def _failure_message(problem: Problem, fidelity: str) -> str:
+    """What the last failed solve said, as the end of a sentence."""
+    message = getattr(problem, "failure_message", lambda fidelity: None)(fidelity)
+    return f": {message}" if message else ""
 
 
 def _report(
@@ -277,6 +305,7 @@ def _report(
     accepts = np.zeros(0, dtype=int) if exchange is None else exchange.accepts
     return {
         "sampler": str(sampler),
+        "sampler_settings": repr(sampler),
         "temperatures": [r.temperature for r in replicas],
         "fidelities": [r.evaluator.fidelity for r in replicas],
         "kernels": ["mala" if r.adjusted else "sgld" for r in replicas],
