@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from invsamp.estimators import Estimator, Structure
 from invsamp.estimators import exact as exact_energies
 from invsamp.kernels import Langevin
@@ -50,9 +52,7 @@ def sgld(
     return Sampler((rung,), preconditioner=_preconditioner(preconditioner, [step_size]))
 
 
-def mala(
-    step_size: float | None = None, *, fidelity: str | int = 0, preconditioner: str | None = "auto"
-) -> Sampler:
+def mala(step_size: float | None = None, *, fidelity: str | int = 0, preconditioner: str | None = "auto") -> Sampler:
     """Metropolis-adjusted Langevin, for exact energies: no bias from the step size.
 
     References
@@ -231,7 +231,7 @@ def _rungs(
     estimator = exact_energies() if estimator is None else estimator
     columns = {
         "fidelities": list(fidelities),
-        "step_size": list(step_size) if isinstance(step_size, Sequence) else [step_size] * n,
+        "step_size": list(step_size) if isinstance(step_size, Sequence | np.ndarray) else [step_size] * n,
         "estimator": list(estimator) if isinstance(estimator, Sequence) else [estimator] * n,
     }
     for name, column in columns.items():

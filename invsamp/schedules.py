@@ -7,6 +7,7 @@ weighted by nothing, so give it a long warm-up or let it level off.
 from __future__ import annotations
 
 import math
+import numbers
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -98,6 +99,6 @@ def cyclic_cosine(step_size: float, cycle: int) -> CyclicCosine:
 
 
 def _positive(name: str, value: float) -> float:
-    if not (isinstance(value, int | float) and 0.0 < value < math.inf):
+    if not (isinstance(value, numbers.Real) and 0.0 < value < math.inf):
         raise ValueError(f"{name} must be a positive finite number, got {value!r}")
     return float(value)

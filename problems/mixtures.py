@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -32,13 +32,16 @@ class GaussianMixture:
     weights: Sequence[float]
     means: Sequence[float] | Sequence[Sequence[float]]
     sds: Sequence[float]
+    dimension: int = field(init=False)
 
     def __post_init__(self) -> None:
         means = np.asarray(self.means, dtype=float)
         means = means[:, None] if means.ndim == 1 else means
         weights, sds = np.asarray(self.weights, dtype=float), np.asarray(self.sds, dtype=float)
         if not len(means) == len(weights) == len(sds):
-            raise ValueError(f"weights, means and sds must be equally long, got {len(weights)}, {len(means)}, {len(sds)}")
+            raise ValueError(
+                f"weights, means and sds must be equally long, got {len(weights)}, {len(means)}, {len(sds)}"
+            )
         for name, values in (("weights", weights), ("sds", sds)):
             if not (values > 0.0).all():
                 raise ValueError(f"{name} must be positive, got {values.tolist()}")
@@ -47,8 +50,6 @@ class GaussianMixture:
         object.__setattr__(self, "dimension", d)
         object.__setattr__(self, "_arrays", (weights, means, sds))
         object.__setattr__(self, "_log_heights", np.log(weights) - d * np.log(sds) - 0.5 * d * np.log(2.0 * np.pi))
-
-    dimension: int = 0
 
     def energy(self, position: Array) -> Array:
         """Energy, shape (chains,)."""
