@@ -238,7 +238,10 @@ def expand_isotropic(variance: Array, dimension: int, structure: Structure) -> A
 
 
 def _evaluate(sd: StandardDeviation, position: Array, energy: Array) -> Array:
-    return np.asarray(sd(position, energy), dtype=float) if callable(sd) else np.full(len(position), float(sd))
+    if not callable(sd):
+        return np.full(len(position), float(sd))
+    # a failed solve has an infinite energy, and a noise that depends on it would turn that into nan
+    return np.where(np.isfinite(energy), np.asarray(sd(position, energy), dtype=float), 0.0)
 
 
 def _batches(rng: np.random.Generator, chains: int, size: int, total: int) -> npt.NDArray[np.intp]:

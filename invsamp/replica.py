@@ -71,6 +71,14 @@ class Evaluator:
         return terms
 
 
+class SolvesFailed(RuntimeError):
+    """Every solve of one fidelity failed for `FAILING_STEPS` steps in a row, at and around ``position``."""
+
+    def __init__(self, fidelity: str, position: Array) -> None:
+        super().__init__(f"every solve of fidelity {fidelity!r} failed for {FAILING_STEPS} steps in a row")
+        self.fidelity, self.position = fidelity, position
+
+
 class NormalStream:
     """Standard normal draws of one shape, taken from the generator in blocks (the numbers do not depend on them)."""
 
@@ -122,9 +130,7 @@ class Replica:
         self.bounded = not isinstance(domain, Unbounded)
         self.structure = rung.gradient_noise.structure if rung.gradient_noise else "isotropic"
         self.estimator: BoundEstimator = rung.estimator.bind(evaluator, self.structure)
-        self.streams = dict(
-            zip(PURPOSES, (np.random.default_rng(s) for s in seed.spawn(len(PURPOSES))), strict=True)
-        )
+        self.streams = dict(zip(PURPOSES, (np.random.default_rng(s) for s in seed.spawn(len(PURPOSES))), strict=True))
         self.adjusted = rung.kernel.adjusted
         self.temperature = rung.temperature
         self.metric: Metric = IdentityMetric()
@@ -137,6 +143,7 @@ class Replica:
         self.gradient_variance_state = rung.gradient_noise.variance.init(form) if rung.gradient_noise else None
         self.variance_ready = not rung.learns_variance
         self.acceptance: Array | None = None  # (chains,) acceptance probabilities of the last adjusted step
+        self.bounces: npt.NDArray[np.int64] | None = None  # (chains,) walls hit in the last step
 
     def start(self, position: Array) -> None:
         """Place the chains at positions (chains, d) and evaluate there."""
@@ -170,10 +177,11 @@ class Replica:
         if self.bounded:
             path = self.domain.reflect(self.position, move, metric.matrix)
             end, failed = path.position, path.failed
+            self.bounces = path.bounces
             reflected = int(np.count_nonzero(path.bounces))
+            self.counts.fallbacks += int(np.count_nonzero(failed))
             if reflected:
                 self.counts.reflected += reflected
-                self.counts.fallbacks += int(np.count_nonzero(failed))
                 velocity = metric.uncolour(path.move)
         else:
             end = self.position + move
@@ -182,7 +190,7 @@ class Replica:
         failures = self.evaluator.failed
         estimate = self.estimator.estimate(self.streams["estimate"], end)
         if self.evaluator.failed > failures:
-            self._watch(estimate.energy == np.inf)
+            self._watch(~np.isfinite(estimate.energy))
         else:
             self.counts.failing_in_a_row = 0
         if self.adjusted:
@@ -211,16 +219,12 @@ class Replica:
             energy, gradient = self.estimate.energy_variance, self.estimate.gradient_variance
         else:
             freedom = rung.probes - 1
-            energy, gradient = probe(
-                self.estimator, self.streams["probe"], self.position, rung.probes, self.structure
-            )
+            energy, gradient = probe(self.estimator, self.streams["probe"], self.position, rung.probes, self.structure)
         fine = np.isfinite(energy)
         if not fine.any():
             return
         at = self.position[fine]
-        self.energy_variance_state = rung.energy_variance.update(
-            self.energy_variance_state, at, energy[fine], freedom
-        )
+        self.energy_variance_state = rung.energy_variance.update(self.energy_variance_state, at, energy[fine], freedom)
         if gradient_model is not None:
             self.gradient_variance_state = gradient_model.update(
                 self.gradient_variance_state, at, gradient[fine], freedom
@@ -251,8 +255,8 @@ class Replica:
         return _predict(noise.variance, self.gradient_variance_state, self.position, self.estimate.gradient_variance)
 
     def _settle(self, end: Array, estimate: Estimate) -> None:
-        """Unadjusted: go to the end, except where the energy is infinite (a failed solve)."""
-        kept = np.flatnonzero(estimate.energy == np.inf)
+        """Unadjusted: go to the end, except where the energy is not finite (a failed solve)."""
+        kept = np.flatnonzero(~np.isfinite(estimate.energy))
         end, old = end.copy(), self.estimate
         end[kept] = self.position[kept]
         self.position, self.estimate = end, estimate
@@ -287,10 +291,7 @@ class Replica:
             return
         self.counts.failing_in_a_row += 1
         if self.counts.failing_in_a_row >= FAILING_STEPS:
-            raise RuntimeError(
-                f"every solve of fidelity {self.evaluator.fidelity!r} failed for {FAILING_STEPS} steps in a row; "
-                f"the chains stand at positions {self.position.tolist()}"
-            )
+            raise SolvesFailed(self.evaluator.fidelity, self.position)
 
 
 def _predict(model: VarianceModel, state: object, position: Array, stated: Array | None) -> Array | None:

@@ -124,7 +124,8 @@ class _Meeting:
 
     def __init__(self, cold: Replica, hot: Replica) -> None:
         self._rungs = {"cold": cold, "hot": hot}
-        self._same = cold.evaluator is hot.evaluator and cold.rung.estimator == hot.rung.estimator
+        alike = cold.rung.estimator == hot.rung.estimator and (cold.estimator.exact or cold.structure == hot.structure)
+        self._same = cold.evaluator is hot.evaluator and alike
         # estimates of one rung at the other's position, by rung: filled where they are solved
         self._crossed: dict[str, tuple[Array, Estimate]] = {}
 
