@@ -15,12 +15,13 @@ curvature met, by power iteration on differences of gradients with common random
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from invsamp.contract import Array, Problem
 from invsamp.estimators import Exact
+from invsamp.ladder import Rung
 from invsamp.metric import DenseMetric, DiagonalMetric, Metric
 from invsamp.replica import Counts, Replica
 from invsamp.swap.exchange import Exchange
@@ -33,6 +34,12 @@ STABILITY_FRACTION = 0.05
 #: Lengths of the windows as fractions of warm-up. The metric is renewed after each but the last.
 WINDOWS = (0.1, 0.15, 0.2, 0.25, 0.3)
 SHORTEST = 100
+#: Widest scale of a preconditioner, in units of the starting points' spread: a parameter that nothing informs is
+#: uniform between walls, and must not be stepped over them many times.
+WIDEST = 10.0
+#: Bounces in one move of an adjusted kernel after which it counts as refused when the step size is adapted. A flat
+#: energy accepts moves of any length, up to those that the domain gives up on.
+LONG_PATH = 5
 #: Pilot states from which each variance model learns, over all chains, where it does not ask for another number.
 PILOT_STATES = 100
 _DIFFERENCE = 1e-3  # length of a finite difference in whitened coordinates, where posteriors have width one
@@ -46,20 +53,12 @@ def warm_up(
     preconditioner: str | None,
     tick: Callable[[], None],
 ) -> None:
-    """Run ``steps`` steps of warm-up and leave every replica ready to sample.
-
-    Raises
-    ------
-    ValueError
-        If something must be found and ``steps`` is below 100.
-    """
+    """Run ``steps`` steps of warm-up and leave every replica ready to sample."""
     tuners = [_Tuner(problem, replica, preconditioner) for replica in replicas]
-    if steps < SHORTEST and any(tuner.busy for tuner in tuners):
-        raise ValueError(
-            f"warmup must be at least {SHORTEST} steps to find step size, preconditioner or variances, got {steps}"
-        )
     ends = np.rint(np.cumsum(WINDOWS) * steps).astype(int)
-    snapshots = _snapshots(replicas, steps)
+    count = _snapshots([replica.rung for replica in replicas], len(replicas[0].position))
+    # spread over the last 60% of warm-up, so that they cover what is visited
+    snapshots = set(np.rint(np.linspace(0.4, 1.0, count, endpoint=False) * steps).astype(int).tolist())
     begin = 0
     for window, end in enumerate(ends):
         last = window == len(ends) - 1
@@ -83,17 +82,27 @@ def warm_up(
         replica.counts = Counts()
 
 
-def _snapshots(replicas: list[Replica], steps: int) -> set[int]:
-    """Steps at which variances are probed: spread over the last 60% of warm-up, so that they cover what is visited."""
-    models = [r.rung.energy_variance for r in replicas]
-    models += [r.rung.gradient_noise.variance for r in replicas if r.rung.gradient_noise]
-    states = max([PILOT_STATES] + [model.states for model in models if isinstance(model, KernelRidge)])
-    count = max(5, math.ceil(states / len(replicas[0].position)))
-    if any(r.rung.learns_variance for r in replicas) and count > 0.6 * steps:
+def check_length(rungs: Sequence[Rung], preconditioner: str | None, steps: int, chains: int) -> None:
+    """`ValueError` if warm-up has something to find and is too short for it."""
+    learns = any(rung.learns_variance for rung in rungs)
+    if steps < SHORTEST and (learns or preconditioner is not None or any(rung.step_size is None for rung in rungs)):
         raise ValueError(
-            f"warmup must be at least {math.ceil(count / 0.6)} steps for {states} pilot states, got {steps}"
+            f"warmup must be at least {SHORTEST} steps to find step size, preconditioner or variances, got {steps}"
         )
-    return set(np.rint(np.linspace(0.4, 1.0, count, endpoint=False) * steps).astype(int).tolist())
+    count = _snapshots(rungs, chains)
+    if learns and count > 0.6 * steps:
+        raise ValueError(
+            f"warmup must be at least {math.ceil(count / 0.6)} steps for {count} pilot states of each of "
+            f"{chains} chains, got {steps}"
+        )
+
+
+def _snapshots(rungs: Sequence[Rung], chains: int) -> int:
+    """How often the variances are probed."""
+    models = [rung.energy_variance for rung in rungs]
+    models += [rung.gradient_noise.variance for rung in rungs if rung.gradient_noise]
+    states = max([PILOT_STATES] + [model.states for model in models if isinstance(model, KernelRidge)])
+    return max(5, math.ceil(states / chains))
 
 
 class _Tuner:
@@ -104,7 +113,6 @@ class _Tuner:
         rung = replica.rung
         self._finds_step = rung.step_size is None
         self._finds_metric = preconditioner is not None
-        self.busy = self._finds_step or self._finds_metric or rung.learns_variance
         # energies without noise let an unadjusted rung find the typical set with the adjusted kernel, which
         # cannot blow up on the way
         self._explores_adjusted = self._finds_step and isinstance(rung.estimator, Exact)
@@ -179,7 +187,10 @@ class _Tuner:
         replica = self.replica
         if replica.acceptance is None:
             return
-        excess = replica.acceptance - ACCEPTANCE
+        acceptance = replica.acceptance
+        if replica.bounces is not None:
+            acceptance = np.where(replica.bounces > LONG_PATH, 0.0, acceptance)
+        excess = acceptance - ACCEPTANCE
         if self._last:
             excess = np.full_like(excess, excess.mean())
         gain = 3.0 / (10.0 + self._moves) ** 0.6
@@ -193,9 +204,10 @@ class _Tuner:
         noise = replica.gradient_variance()
         if noise is not None:
             curvature = curvature - _as_matrix(noise.mean(axis=0), len(curvature)) / replica.temperature
-        # shrink towards the spread of the starting points: what flat directions are left with
-        weight = 10.0 / (self._count + 10.0)
-        precision = (1.0 - weight) * _positive_part(curvature) + weight * np.diag(1.0 / self._scale**2)
+        # in units of the starting points' spread; flat directions are left with a multiple of that
+        weight, units = 10.0 / (self._count + 10.0), np.outer(self._scale, self._scale)
+        scaled = (1.0 - weight) * curvature * units + weight * np.eye(len(curvature))
+        precision = _floored(scaled, 1.0 / WIDEST**2) / units
         old = replica.metric
         replica.metric = _metric(precision, self._preconditioner)
         if self._finds_step and replica.adjusted:
@@ -206,7 +218,9 @@ class _Tuner:
 
     def _stable_step(self, curvature: float | Array) -> float | Array:
         replica = self.replica
-        step = STABILITY_FRACTION * 2.0 / np.maximum(curvature, 1e-12)
+        # a flat energy has no stability limit: a whitened posterior is one wide, others not much wider than their starts
+        least = 1.0 if self._finds_metric else 1.0 / (WIDEST * float(self._scale.max())) ** 2
+        step = STABILITY_FRACTION * 2.0 / np.maximum(curvature, least)
         noise = replica.gradient_variance()
         if noise is not None:
             white = replica.metric.whiten_covariance(noise)
@@ -246,9 +260,10 @@ def _metric(precision: Array, kind: str | None) -> Metric:
     return DenseMetric(np.linalg.cholesky(np.linalg.inv(precision)))
 
 
-def _positive_part(matrix: Array) -> Array:
+def _floored(matrix: Array, least: float) -> Array:
+    """The symmetric matrix with its eigenvalues raised to at least ``least``."""
     values, vectors = np.linalg.eigh(matrix)
-    return (vectors * np.maximum(values, 0.0)) @ vectors.T
+    return (vectors * np.maximum(values, least)) @ vectors.T
 
 
 def _as_matrix(variance: Array, dimension: int) -> Array:
