@@ -5,7 +5,6 @@ Trajectories are integrated one by one with SciPy; a trajectory that fails gets 
 
 from __future__ import annotations
 
-import enum
 import math
 import time
 import warnings
@@ -15,21 +14,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.integrate import RK45, ODEintWarning, odeint
+from scipy.integrate import ODEintWarning
 
+from invsamp.solvers.integrators import Array, Control, FlatRhs, Status, lsoda, rk45
 from invsamp.solvers.tracing import Rhs, augmented_rhs
-
-Array = npt.NDArray[np.float64]
-FlatRhs = Callable[[float, Array, tuple[float, ...]], Sequence[float]]
-
-
-class Status(enum.IntEnum):
-    """How the integration of one trajectory ended."""
-
-    OK = 0
-    TOO_MANY_STEPS = 1
-    NON_FINITE = 2
-    STEP_TOO_SMALL = 3
 
 
 class Solution(NamedTuple):
@@ -230,7 +218,7 @@ class OdeModel:
             raise ValueError(f"parameters must have shape (batch, {len(self.parameters)}), got {p.shape}")
         x0 = np.asarray(initial, dtype=float)
         n = len(self.states)
-        if x0.shape not in {(n,), (len(p), n)}:
+        if x0.shape != (n,) and x0.shape != (len(p), n):
             raise ValueError(f"initial must have shape ({n},) or ({len(p)}, {n}), got {x0.shape}")
         return p, np.broadcast_to(x0, (len(p), n)), *_check_times(times, t0)
 
@@ -240,10 +228,11 @@ class OdeModel:
         out = np.full((len(p), len(times), y0.shape[1]), np.nan)
         status = np.zeros(len(p), dtype=np.intp)
         integrate = _INTEGRATORS[self.method]
+        control = Control(len(self.states), self.rtol, self.atol, self.max_steps)
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore", ODEintWarning)
             for row in range(len(p)):
-                trajectory, status[row] = integrate(self, flat, tuple(p[row].tolist()), y0[row], times, start)
+                trajectory, status[row] = integrate(flat, tuple(p[row].tolist()), y0[row], times, start, control)
                 if status[row] == Status.OK:
                     out[row] = trajectory
         return out, status
@@ -338,77 +327,4 @@ def _probe(rhs: Rhs, n_states: int, n_parameters: int) -> None:
         raise ValueError(f"rhs must return {n_states} values, one per state, got {derivative!r}")
 
 
-#: Weight of the sensitivities in the error test: an absolute tolerance that no error reaches. Not inf, because
-#: LSODA divides by the weights when it perturbs the states for its Jacobian.
-_UNCONTROLLED = 1e10
-
-
-def _lsoda(
-    model: OdeModel, flat: FlatRhs, p: tuple[float, ...], y0: Array, times: Array, start: float
-) -> tuple[Array | None, Status]:
-    """LSODA by `odeint`, which calls back for the right-hand side only."""
-    early = start < times[0]
-    atol = np.full(len(y0), _UNCONTROLLED)
-    atol[: len(model.states)] = model.atol
-    if not (np.isfinite(y0).all() and np.isfinite(p).all()):
-        return None, Status.NON_FINITE
-    try:
-        out, info = odeint(
-            flat,
-            y0,
-            np.concatenate([[start], times]) if early else times,
-            args=(p,),
-            tfirst=True,
-            rtol=model.rtol,
-            atol=atol,
-            mxstep=model.max_steps,
-            full_output=True,
-        )
-    except (ArithmeticError, ValueError):  # 1/0, overflow, or math's domain error, within rhs
-        return None, Status.NON_FINITE
-    # mxstep bounds each output interval; the promise is about the whole trajectory
-    if info["message"].startswith("Excess work") or (len(times) > 1 and info["nst"][-1] > model.max_steps):
-        return None, Status.TOO_MANY_STEPS
-    if not np.isfinite(out).all():  # LSODA may call this a success
-        return None, Status.NON_FINITE
-    if info["message"] != "Integration successful.":
-        return None, Status.STEP_TOO_SMALL
-    return out[1:] if early else out, Status.OK
-
-
-def _rk45(
-    model: OdeModel, flat: FlatRhs, p: tuple[float, ...], y0: Array, times: Array, start: float
-) -> tuple[Array | None, Status]:
-    """SciPy's RK45, stepped by hand so that the number of steps is bounded."""
-    n = len(model.states)
-    # RK45 takes the root mean square over all components: rescale to get the mean over the states alone
-    share = math.sqrt(n / len(y0))
-    atol = np.full(len(y0), np.inf)
-    atol[:n] = model.atol * share
-    out = np.empty((len(times), len(y0)))
-    done = int(times[0] == start)
-    out[:done] = y0
-    try:
-        # RK45 never ends if its first step size is NaN
-        if not (np.isfinite(y0).all() and np.isfinite(flat(start, y0, p)).all()):
-            return None, Status.NON_FINITE
-        solver = RK45(lambda t, y: flat(t, y, p), start, y0, times[-1], rtol=model.rtol * share, atol=atol)
-        for _ in range(model.max_steps if done < len(times) else 0):
-            solver.step()
-            if solver.status == "failed":
-                finite = np.isfinite(flat(solver.t, solver.y, p)).all() and np.isfinite(solver.K).all()
-                return None, Status.STEP_TOO_SMALL if finite else Status.NON_FINITE
-            reached = int(np.searchsorted(times, solver.t, side="right"))
-            if reached > done:
-                out[done:reached] = solver.dense_output()(times[done:reached]).T
-                done = reached
-            if solver.status == "finished":
-                break
-    except (ArithmeticError, ValueError):
-        return None, Status.NON_FINITE
-    if done < len(times):
-        return None, Status.TOO_MANY_STEPS
-    return (out, Status.OK) if np.isfinite(out).all() else (None, Status.NON_FINITE)
-
-
-_INTEGRATORS = {"LSODA": _lsoda, "RK45": _rk45}
+_INTEGRATORS = {"LSODA": lsoda, "RK45": rk45}
