@@ -29,12 +29,12 @@ class JacobianModel:
 
     def __call__(self, theta: Array) -> Array:
         """Observations (batch, m)."""
-        return np.asarray(self.function(theta), dtype=float)
+        return _real(self.function(theta), "the result of the function")
 
     def jacobian(self, theta: Array) -> tuple[Array, Array]:
         """Observations (batch, m) and Jacobian (batch, m, p)."""
         y = self(theta)
-        matrix = np.asarray(self.jacobian_function(theta), dtype=float)
+        matrix = _real(self.jacobian_function(theta), "the jacobian")
         if matrix.shape != (*y.shape, theta.shape[1]):
             raise WrongShapeError(f"the jacobian must have shape {(*y.shape, theta.shape[1])}, got {matrix.shape}")
         return y, matrix
@@ -57,7 +57,7 @@ class FiniteDifferenceModel:
 
     def __call__(self, theta: Array) -> Array:
         """Observations (batch, m)."""
-        return np.asarray(self.function(theta), dtype=float)
+        return _real(self.function(theta), "the result of the function")
 
     def jacobian(self, theta: Array) -> tuple[Array, Array]:
         """Observations (batch, m) and Jacobian (batch, m, p), with one call of the function."""
@@ -313,13 +313,17 @@ class GuardedModel:
 
 
 def _shaped(value: Any, shape: tuple[int, ...], what: str) -> Array:
-    try:
-        array = np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
-        raise WrongShapeError(f"{what} must be real numbers of shape {shape}, got {type(value).__name__}") from None
+    array = _real(value, what)
     if array.shape != shape:
         raise WrongShapeError(f"{what} must have shape {shape}, got {array.shape}")
     return array
+
+
+def _real(value: Any, what: str) -> Array:
+    try:
+        return np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        raise WrongShapeError(f"{what} must be an array of real numbers, got {type(value).__name__}") from None
 
 
 def _rows(y: npt.NDArray[Any], rows: int, what: str) -> npt.NDArray[Any]:

@@ -24,8 +24,8 @@ class GradientCheck:
     remainders : tuple of float
         ``|U(position + h v) - U(position) - h v . gradient|``; inf where the energy is not finite.
     order : float
-        Slope of log remainder against log h over the decade above the rounding error; 2 for a right
-        gradient, 1 for a wrong one; NaN if it cannot be told.
+        Slope of log remainder against log h over the smallest steps above the rounding error; 2 for a
+        right gradient, 1 for a wrong one; NaN if it cannot be told.
     passed : bool
         Order above 1.8, or an energy so straight that all remainders are rounding error.
     message : str
@@ -71,14 +71,20 @@ def _judge(steps: Array, remainders: Array, rounding: float) -> tuple[float, boo
         return math.nan, False, "the energy is not finite next to the point"
     if np.all(remainders[finite] <= rounding):
         return math.nan, True, "the energy is straight along the direction, and the gradient is its slope"
-    # under a right gradient the smallest steps leave rounding error alone, and that may exceed the machine's
-    # (an adaptive solver); under a wrong one they leave the smallest first-order remainders
+    # a wrong gradient shows at the smallest steps, where the remainder's first-order part is all that is left
+    ratios = remainders[-5:-1] / np.maximum(remainders[-4:], rounding / 10.0)
+    if np.all((ratios > 2.0) & (ratios < 5.0)):
+        return _verdict(steps[-5:], remainders[-5:])
+    # under a right one they leave rounding error, which may exceed the machine's (an adaptive solver)
     floor = 10.0 * max(float(remainders[-3:].max()), rounding)
     above = np.flatnonzero(finite & (remainders > floor))
     if len(above) < 3:
         return math.nan, False, "too few steps leave remainders above the rounding error of the energy"
-    window = above[-3:]
-    order = float(np.polyfit(np.log(steps[window]), np.log(remainders[window]), 1)[0])
+    return _verdict(steps[above[-3:]], remainders[above[-3:]])
+
+
+def _verdict(steps: Array, remainders: Array) -> tuple[float, bool, str]:
+    order = float(np.polyfit(np.log(steps), np.log(remainders), 1)[0])
     if order > LEAST_ORDER:
         return order, True, f"the remainder falls with order {order:.2f}, as it does for a right gradient (2)"
     return order, False, f"the remainder falls with order {order:.2f} only; a right gradient gives 2, a wrong one 1"

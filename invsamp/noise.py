@@ -18,6 +18,7 @@ import numpy.typing as npt
 from scipy import special
 
 from invsamp import _likelihood
+from invsamp._distribution import freeze
 from invsamp.contract import Array
 from invsamp.prior import Prior
 
@@ -71,7 +72,7 @@ class ScaleFamily(Noise):
         scale = np.asarray(self.scale, dtype=float)
         if not np.all(np.isfinite(scale) & (scale > 0)):
             raise ValueError(f"scale must be positive, or the name of a parameter, got {self.scale}")
-        object.__setattr__(self, "scale", _freeze(scale))
+        object.__setattr__(self, "scale", freeze(scale))
 
     @property
     @abstractmethod
@@ -196,7 +197,8 @@ class StudentTNoise(ScaleFamily):
     @property
     def _log_factor(self) -> float:
         nu = self.degrees_of_freedom
-        return float(special.gammaln(0.5 * (nu + 1.0)) - special.gammaln(0.5 * nu) - 0.5 * math.log(nu * math.pi))
+        # the Beta function, because a difference of log Gammas loses its digits for many degrees of freedom
+        return float(-special.betaln(0.5, 0.5 * nu) - 0.5 * math.log(nu))
 
 
 class BoundNoise:
@@ -257,12 +259,10 @@ class BoundNoise:
         else:
             self.column_of_datum = self.columns.start + index
         # the derived class may bring its own `evaluate`, with which the compiled formulas must not disagree
-        known = isinstance(noise, ScaleFamily) and type(noise).evaluate is ScaleFamily.evaluate
-        self._compiled = (
-            (*noise.compiled, self.data, noise.log_data(self.data), self._known, self.column_of_datum)
-            if known
-            else None
-        )
+        self._compiled: tuple[Any, ...] | None = None
+        if isinstance(noise, ScaleFamily) and type(noise).evaluate is ScaleFamily.evaluate:
+            log_data = noise.log_data(self.data)
+            self._compiled = (*noise.compiled, self.data, log_data, self._known, self.column_of_datum)
 
     def scale(self, theta: Array) -> Array:
         """Scale at theta (batch, dimension) of every datum, shape (batch, m) or (1, m)."""
@@ -279,14 +279,11 @@ class BoundNoise:
         Returns the derivative with respect to y, shape (batch, m), with 0 where it is not finite.
         """
         if self._compiled is not None:
-            return _likelihood.accumulate(*self._compiled, theta, np.ascontiguousarray(y), value, slope)
+            accumulate: Any = _likelihood.accumulate
+            return np.asarray(accumulate(*self._compiled, theta, np.ascontiguousarray(y), value, slope))
         log_likelihood, y_slope, scale_slope = self.evaluate(theta, y)
         value += log_likelihood.sum(axis=1)
         if self.parameter is not None:
             for i, column in enumerate(self.column_of_datum):
                 slope[:, column] += scale_slope[:, i]
         return np.where(np.isfinite(y_slope), y_slope, 0.0)
-
-
-def _freeze(value: Array) -> Any:
-    return float(value) if value.ndim == 0 else tuple(_freeze(entry) for entry in value)

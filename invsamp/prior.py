@@ -146,7 +146,7 @@ class Prior:
         if points.ndim == 0 or points.shape[-1] != self.dimension:
             raise ValueError(f"theta must have {self.dimension} columns {self.labels}, got shape {points.shape}")
         lead = points.shape[:-1]
-        return {name: points[..., self.slices[name]].reshape(*lead, *shape) for name, shape in self.shapes.items()}
+        return {name: points[..., self.slices[name]].reshape((*lead, *shape)) for name, shape in self.shapes.items()}
 
     def check_names(self, argument: str, names: Any) -> None:
         """Raise ValueError if ``names`` holds a name that is not a parameter."""
