@@ -1,0 +1,179 @@
+"""Statistics that say whether draws can be trusted: ESS, R-hat and MCSE by ArviZ, swap rates and round trips."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.contract import Array
+
+
+def load_arviz() -> ModuleType:
+    """ArviZ, imported on first use: it takes seconds, several times the rest of invsamp together."""
+    with warnings.catch_warnings():
+        # ArviZ announces its own refactoring once a day; that is no business of a person who runs a sampler
+        warnings.filterwarnings("ignore", message=r"\s*ArviZ is undergoing", category=FutureWarning)
+        import arviz
+    return arviz
+
+
+def ess(draws: Array, method: Literal["bulk", "tail"] = "bulk") -> Array:
+    """Effective sample size, by ArviZ.
+
+    Parameters
+    ----------
+    draws : ndarray, shape (chains, draws, *shape)
+    method : {"bulk", "tail"}
+        Of the rank-normalised draws, or the smaller one of the indicators of the 5% and 95% quantiles.
+
+    Returns
+    -------
+    ndarray, shape (*shape)
+        NaN for fewer than 4 draws per chain.
+
+    References
+    ----------
+    Vehtari et al. (2021), Bayesian Analysis 16(2), section 4.
+    """
+    return np.asarray(load_arviz().ess(_dataset(draws), method=method)["draws"], dtype=float)
+
+
+def rhat(draws: Array) -> Array:
+    """Rank-normalised split R-hat, the larger of its bulk and folded forms, by ArviZ.
+
+    Parameters
+    ----------
+    draws : ndarray, shape (chains, draws, *shape)
+
+    Returns
+    -------
+    ndarray, shape (*shape)
+        NaN for one chain, for fewer than 4 draws per chain, and where every draw has the same value.
+
+    References
+    ----------
+    Vehtari et al. (2021), Bayesian Analysis 16(2), section 4.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):  # draws that are all equal
+        return np.asarray(load_arviz().rhat(_dataset(draws), method="rank")["draws"], dtype=float)
+
+
+def mcse(
+    draws: Array, method: Literal["mean", "sd", "median", "quantile"] = "mean", probability: float | None = None
+) -> Array:
+    """Monte Carlo standard error of an estimate from the draws, in the unit of the draws, by ArviZ.
+
+    Parameters
+    ----------
+    draws : ndarray, shape (chains, draws, *shape)
+    method : {"mean", "sd", "median", "quantile"}
+        The estimate.
+    probability : float, in (0, 1), only for ``method="quantile"``
+        Which quantile.
+
+    Returns
+    -------
+    ndarray, shape (*shape)
+
+    Raises
+    ------
+    ValueError
+        If ``probability`` is missing or outside (0, 1) for a quantile, or given for anything else.
+    """
+    if method == "quantile" and (probability is None or not 0 < probability < 1):
+        raise ValueError(f"probability must lie in (0, 1) for method='quantile', got {probability}")
+    if method != "quantile" and probability is not None:
+        raise ValueError(f"probability is for method='quantile' only, got {probability} with method={method!r}")
+    return np.asarray(load_arviz().mcse(_dataset(draws), method=method, prob=probability)["draws"], dtype=float)
+
+
+def round_trips(path: npt.ArrayLike, rungs: int) -> int:
+    """Number of round trips that replicas made through the ladder.
+
+    A trip visits both ends of the ladder and returns to the end where it began, so it counts from the first
+    end that a replica reaches: 0, 2, 0 is one trip on three rungs, 1, 2, 0, 2, 0 is one and a half, counted as one.
+
+    Parameters
+    ----------
+    path : array_like of int, shape (steps,) or (steps, ...)
+        The rung at which each replica sits after each step, 0 the coldest. Every further axis is one more replica.
+    rungs : int
+        Number of rungs of the ladder. One rung has no trips.
+
+    Returns
+    -------
+    int
+        Summed over the replicas.
+
+    Raises
+    ------
+    ValueError
+        If ``rungs`` < 1 or the path leaves 0 .. rungs - 1.
+    """
+    if rungs < 1:
+        raise ValueError(f"rungs must be at least 1, got {rungs}")
+    steps = np.asarray(path)
+    if steps.ndim < 1 or (steps.size and not np.issubdtype(steps.dtype, np.integer)):
+        raise ValueError(
+            f"path must be an array of integers with steps first, got {steps.dtype} of shape {steps.shape}"
+        )
+    if steps.size and (steps.min() < 0 or steps.max() >= rungs):
+        raise ValueError(f"path must stay in 0..{rungs - 1}, got values from {steps.min()} to {steps.max()}")
+    if rungs == 1:
+        return 0
+    total = 0
+    for replica in steps.reshape(len(steps), -1).T:
+        ends = replica[(replica == 0) | (replica == rungs - 1)]
+        total += int(np.count_nonzero(np.diff(ends))) // 2
+    return total
+
+
+def replica_paths(replica: npt.ArrayLike) -> npt.NDArray[np.intp]:
+    """Turn "which replica sits at each rung" into "at which rung each replica sits".
+
+    Parameters
+    ----------
+    replica : array_like of int, shape (rungs, chains, draws)
+        Number of the replica at each rung: a permutation of 0 .. rungs - 1 in every chain and draw.
+
+    Returns
+    -------
+    ndarray of int, shape (draws, rungs, chains)
+        Rung of each replica, steps first as `round_trips` takes it. Draws that were thinned may miss trips.
+
+    Raises
+    ------
+    ValueError
+        If some draw is no permutation of 0 .. rungs - 1.
+    """
+    at_rung = np.asarray(replica)
+    if at_rung.ndim != 3:
+        raise ValueError(f"replica must have shape (rungs, chains, draws), got {at_rung.shape}")
+    order = np.arange(len(at_rung))[:, None, None]
+    wrong = (np.sort(at_rung, axis=0) != order).any(axis=0)
+    if wrong.any():
+        chain, draw = np.argwhere(wrong)[0]
+        raise ValueError(
+            f"replica must hold every number 0..{len(at_rung) - 1} once per draw, "
+            f"got {at_rung[:, chain, draw].tolist()} at chain {chain}, draw {draw}"
+        )
+    return np.moveaxis(np.argsort(at_rung, axis=0), -1, 0)
+
+
+def swap_rates(report: Mapping[str, Any]) -> Array:
+    """Fraction of the tried swaps that were accepted, shape (rungs - 1,); NaN where none was tried."""
+    attempts = np.asarray(report.get("swap_attempts") or [], dtype=float)
+    accepts = np.asarray(report.get("swap_accepts") or [], dtype=float)
+    return np.divide(accepts, attempts, out=np.full(attempts.shape, np.nan), where=attempts > 0)
+
+
+def _dataset(draws: Array) -> Any:
+    values = np.asarray(draws)
+    if values.ndim < 2:
+        raise ValueError(f"draws must have shape (chains, draws, *shape), got {values.shape}")
+    return load_arviz().convert_to_dataset({"draws": values})

@@ -1,0 +1,167 @@
+"""Figure of every pair of parameters, with the domain's boundary. Figures are as in `invsamp.plots`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
+
+from invsamp._figure import (
+    COLD,
+    DENSITY,
+    GRID,
+    INK,
+    TRUTH,
+    bins_of,
+    clean,
+    columns,
+    histogram,
+    new_figure,
+    truth_legend,
+    truth_of,
+    view_of,
+)
+
+if TYPE_CHECKING:
+    from invsamp.domains import Domain
+    from invsamp.run import Run
+
+
+def plot_pairs(run: Run, names: Sequence[str] | None = None, truth: Mapping[str, Any] | None = None) -> Figure:
+    """Density of every pair of parameters, with regions of 50% and 90% mass, and of each alone.
+
+    The domain's boundary is drawn, and what lies outside is grey. In more than two dimensions only walls that
+    concern two parameters alone have an edge in their panel.
+
+    Parameters
+    ----------
+    run : Run
+    names : sequence of str, optional
+        Parameters or single entries; by default the first eight.
+    truth : mapping of names to values, optional
+        Drawn as crosses and dashed lines.
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    ValueError
+        If a name is unknown, a true value has the wrong shape, or there are more than eight entries.
+    """
+    shown, true = columns(run, names), truth_of(run, truth)
+    theta = run.theta.reshape(-1, run.theta.shape[-1])
+    theta = theta[np.isfinite(theta).all(axis=1)] if np.isfinite(theta).any() else np.zeros((2, theta.shape[1]))
+    domain = run.domain
+    views = {column: _view(theta[:, column], column, domain, true.get(label)) for column, label in shown}
+    count = len(shown)
+    side = 2.6 if count <= 3 else max(1.35, 10.0 / count)
+    figure = new_figure(side * count + 0.5, side * count + 0.3)
+    panels = figure.subplots(count, count, squeeze=False)
+    for down, (j, y_label) in enumerate(shown):
+        for across, (i, x_label) in enumerate(shown):
+            axes = panels[down, across]
+            if across > down:
+                axes.set_visible(False)
+                continue
+            if across == down:
+                histogram(axes, theta[:, i], COLD)
+                if x_label in true:
+                    axes.axvline(true[x_label], color=TRUTH, lw=1.4, ls=(0, (4, 2)))
+                clean(axes, yticks=False).set_ylim(bottom=0)
+                _walls(axes, domain, i, views[i])
+            else:
+                _density(axes, theta[:, i], theta[:, j])
+                _boundary(axes, domain, i, j, views[i], views[j])
+                if x_label in true and y_label in true:
+                    axes.plot(true[x_label], true[y_label], "+", color=TRUTH, ms=11, mew=2.2, zorder=6)
+                clean(axes).set_ylim(views[j])
+            axes.set_xlim(views[i])
+            _label_edges(axes, down, across, count, x_label, y_label)
+    if true:
+        truth_legend(figure, "upper right", ls="", marker="+", ms=10, mew=2.2)
+    return figure
+
+
+def _density(axes: Axes, x: np.ndarray, y: np.ndarray) -> None:
+    """Two-dimensional histogram, with the contours that hold 50% and 90% of the draws."""
+    from scipy.ndimage import gaussian_filter
+
+    edges = [np.linspace(*view_of(values, 0.05), len(bins_of(values)) + 4) for values in (x, y)]
+    counts, x_edges, y_edges = np.histogram2d(x, y, bins=edges)
+    # the square root shows a small mode beside a large one
+    shade = np.ma.masked_equal(np.sqrt(counts.T), 0)
+    axes.pcolormesh(x_edges, y_edges, shade, cmap=DENSITY, vmin=0, rasterized=True, zorder=1)
+    smooth = gaussian_filter(counts, 1.0)
+    ranked = np.sort(smooth.ravel())[::-1]
+    mass = np.cumsum(ranked) / ranked.sum()
+    thresholds = [ranked[np.searchsorted(mass, part)] for part in (0.9, 0.5)]
+    if thresholds[0] < thresholds[1]:
+        centres = [(e[1:] + e[:-1]) / 2 for e in (x_edges, y_edges)]
+        axes.contour(*centres, smooth.T, levels=thresholds, colors=INK, linewidths=(0.7, 1.1), alpha=0.75, zorder=3)
+
+
+def _view(values: np.ndarray, column: int, domain: Domain | None, true: float | None) -> tuple[float, float]:
+    """Limits that show all draws, the truth, and a wall of a box that is near."""
+    shown = values if true is None else np.append(values, true)
+    low, high = view_of(shown)
+    for wall in _box_walls(domain, column, (low, high)):
+        low, high = min(low, wall - 0.04 * (high - low)), max(high, wall + 0.04 * (high - low))
+    return low, high
+
+
+def _box_walls(domain: Domain | None, column: int, view: tuple[float, float]) -> list[float]:
+    """Bounds of one coordinate alone that lie within a third of the view beside it."""
+    if domain is None or (bounds := domain.to_dict()).get("kind") != "box":
+        return []
+    margin = (view[1] - view[0]) / 3
+    sides = [bounds[key][column] if isinstance(bounds[key], list) else bounds[key] for key in ("lower", "upper")]
+    return [side for side in sides if side is not None and view[0] - margin < side < view[1] + margin]
+
+
+def _walls(axes: Axes, domain: Domain | None, column: int, view: tuple[float, float]) -> None:
+    for wall in _box_walls(domain, column, view):
+        axes.axvline(wall, color=INK, lw=1.2)
+
+
+def _boundary(
+    axes: Axes, domain: Domain | None, i: int, j: int, x_view: tuple[float, float], y_view: tuple[float, float]
+) -> None:
+    """Outline of the domain in the plane of two coordinates, and grey outside."""
+    if domain is None:
+        return
+    lower, upper = np.array([x_view[0], y_view[0]]), np.array([x_view[1], y_view[1]])
+    margin = upper - lower  # beyond the panel, so that the edge of the clipped polygon is not seen
+    lower, upper = lower - margin, upper + margin
+    polygon = domain.outline(i, j, (lower, upper))
+    if polygon is None:
+        return
+    frame = np.array([lower, [lower[0], upper[1]], upper, [upper[0], lower[1]]])
+    rings = [np.vstack([ring, ring[:1]]) for ring in (frame, polygon)]
+    codes = np.concatenate([[Path.MOVETO, *[Path.LINETO] * (len(ring) - 2), Path.CLOSEPOLY] for ring in rings])
+    # the polygon runs against the frame, so that it is a hole in it
+    outside = Path(np.vstack(rings), codes)
+    axes.add_patch(PathPatch(outside, facecolor=GRID, edgecolor="none", zorder=2))
+    axes.plot(*rings[1].T, color=INK, lw=1.4, zorder=4)
+
+
+def _label_edges(axes: Axes, down: int, across: int, count: int, x_label: str, y_label: str) -> None:
+    size = 10 if count <= 4 else 8
+    axes.locator_params(axis="x", nbins=4 if count <= 4 else 3)
+    axes.tick_params(labelsize=8 if count <= 4 else 6.5)
+    if across != down:
+        axes.locator_params(axis="y", nbins=4 if count <= 4 else 3)
+    if down == count - 1:
+        axes.set_xlabel(x_label, color=INK, fontsize=size)
+    else:
+        axes.tick_params(labelbottom=False)
+    if across == 0 and down > 0:
+        axes.set_ylabel(y_label, color=INK, fontsize=size)
+    else:
+        axes.tick_params(labelleft=False)

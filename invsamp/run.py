@@ -1,0 +1,353 @@
+"""What a sampler hands back: draws, counts and figures, in an ArviZ InferenceData."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+# Not lazily: `storage` imports h5py, which must come before dolfinx. Whoever imports invsamp imports this module, so
+# `import invsamp` above `import dolfinx` is enough. ArviZ, xarray and matplotlib wait for their first use.
+from invsamp import _layout, storage
+from invsamp.checks import diagnose
+from invsamp.contract import Array
+from invsamp.diagnostics import load_arviz, swap_rates
+from invsamp.predictive import predict
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+    from invsamp.domains import Domain
+
+#: Parameters that a printed run shows.
+_SHOWN = 20
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Run:
+    """Draws of one run and all that says whether to trust them.
+
+    Parameters
+    ----------
+    data : arviz.InferenceData
+        Groups ``posterior`` (chain, draw, *shape of each parameter), ``sample_stats`` (chain, draw), ``hot`` (chain,
+        draw, rung, *shape) and ``hot_stats`` (chain, draw, rung) for the rungs above the cold one, ``observed_data``,
+        and ``posterior_predictive`` once it was asked for. Attributes: ``report``, ``parameters`` and ``domain`` as
+        JSON.
+    """
+
+    data: Any
+
+    @classmethod
+    def from_arrays(
+        cls,
+        problem: Any,
+        names_shapes: Mapping[str, tuple[int, ...]],
+        theta: Array,
+        sample_stats: Mapping[str, Array],
+        report: Mapping[str, Any],
+        domain: Domain | None = None,
+    ) -> Run:
+        """Wrap what a sampler recorded.
+
+        Parameters
+        ----------
+        problem : Problem
+            Its ``data``, where it has any, becomes ``observed_data``.
+        names_shapes : mapping
+            Shape of every parameter, in the order of theta's columns.
+        theta : ndarray, shape (rungs, chains, draws, d)
+            Natural parameters, the cold rung first.
+        sample_stats : mapping of names to ndarray, shape (chains, draws) or (rungs, chains, draws)
+            ``energy``, ``replica``, ...; with a rung axis, the rungs above the cold one go to ``hot_stats``.
+        report : mapping
+            Counts and settings, JSON-able (NumPy numbers and arrays included). Keys that are read, each optional:
+            sampler, seed, draws, warmup, thin, chains, temperatures, fidelities, step_sizes, preconditioner,
+            acceptance, clipped_noise, reflections, reflection_fallbacks (one entry per rung; the last two count over
+            all chains and recorded steps), swap_attempts, swap_accepts (per adjacent pair), round_trips, evaluations,
+            evaluation_seconds, failed_solves (per fidelity), failure_message, seconds, warnings, versions.
+        domain : Domain, optional
+            Where theta may lie, for the plots.
+
+        Raises
+        ------
+        ValueError
+            If shapes do not fit together or a parameter has the name of a dimension.
+        """
+        theta = np.asarray(theta)
+        _layout.check_arrays(names_shapes, theta, sample_stats)
+        rungs = len(theta)
+        hot_coordinates = _layout.hot_coordinates(rungs, report.get("temperatures"))
+        stats = {name: np.asarray(values) for name, values in sample_stats.items()}
+        cold_stats = {name: values if values.ndim == 2 else values[0] for name, values in stats.items()}
+        hot_stats = {name: np.moveaxis(values[1:], 0, 2) for name, values in stats.items() if values.ndim == 3}
+        groups = {
+            "posterior": _layout.dataset(_layout.split(theta[0], names_shapes), ("chain", "draw")),
+            "sample_stats": _layout.dataset(cold_stats, ("chain", "draw")),
+        }
+        if rungs > 1:
+            hot = _layout.split(np.moveaxis(theta[1:], 0, 2), names_shapes)
+            groups["hot"] = _layout.dataset(hot, _layout.DIMENSIONS).assign_coords(hot_coordinates)
+            groups["hot_stats"] = _layout.dataset(hot_stats, _layout.DIMENSIONS).assign_coords(
+                hot_coordinates if hot_stats else {}
+            )
+        observed = getattr(problem, "data", None)
+        if observed is not None:
+            groups["observed_data"] = _layout.dataset({"data": np.asarray(observed)}, ())
+        attributes = {
+            "inference_library": "invsamp",
+            "report": _layout.to_json(report),
+            "parameters": _layout.to_json({name: list(shape) for name, shape in names_shapes.items()}),
+        }
+        if domain is not None:
+            attributes["domain"] = _layout.to_json(domain.to_dict())
+        return cls(load_arviz().InferenceData(attrs=attributes, **groups))
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """Counts and settings of the run, see `from_arrays`; a fresh copy."""
+        return json.loads(self.data.attrs["report"])
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of every parameter, in the order of theta's columns."""
+        return {name: tuple(shape) for name, shape in json.loads(self.data.attrs["parameters"]).items()}
+
+    @property
+    def labels(self) -> list[str]:
+        """Name of every column of theta: ``x``, ``k[0]``, ``k[1]``, ``m[0, 1]``."""
+        return [
+            name if not shape else f"{name}[{', '.join(map(str, index))}]"
+            for name, shape in self.shapes.items()
+            for index in np.ndindex(shape)
+        ]
+
+    @property
+    def domain(self) -> Domain | None:
+        """Where theta may lie; None if the sampler did not say."""
+        text = self.data.attrs.get("domain")
+        if text is None:
+            return None
+        from invsamp.domains import from_dict
+
+        return from_dict(json.loads(text))
+
+    @property
+    def theta(self) -> Array:
+        """Draws of the cold rung, shape (chains, draws, d)."""
+        return _layout.join(self.data.posterior, self.shapes)
+
+    @property
+    def rungs(self) -> int:
+        """Number of temperature levels, the cold one included."""
+        return 1 + (self.data.hot.sizes["rung"] if "hot" in self.data.groups() else 0)
+
+    def rung_theta(self, rung: int) -> Array:
+        """Draws of one rung, 0 the cold one, shape (chains, draws, d).
+
+        Raises
+        ------
+        ValueError
+            If there is no such rung.
+        """
+        if not 0 <= rung < self.rungs:
+            raise ValueError(f"rung must lie in 0..{self.rungs - 1}, got {rung}")
+        return self.theta if rung == 0 else _layout.join(self.data.hot.isel(rung=rung - 1), self.shapes)
+
+    def draws(self, name: str) -> Array:
+        """Draws of one parameter of the cold rung, shape (chains, draws, *shape).
+
+        Raises
+        ------
+        ValueError
+            If there is no such parameter.
+        """
+        if name not in self.shapes:
+            raise ValueError(f"name must be one of {', '.join(self.shapes)}, got {name!r}")
+        return self.data.posterior[name].to_numpy()
+
+    def summary(self) -> pd.DataFrame:
+        """Statistics of every scalar parameter, by ArviZ.
+
+        Returns
+        -------
+        DataFrame
+            A row per label; columns mean, sd, 5%, 50%, 95% (unit of the parameter), mcse_mean, mcse_sd (Monte Carlo
+            standard errors), ess_bulk, ess_tail, r_hat. Where ArviZ has no answer (fewer than 4 draws; R-hat of
+            one chain) it is NaN.
+        """
+        with np.errstate(divide="ignore", invalid="ignore"):  # draws that are all equal, or not finite
+            table = load_arviz().summary(self.data.posterior, kind="diagnostics", round_to="none")
+            columns = self.theta.reshape(-1, len(table))
+            table.insert(0, "mean", columns.mean(axis=0))
+            table.insert(1, "sd", columns.std(axis=0, ddof=1) if len(columns) > 1 else np.nan)
+            # by exact equality: rounding makes the sd of equal numbers small, not zero
+            table.loc[(columns == columns[0]).all(axis=0), "sd"] = 0.0
+            for place, quantile in enumerate((5, 50, 95), start=2):
+                table.insert(place, f"{quantile}%", np.quantile(columns, quantile / 100, axis=0))
+        table.index = self.labels
+        return table
+
+    def warnings(self) -> list[str]:
+        """Reasons not to trust the draws, in words that say what to do; empty if there are none."""
+        return diagnose(self.summary(), self.report)
+
+    def to_arviz(self) -> Any:
+        """The `arviz.InferenceData` itself, not a copy."""
+        return self.data
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save to a netCDF file that ArviZ can read too; an existing file is replaced in one step.
+
+        Raises
+        ------
+        FileNotFoundError
+            If the folder does not exist.
+        """
+        storage.write(self.data, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Run:
+        """Load what `save` saved.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        ValueError
+            If the file holds no run, is damaged, or was written by a newer invsamp.
+        """
+        return cls(storage.read(path))
+
+    def posterior_predictive(
+        self, posterior: Any, draws: int | None = None, seed: int = 0, fidelity: str | None = None
+    ) -> xr.Dataset:
+        """Predict the data from draws of the posterior, with observation noise.
+
+        Parameters
+        ----------
+        posterior : Posterior
+            The one that was sampled: its forward model is solved, and its noise drawn.
+        draws : int, optional
+            How many, over all chains together, evenly spaced; rounded up to the same number for every chain. All by
+            default, but at most 1000.
+        seed : int
+            Of the noise.
+        fidelity : str, optional
+            The finest by default.
+
+        Returns
+        -------
+        Dataset
+            ``data`` (chain, draw, *shape of the data) with noise and ``mean`` without. NaN where the solve failed.
+            It is also stored as the group ``posterior_predictive``, in place of an earlier one.
+
+        Raises
+        ------
+        ValueError
+            If ``posterior`` has no data to predict, its parameters are not those of the run, or ``draws`` < 1.
+        """
+        dataset = predict(self.theta, self.shapes, posterior, draws, seed, fidelity)
+        if "posterior_predictive" in self.data.groups():
+            del self.data.posterior_predictive
+        self.data.add_groups(posterior_predictive=dataset)
+        return dataset
+
+    def plot_trace(self, names: Sequence[str] | None = None) -> Figure:
+        """Draws of every chain in order; see `invsamp.plots.plot_trace`."""
+        from invsamp.plots import plot_trace
+
+        return plot_trace(self, names)
+
+    def plot_marginals(self, truth: Mapping[str, Any] | None = None, names: Sequence[str] | None = None) -> Figure:
+        """Density of every parameter; see `invsamp.plots.plot_marginals`."""
+        from invsamp.plots import plot_marginals
+
+        return plot_marginals(self, truth, names)
+
+    def plot_pairs(self, names: Sequence[str] | None = None, truth: Mapping[str, Any] | None = None) -> Figure:
+        """Density of every pair, with the domain's boundary; see `invsamp.plots.plot_pairs`."""
+        from invsamp.plots import plot_pairs
+
+        return plot_pairs(self, names, truth)
+
+    def plot_swaps(self) -> Figure:
+        """Swap rates and the paths of the replicas; see `invsamp.plots.plot_swaps`."""
+        from invsamp.plots import plot_swaps
+
+        return plot_swaps(self)
+
+    def plot_ladder(self, name: str | None = None) -> Figure:
+        """Energies and one parameter at every temperature; see `invsamp.plots.plot_ladder`."""
+        from invsamp.plots import plot_ladder
+
+        return plot_ladder(self, name)
+
+    def plot_predictive(
+        self,
+        posterior: Any = None,
+        x: npt.ArrayLike | None = None,
+        x_label: str | None = None,
+        series: Sequence[str] | None = None,
+    ) -> Figure:
+        """Predicted data against the data; see `invsamp.plots.plot_predictive`."""
+        from invsamp.plots import plot_predictive
+
+        return plot_predictive(self, posterior, x, x_label, series)
+
+    def __repr__(self) -> str:
+        summary, report = self.summary(), self.report
+        shown = summary.drop(columns=["mcse_mean", "mcse_sd"]).head(_SHOWN)
+        counts = {"ess_bulk": "{:.0f}".format, "ess_tail": "{:.0f}".format, "r_hat": "{:.3f}".format}
+        table = shown.to_string(float_format="{:#.4g}".format, formatters=counts)
+        more = f"\n... and {len(summary) - _SHOWN} more parameters: see summary()" if len(summary) > _SHOWN else ""
+        messages = diagnose(summary, report)
+        verdict = "no warnings" if not messages else f"{len(messages)} warning{'s' if len(messages) > 1 else ''}:"
+        return "\n".join([_headline(report), table + more, verdict, *(f"  - {message}" for message in messages)])
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python, invsamp and what it computes with, for the report of a run."""
+    found = {"python": ".".join(map(str, sys.version_info[:3]))}
+    for package in ("invsamp", "numpy", "scipy", "numba", "arviz", "scikit-fem", "fenics-dolfinx", "torch"):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _headline(report: Mapping[str, Any]) -> str:
+    lines = [f"Run of {report.get('sampler', 'a sampler')}"]
+    counts = [f"{report[key]} {key}" for key in ("chains", "draws", "warmup") if key in report]
+    if report.get("thin", 1) != 1:
+        counts.append(f"thin {report['thin']}")
+    if "seed" in report:
+        counts.append(f"seed {report['seed']}")
+    if "seconds" in report:
+        counts.append(f"{report['seconds']:.3g} s")
+    lines.append(", ".join(counts))
+    rates = swap_rates(report)
+    if len(rates):
+        temperatures = ", ".join(f"{value:g}" for value in report.get("temperatures") or [])
+        rate_text = ", ".join("not tried" if np.isnan(rate) else f"{rate:.1%}" for rate in rates)
+        lines.append(
+            f"temperatures {temperatures}; swap rate {rate_text}; {report.get('round_trips', '?')} round trips"
+        )
+    seconds = report.get("evaluation_seconds") or {}
+    solves = [
+        f"{count:,} of {name!r}" + (f" ({seconds[name]:.3g} s)" if name in seconds else "")
+        for name, count in (report.get("evaluations") or {}).items()
+    ]
+    if solves:
+        lines.append("evaluations: " + ", ".join(solves))
+    return "\n".join(line for line in lines if line)
