@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from invsamp.estimators import STRUCTURES, Estimator, Exact, Structure
 from invsamp.kernels import Langevin
@@ -73,7 +75,7 @@ class Rung:
         if not 1.0 <= self.temperature < math.inf:
             raise ValueError(f"temperature must be a finite number >= 1, got {self.temperature!r}")
         step = self.step_size
-        if step is not None and not callable(step) and not (isinstance(step, numbers.Real) and 0.0 < step < math.inf):
+        if step is not None and not callable(step) and not (isinstance(step, int | float | np.number) and 0.0 < step < math.inf):
             raise ValueError(f"step_size must be a positive finite number, got {self.step_size!r}")
         if isinstance(self.fidelity, int) and self.fidelity < 0:
             raise ValueError(f"fidelity as a number must be >= 0 levels below the finest, got {self.fidelity}")
@@ -161,7 +163,7 @@ def check_temperatures(temperatures: Sequence[float]) -> None:
         raise ValueError("temperatures must have at least one entry, got none")
     if temperatures[0] != 1.0:
         raise ValueError(f"temperatures must start at 1 (the posterior), got {temperatures[0]}")
-    for k, (colder, hotter) in enumerate(zip(temperatures, temperatures[1:], strict=False), start=1):
+    for k, (colder, hotter) in enumerate(itertools.pairwise(temperatures), start=1):
         if not colder < hotter < math.inf:
             raise ValueError(f"temperatures must increase, got {colder} before {hotter} at index {k}")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Array, Potential, TermwisePotential, Terms
+from invsamp.contract import Array, Potential, Terms, TermwisePotential
 from invsamp.domains import Domain, Unbounded
 from invsamp.estimators import BoundEstimator, Estimate, probe
 from invsamp.kernels import StepSize, log_acceptance, propose, propose_within_budget

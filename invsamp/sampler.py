@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 import warnings
@@ -217,7 +218,7 @@ def _fidelity(problem: Problem, wanted: str | int) -> str:
 
 def _check_swaps(sampler: Sampler, fidelities: Sequence[str]) -> None:
     rule = sampler.swap.rule
-    for colder, hotter in zip(fidelities, fidelities[1:], strict=False):
+    for colder, hotter in itertools.pairwise(fidelities):
         if rule is not None and colder != hotter and rule.needs_common_energy:
             raise ValueError(
                 f"the swap rule {rule} needs rungs whose energies have the same mean, got the fidelities {colder!r} "

@@ -7,9 +7,10 @@ weighted by nothing, so give it a long warm-up or let it level off.
 from __future__ import annotations
 
 import math
-import numbers
 from dataclasses import dataclass
 from typing import Protocol
+
+import numpy as np
 
 
 class Schedule(Protocol):
@@ -99,6 +100,6 @@ def cyclic_cosine(step_size: float, cycle: int) -> CyclicCosine:
 
 
 def _positive(name: str, value: float) -> float:
-    if not (isinstance(value, numbers.Real) and 0.0 < value < math.inf):
+    if not (isinstance(value, int | float | np.number) and 0.0 < value < math.inf):
         raise ValueError(f"{name} must be a positive finite number, got {value!r}")
     return float(value)

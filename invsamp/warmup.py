@@ -218,7 +218,7 @@ class _Tuner:
 
     def _stable_step(self, curvature: float | Array) -> float | Array:
         replica = self.replica
-        # a flat energy has no stability limit: a whitened posterior is one wide, others not much wider than their starts
+        # a flat energy has no stability limit; a whitened posterior is one wide, others hardly wider than their starts
         least = 1.0 if self._finds_metric else 1.0 / (WIDEST * float(self._scale.max())) ** 2
         step = STABILITY_FRACTION * 2.0 / np.maximum(curvature, least)
         noise = replica.gradient_variance()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from invsamp.contract import Array
@@ -53,7 +55,7 @@ class Exchange:
     def __init__(self, swap: Swap, replicas: list[Replica], seed: np.random.SeedSequence) -> None:
         self._swap, self._replicas = swap, replicas
         self._when, self._who, self._accept = (np.random.default_rng(s) for s in seed.spawn(3))
-        self.rules = [_rule(swap, *pair) for pair in zip(replicas, replicas[1:], strict=False)]
+        self.rules = [_rule(swap, *pair) for pair in itertools.pairwise(replicas)]
         self.trips = RoundTrips(len(replicas), len(replicas[0].position))
         self._attempt = 0
         self._due = np.empty(0, dtype=bool)
