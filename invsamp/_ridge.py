@@ -1,11 +1,12 @@
-r"""Kernel ridge regression with a free intercept, its settings chosen by exact leave-one-out errors.
+r"""Kernel ridge regression about the mean, its settings chosen by exact leave-one-out errors.
 
-With kernel matrix K, ridge r and M = K + r 1, the fit is ``mean + k(x)^T weights`` where
+With kernel matrix K, ridge r, M = K + r 1 and e = (1, ..., 1), the fit to targets y of mean m is
+``m + k(x)^T weights`` with ``weights = M^-1 (y - m e)``. Far from the data it returns to m: an intercept
+fitted along with the weights would go anywhere there, when the length scale is long.
 
-    G = M^-1 - M^-1 e e^T M^-1 / (e^T M^-1 e),   weights = G y,   e = (1, ..., 1),
-
-and the error at point i of the fit without point i is ``(G y)_i / G_ii``: this is the block inverse of the
-bordered system, so nothing has to be fitted twice.
+The error at point i of a fit about any constant c without point i is ``(M^-1 (y - c e))_i / (M^-1)_ii``, by
+the block inverse of M. With c the mean of the other targets it is the error of this regression, so nothing
+has to be fitted twice.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 
-#: Tried where they are not given. Standardised states differ by about sqrt(2 d), so scales reach beyond that.
-LENGTH_SCALES = np.geomspace(0.1, 10.0, 9)
+#: Tried where they are not given. Scales are in units of sqrt(d), as are the distances of standardised inputs.
+LENGTH_SCALES = np.geomspace(0.1, 4.0, 9)
 RIDGES = np.geomspace(1e-3, 1e3, 13)
 
 
@@ -28,7 +29,7 @@ class RidgeFit(NamedTuple):
     centre: Array  # (d,) of the standardisation of inputs
     scale: Array  # (d,) of the standardisation, times the length scale
     inputs: Array  # (k, d) standardised training inputs
-    intercept: Array  # (q,)
+    mean: Array  # (q,) of the targets
     weights: Array  # (k, q)
     lower: Array  # (q,) predictions are held above the least target
     upper: Array  # (q,) and below the greatest
@@ -45,7 +46,8 @@ def fit_ridge(inputs: Array, targets: Array, length_scale: float | None = None, 
     spread = np.where(np.ptp(targets, axis=0) > 0.0, targets.std(axis=0), 1.0)
     ridges = RIDGES if ridge is None else np.array([ridge])
     best_error, best = np.inf, (0.0, np.empty(0))
-    for candidate in LENGTH_SCALES if length_scale is None else [length_scale]:
+    candidates = LENGTH_SCALES * np.sqrt(inputs.shape[1]) if length_scale is None else [length_scale]
+    for candidate in candidates:
         errors = leave_one_out_errors(standardised / candidate, targets, ridges)
         mean_squares = np.mean((errors / spread) ** 2, axis=1)
         # from the strongest penalty down, so that a tie goes to the smoother fit
@@ -55,36 +57,29 @@ def fit_ridge(inputs: Array, targets: Array, length_scale: float | None = None, 
             best_error, best = total, (float(candidate), ridges[choice])
     chosen_scale, chosen_ridge = best
     standardised = standardised / chosen_scale
-    intercept, weights = _solve(standardised, targets, chosen_ridge)
+    eigenvalues, vectors = _spectrum(standardised)
+    mean = targets.mean(axis=0)
+    weights = vectors @ ((vectors.T @ (targets - mean)) / (eigenvalues[:, None] + chosen_ridge))
     bounds = targets.min(axis=0), targets.max(axis=0)
-    return RidgeFit(centre, scale * chosen_scale, standardised, intercept, weights, *bounds, chosen_scale, chosen_ridge)
+    return RidgeFit(centre, scale * chosen_scale, standardised, mean, weights, *bounds, chosen_scale, chosen_ridge)
 
 
 def predict_ridge(fit: RidgeFit, inputs: Array) -> Array:
     """Predictions (n, q) at inputs (n, d), within the range of the targets."""
-    values = fit.intercept + _gaussian_kernel((inputs - fit.centre) / fit.scale, fit.inputs) @ fit.weights
+    values = fit.mean + _gaussian_kernel((inputs - fit.centre) / fit.scale, fit.inputs) @ fit.weights
     return np.asarray(np.clip(values, fit.lower, fit.upper))
 
 
 def leave_one_out_errors(inputs: Array, targets: Array, ridges: Array) -> Array:
     """Errors (r, k, q) of predicting each target (k, q) from all the others, for each ridge (r,)."""
     eigenvalues, vectors = _spectrum(inputs)
+    mean_of_others = (targets.sum(axis=0) - targets) / (len(targets) - 1)
     errors = []
     for ridge in ridges:
         inverse = (vectors / (eigenvalues + ridge)) @ vectors.T
-        border = inverse.sum(axis=1)
-        projected = inverse - np.outer(border, border) / border.sum()
-        errors.append(projected @ targets / np.diag(projected)[:, None])
+        residuals = inverse @ targets - inverse.sum(axis=1)[:, None] * mean_of_others
+        errors.append(residuals / np.diag(inverse)[:, None])
     return np.array(errors)
-
-
-def _solve(inputs: Array, targets: Array, ridges: Array) -> tuple[Array, Array]:
-    """Intercepts (q,) and weights (k, q) for targets (k, q) with ridges (q,)."""
-    eigenvalues, vectors = _spectrum(inputs)
-    damping = eigenvalues[:, None] + ridges
-    ones, rotated = vectors.sum(axis=0)[:, None] / damping, vectors.T @ targets
-    intercept = (ones * rotated).sum(axis=0) / (ones * vectors.sum(axis=0)[:, None]).sum(axis=0)
-    return intercept, vectors @ (rotated / damping - intercept * ones)
 
 
 def _spectrum(inputs: Array) -> tuple[Array, Array]:
@@ -95,5 +90,9 @@ def _spectrum(inputs: Array) -> tuple[Array, Array]:
 
 def _gaussian_kernel(a: Array, b: Array) -> Array:
     """exp(-|a - b|^2 / 2) for all pairs, shape (len(a), len(b))."""
-    squared = np.sum(a**2, axis=1)[:, None] + np.sum(b**2, axis=1) - 2.0 * a @ b.T
-    return np.asarray(np.exp(-0.5 * np.maximum(squared, 0.0)))
+    exponent = a @ b.T
+    exponent -= 0.5 * np.sum(a**2, axis=1)[:, None]
+    exponent -= 0.5 * np.sum(b**2, axis=1)
+    # rounding must not make neighbours more than alike
+    np.minimum(exponent, 0.0, out=exponent)
+    return np.asarray(np.exp(exponent, out=exponent))

@@ -278,8 +278,8 @@ def kernel_ridge(states: int = 100, length_scale: float | None = None, ridge: fl
     .. math:: \log s^2_i - \psi(\nu / 2) + \log(\nu / 2),
 
     whose mean is the log variance where the noise is Gaussian. The kernel is Gaussian in positions
-    standardised by the mean and sd of the pilot, the intercept is not penalised, and predictions of the log
-    are held within the range of the pilot's targets: far from the pilot they tend to its average. A full
+    standardised by the mean and sd of the pilot. Far from the pilot the log returns to the pilot's mean, and
+    everywhere it is held within the range of the pilot's targets. A full
     covariance is :math:`D^{1/2} R D^{1/2}` with D from the regression of the diagonal and one correlation
     matrix R. The pilot must visit every mode: what it has not seen is extrapolated.
 

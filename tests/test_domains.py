@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -92,7 +93,7 @@ def walk_is_uniform(
     return statistic < chi2.ppf(1 - 1e-4, dof), statistic / dof
 
 
-UNIFORM_CASES = {"box": (BOX, 2), "triangle": (TRIANGLE, 2), "cut cube": (CUT_CUBE, 3)}
+UNIFORM_CASES: dict[str, tuple[Any, int]] = {"box": (BOX, 2), "triangle": (TRIANGLE, 2), "cut cube": (CUT_CUBE, 3)}
 
 
 @pytest.mark.parametrize("name", UNIFORM_CASES)
@@ -437,7 +438,7 @@ def test_outlines() -> None:
     assert_same_polygon(rectangle, [[0, 0], [1, 0], [1, 2], [0, 2]])
     assert Box([0, -np.inf, -np.inf], np.inf).outline(1, 2, view) is None
     pairs = ([0, 1], [1, 2], [2, 0])
-    vertices = [np.linalg.solve(TRIANGLE.normals[pair], TRIANGLE.offsets[pair]) for pair in pairs]
+    vertices: Any = [np.linalg.solve(TRIANGLE.normals[pair], TRIANGLE.offsets[pair]) for pair in pairs]
     assert_same_polygon(TRIANGLE.outline(0, 1, view), vertices)
     # sigma > 1 + beta, among three parameters
     wedge = HalfSpaces([[-1.0, 0.0, 1.0]], [-1.0])
