@@ -75,7 +75,11 @@ class Rung:
         if not 1.0 <= self.temperature < math.inf:
             raise ValueError(f"temperature must be a finite number >= 1, got {self.temperature!r}")
         step = self.step_size
-        if step is not None and not callable(step) and not (isinstance(step, int | float | np.number) and 0.0 < step < math.inf):
+        if (
+            step is not None
+            and not callable(step)
+            and not (isinstance(step, int | float | np.number) and 0.0 < step < math.inf)
+        ):
             raise ValueError(f"step_size must be a positive finite number, got {self.step_size!r}")
         if isinstance(self.fidelity, int) and self.fidelity < 0:
             raise ValueError(f"fidelity as a number must be >= 0 levels below the finest, got {self.fidelity}")
