@@ -93,6 +93,11 @@ class Problem(Protocol):
         """Domain of the positions (`invsamp.domains`)."""
         ...
 
+    @property
+    def support(self) -> Any:
+        """Domain of theta, for plots."""
+        ...
+
     def sample_start(self, rng: np.random.Generator, n: int) -> Array:
         """``n`` starting positions inside the domain, shape (n, dimension)."""
         ...

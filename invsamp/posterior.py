@@ -131,6 +131,14 @@ class Posterior:
                 )
         return np.concatenate(found)[:n]
 
+    @property
+    def support(self) -> Domain:
+        """Where theta may lie: ``domain`` and the finite ends of the prior's supports."""
+        lower, upper = self.prior.support
+        if not (np.isfinite(lower) | np.isfinite(upper)).any():
+            return self.domain
+        return self.domain & Box(lower, upper)
+
     def predict(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike], fidelity: str | None = None) -> Array:
         """Noise-free observations, shape (batch, *data.shape); NaN where the solve failed.
 

@@ -147,6 +147,11 @@ class Target:
         """Domain of the positions."""
         return self.domain
 
+    @property
+    def support(self) -> Domain:
+        """Domain of theta: the same, as positions are the parameters themselves."""
+        return self.domain
+
     def potential(self, fidelity: str | None = None) -> Potential:
         """The potential of one fidelity, the finest by default; `ValueError` for an unknown name."""
         name = self.fidelities[-1] if fidelity is None else fidelity

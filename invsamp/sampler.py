@@ -123,7 +123,7 @@ def sample(
     if exchange is not None:
         stats["replica"] = kept.replicas
     run = Run.from_arrays(
-        problem, dict(problem.shapes), problem.to_theta(kept.positions), stats, report, problem.sampling_domain
+        problem, dict(problem.shapes), problem.to_theta(kept.positions), stats, report, problem.support
     )
     for message in run.warnings():
         warnings.warn(message, stacklevel=2)
