@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from invsamp import _layout
 from invsamp.contract import Array
 
 
@@ -89,7 +91,9 @@ def mcse(
         raise ValueError(f"probability must lie in (0, 1) for method='quantile', got {probability}")
     if method != "quantile" and probability is not None:
         raise ValueError(f"probability is for method='quantile' only, got {probability} with method={method!r}")
-    return np.asarray(load_arviz().mcse(_dataset(draws), method=method, prob=probability)["draws"], dtype=float)
+    arviz = load_arviz()
+    with _without_numba(arviz):
+        return np.asarray(arviz.mcse(_dataset(draws), method=method, prob=probability)["draws"], dtype=float)
 
 
 def round_trips(path: npt.ArrayLike, rungs: int) -> int:
@@ -124,7 +128,7 @@ def round_trips(path: npt.ArrayLike, rungs: int) -> int:
         )
     if steps.size and (steps.min() < 0 or steps.max() >= rungs):
         raise ValueError(f"path must stay in 0..{rungs - 1}, got values from {steps.min()} to {steps.max()}")
-    if rungs == 1:
+    if rungs == 1 or not steps.size:
         return 0
     total = 0
     for replica in steps.reshape(len(steps), -1).T:
@@ -172,8 +176,19 @@ def swap_rates(report: Mapping[str, Any]) -> Array:
     return np.divide(accepts, attempts, out=np.full(attempts.shape, np.nan), where=attempts > 0)
 
 
+@contextmanager
+def _without_numba(arviz: ModuleType) -> Iterator[None]:
+    """ArviZ 0.23's compiled path for the sd turns an array of one entry into a float, which NumPy 2.4 refuses."""
+    before = arviz.Numba.numba_flag
+    arviz.Numba.numba_flag = False
+    try:
+        yield
+    finally:
+        arviz.Numba.numba_flag = before
+
+
 def _dataset(draws: Array) -> Any:
     values = np.asarray(draws)
     if values.ndim < 2:
         raise ValueError(f"draws must have shape (chains, draws, *shape), got {values.shape}")
-    return load_arviz().convert_to_dataset({"draws": values})
+    return _layout.dataset({"draws": values}, ("chain", "draw"))

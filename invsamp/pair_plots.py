@@ -17,7 +17,6 @@ from invsamp._figure import (
     GRID,
     INK,
     TRUTH,
-    bins_of,
     clean,
     columns,
     histogram,
@@ -26,9 +25,9 @@ from invsamp._figure import (
     truth_of,
     view_of,
 )
+from invsamp.domains import Box, Domain
 
 if TYPE_CHECKING:
-    from invsamp.domains import Domain
     from invsamp.run import Run
 
 
@@ -93,7 +92,8 @@ def _density(axes: Axes, x: np.ndarray, y: np.ndarray) -> None:
     """Two-dimensional histogram, with the contours that hold 50% and 90% of the draws."""
     from scipy.ndimage import gaussian_filter
 
-    edges = [np.linspace(*view_of(values, 0.05), len(bins_of(values)) + 4) for values in (x, y)]
+    count = int(np.clip(1.3 * len(x) ** (1 / 3), 12, 60))  # fewer than in one dimension, or cells hold few draws
+    edges = [np.linspace(*view_of(values, 0.05), count) for values in (x, y)]
     counts, x_edges, y_edges = np.histogram2d(x, y, bins=edges)
     # the square root shows a small mode beside a large one
     shade = np.ma.masked_equal(np.sqrt(counts.T), 0)
@@ -104,7 +104,7 @@ def _density(axes: Axes, x: np.ndarray, y: np.ndarray) -> None:
     thresholds = [ranked[np.searchsorted(mass, part)] for part in (0.9, 0.5)]
     if thresholds[0] < thresholds[1]:
         centres = [(e[1:] + e[:-1]) / 2 for e in (x_edges, y_edges)]
-        axes.contour(*centres, smooth.T, levels=thresholds, colors=INK, linewidths=(0.7, 1.1), alpha=0.75, zorder=3)
+        axes.contour(*centres, smooth.T, levels=thresholds, colors=INK, linewidths=(0.7, 1.1), alpha=0.75, zorder=1.5)
 
 
 def _view(values: np.ndarray, column: int, domain: Domain | None, true: float | None) -> tuple[float, float]:
@@ -118,11 +118,11 @@ def _view(values: np.ndarray, column: int, domain: Domain | None, true: float | 
 
 def _box_walls(domain: Domain | None, column: int, view: tuple[float, float]) -> list[float]:
     """Bounds of one coordinate alone that lie within a third of the view beside it."""
-    if domain is None or (bounds := domain.to_dict()).get("kind") != "box":
+    if not isinstance(domain, Box):
         return []
     margin = (view[1] - view[0]) / 3
-    sides = [bounds[key][column] if isinstance(bounds[key], list) else bounds[key] for key in ("lower", "upper")]
-    return [side for side in sides if side is not None and view[0] - margin < side < view[1] + margin]
+    sides = [float(bound if bound.ndim == 0 else bound[column]) for bound in (domain.lower, domain.upper)]
+    return [side for side in sides if view[0] - margin < side < view[1] + margin]
 
 
 def _walls(axes: Axes, domain: Domain | None, column: int, view: tuple[float, float]) -> None:

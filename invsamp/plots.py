@@ -72,11 +72,12 @@ def plot_trace(run: Run, names: Sequence[str] | None = None) -> Figure:
             )
             kept = finite(values)
             heights, edges = np.histogram(kept, bins_of(kept, 40), density=True)
-            density.stairs(heights, edges, orientation="horizontal", color=color, lw=1.2)
+            density.stairs(heights, edges, orientation="horizontal", baseline=None, color=color, lw=1.2)
         clean(line, grid=True)
         clean(density).set_xticks([])
         density.spines["bottom"].set_visible(False)
         line.set_xlim(0, max(theta.shape[1] - 1, 1))
+        line.tick_params(labelbottom=line is panels[-1, 0])
         row = summary.iloc[column]
         title(line, label)
         note = f"R-hat {row['r_hat']:.3f}   ESS {row['ess_bulk']:.0f}"
@@ -127,7 +128,7 @@ def plot_marginals(
             axes.axvline(true[label], color=TRUTH, lw=1.6, ls=(0, (4, 2)))
         clean(axes, yticks=False).set_ylim(bottom=0)
         title(axes, label)
-        axes.set_title(f"{median:.3g}  [{low:.3g}, {high:.3g}]", loc="right", fontsize=8, color=FAINT)
+        axes.set_title(f"{median:#.3g}  [{low:#.3g}, {high:#.3g}]", loc="right", fontsize=8, color=FAINT)
     if true:
         truth_legend(figure, "outside lower right", ls=(0, (4, 2)), lw=1.6)
     return figure

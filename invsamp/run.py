@@ -19,14 +19,13 @@ from invsamp import _layout, storage
 from invsamp.checks import diagnose
 from invsamp.contract import Array
 from invsamp.diagnostics import load_arviz, swap_rates
+from invsamp.domains import Domain, from_dict
 from invsamp.predictive import predict
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
     from matplotlib.figure import Figure
-
-    from invsamp.domains import Domain
 
 #: Parameters that a printed run shows.
 _SHOWN = 20
@@ -135,11 +134,7 @@ class Run:
     def domain(self) -> Domain | None:
         """Where theta may lie; None if the sampler did not say."""
         text = self.data.attrs.get("domain")
-        if text is None:
-            return None
-        from invsamp.domains import from_dict
-
-        return from_dict(json.loads(text))
+        return None if text is None else from_dict(json.loads(text))
 
     @property
     def theta(self) -> Array:
