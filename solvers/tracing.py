@@ -81,7 +81,6 @@ def _symbolic_twin(rhs: Rhs) -> Rhs:
     if not isinstance(rhs, types.FunctionType):
         return rhs
     scope = {name: _symbolic(value) for name, value in rhs.__globals__.items()}
-    scope.setdefault("__builtins__", rhs.__builtins__)
     cells = tuple(types.CellType(_symbolic(cell.cell_contents)) for cell in rhs.__closure__ or ())
     twin = types.FunctionType(rhs.__code__, scope, rhs.__name__, rhs.__defaults__, cells)
     twin.__kwdefaults__ = rhs.__kwdefaults__
