@@ -348,7 +348,8 @@ def test_rounding_never_leaves_the_domain(seed: int) -> None:
     units = 10 ** rng.uniform(-6, 6, domain.dimension)
     scaled = HalfSpaces(domain.normals / units, domain.offsets)
     position, move = starts_and_moves(rng, domain)
-    position, move = position * units, move * units
+    # short moves: none of them is refused for its number of bounces
+    position, move = position * units, 0.1 * move * units
     for _ in range(20):
         end = scaled.reflect(position, move, units**2)
         assert scaled.contains(end.position).all()
