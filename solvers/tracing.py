@@ -54,9 +54,10 @@ def augmented_rhs(rhs: Rhs, n_states: int, n_parameters: int, initial_columns: t
     ValueError
         If ``rhs`` cannot be traced, for instance because it branches on its arguments.
     """
-    t = sympy.Symbol("t", real=True)
-    x = sympy.symbols(f"x0:{n_states}", real=True, seq=True)
-    p = sympy.symbols(f"p0:{n_parameters}", real=True, seq=True)
+    # not x0, x1, ...: SymPy names common subexpressions so, and older versions do not see the clash
+    t = sympy.Symbol("time", real=True)
+    x = sympy.symbols(f"state0:{n_states}", real=True, seq=True)
+    p = sympy.symbols(f"parameter0:{n_parameters}", real=True, seq=True)
     try:
         derivative = sympy.Matrix([sympy.sympify(entry) for entry in _symbolic_twin(rhs)(t, x, p)])
     except Exception as error:
@@ -66,7 +67,7 @@ def augmented_rhs(rhs: Rhs, n_states: int, n_parameters: int, initial_columns: t
             "for gradients wrap it in finite differences."
         ) from error
     columns = n_parameters + len(initial_columns)
-    sensitivity = sympy.Matrix(n_states, columns, lambda i, j: sympy.Symbol(f"s{i}_{j}", real=True))
+    sensitivity = sympy.Matrix(n_states, columns, lambda i, j: sympy.Symbol(f"sensitivity{i}_{j}", real=True))
     variation = derivative.jacobian(x) * sensitivity
     if n_parameters:
         variation[:, :n_parameters] += derivative.jacobian(p)
