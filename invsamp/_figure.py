@@ -123,8 +123,10 @@ def finite(values: np.ndarray) -> np.ndarray:
 def view_of(values: np.ndarray, pad: float = 0.06) -> tuple[float, float]:
     """Limits that show all values with a margin, also where they are all equal."""
     low, high = float(values.min()), float(values.max())
-    width = high - low if high > low else max(abs(low), 1.0) * 0.1
-    return low - pad * width, high + pad * width
+    scale = max(abs(low), abs(high))
+    if high - low <= 1e-12 * scale or high == low:
+        return low - 0.05 * (scale or 1.0), high + 0.05 * (scale or 1.0)
+    return low - pad * (high - low), high + pad * (high - low)
 
 
 def bins_of(values: np.ndarray, most: int = 60) -> np.ndarray:

@@ -161,8 +161,11 @@ def plot_predictive(
     Raises
     ------
     ValueError
-        If there is neither a prediction nor a posterior to make one, or ``x`` or ``series`` have the wrong length.
+        If the run holds no data, there is neither a prediction nor a posterior to make one, or
+        ``x`` or ``series`` have the wrong length.
     """
+    if "observed_data" not in run.data.groups():
+        raise ValueError("run must hold observed data to compare with, got the run of a density without data")
     if "posterior_predictive" not in run.data.groups():
         if posterior is None:
             raise ValueError("posterior must be given, or run.posterior_predictive(posterior) called before: got None")
