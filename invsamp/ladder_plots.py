@@ -162,11 +162,11 @@ def _energies(run: Run) -> list[np.ndarray] | None:
 
 
 def _ridges(axes: Axes, samples: list[np.ndarray], names: list[str]) -> None:
-    """One density per rung, the cold one at the bottom, over a common range without the last half percent."""
+    """One density per rung, the cold one at the bottom, over a common range without the last percent at both ends."""
     kept = [finite(values) for values in samples]
-    low = min(np.quantile(values, 0.002) for values in kept)
-    high = max(np.quantile(values, 0.998) for values in kept)
-    edges = np.linspace(low, high if high > low else low + 1.0, 61)
+    low = min(np.quantile(values, 0.01) for values in kept)
+    high = max(np.quantile(values, 0.99) for values in kept)
+    edges = np.linspace(low, high if high > low else low + 1.0, 101)
     for rung in reversed(range(len(kept))):
         color = TEMPERATURE(rung / max(len(kept) - 1, 1))
         heights, _ = np.histogram(kept[rung], edges)

@@ -17,6 +17,7 @@ from invsamp._figure import (
     GRID,
     INK,
     TRUTH,
+    bins_of,
     clean,
     columns,
     histogram,
@@ -92,13 +93,13 @@ def _density(axes: Axes, x: np.ndarray, y: np.ndarray) -> None:
     """Two-dimensional histogram, with the contours that hold 50% and 90% of the draws."""
     from scipy.ndimage import gaussian_filter
 
-    count = int(np.clip(1.3 * len(x) ** (1 / 3), 12, 60))  # fewer than in one dimension, or cells hold few draws
-    edges = [np.linspace(*view_of(values, 0.05), count) for values in (x, y)]
+    # coarser than in one dimension, or the cells hold few draws
+    edges = [bins_of(values, 0.8, pad=0.05) for values in (x, y)]
     counts, x_edges, y_edges = np.histogram2d(x, y, bins=edges)
     # the square root shows a small mode beside a large one
     shade = np.ma.masked_equal(np.sqrt(counts.T), 0)
     axes.pcolormesh(x_edges, y_edges, shade, cmap=DENSITY, vmin=0, rasterized=True, zorder=1)
-    smooth = gaussian_filter(counts, 1.0)
+    smooth = gaussian_filter(counts, 1.3)
     ranked = np.sort(smooth.ravel())[::-1]
     mass = np.cumsum(ranked) / ranked.sum()
     thresholds = [ranked[np.searchsorted(mass, part)] for part in (0.9, 0.5)]

@@ -71,7 +71,7 @@ def plot_trace(run: Run, names: Sequence[str] | None = None) -> Figure:
                 np.arange(0, len(values), stride), values[::stride], color=color, lw=0.5, alpha=0.75, rasterized=True
             )
             kept = finite(values)
-            heights, edges = np.histogram(kept, bins_of(kept, 40), density=True)
+            heights, edges = np.histogram(kept, bins_of(kept, 0.8), density=True)
             density.stairs(heights, edges, orientation="horizontal", baseline=None, color=color, lw=1.2)
         clean(line, grid=True)
         clean(density).set_xticks([])
