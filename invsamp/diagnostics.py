@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +25,19 @@ def load_arviz() -> ModuleType:
     return arviz
 
 
+@contextmanager
+def silent_arviz() -> Iterator[ModuleType]:
+    """ArviZ without its log and NumPy's warnings: where it has no answer it gives NaN, and `checks` says why."""
+    arviz, logger = load_arviz(), logging.getLogger("arviz")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            yield arviz
+    finally:
+        logger.setLevel(before)
+
+
 def ess(draws: Array, method: Literal["bulk", "tail"] = "bulk") -> Array:
     """Effective sample size, by ArviZ.
 
@@ -42,7 +56,8 @@ def ess(draws: Array, method: Literal["bulk", "tail"] = "bulk") -> Array:
     ----------
     Vehtari et al. (2021), Bayesian Analysis 16(2), section 4.
     """
-    return np.asarray(load_arviz().ess(_dataset(draws), method=method)["draws"], dtype=float)
+    with silent_arviz() as arviz:
+        return np.asarray(arviz.ess(_dataset(draws), method=method)["draws"], dtype=float)
 
 
 def rhat(draws: Array) -> Array:
@@ -61,8 +76,8 @@ def rhat(draws: Array) -> Array:
     ----------
     Vehtari et al. (2021), Bayesian Analysis 16(2), section 4.
     """
-    with np.errstate(divide="ignore", invalid="ignore"):  # draws that are all equal
-        return np.asarray(load_arviz().rhat(_dataset(draws), method="rank")["draws"], dtype=float)
+    with silent_arviz() as arviz:
+        return np.asarray(arviz.rhat(_dataset(draws), method="rank")["draws"], dtype=float)
 
 
 def mcse(
@@ -91,8 +106,7 @@ def mcse(
         raise ValueError(f"probability must lie in (0, 1) for method='quantile', got {probability}")
     if method != "quantile" and probability is not None:
         raise ValueError(f"probability is for method='quantile' only, got {probability} with method={method!r}")
-    arviz = load_arviz()
-    with _without_numba(arviz):
+    with silent_arviz() as arviz, _without_numba(arviz):
         return np.asarray(arviz.mcse(_dataset(draws), method=method, prob=probability)["draws"], dtype=float)
 
 

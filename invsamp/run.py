@@ -18,7 +18,7 @@ import numpy.typing as npt
 from invsamp import _layout, storage
 from invsamp.checks import diagnose
 from invsamp.contract import Array
-from invsamp.diagnostics import load_arviz, swap_rates
+from invsamp.diagnostics import load_arviz, silent_arviz, swap_rates
 from invsamp.domains import Domain, from_dict
 from invsamp.predictive import predict
 
@@ -180,8 +180,8 @@ class Run:
             standard errors), ess_bulk, ess_tail, r_hat. Where ArviZ has no answer (fewer than 4 draws; R-hat of
             one chain) it is NaN.
         """
-        with np.errstate(divide="ignore", invalid="ignore"):  # draws that are all equal, or not finite
-            table = load_arviz().summary(self.data.posterior, kind="diagnostics", round_to="none")
+        with silent_arviz() as arviz:
+            table = arviz.summary(self.data.posterior, kind="diagnostics", round_to="none")
             columns = self.theta.reshape(-1, len(table))
             table.insert(0, "mean", columns.mean(axis=0))
             table.insert(1, "sd", columns.std(axis=0, ddof=1) if len(columns) > 1 else np.nan)

@@ -142,11 +142,13 @@ def test_summary_equals_arviz_and_numpy_row_by_row():
 
 
 @pytest.mark.parametrize("draws", [1, 3])
-def test_summary_of_hardly_any_draws_is_nan_and_silent(draws):
+def test_summary_of_hardly_any_draws_is_nan_and_silent(draws, caplog):
     _, run = make(draws=draws, report={"draws": draws, "chains": 4})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert run.summary()["ess_bulk"].isna().all()
+        make(chains=1)[1].summary()
+    assert not caplog.records
     assert any("too few" in message for message in run.warnings())
 
 
