@@ -133,11 +133,12 @@ class Posterior:
 
     @property
     def support(self) -> Domain:
-        """Where theta may lie: ``domain`` and the finite ends of the prior's supports."""
+        """Where theta may lie: ``domain`` and the intervals of the prior, without what is merely positive."""
         lower, upper = self.prior.support
-        if not (np.isfinite(lower) | np.isfinite(upper)).any():
+        interval = np.isfinite(lower) & np.isfinite(upper)
+        if not interval.any():
             return self.domain
-        return self.domain & Box(lower, upper)
+        return self.domain & Box(np.where(interval, lower, -np.inf), np.where(interval, upper, np.inf))
 
     def predict(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike], fidelity: str | None = None) -> Array:
         """Noise-free observations, shape (batch, *data.shape); NaN where the solve failed.

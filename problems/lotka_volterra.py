@@ -16,7 +16,7 @@ from invsamp.distributions import LogNormal, Normal, truncated
 from invsamp.noise import LogNormalNoise
 from invsamp.posterior import Posterior
 from invsamp.prior import Prior
-from invsamp.solvers.ode import OdeModel
+from invsamp.solvers.ode import OdeModel, OdeObservation
 
 YEARS = np.arange(1900.0, 1921.0)
 HARES = (
@@ -59,8 +59,10 @@ def rhs(t: Any, x: Sequence[Any], p: Sequence[Any]) -> tuple[Any, Any]:
     return (alpha - beta * v) * u, (-gamma + delta * u) * v
 
 
-def hare_lynx(method: Literal["LSODA", "RK45"] = "LSODA", rtol: float = 1e-6) -> Posterior:
-    """Posterior of the eight unknowns of the hare-lynx record.
+def hare_lynx(
+    method: Literal["LSODA", "RK45"] = "LSODA", rtol: float = 1e-6, coarse_rtol: float = 1e-3
+) -> Posterior:
+    """Posterior of the eight unknowns of the hare-lynx record, in two fidelities.
 
     Rates alpha, gamma ~ Normal(1, 0.5) and beta, delta ~ Normal(0.05, 0.05), all positive, per year (beta and delta
     also per thousand pelts); populations at the first year u0, v0 ~ LogNormal(log 10, 1), in thousands; log-normal
@@ -70,14 +72,29 @@ def hare_lynx(method: Literal["LSODA", "RK45"] = "LSODA", rtol: float = 1e-6) ->
     ----------
     method : {"LSODA", "RK45"}
         Integrator.
-    rtol : float
-        Its relative tolerance.
+    rtol, coarse_rtol : float
+        Its relative tolerance, for the fidelities ``"fine"`` and ``"coarse"`` (off by up to 1% of a population, in
+        well under half the time).
 
     Returns
     -------
     Posterior
         Data of shape (21, 2): years by (hare, lynx).
     """
+    prior = Prior(
+        alpha=truncated(Normal(1.0, 0.5), lower=0.0),
+        beta=truncated(Normal(0.05, 0.05), lower=0.0),
+        gamma=truncated(Normal(1.0, 0.5), lower=0.0),
+        delta=truncated(Normal(0.05, 0.05), lower=0.0),
+        u0=LogNormal(np.log(10.0), 1.0),
+        v0=LogNormal(np.log(10.0), 1.0),
+        sigma=LogNormal(-1.0, 1.0, shape=2),
+    )
+    forward = {"coarse": _model(method, coarse_rtol), "fine": _model(method, rtol)}
+    return Posterior(prior, forward, PELTS, LogNormalNoise("sigma"))
+
+
+def _model(method: Literal["LSODA", "RK45"], rtol: float) -> OdeObservation:
     model = OdeModel(
         rhs,
         states=("u", "v"),
@@ -88,13 +105,4 @@ def hare_lynx(method: Literal["LSODA", "RK45"] = "LSODA", rtol: float = 1e-6) ->
         # a trajectory of the posterior takes about 150 steps; far in the prior's tails it may take any number
         max_steps=5_000,
     )
-    prior = Prior(
-        alpha=truncated(Normal(1.0, 0.5), lower=0.0),
-        beta=truncated(Normal(0.05, 0.05), lower=0.0),
-        gamma=truncated(Normal(1.0, 0.5), lower=0.0),
-        delta=truncated(Normal(0.05, 0.05), lower=0.0),
-        u0=LogNormal(np.log(10.0), 1.0),
-        v0=LogNormal(np.log(10.0), 1.0),
-        sigma=LogNormal(-1.0, 1.0, shape=2),
-    )
-    return Posterior(prior, model.observe(YEARS, ("u0", "v0")), PELTS, LogNormalNoise("sigma"))
+    return model.observe(YEARS, ("u0", "v0"))
