@@ -246,6 +246,8 @@ def _evaluate(sd: StandardDeviation, position: Array, energy: Array) -> Array:
 
 def _batches(rng: np.random.Generator, chains: int, size: int, total: int) -> npt.NDArray[np.intp]:
     """Indices (chains, size) without replacement in each row."""
+    if size * size > total and total <= 1000:
+        return np.argpartition(rng.random((chains, total)), size - 1, axis=1)[:, :size]
     if size * size > total:
         return np.stack([rng.choice(total, size, replace=False, shuffle=False) for _ in range(chains)])
     drawn = rng.integers(total, size=(chains, size))
