@@ -59,9 +59,7 @@ def rhs(t: Any, x: Sequence[Any], p: Sequence[Any]) -> tuple[Any, Any]:
     return (alpha - beta * v) * u, (-gamma + delta * u) * v
 
 
-def hare_lynx(
-    method: Literal["LSODA", "RK45"] = "LSODA", rtol: float = 1e-6, coarse_rtol: float = 1e-3
-) -> Posterior:
+def hare_lynx(method: Literal["LSODA", "RK45"] = "LSODA", rtol: float = 1e-6, coarse_rtol: float = 1e-3) -> Posterior:
     """Posterior of the eight unknowns of the hare-lynx record, in two fidelities.
 
     Rates alpha, gamma ~ Normal(1, 0.5) and beta, delta ~ Normal(0.05, 0.05), all positive, per year (beta and delta
