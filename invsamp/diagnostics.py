@@ -28,7 +28,9 @@ def load_arviz() -> ModuleType:
 @contextmanager
 def silent_arviz() -> Iterator[ModuleType]:
     """ArviZ without its log and NumPy's warnings: where it has no answer it gives NaN, and `checks` says why."""
-    arviz, logger = load_arviz(), logging.getLogger("arviz")
+    arviz = load_arviz()
+    # ArviZ makes its logger by hand: getLogger knows another one of the same name
+    logger = getattr(arviz, "_log", logging.getLogger("arviz"))
     before = logger.level
     logger.setLevel(logging.ERROR)
     try:
