@@ -15,6 +15,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 with contextlib.suppress(ImportError):
     import h5py  # noqa: F401
 
+import hypothesis
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -22,6 +23,10 @@ from scipy.stats import t as student
 
 from invsamp.run import Run
 from invsamp.sampler import sample
+
+# the first call of a compiled function takes seconds on a busy machine; the same examples on every run
+hypothesis.settings.register_profile("invsamp", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("invsamp")
 
 
 @dataclass(frozen=True)

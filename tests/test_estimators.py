@@ -1,0 +1,191 @@
+"""Estimators: unbiased, with variances that are unbiased too."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from invsamp import estimators
+from invsamp.estimators import exact, expand_isotropic, minibatch, noisy, probe, sample_variance
+from invsamp.potential import FunctionPotential, SumPotential
+
+STRUCTURES = ["isotropic", "diagonal", "full"]
+
+
+def quartic(position):
+    return 0.25 * (position**4).sum(axis=1), position**3
+
+
+QUARTIC = FunctionPotential(quartic, 2)
+
+
+@pytest.fixture
+def regression():
+    """Six data on two coefficients, with a prior, and a position."""
+    rows = np.random.default_rng(0).standard_normal((6, 3))
+
+    def term(position, data):
+        away = (data[..., :2] * position[:, None]).sum(axis=2) - data[..., 2]
+        return 0.5 * away**2, away[:, :, None] * data[..., :2]
+
+    return SumPotential(rows, term, 2, prior=quartic), np.array([[0.7, -0.4]])
+
+
+class TestExact:
+    def test_is_the_potential(self):
+        bound = exact().bind(QUARTIC, "full")
+        position, rng = np.array([[1.0, 2.0]]), np.random.default_rng(0)
+        estimate = bound.estimate(rng, position)
+        assert bound.exact
+        assert estimate.energy == pytest.approx(17.0 / 4.0)
+        assert estimate.energy_variance is None
+        assert estimate.gradient_variance is None
+        assert bound.energy(rng, position) == (estimate.energy, None)
+        # no randomness is spent
+        assert rng.random() == np.random.default_rng(0).random()
+
+
+class TestMinibatch:
+    """Means over all batches, exhaustively."""
+
+    @pytest.mark.parametrize("structure", STRUCTURES)
+    def test_estimates_and_their_variances_are_unbiased(self, regression, monkeypatch, structure):
+        potential, position = regression
+        subsets = np.array(list(combinations(range(6), 3)))
+        monkeypatch.setattr(estimators, "_batches", lambda *_: subsets)
+        bound = minibatch(3).bind(potential, structure)
+        estimate = bound.estimate(np.random.default_rng(0), np.repeat(position, len(subsets), axis=0))
+        energy, gradient = potential.energy_and_gradient(position)
+        np.testing.assert_allclose(estimate.energy.mean(), energy[0], rtol=1e-13)
+        np.testing.assert_allclose(estimate.gradient.mean(axis=0), gradient[0], rtol=1e-12)
+        # the variance over batches is what the batches show of it on average
+        np.testing.assert_allclose(estimate.energy_variance.mean(), estimate.energy.var(), rtol=1e-12)
+        covariance = np.cov(estimate.gradient.T, ddof=0)
+        wanted = {"full": covariance, "diagonal": np.diag(covariance), "isotropic": np.trace(covariance) / 2.0}
+        np.testing.assert_allclose(estimate.gradient_variance.mean(axis=0), wanted[structure], rtol=1e-12)
+        alone, variance = bound.energy(np.random.default_rng(0), np.repeat(position, len(subsets), axis=0))
+        np.testing.assert_array_equal(alone, estimate.energy)
+        np.testing.assert_array_equal(variance, estimate.energy_variance)
+
+    def test_whole_data_has_no_noise(self, regression):
+        potential, position = regression
+        estimate = minibatch(6).bind(potential, "full").estimate(np.random.default_rng(0), position)
+        np.testing.assert_allclose(estimate.energy, potential.energy(position), rtol=1e-14)
+        np.testing.assert_array_equal(estimate.energy_variance, 0.0)
+        np.testing.assert_array_equal(estimate.gradient_variance, np.zeros((1, 2, 2)))
+
+    # the ways to draw them: rejected rows, random ranks, row by row
+    @pytest.mark.parametrize(("size", "total"), [(2, 6), (3, 9), (3, 6), (5, 6), (33, 1001)])
+    def test_batches_have_no_repetition(self, size, total):
+        drawn = estimators._batches(np.random.default_rng(0), 200, size, total)
+        assert drawn.shape == (200, size)
+        assert drawn.min() >= 0
+        assert drawn.max() < total
+        assert all(len(set(row)) == size for row in drawn.tolist())
+
+    @pytest.mark.parametrize(("size", "total"), [(2, 6), (3, 9), (3, 6)])
+    def test_every_batch_is_equally_likely(self, size, total):
+        drawn = estimators._batches(np.random.default_rng(1), 20_000, size, total)
+        assert self.deviation(drawn, total) < 1.0
+        # repetitions mended one entry at a time by the next free index favour neighbours
+        mended = np.random.default_rng(1).integers(total, size=(20_000, size))
+        for row in mended:
+            for k in range(1, size):
+                while row[k] in row[:k]:
+                    row[k] = (row[k] + 1) % total
+        assert self.deviation(mended, total) > 1.0
+
+    def deviation(self, drawn, total):
+        """Chi-square of the counts of all subsets, over its quantile of false-alarm rate 1e-6."""
+        subsets = {subset: k for k, subset in enumerate(combinations(range(total), drawn.shape[1]))}
+        counts = np.bincount([subsets[tuple(sorted(row))] for row in drawn.tolist()], minlength=len(subsets))
+        expected = len(drawn) / len(subsets)
+        return ((counts - expected) ** 2 / expected).sum() / chi2.isf(1e-6, len(subsets) - 1)
+
+    def test_refusals(self, regression):
+        potential, _ = regression
+        with pytest.raises(ValueError, match="size must be at least 2 so that a batch shows its own variance, got 1"):
+            minibatch(1)
+        with pytest.raises(ValueError, match="at most the 6 data terms, got 7"):
+            minibatch(7).bind(potential, "full")
+        with pytest.raises(ValueError, match="minibatch needs a potential with data terms"):
+            minibatch(3).bind(QUARTIC, "full")
+
+
+class TestNoisy:
+    n = 40_000
+
+    @pytest.fixture
+    def position(self):
+        return np.tile([[0.5, -1.0]], (self.n, 1))
+
+    def test_moments_are_those_stated(self, position, agrees):
+        bound = noisy(2.0, 0.5).bind(QUARTIC, "diagonal")
+        estimate = bound.estimate(np.random.default_rng(0), position)
+        energy, gradient = quartic(position)
+        errors = np.column_stack([estimate.energy - energy, estimate.gradient - gradient])
+        assert agrees(errors, np.zeros(3))
+        assert agrees(errors**2, [4.0, 0.25, 0.25])
+        assert not agrees(errors**2, [4.2, 0.25, 0.25])
+        # independent between energy and gradient, and between entries
+        assert agrees(errors[:, [0, 0, 1]] * errors[:, [1, 2, 2]], np.zeros(3))
+        np.testing.assert_array_equal(estimate.energy_variance, 4.0)
+        np.testing.assert_array_equal(estimate.gradient_variance, np.full((self.n, 2), 0.25))
+
+    def test_energies_alone_have_the_same_noise_and_fresh(self, position, agrees):
+        bound, rng = noisy(2.0, 0.5).bind(QUARTIC, "full"), np.random.default_rng(0)
+        first, second = bound.energy(rng, position)[0], bound.energy(rng, position)[0]
+        away = np.column_stack([first, second]) - quartic(position)[0][:, None]
+        assert agrees(away[:, 0] * away[:, 1], 0.0)
+        assert agrees(away**2, [4.0, 4.0])
+
+    def test_state_dependent(self):
+        bound = noisy(lambda x, energy: 0.1 * energy, lambda x, energy: x[:, 0]).bind(QUARTIC, "isotropic")
+        position = np.array([[1.0, 0.0], [2.0, 0.0]])
+        estimate = bound.estimate(np.random.default_rng(0), position)
+        np.testing.assert_allclose(estimate.energy_variance, [0.025**2, 0.4**2])
+        np.testing.assert_allclose(estimate.gradient_variance, [1.0, 4.0])
+
+    def test_failed_solves_stay_infinite(self):
+        """A noise that grows with the energy must not turn +inf into nan."""
+        failing = FunctionPotential(lambda x: (np.full(len(x), np.inf), np.zeros_like(x)), 2)
+        bound = noisy(lambda x, energy: energy, lambda x, energy: energy).bind(failing, "isotropic")
+        estimate = bound.estimate(np.random.default_rng(0), np.zeros((3, 2)))
+        np.testing.assert_array_equal(estimate.energy, np.inf)
+        np.testing.assert_array_equal(estimate.gradient, 0.0)
+
+    @pytest.mark.parametrize(("name", "value"), [("energy_sd", -1.0), ("gradient_sd", np.nan), ("energy_sd", np.inf)])
+    def test_refusals(self, name, value):
+        with pytest.raises(ValueError, match=f"{name} must be a finite number >= 0 or a function, got {value}"):
+            noisy(**{name: value})
+
+
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_probes_show_the_variance(structure, agrees):
+    bound = noisy(2.0, 0.5).bind(QUARTIC, structure)
+    position = np.random.default_rng(0).standard_normal((2000, 2))
+    energy, gradient = probe(bound, np.random.default_rng(1), position, 5, structure)
+    truth = expand_isotropic(np.array([0.25]), 2, structure)[0]
+    assert agrees(energy, 4.0)
+    assert gradient.shape == (2000, *np.shape(truth))
+    assert agrees(gradient.reshape(2000, -1), np.ravel(truth))
+    # dividing by n in place of n - 1
+    assert not agrees(energy * 4.0 / 5.0, 4.0)
+
+
+def test_sample_variance_is_the_covariance_of_each_chain():
+    values = np.random.default_rng(0).standard_normal((3, 10, 2)) @ np.array([[1.0, 0.5], [0.0, 2.0]])
+    covariances = np.stack([np.cov(chain.T) for chain in values])
+    np.testing.assert_allclose(sample_variance(values, "full"), covariances, rtol=1e-12)
+    np.testing.assert_allclose(sample_variance(values, "diagonal"), np.diagonal(covariances, axis1=1, axis2=2))
+    np.testing.assert_allclose(sample_variance(values, "isotropic"), np.trace(covariances, axis1=1, axis2=2) / 2.0)
+
+
+def test_isotropic_variance_in_each_form():
+    variance = np.array([1.0, 4.0])
+    assert expand_isotropic(variance, 3, "isotropic") is variance
+    np.testing.assert_array_equal(expand_isotropic(variance, 3, "diagonal"), [[1.0] * 3, [4.0] * 3])
+    np.testing.assert_array_equal(expand_isotropic(variance, 3, "full"), np.stack([np.eye(3), 4.0 * np.eye(3)]))

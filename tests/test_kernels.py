@@ -1,0 +1,105 @@
+"""Langevin moves: the noise budget is spent to the last digit, and the Metropolis ratio is antisymmetric."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import multivariate_normal
+
+from invsamp.domains import Box
+from invsamp.kernels import log_acceptance, propose, propose_within_budget
+
+STEP, TEMPERATURE = 0.3, 2.0
+
+
+def injected_covariance(variance, step=STEP):
+    """Covariance of the injected noise: the move is linear in it, so its columns are the moves of unit noises."""
+    d = 3
+    rows = np.repeat(np.asarray(variance, dtype=float)[None], d, axis=0)
+    columns = propose_within_budget(np.zeros((d, d)), np.eye(d), step, TEMPERATURE, rows).move
+    return columns.T @ columns
+
+
+def test_exact_gradient():
+    gradient, noise = np.array([[1.0, -2.0]]), np.array([[0.5, 0.25]])
+    move, clipped = propose(gradient, noise, STEP, TEMPERATURE)
+    np.testing.assert_allclose(move, -0.3 * gradient + np.sqrt(2.0 * 0.3 * 2.0) * noise)
+    assert clipped == 0
+    # one step size for each chain, as warm-up has it
+    np.testing.assert_array_equal(propose(gradient, noise, np.array([[STEP]]), TEMPERATURE).move, move)
+
+
+@pytest.mark.parametrize(
+    "variance",
+    [1.5, [0.5, 1.0, 3.0], [[2.0, 0.5, 0.1], [0.5, 1.0, -0.3], [0.1, -0.3, 0.7]]],
+    ids=["isotropic", "diagonal", "full"],
+)
+def test_injected_and_gradient_noise_add_up(variance):
+    matrix = np.asarray(variance) if np.ndim(variance) == 2 else np.diag(np.broadcast_to(variance, 3))
+    total = injected_covariance(variance) + STEP**2 * matrix
+    np.testing.assert_allclose(total, 2.0 * TEMPERATURE * STEP * np.eye(3), atol=1e-14)
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 3), (4, 3, 3)])
+def test_no_variance_is_an_exact_gradient(shape):
+    rng = np.random.default_rng(0)
+    gradient, noise = rng.standard_normal((2, 4, 3))
+    plain = propose(gradient, noise, STEP, TEMPERATURE)
+    budgeted = propose_within_budget(gradient, noise, STEP, TEMPERATURE, np.zeros(shape))
+    np.testing.assert_allclose(budgeted.move, plain.move, rtol=1e-14)
+    assert budgeted.clipped == 0
+
+
+def test_overspent_directions_get_nothing_and_are_counted():
+    limit = 2.0 * TEMPERATURE / STEP
+    matrix = np.diag([limit + 1.0, limit, 1.0])
+    covariance = injected_covariance(matrix)
+    np.testing.assert_allclose(np.diag(covariance), [0.0, 0.0, 1.2 - 0.09], atol=1e-12)
+    per_chain = np.stack([np.zeros((3, 3)), matrix, matrix])
+    zeros = np.zeros((3, 3))
+    assert propose_within_budget(zeros, zeros, STEP, TEMPERATURE, per_chain).clipped == 2
+    isotropic = np.array([limit + 1.0, 0.0, limit - 1.0])
+    assert propose_within_budget(zeros, zeros, STEP, TEMPERATURE, isotropic).clipped == 1
+
+
+def test_log_acceptance_is_mala_without_walls():
+    rng = np.random.default_rng(0)
+    here, gradient, end_gradient, noise = rng.standard_normal((4, 1, 3))
+    energies = np.array([1.3]), np.array([0.8])
+    move = propose(gradient, noise, STEP, TEMPERATURE).move
+    there = here + move
+    spread = 2.0 * STEP * TEMPERATURE * np.eye(3)
+    forward = multivariate_normal.logpdf(there[0], (here - STEP * gradient)[0], spread)
+    backward = multivariate_normal.logpdf(here[0], (there - STEP * end_gradient)[0], spread)
+    ratio = log_acceptance(energies, noise, move, end_gradient, STEP, TEMPERATURE)
+    assert ratio[0] == pytest.approx((1.3 - 0.8) / TEMPERATURE + backward - forward)
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([None, "diagonal", "dense"]))
+def test_log_acceptance_of_the_way_back_is_the_opposite(seed, kind):
+    """Along a specular path in a box, in whitened coordinates: what detailed balance asks for."""
+    rng = np.random.default_rng(seed)
+    factor = {None: np.eye(2), "diagonal": np.diag([0.5, 2.0]), "dense": np.array([[1.0, 0.0], [0.7, 0.6]])}[kind]
+    precision = np.array([[2.0, 0.3], [0.3, 0.5]])
+    box, metric = Box(-0.5, 0.8), None if kind is None else factor @ factor.T
+
+    def evaluate(position):
+        gradient = position @ precision
+        return 0.5 * (gradient * position).sum(axis=1), gradient @ factor
+
+    here = rng.uniform(-0.5, 0.8, (1, 2))
+    noise = rng.standard_normal((1, 2))
+    energy, gradient = evaluate(here)
+    path = box.reflect(here, propose(gradient, noise, STEP, TEMPERATURE).move @ factor.T, metric)
+    velocity = np.linalg.solve(factor, path.move.T).T
+    end_energy, end_gradient = evaluate(path.position)
+    forward = log_acceptance((energy, end_energy), noise, velocity, end_gradient, STEP, TEMPERATURE)
+
+    back = box.reflect(path.position, -path.move, metric)
+    back_velocity = np.linalg.solve(factor, back.move.T).T
+    back_noise = (-velocity + STEP * end_gradient) / np.sqrt(2.0 * STEP * TEMPERATURE)
+    backward = log_acceptance((end_energy, energy), back_noise, back_velocity, gradient, STEP, TEMPERATURE)
+    np.testing.assert_allclose(back.position, here, atol=1e-10)
+    np.testing.assert_allclose(backward, -forward, atol=1e-8)

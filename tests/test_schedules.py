@@ -1,0 +1,57 @@
+"""Step-size schedules against their formulas."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from invsamp.schedules import constant, cyclic_cosine, exponential, polynomial
+
+
+def test_constant():
+    assert {constant(0.1)(k) for k in (0, 1, 10**9)} == {0.1}
+    assert constant(np.float32(0.5))(0) == 0.5
+
+
+def test_polynomial():
+    schedule = polynomial(0.2, offset=10.0, exponent=0.5)
+    assert schedule(0) == 0.2
+    assert schedule(30) == pytest.approx(0.2 * (1.0 + 3.0) ** -0.5)
+    # the sum of steps diverges at the default exponent, that of their squares does not grow faster than k^(1/3)
+    assert polynomial(1.0)(7) == pytest.approx(0.5)
+
+
+def test_exponential_waits_until_it_begins():
+    schedule = exponential(0.2, 0.5, begin=10)
+    assert [schedule(k) for k in (0, 10, 11, 13)] == pytest.approx([0.2, 0.2, 0.1, 0.025])
+    assert exponential(0.2, 1.0)(1000) == 0.2
+
+
+def test_cyclic_cosine():
+    schedule = cyclic_cosine(0.2, 8)
+    assert [schedule(k) for k in (0, 4, 8, 12)] == pytest.approx([0.2, 0.1, 0.2, 0.1])
+    one_cycle = [schedule(k) for k in range(8)]
+    assert all(a > b > 0.0 for a, b in pairwise(one_cycle))
+
+
+@pytest.mark.parametrize("step_size", [0.0, -1.0, float("nan"), float("inf"), "small"])
+@pytest.mark.parametrize("make", [constant, polynomial, lambda h: exponential(h, 0.9), lambda h: cyclic_cosine(h, 5)])
+def test_step_size_must_be_positive(make, step_size):
+    with pytest.raises(ValueError, match=f"step_size must be a positive finite number, got {step_size!r}"):
+        make(step_size)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: polynomial(0.1, offset=0.0), "offset must be a positive finite number, got 0.0"),
+        (lambda: polynomial(0.1, exponent=-1.0), "exponent must be a positive finite number, got -1.0"),
+        (lambda: exponential(0.1, 1.1), r"rate must lie in \(0, 1\], got 1.1"),
+        (lambda: cyclic_cosine(0.1, 1), "cycle must be at least 2 iterations, got 1"),
+    ],
+)
+def test_other_settings(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
