@@ -314,7 +314,9 @@ def _report(
         "step_size_source": [_step_size_source(r) for r in replicas],
         "preconditioner": sampler.preconditioner,
         "preconditioner_matrices": [_matrix(r) for r in replicas],
-        "acceptance": [r.counts.accepted / n if r.adjusted else None for r, n in zip(replicas, moves, strict=True)],
+        "acceptance": [
+            r.counts.accepted / max(1, r.counts.full_steps * len(r.position)) if r.adjusted else None for r in replicas
+        ],
         "swap_rules": [] if exchange is None else [str(rule) for rule in exchange.rules],
         "swap_attempts": attempts.tolist(),
         "swap_accepts": accepts.tolist(),
