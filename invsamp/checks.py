@@ -14,10 +14,12 @@ if TYPE_CHECKING:
 
 #: Largest R-hat that passes (Vehtari et al. 2021, section 4).
 R_HAT_LIMIT = 1.01
-#: Effective draws that bulk and tail need per chain: 400 for four chains (Vehtari et al. 2021, section 4).
+#: Effective draws that bulk and tail need per chain, for up to four chains: 400 in all (Vehtari et al. 2021, section 4).
 ESS_PER_CHAIN = 100.0
 #: Fraction of accepted swaps below which a pair of rungs hardly exchanges anything.
 SWAP_RATE_LIMIT = 0.02
+#: Sd of the noise in the log swap ratio above which fewer than 13% of the swaps between equals are accepted.
+SWAP_NOISE_LIMIT = 3.0
 #: Fraction of steps whose gradient noise may exceed the noise that the step injects.
 CLIPPED_NOISE_LIMIT = 0.01
 #: Fraction of the solves of one fidelity that may fail.
@@ -94,7 +96,8 @@ def _r_hat_warnings(summary: pd.DataFrame, report: Mapping[str, Any]) -> list[st
 
 
 def _ess_warnings(summary: pd.DataFrame, report: Mapping[str, Any]) -> list[str]:
-    wanted = ESS_PER_CHAIN * report.get("chains", 4)
+    # many short chains are a run too: what means need does not grow with their number
+    wanted = ESS_PER_CHAIN * min(report.get("chains", 4), 4)
     found = []
     for column, meaning in (("ess_bulk", "means"), ("ess_tail", "5% and 95% quantiles")):
         bad = summary[column][summary[column] < wanted].sort_values()
@@ -104,7 +107,7 @@ def _ess_warnings(summary: pd.DataFrame, report: Mapping[str, Any]) -> list[str]
         factor = wanted / max(float(bad.iloc[0]), 1.0)
         draws = f" (draws={_round_up(factor * report['draws'])})" if report.get("draws") else ""
         found.append(
-            f"{column} is below {wanted:.0f}, {ESS_PER_CHAIN:.0f} per chain: {named}. {meaning.capitalize()} are not "
+            f"{column} is below {wanted:.0f}: {named}. {meaning.capitalize()} are not "
             f"settled. At this rate about {factor:.2g} times the draws{draws} would do."
         )
     return found
@@ -112,6 +115,13 @@ def _ess_warnings(summary: pd.DataFrame, report: Mapping[str, Any]) -> list[str]
 
 def _swap_warnings(report: Mapping[str, Any]) -> list[str]:
     found = []
+    for pair, sd in enumerate(report.get("swap_noise_sd") or []):
+        if sd > SWAP_NOISE_LIMIT:
+            found.append(
+                f"the log swap ratio of rungs {pair} and {pair + 1}{_temperatures(report, pair, pair + 1)} has noise of "
+                f"sd {sd:.1f}, above {SWAP_NOISE_LIMIT:g}: at that noise next to no swap is accepted. Lower the noise of "
+                f"the energies (larger minibatches), or bring the temperatures closer."
+            )
     rates = swap_rates(report)
     for pair, rate in enumerate(rates):
         attempts, accepts = int(report["swap_attempts"][pair]), int(report["swap_accepts"][pair])

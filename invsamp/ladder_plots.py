@@ -101,7 +101,7 @@ def _rates(axes: Axes, run: Run, rates: np.ndarray) -> None:
             text, (pair, height), (0, 3), textcoords="offset points", ha="center", va="bottom", fontsize=8, color=INK
         )
     axes.axhline(SWAP_RATE_LIMIT, color=HOT, lw=1.0, ls=(0, (4, 2)))
-    labels = [f"{cold:g} ↔ {hot:g}" for cold, hot in pairwise(temperatures)]
+    labels = [f"{cold:.3g} ↔ {hot:.3g}" for cold, hot in pairwise(temperatures)]
     axes.set_xticks(np.arange(len(rates)), labels)
     axes.set_xlim(-0.7, len(rates) - 0.3)
     axes.set_ylim(0, max(1.45 * heights.max(), 4 * SWAP_RATE_LIMIT))
@@ -185,7 +185,7 @@ def _ridges(axes: Axes, samples: list[np.ndarray], names: list[str]) -> None:
 def _rung_names(run: Run) -> list[str]:
     report = run.report
     temperatures, fidelities = report.get("temperatures") or [], report.get("fidelities") or []
-    names = [f"T = {value:g}" for value in temperatures] or [f"rung {rung}" for rung in range(run.rungs)]
+    names = [f"T = {value:.3g}" for value in temperatures] or [f"rung {rung}" for rung in range(run.rungs)]
     if len(set(fidelities)) > 1:
         names = [f"{name}, {fidelity}" for name, fidelity in zip(names, fidelities, strict=True)]
     return names

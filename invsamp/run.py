@@ -333,11 +333,15 @@ def _headline(report: Mapping[str, Any]) -> str:
     lines.append(", ".join(counts))
     rates = swap_rates(report)
     if len(rates):
-        temperatures = ", ".join(f"{value:g}" for value in report.get("temperatures") or [])
+        temperatures = ", ".join(f"{value:.3g}" for value in report.get("temperatures") or [])
         rate_text = ", ".join("not tried" if np.isnan(rate) else f"{rate:.1%}" for rate in rates)
         lines.append(
             f"temperatures {temperatures}; swap rate {rate_text}; {report.get('round_trips', '?')} round trips"
         )
+    sizes = [size for size in report.get("step_sizes") or [] if size is not None]
+    if sizes:
+        sources = dict.fromkeys(report.get("step_size_source") or [])
+        lines.append(f"step sizes {', '.join(f'{size:.3g}' for size in sizes)}" + "".join(f", {s}" for s in sources))
     seconds = report.get("evaluation_seconds") or {}
     solves = [
         f"{count:,} of {name!r}" + (f" ({seconds[name]:.3g} s)" if name in seconds else "")

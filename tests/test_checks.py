@@ -18,6 +18,7 @@ REPORT = {
     "step_sizes": [0.01, 0.02, None],
     "swap_attempts": [500, 500],
     "swap_accepts": [100, 100],
+    "swap_noise_sd": [0.0, 3.0],
     "round_trips": 3,
     "clipped_noise": [0.0, 0.01, None],
     "evaluations": {"coarse": 1000, "fine": 1000},
@@ -86,6 +87,7 @@ def test_warnings_about_the_draws(columns, parts):
             ["51 of 1000 solves of 'fine'", "5.1%", "The last failure said: the mesh folded.", "prior"],
         ),
         ({"reflection_fallbacks": [3, 0, 0]}, ["rung 0", "3 of 20000 steps", "step_size"]),
+        ({"swap_noise_sd": [2.9, 3.2]}, ["rungs 1 and 2 (temperatures 3 and 9)", "sd 3.2", "minibatches"]),
         ({"draws": 3, "reflection_fallbacks": [0, 0, 0]}, ["3 draws per chain are too few", "draws=4"]),
         ({"chains": 1, "reflection_fallbacks": [0, 0, 0]}, ["one chain only", "chains=4"]),
         ({"warnings": ["the sampler said so"]}, ["the sampler said so"]),
@@ -103,9 +105,9 @@ def test_one_temperature_is_advised_to_take_a_ladder():
     assert "replica exchange" in only(diagnose(table(r_hat=1.2), single))
 
 
-def test_the_ess_limit_grows_with_the_chains():
-    assert diagnose(table(ess_bulk=400.0, ess_tail=800.0), {"chains": 8})
-    assert diagnose(table(ess_bulk=800.0, ess_tail=800.0), {"chains": 8}) == []
+def test_the_ess_limit_grows_with_the_chains_up_to_four():
+    assert diagnose(table(ess_bulk=199.0), {"chains": 2}) and diagnose(table(ess_bulk=200.0), {"chains": 2}) == []
+    assert diagnose(table(ess_bulk=399.0), {"chains": 64}) and diagnose(table(), {"chains": 64}) == []
 
 
 def test_many_bad_parameters_are_named_by_the_worst_three():
