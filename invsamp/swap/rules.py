@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 
 class Coefficients(NamedTuple):
@@ -78,7 +78,8 @@ class MultiVariance:
 
     weight: float | None = None
     assume_unbiased: bool = False
-    factor: float = 1.0
+
+    factor: ClassVar[float] = 1.0
 
     @property
     def needs_common_energy(self) -> bool:
@@ -105,8 +106,9 @@ class ProductTarget:
     """Metropolis rule of the product of two different tempered targets, in one stage or two."""
 
     delayed: bool = False
-    factor: float = 1.0
-    needs_common_energy: bool = False
+
+    factor: ClassVar[float] = 1.0
+    needs_common_energy: ClassVar[bool] = False
 
     def stages(self, cold_temperature: float, hot_temperature: float) -> tuple[Coefficients, ...]:
         """One stage with all four energies, or a cheap one with the hot rung's and a second with the rest."""
