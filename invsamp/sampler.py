@@ -78,10 +78,14 @@ def sample(
     """
     problem = _as_problem(problem)
     sampler = mala() if sampler is None else sampler
+    if not isinstance(sampler, Sampler):
+        raise ValueError(f"sampler must be a Sampler, as the presets return it, got {sampler!r}")
     for name, value, least in (("draws", draws, 1), ("thin", thin, 1), ("chains", chains, 1)):
         _check_count(name, value, least)
     warmup = max(500, draws * thin // 2) if warmup is None else warmup
     _check_count("warmup", warmup, 0)
+    if seed is not None:
+        _check_count("seed", seed, 0)
     fidelities = [_fidelity(problem, rung.fidelity) for rung in sampler.rungs]
     _check_swaps(sampler, fidelities)
     check_length(sampler.rungs, sampler.preconditioner, warmup, chains)

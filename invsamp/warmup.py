@@ -207,9 +207,10 @@ class _Tuner:
         # in units of the starting points' spread; flat directions are left with a multiple of that
         weight, units = 10.0 / (self._count + 10.0), np.outer(self._scale, self._scale)
         scaled = (1.0 - weight) * curvature * units + weight * np.eye(len(curvature))
-        precision = _floored(scaled, 1.0 / WIDEST**2) / units
+        if not np.isfinite(scaled).all():
+            return  # the rung diverges: no metric helps, and the failed solves will tell
         old = replica.metric
-        replica.metric = _metric(precision, self._preconditioner)
+        replica.metric = _metric(_floored(scaled, 1.0 / WIDEST**2), self._scale, self._preconditioner)
         if self._finds_step and replica.adjusted:
             # the same move lengths as before the change, on average; adaptation does the rest
             ratio = _size(old) / _size(replica.metric)
@@ -254,16 +255,17 @@ class _Tuner:
             self._curvature = np.maximum(found, 0.9 * self._curvature)
 
 
-def _metric(precision: Array, kind: str | None) -> Metric:
+def _metric(precision: Array, scale: Array, kind: str | None) -> Metric:
+    """Metric of a precision in units of ``scale``: parameters may differ by more orders than a matrix can hold."""
     if kind == "diagonal":
-        return DiagonalMetric(1.0 / np.sqrt(np.diag(precision)))
-    return DenseMetric(np.linalg.cholesky(np.linalg.inv(precision)))
+        return DiagonalMetric(scale / np.sqrt(np.diag(precision)))
+    return DenseMetric(scale[:, None] * np.linalg.cholesky(np.linalg.inv(precision)))
 
 
 def _floored(matrix: Array, least: float) -> Array:
-    """The symmetric matrix with its eigenvalues raised to at least ``least``."""
+    """The symmetric matrix with its eigenvalues raised to at least ``least``, and to what can be inverted."""
     values, vectors = np.linalg.eigh(matrix)
-    return (vectors * np.maximum(values, least)) @ vectors.T
+    return (vectors * np.maximum(values, max(least, 1e-12 * values[-1]))) @ vectors.T
 
 
 def _as_matrix(variance: Array, dimension: int) -> Array:

@@ -138,10 +138,7 @@ class TestSolves:
     def test_delayed_acceptance_solves_the_fine_model_only_where_the_coarse_agrees(self):
         spent, accepts, _ = self.attempt((fine, coarse), delayed_acceptance())
         # the first stage, recomputed with the same uniform numbers
-        (_, again), rng = (
-            ladder((fine, coarse)),
-            np.random.default_rng(np.random.SeedSequence(0).spawn(1)[0].spawn(3)[2]),
-        )
+        rng = np.random.default_rng(np.random.SeedSequence(0).spawn(1)[0].spawn(3)[2])
         positions = [r.position for r in ladder((fine, coarse))[0]]
         passed = np.log1p(-rng.random(64)) < 0.75 * (coarse(positions[0])[0] - coarse(positions[1])[0])
         assert spent == [passed.sum(), 64]

@@ -1,0 +1,86 @@
+"""Gaussian mixtures: density, gradient, draws, cell probabilities."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal, norm
+
+from invsamp.contract import Potential
+from invsamp.problems.mixtures import GaussianMixture, sigmoid_noise_energy, sigmoid_noise_gradient, two_modes
+
+
+@pytest.fixture
+def mixture():
+    """Three Gaussians in the plane, weights not normalised."""
+    return GaussianMixture((1.0, 2.0, 1.0), ((0.0, 0.0), (3.0, 1.0), (-2.0, 2.0)), (1.0, 0.5, 2.0))
+
+
+def test_density_is_the_weighted_sum(mixture):
+    points = np.random.default_rng(0).normal(0.0, 3.0, (20, 2))
+    parts = zip((0.25, 0.5, 0.25), ((0.0, 0.0), (3.0, 1.0), (-2.0, 2.0)), (1.0, 0.5, 2.0), strict=True)
+    wanted = sum(w * multivariate_normal.pdf(points, m, s**2) for w, m, s in parts)
+    np.testing.assert_allclose(mixture.density(points), wanted, rtol=1e-12)
+    np.testing.assert_allclose(mixture.energy(points), -np.log(wanted), rtol=1e-12)
+    assert isinstance(mixture, Potential)
+    assert mixture.dimension == 2
+
+
+def test_gradient_by_taylor_remainder(mixture):
+    rng = np.random.default_rng(0)
+    points, along = rng.normal(0.0, 2.0, (2, 10, 2))
+    energy, gradient = mixture.energy_and_gradient(points)
+    steps = np.geomspace(1e-2, 1e-4, 3)
+    remainders = [
+        np.abs(mixture.energy(points + h * along) - energy - h * (gradient * along).sum(axis=1)) for h in steps
+    ]
+    orders = -np.diff(np.log10(np.maximum(remainders, 1e-15)), axis=0)
+    assert np.median(orders) == pytest.approx(2.0, abs=0.05)
+    assert np.max(remainders[-1]) < 1e-6
+
+
+def test_far_away_nothing_overflows(mixture):
+    energy, gradient = mixture.energy_and_gradient(np.array([[1e8, -1e8]]))
+    assert np.isfinite(energy).all()
+    assert np.isfinite(gradient).all()
+
+
+def test_draws_have_its_moments(mixture, agrees):
+    draws = mixture.sample(np.random.default_rng(0), 50_000)
+    mean = np.array([0.25 * 0.0 + 0.5 * 3.0 - 0.25 * 2.0, 0.5 * 1.0 + 0.25 * 2.0])
+    squares = 0.25 * (1.0 + 0.0) + 0.5 * (0.25 + 9.0) + 0.25 * (4.0 + 4.0)
+    assert agrees(np.column_stack([draws, draws[:, 0] ** 2]), [*mean, squares])
+    assert not agrees(draws, mean + 0.05)
+
+
+def test_two_modes():
+    mixture = two_modes()
+    x = np.linspace(-7.0, 6.0, 50)[:, None]
+    wanted = 0.4 * norm.pdf(x[:, 0], -4.0, 0.7) + 0.6 * norm.pdf(x[:, 0], 3.0, 0.5)
+    np.testing.assert_allclose(mixture.density(x), wanted, rtol=1e-12)
+
+
+def test_cell_probabilities():
+    edges = np.array([-np.inf, -4.0, -0.5, 3.0, np.inf])
+    np.testing.assert_allclose(two_modes().probabilities(edges), [0.2, 0.2, 0.3, 0.3], atol=1e-6)
+    with pytest.raises(ValueError, match="probabilities needs a mixture in one dimension, got 2"):
+        GaussianMixture((1.0,), ((0.0, 0.0),), (1.0,)).probabilities(edges)
+
+
+def test_noises_of_the_paper():
+    position, energy = np.array([[0.0], [-800.0], [800.0]]), np.array([0.0, np.log(2.0), np.inf])
+    np.testing.assert_allclose(sigmoid_noise_gradient(position, energy), [2.5, 0.0, 5.0], atol=1e-12)
+    np.testing.assert_allclose(sigmoid_noise_energy(position, energy), [0.75, 1.0, 1.5])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (((0.5, 0.5), (0.0,), (1.0,)), "must be equally long, got 2, 1, 1"),
+        (((0.5, -0.5), (0.0, 1.0), (1.0, 1.0)), r"weights must be positive, got \[0.5, -0.5\]"),
+        (((0.5, 0.5), (0.0, 1.0), (1.0, 0.0)), r"sds must be positive, got \[1.0, 0.0\]"),
+    ],
+)
+def test_refusals(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        GaussianMixture(*arguments)

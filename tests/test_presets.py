@@ -1,0 +1,132 @@
+"""The presets are the compositions that the literature describes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from invsamp.estimators import Exact, exact, minibatch, noisy
+from invsamp.kernels import Langevin
+from invsamp.ladder import GradientNoise, Sampler
+from invsamp.potential import FunctionPotential, Target
+from invsamp.presets import fast_resgld, mala, multi_variance_resgld, relangevin, resgld, sgld
+from invsamp.schedules import constant
+from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, naive
+from invsamp.swap.schemes import deo, seo
+from invsamp.variance import kernel_ridge, known, running_average
+
+LADDERS = {f.__name__: f for f in (relangevin, resgld, multi_variance_resgld, fast_resgld)}
+
+
+def test_sgld():
+    (rung,) = sgld(0.1, estimator=minibatch(5)).rungs
+    assert (rung.temperature, rung.kernel, rung.step_size) == (1.0, Langevin(False), 0.1)
+    assert rung.estimator == minibatch(5)
+    assert rung.gradient_noise is None
+
+
+def test_mala():
+    (rung,) = mala().rungs
+    assert (rung.kernel, rung.estimator, rung.step_size) == (Langevin(True), Exact(), None)
+
+
+def test_relangevin_is_exact_by_default():
+    sampler = relangevin((1.0, 3.0, 9.0))
+    assert all(rung.kernel.adjusted and rung.estimator == exact() for rung in sampler.rungs)
+    assert sampler.swap.rule is None
+    assert [rung.fidelity for rung in sampler.rungs] == [0, 1, 2]
+    assert not any(rung.kernel.adjusted for rung in relangevin((1.0, 3.0), adjusted=False).rungs)
+
+
+def test_resgld_leaves_the_gradients_noise_and_corrects_swaps():
+    sampler = resgld((1.0, 10.0), 0.03, estimator=noisy(1.0, 2.0))
+    assert all(rung.gradient_noise is None for rung in sampler.rungs)
+    assert all(rung.energy_variance == running_average() for rung in sampler.rungs)
+    assert [rung.fidelity for rung in sampler.rungs] == [0, 0]
+    assert sampler.swap.rule == corrected()
+    assert resgld(swap=naive()).swap.rule == naive()
+
+
+def test_multi_variance_takes_its_weight():
+    assert multi_variance_resgld().swap.rule == multi_variance()
+    sampler = multi_variance_resgld(weight=0.3, assume_unbiased=True)
+    assert sampler.swap.rule == multi_variance(0.3, assume_unbiased=True)
+
+
+def test_fast_takes_both_noises_out():
+    sampler = fast_resgld(variance=kernel_ridge(), structure="full", probes=5)
+    for rung in sampler.rungs:
+        assert rung.gradient_noise == GradientNoise(kernel_ridge(), "full")
+        assert rung.energy_variance == kernel_ridge()
+        assert rung.probes == 5
+    # a given gradient variance says nothing about the energy's
+    (cold, _) = fast_resgld(variance=known(2.0)).rungs
+    assert cold.energy_variance == known()
+    (cold, _) = fast_resgld(variance=kernel_ridge(), energy_variance=running_average()).rungs
+    assert cold.energy_variance == running_average()
+
+
+@pytest.mark.parametrize("name", LADDERS)
+class TestEveryLadder:
+    def test_is_a_sampler_with_unbiased_swaps_of_a_tenth(self, name):
+        sampler = LADDERS[name]()
+        assert isinstance(sampler, Sampler)
+        assert sampler.swap.scheme == deo()
+        assert sampler.swap.fraction == 0.1
+
+    def test_parts_per_rung(self, name):
+        estimators = {} if name == "relangevin" else {"estimator": (noisy(1.0), noisy(3.0))}
+        for steps in ((0.1, 0.2), [0.1, constant(0.2)], np.array([0.1, 0.2])):
+            sampler = LADDERS[name]((1.0, 4.0), steps, fidelities=("a", "b"), **estimators)
+            assert [rung.fidelity for rung in sampler.rungs] == ["a", "b"]
+            assert sampler.rungs[0].step_size == 0.1
+            assert len({rung.step_size for rung in sampler.rungs}) == 2
+            if estimators:
+                assert [rung.estimator for rung in sampler.rungs] == [noisy(1.0), noisy(3.0)]
+        sampler = LADDERS[name](np.array([1.0, 4.0]), 0.1, scheme=seo(), swap_fraction=0.5)
+        assert [rung.temperature for rung in sampler.rungs] == [1.0, 4.0]
+        assert [rung.step_size for rung in sampler.rungs] == [0.1, 0.1]
+        assert sampler.swap.scheme == seo()
+        assert sampler.swap.fraction == 0.5
+
+    def test_wrong_numbers_of_parts(self, name):
+        with pytest.raises(ValueError, match="step_size must have one entry for each of the 3 temperatures, got 2"):
+            LADDERS[name]((1.0, 2.0, 4.0), (0.1, 0.2))
+        with pytest.raises(ValueError, match="fidelities must have one entry for each of the 2 temperatures, got 1"):
+            LADDERS[name](fidelities=("fine",))
+
+    def test_temperatures(self, name):
+        with pytest.raises(ValueError, match="temperatures must start at 1"):
+            LADDERS[name]((2.0, 4.0))
+        with pytest.raises(ValueError, match="temperatures must increase"):
+            LADDERS[name]((1.0, 4.0, 4.0))
+
+    def test_preconditioner_comes_with_steps_from_warm_up(self, name):
+        assert LADDERS[name]().preconditioner == "dense"
+        assert LADDERS[name](step_size=0.1).preconditioner is None
+        assert LADDERS[name](step_size=0.1, preconditioner="diagonal").preconditioner == "diagonal"
+
+
+@pytest.mark.parametrize("name", LADDERS)
+def test_runs_with_exact_energies_and_swaps(name, draw):
+    """One fidelity without noise is the common limit of all four."""
+    target = Target(FunctionPotential(lambda p: (0.5 * (p**2).sum(axis=1), p.copy()), 2))
+    run = draw(target, LADDERS[name]((1.0, 4.0), 0.1), draws=50, warmup=0, chains=8)
+    assert run.report["swap_accepts"][0] > 0
+
+
+def test_one_ladder_whatever_the_rule_calls_itself(draw):
+    """Limit case: without noise resgld, m-reSGLD, f-reSGLD and plain reLD make the same draws, bit for bit."""
+    target = Target(FunctionPotential(lambda p: (0.5 * (p**2).sum(axis=1), p.copy()), 2))
+    samplers = [
+        relangevin((1.0, 4.0), 0.1, adjusted=False),
+        resgld((1.0, 4.0), 0.1),
+        fast_resgld((1.0, 4.0), 0.1),
+        relangevin((1.0, 4.0), 0.1, adjusted=False, swap=delayed_acceptance(), fidelities=(0, 0)),
+    ]
+    runs = [draw(target, sampler, draws=50, warmup=10, chains=8) for sampler in samplers]
+    for run in runs[1:3]:
+        np.testing.assert_array_equal(run.theta, runs[0].theta)
+    assert runs[0].report["swap_rules"] == [str(fast())]
+    # the first stage decides alone, the second always agrees: only its uniform numbers differ
+    assert runs[3].report["swap_accepts"][0] > 0
