@@ -192,21 +192,34 @@ class _BoundNoisy:
     ) -> None:
         self._potential, self._energy_sd, self._gradient_sd = potential, energy_sd, gradient_sd
         self._structure = structure
+        # numbers stay what they are at every step: arrays (chains,) of sd and variance by number and chains
+        self._repeated: dict[tuple[float, int], tuple[Array, Array]] = {}
 
     def estimate(self, rng: np.random.Generator, position: Array) -> Estimate:
         energy, gradient = self._potential.energy_and_gradient(position)
-        energy_sd = _evaluate(self._energy_sd, position, energy)
-        gradient_sd = _evaluate(self._gradient_sd, position, energy)
+        energy_sd, energy_variance = self._evaluate(self._energy_sd, position, energy)
+        gradient_sd, gradient_variance = self._evaluate(self._gradient_sd, position, energy)
         chains, d = position.shape
         noise = rng.standard_normal((chains, d + 1))
         noisy_gradient = gradient + gradient_sd[:, None] * noise[:, 1:]
-        variance = expand_isotropic(gradient_sd**2, d, self._structure)
-        return Estimate(energy + energy_sd * noise[:, 0], noisy_gradient, energy_sd**2, variance)
+        variance = expand_isotropic(gradient_variance, d, self._structure)
+        return Estimate(energy + energy_sd * noise[:, 0], noisy_gradient, energy_variance, variance)
 
     def energy(self, rng: np.random.Generator, position: Array) -> tuple[Array, Array]:
         energy = self._potential.energy(position)
-        sd = _evaluate(self._energy_sd, position, energy)
-        return energy + sd * rng.standard_normal(len(position)), sd**2
+        sd, variance = self._evaluate(self._energy_sd, position, energy)
+        return energy + sd * rng.standard_normal(len(position)), variance
+
+    def _evaluate(self, sd: StandardDeviation, position: Array, energy: Array) -> tuple[Array, Array]:
+        """Standard deviations and variances, each (chains,)."""
+        if callable(sd):
+            # a failed solve has an infinite energy, and a noise that depends on it would turn that into nan
+            values = np.where(np.isfinite(energy), np.asarray(sd(position, energy), dtype=float), 0.0)
+            return values, values**2
+        key = sd, len(position)
+        if key not in self._repeated:
+            self._repeated[key] = np.full(key[1], float(sd)), np.full(key[1], float(sd) * float(sd))
+        return self._repeated[key]
 
 
 def probe(
@@ -235,13 +248,6 @@ def expand_isotropic(variance: Array, dimension: int, structure: Structure) -> A
         return variance
     by_entry = np.repeat(variance[:, None], dimension, axis=1)
     return by_entry if structure == "diagonal" else by_entry[:, :, None] * np.eye(dimension)
-
-
-def _evaluate(sd: StandardDeviation, position: Array, energy: Array) -> Array:
-    if not callable(sd):
-        return np.full(len(position), float(sd))
-    # a failed solve has an infinite energy, and a noise that depends on it would turn that into nan
-    return np.where(np.isfinite(energy), np.asarray(sd(position, energy), dtype=float), 0.0)
 
 
 def _batches(rng: np.random.Generator, chains: int, size: int, total: int) -> npt.NDArray[np.intp]:

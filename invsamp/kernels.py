@@ -69,13 +69,15 @@ def propose_within_budget(
     if gradient_variance.ndim == 3:
         values, vectors = np.linalg.eigh(gradient_variance)
         left = 2.0 * temperature * step_size - step_size**2 * values
-        scaled = np.sqrt(np.maximum(left, 0.0)) * noise
+        sd, clipped = _spent(left)
+        scaled = sd * noise
         injected = (vectors @ scaled[:, :, None])[:, :, 0]
     else:
         by_entry = gradient_variance[:, None] if gradient_variance.ndim == 1 else gradient_variance
         left = 2.0 * temperature * step_size - step_size**2 * by_entry
-        injected = np.sqrt(np.maximum(left, 0.0)) * noise
-    return Proposal(injected - step_size * gradient, int((left < 0.0).any(axis=1).sum()))
+        sd, clipped = _spent(left)
+        injected = sd * noise
+    return Proposal(injected - step_size * gradient, clipped)
 
 
 def log_acceptance(
@@ -105,6 +107,13 @@ def log_acceptance(
     ndarray, shape (chains,)
     """
     back = step_size * end_gradient - end_velocity
-    quadratic = back**2 / (4.0 * step_size * temperature)
+    quadratic = back * back / (4.0 * step_size * temperature)
     before, after = energies
-    return (before - after) / temperature + (0.5 * noise**2 - quadratic).sum(axis=1)
+    return (before - after) / temperature + (0.5 * (noise * noise) - quadratic).sum(axis=1)
+
+
+def _spent(left: Array) -> tuple[Array, int]:
+    """Standard deviations of the variances that are left (chains, d), and how many chains have overspent."""
+    if left.min() >= 0.0:
+        return np.sqrt(left), 0
+    return np.sqrt(np.maximum(left, 0.0)), int((left < 0.0).any(axis=1).sum())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -52,11 +53,12 @@ class Evaluator:
         """Energy and gradient; +inf and 0 where either is not finite."""
         begin = time.perf_counter()
         energy, gradient = self.potential.energy_and_gradient(position)
+        energy, gradient = np.asarray(energy, dtype=float), np.asarray(gradient, dtype=float)
         self.seconds += time.perf_counter() - begin
         self.evaluations += len(position)
         # two sums of moduli are enough to see that all is well, and BLAS takes them without a warning on overflow;
         # if they are not finite, the careful path decides
-        if not math.isfinite(dasum(np.ravel(energy)) + dasum(np.ravel(gradient))):
+        if not math.isfinite(dasum(energy.ravel()) + dasum(gradient.ravel())):
             bad = ~(np.isfinite(energy) & np.isfinite(gradient).all(axis=1))
             self.failed += int(bad.sum())
             energy = np.where(bad, np.inf, energy)
@@ -84,18 +86,21 @@ class SolvesFailed(RuntimeError):
         self.fidelity, self.position = fidelity, position
 
 
-class NormalStream:
-    """Standard normal draws of one shape, taken from the generator in blocks (the numbers do not depend on them)."""
+class Stream:
+    """Random arrays of one shape, drawn in blocks (the numbers do not depend on them).
 
-    def __init__(self, rng: np.random.Generator, shape: tuple[int, ...], block: int = 8192) -> None:
-        self._rng, self._shape = rng, shape
+    ``draw(shape)`` gives arrays whose entries do not depend on each other, standard normal ones for example.
+    """
+
+    def __init__(self, draw: Callable[[tuple[int, ...]], Array], shape: tuple[int, ...], block: int = 8192) -> None:
+        self._draw, self._shape = draw, shape
         self._count = max(1, block // max(1, math.prod(shape)))
         self._next = self._count
 
     def draw(self) -> Array:
         """The next array."""
         if self._next == self._count:
-            self._block = self._rng.standard_normal((self._count, *self._shape))
+            self._block = self._draw((self._count, *self._shape))
             self._next = 0
         self._next += 1
         return self._block[self._next - 1]
@@ -148,7 +153,7 @@ class Replica:
         self.energy_variance_state = rung.energy_variance.init(())
         self.gradient_variance_state = rung.gradient_noise.variance.init(form) if rung.gradient_noise else None
         self.variance_ready = not rung.learns_variance
-        self.acceptance: Array | None = None  # (chains,) acceptance probabilities of the last adjusted step
+        self.log_ratio: Array | None = None  # (chains,) log Metropolis ratios of the last adjusted, full step
         self.bounces: npt.NDArray[np.int64] | None = None  # (chains,) walls hit in the last step
 
     def start(self, position: Array) -> None:
@@ -161,7 +166,9 @@ class Replica:
                 f"the potential of fidelity {self.evaluator.fidelity!r} must return an energy of shape "
                 f"{position.shape[:1]} and a gradient of shape {position.shape}, got {shapes[0]} and {shapes[1]}"
             )
-        self._moves = NormalStream(self.streams["move"], position.shape)
+        uniform = self.streams["accept"].random
+        self._moves = Stream(self.streams["move"].standard_normal, position.shape)
+        self._thresholds = Stream(lambda shape: np.log1p(-uniform(shape)), position.shape[:1])
 
     def step(self) -> None:
         """Move every chain once."""
@@ -204,7 +211,7 @@ class Replica:
         if self.adjusted:
             accepted = self._decide(end, estimate, noise, velocity, failed, step_size)
             if short:
-                self.acceptance = None  # says nothing about the full step
+                self.log_ratio = None  # says nothing about the full step
             else:
                 self.counts.full_steps += 1
                 self.counts.accepted += accepted
@@ -295,15 +302,18 @@ class Replica:
         )
         if failed is not None and failed.any():
             log_ratio[failed] = -np.inf
-        accept = np.log1p(-self.streams["accept"].random(len(end))) < log_ratio
-        self.acceptance = np.exp(np.minimum(log_ratio, 0.0))
+        accept = self._thresholds.draw() < log_ratio
+        self.log_ratio = log_ratio
         accepted = int(np.count_nonzero(accept))
         if accepted == len(end):
             self.position, self.estimate = end, estimate
         elif accepted:
-            self.position = np.where(accept[:, None], end, self.position)
-            rows = np.flatnonzero(accept)
-            self.set_estimate(rows, Estimate(*(None if v is None else v[rows] for v in estimate)))
+            by_row, old = accept[:, None], self.estimate
+            self.position = np.where(by_row, end, self.position)
+            # exact energies come without variances
+            self.estimate = Estimate(
+                np.where(accept, estimate.energy, old.energy), np.where(by_row, estimate.gradient, old.gradient)
+            )
         return accepted
 
     def _watch(self, refused: Array) -> None:

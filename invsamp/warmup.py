@@ -185,9 +185,9 @@ class _Tuner:
     def _adapt_to_acceptance(self, progress: float) -> None:
         """Robbins-Monro on the log step size: each chain its own while exploring, one for all at the end."""
         replica = self.replica
-        if replica.acceptance is None:
+        if replica.log_ratio is None:
             return
-        acceptance = replica.acceptance
+        acceptance = np.exp(np.minimum(replica.log_ratio, 0.0))
         if replica.bounces is not None:
             acceptance = np.where(replica.bounces > LONG_PATH, 0.0, acceptance)
         excess = acceptance - ACCEPTANCE

@@ -10,7 +10,7 @@ from invsamp.estimators import Estimate, minibatch, noisy
 from invsamp.kernels import Langevin
 from invsamp.ladder import GradientNoise, Rung
 from invsamp.potential import FunctionPotential, SumPotential
-from invsamp.replica import FAILING_STEPS, Evaluator, NormalStream, Replica, SolvesFailed
+from invsamp.replica import FAILING_STEPS, Evaluator, Replica, SolvesFailed, Stream
 from invsamp.variance import kernel_ridge, running_average
 
 
@@ -73,8 +73,8 @@ class TestEvaluator:
         assert not hasattr(Evaluator(FunctionPotential(square, 2), "model"), "terms")
 
 
-def test_normal_stream_does_not_depend_on_its_blocks():
-    drawn = [NormalStream(np.random.default_rng(3), (4, 2), block) for block in (1, 8, 100, 8192)]
+def test_stream_does_not_depend_on_its_blocks():
+    drawn = [Stream(np.random.default_rng(3).standard_normal, (4, 2), block) for block in (1, 8, 100, 8192)]
     draws = [np.stack([stream.draw() for _ in range(30)]) for stream in drawn]
     for other in draws[1:]:
         np.testing.assert_array_equal(other, draws[0])
