@@ -15,7 +15,7 @@ import invsamp as iv
 from invsamp.problems import lotka_volterra as problem
 
 
-def main() -> None:
+def main() -> iv.Run:
     """Sample, draw, and compare with the published posterior."""
     given = options("hare_lynx", "Lotka-Volterra on the hare and lynx record.", draws=4000)
     posterior = problem.hare_lynx()
@@ -50,6 +50,7 @@ def main() -> None:
             "warnings": run.warnings(),
         }
     )
+    return run
 
 
 def against_reference(row: dict[str, float], name: str) -> dict[str, float]:

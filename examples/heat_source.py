@@ -137,7 +137,7 @@ def draw_two(runs: list[iv.Run], truth: Mapping[str, problem.Quadrature]) -> Fig
     axes[0].set_title("fine mesh: draws over the truth")
     hot = runs[0].rung_theta(1).reshape(-1, 2)[:: max(1, runs[0].theta[..., 0].size // 4000)]
     axes[1].plot(*hot.T, ".", ms=1.5, color="tab:red", alpha=0.4, label="draws, hot rung")
-    axes[1].set_title("coarse mesh: hot draws, its own posterior")
+    axes[1].set_title("coarse mesh: hot draws")
     for ax in axes[:2]:
         legend(ax, "lower left")
     axes[2].plot(runs[0].theta[0, :, 1], lw=0.5, color="tab:orange")
@@ -196,7 +196,7 @@ def outline(axes: Axes, truth: problem.Quadrature) -> None:
     ordered = np.sort(truth.density.ravel())[::-1]
     share = np.cumsum(ordered) / ordered.sum()
     levels = [ordered[np.searchsorted(share, mass)] for mass in (0.95, 0.5)]
-    axes.contour(truth.points, truth.points, truth.density.T, levels=levels, colors="tab:blue", linewidths=1.2)
+    axes.contour(truth.points, truth.points, truth.density.T, levels=levels, colors="tab:blue", linewidths=1.2, zorder=3)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,92 @@
+"""The examples run, short, and get the numbers that they are about; so does the README's."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from invsamp import diagnostics
+from invsamp.problems import heat_source, lotka_volterra
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Run an example's `main` with the given number of draws; its result and the folder that it wrote."""
+
+    def run(name: str, draws: int):
+        monkeypatch.syspath_prepend(ROOT / "examples")
+        monkeypatch.setattr(sys, "argv", [name, "--draws", str(draws), "--seed", "1", "--out", str(tmp_path)])
+        return runpy.run_path(str(ROOT / "examples" / f"{name}.py"))["main"](), tmp_path
+
+    return run
+
+
+def agrees_with_the_published_posterior(theta: np.ndarray) -> bool:
+    """Means within 4.5 standard errors and sds within 5, of draws (chains, draws, 8).
+
+    Sixteen comparisons at about 1e-5 each. The references are printed to two figures: 0.02 of a mean's sd and
+    0.02 of an sd are theirs.
+    """
+    references = list(lotka_volterra.REFERENCE.values())
+    mean, sd = np.array([r.mean for r in references]), np.array([r.sd for r in references])
+    ess = diagnostics.ess(theta, method="bulk")
+    mean_error = np.abs(theta.mean(axis=(0, 1)) - mean) / sd
+    # the effective size of a square is taken as half of the value's, the tails being heavier than a Gaussian's
+    sd_error = np.abs(theta.std(axis=(0, 1)) / sd - 1.0)
+    return bool((mean_error < 4.5 / np.sqrt(ess) + 0.02).all() and (sd_error < 5.0 / np.sqrt(ess) + 0.02).all())
+
+
+@pytest.mark.slow
+def test_hare_lynx(example) -> None:
+    run, out = example("hare_lynx", 600)
+    assert agrees_with_the_published_posterior(run.theta)
+    # the wrong sampler: the first hot rung, at temperature 1.7
+    assert not agrees_with_the_published_posterior(run.rung_theta(1))
+    summary = json.loads((out / "summary.json").read_text())
+    assert set(summary["parameters"]) == set(lotka_volterra.REFERENCE)
+    # 42 data of which 90% are expected inside: fewer than 32 has a probability of 1e-3
+    assert summary["data_inside_90_percent_band"] >= 32 / 42
+    assert {path.stem for path in out.glob("*.png")} == {
+        *("populations", "marginals", "pairs", "trace", "ladder", "swaps"),
+    }
+
+
+@pytest.mark.slow
+def test_heat_source(example) -> None:
+    _, out = example("heat_source", 4000)
+    summary = json.loads((out / "summary.json").read_text())
+    z = {rule: np.array([row["z"] for row in table.values()]) for rule, table in summary["rules"].items()}
+    # five comparisons with a standard error from 8 seeds (Student's t, 7 degrees of freedom): 1e-2 in all at 5
+    assert np.abs(z["delayed acceptance"]).max() < 5.0
+    # the wrong sampler: the swap rule of noisy energies on two meshes that differ by a fixed error
+    assert np.abs(z["eq. (18), biased here"]).max() > 5.0
+    per_attempt = summary["solves"]["delayed acceptance"]["per_attempt"]
+    assert per_attempt["coarse"] == 1.0 and 0.05 < per_attempt["fine"] < 0.3
+    ring = summary["ring"]
+    # radial quantities mix within tens of steps: thousands of effective draws, so 2% is over 3 standard errors
+    assert abs(ring["radius"] - ring["radius_truth"]) < 0.1 * ring["radial_sd_truth"]
+    assert abs(ring["radial_sd"] / ring["radial_sd_truth"] - 1.0) < 0.03
+    assert len(list(out.glob("*.png"))) == 5
+
+
+def test_the_readme_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert len(code.splitlines()) <= 20
+    assert "draws=20_000" in code
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    exec(compile(code.replace("draws=20_000", "draws=300, warmup=300, progress=False"), "README.md", "exec"), names)
+    assert (tmp_path / "pairs.png").exists()
+    run, posterior = names["run"], names["posterior"]
+    # both modes are found, and the draws stand where the two sensors' values are explained
+    assert {True, False} == set(heat_source.is_upper(run.theta).ravel().tolist())
+    residual = posterior.predict(run.theta.reshape(-1, 2)[::50]) - posterior.data
+    assert np.abs(residual).max() < 6 * 0.1
