@@ -130,7 +130,7 @@ class TestNoiseBudget:
         def moments(variance, structure):
             budget = GradientNoise(variance, structure)
             run = draw(
-                target, sgld(step, estimator=minibatch(50), gradient_noise=budget), draws=200, thin=2, warmup=200
+                target, sgld(step, estimator=minibatch(50), gradient_noise=budget), draws=100, thin=2, warmup=100
             )
             truth = upper(sgld_covariance(precision, run, step))
             return second_moments(run) / truth, run.report["clipped_noise"]
