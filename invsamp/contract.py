@@ -81,8 +81,15 @@ class TermwisePotential(Potential, Protocol):
 class Problem(Protocol):
     """What a sampler needs to know: `invsamp.Posterior`, or `invsamp.Target` for a density by itself."""
 
-    dimension: int
-    fidelities: tuple[str, ...]  # from the coarsest to the finest
+    @property
+    def dimension(self) -> int:
+        """Number of parameters."""
+        ...
+
+    @property
+    def fidelities(self) -> tuple[str, ...]:
+        """Names of the fidelities, from the coarsest to the finest."""
+        ...
 
     def potential(self, fidelity: str | None = None) -> Potential:
         """The potential of one fidelity, the finest by default."""

@@ -20,6 +20,8 @@ Structure = Literal["isotropic", "diagonal", "full"]
 STRUCTURES: tuple[Structure, ...] = ("isotropic", "diagonal", "full")
 #: Standard deviation of a noise: a number, or a function of (position (chains, d), energy (chains,)) -> (chains,).
 StandardDeviation = float | Callable[[Array, Array], Array]
+#: Indices of some of the chains.
+Rows = npt.NDArray[np.intp]
 
 
 class Estimate(NamedTuple):
@@ -33,6 +35,13 @@ class Estimate(NamedTuple):
     gradient: Array
     energy_variance: Array | None = None
     gradient_variance: Array | None = None
+
+    def take(self, rows: Rows) -> Estimate:
+        """The estimate of the chains ``rows`` alone."""
+        energy_variance, gradient_variance = (
+            None if variance is None else variance[rows] for variance in (self.energy_variance, self.gradient_variance)
+        )
+        return Estimate(self.energy[rows], self.gradient[rows], energy_variance, gradient_variance)
 
 
 class BoundEstimator(Protocol):
@@ -137,7 +146,7 @@ class Noisy:
 
 class _BoundExact:
     exact = True
-    degrees_of_freedom = None
+    degrees_of_freedom: int | None = None
 
     def __init__(self, potential: Potential) -> None:
         self._potential = potential
@@ -181,7 +190,7 @@ class _BoundMinibatch:
 
 class _BoundNoisy:
     exact = False
-    degrees_of_freedom = None
+    degrees_of_freedom: int | None = None
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ loop never asks which of them it holds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -72,6 +72,8 @@ class DenseMetric:
     """Preconditioner P = L L^T with L lower triangular."""
 
     factor: Array
+    matrix: Array = field(init=False, repr=False)
+    _inverse: Array = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_inverse", np.linalg.inv(self.factor))
@@ -87,7 +89,7 @@ class DenseMetric:
 
     def uncolour(self, move: Array) -> Array:
         """L^-1 v."""
-        return move @ self._inverse.T  # type: ignore[attr-defined]
+        return move @ self._inverse.T
 
     def whiten_covariance(self, covariance: Array) -> Array:
         """L^T S L, always full."""

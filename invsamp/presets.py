@@ -16,6 +16,7 @@ preconditioner : "auto", None, "diagonal" or "dense"
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -229,7 +230,7 @@ def _rungs(
     check_temperatures(temperatures)
     n = len(temperatures)
     estimator = exact_energies() if estimator is None else estimator
-    columns = {
+    columns: dict[str, list[Any]] = {
         "fidelities": list(fidelities),
         "step_size": list(step_size) if isinstance(step_size, Sequence | np.ndarray) else [step_size] * n,
         "estimator": list(estimator) if isinstance(estimator, Sequence) else [estimator] * n,

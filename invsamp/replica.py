@@ -13,7 +13,7 @@ from scipy.linalg.blas import dasum
 
 from invsamp.contract import Array, Potential, Terms, TermwisePotential
 from invsamp.domains import Domain, Unbounded
-from invsamp.estimators import BoundEstimator, Estimate, probe
+from invsamp.estimators import BoundEstimator, Estimate, Rows, probe
 from invsamp.kernels import StepSize, log_acceptance, propose, propose_within_budget
 from invsamp.ladder import GradientNoise, Rung
 from invsamp.metric import IdentityMetric, Metric
@@ -236,10 +236,11 @@ class Replica:
         if self.estimator.exact or not wanted:
             return
         if freedom is not None:
-            energy, gradient = self.estimate.energy_variance, self.estimate.gradient_variance
+            _, _, energy, gradient = self.estimate
         else:
             freedom = rung.probes - 1
             energy, gradient = probe(self.estimator, self.streams["probe"], self.position, rung.probes, self.structure)
+        assert energy is not None and gradient is not None  # there are degrees of freedom, or probes
         fine = np.isfinite(energy)
         if not fine.any():
             return
@@ -251,21 +252,24 @@ class Replica:
             )
         self.variance_ready = True
 
-    def reevaluate(self, rows: Array) -> None:
+    def reevaluate(self, rows: Rows) -> None:
         """New estimates for the chains ``rows``, whose positions have just been replaced."""
         self.set_estimate(rows, self.estimator.estimate(self.streams["estimate"], self.position[rows]))
 
-    def set_estimate(self, rows: Array, new: Estimate) -> None:
+    def set_estimate(self, rows: Rows, new: Estimate) -> None:
         """Replace the estimates of the chains ``rows``."""
-        merged = []
-        for old, value in zip(self.estimate, new, strict=True):
-            if old is None or value is None:
-                merged.append(None)
-                continue
-            copy = old.copy()  # the model may have kept its own reference to what it returned
-            copy[rows] = value
-            merged.append(copy)
-        self.estimate = Estimate(*merged)
+        old = self.estimate
+        energy_variance = gradient_variance = None
+        if old.energy_variance is not None and new.energy_variance is not None:
+            energy_variance = _replaced(old.energy_variance, rows, new.energy_variance)
+        if old.gradient_variance is not None and new.gradient_variance is not None:
+            gradient_variance = _replaced(old.gradient_variance, rows, new.gradient_variance)
+        self.estimate = Estimate(
+            _replaced(old.energy, rows, new.energy),
+            _replaced(old.gradient, rows, new.gradient),
+            energy_variance,
+            gradient_variance,
+        )
 
     def gradient_variance(self) -> Array | None:
         """Covariance of the gradient estimates at the current positions, if it is to be taken out of the noise."""
@@ -280,7 +284,7 @@ class Replica:
         end, old = end.copy(), self.estimate
         end[kept] = self.position[kept]
         self.position, self.estimate = end, estimate
-        self.set_estimate(kept, Estimate(*(None if v is None else v[kept] for v in old)))
+        self.set_estimate(kept, old.take(kept))
 
     def _decide(
         self,
@@ -288,7 +292,7 @@ class Replica:
         estimate: Estimate,
         noise: Array,
         velocity: Array,
-        failed: Array | None,
+        failed: npt.NDArray[np.bool_] | None,
         step_size: StepSize,
     ) -> int:
         """Metropolis-adjusted: accept or stay; the number of chains that moved."""
@@ -316,13 +320,19 @@ class Replica:
             )
         return accepted
 
-    def _watch(self, refused: Array) -> None:
+    def _watch(self, refused: npt.NDArray[np.bool_]) -> None:
         if not refused.all():
             self.counts.failing_in_a_row = 0
             return
         self.counts.failing_in_a_row += 1
         if self.counts.failing_in_a_row >= FAILING_STEPS:
             raise SolvesFailed(self.evaluator.fidelity, self.position)
+
+
+def _replaced(array: Array, rows: Rows, values: Array) -> Array:
+    copy = array.copy()  # the model may have kept its own reference to what it returned
+    copy[rows] = values
+    return copy
 
 
 def _predict(model: VarianceModel, state: object, position: Array, stated: Array | None) -> Array | None:

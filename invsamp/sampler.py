@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -123,7 +124,7 @@ def sample(
         "seconds": time.perf_counter() - began,
         "interrupted": kept.count < draws,
     }
-    stats = {"energy": kept.energies}
+    stats: dict[str, Any] = {"energy": kept.energies}
     if exchange is not None:
         stats["replica"] = kept.replicas
     run = Run.from_arrays(
@@ -265,10 +266,10 @@ def _pack(shapes: Mapping[str, tuple[int, ...]], start: Mapping[str, Array]) -> 
     columns = []
     for name, shape in shapes.items():
         value = np.asarray(start[name], dtype=float)
-        lead = value.ndim - len(shape)
-        if lead < 0 or value.shape[lead:] != tuple(shape):
+        axes = value.ndim - len(shape)
+        if axes < 0 or value.shape[axes:] != tuple(shape):
             raise ValueError(f"start[{name!r}] must have shape (..., {str(shape)[1:-1]}), got {value.shape}")
-        columns.append(value.reshape(*value.shape[:lead], math.prod(shape)))
+        columns.append(value.reshape(*value.shape[:axes], math.prod(shape)))
     lead = np.broadcast_shapes(*(column.shape[:-1] for column in columns))
     return np.concatenate([np.broadcast_to(column, (*lead, column.shape[-1])) for column in columns], axis=-1)
 

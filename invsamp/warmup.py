@@ -131,15 +131,15 @@ class _Tuner:
             replica.step_size = float(rung.step_size)
         self._direction = replica.streams["probe"].standard_normal(replica.position.shape)
         self._curvature = np.zeros(chains)
-        self._outer, self._count = 0.0, 0
+        self._outer, self._count = np.zeros((replica.position.shape[1],) * 2), 0
         self._tail: list[float] = []
         self._last, self._moves = False, 0
 
     def open(self, last: bool) -> None:
         """Begin a window."""
         replica, rung = self.replica, self.replica.rung
-        self._outer, self._count, self._moves, self._last = np.zeros((2,)), 0, 0, last
-        self._outer = np.zeros((replica.position.shape[1],) * 2)
+        self._outer, self._count = np.zeros((replica.position.shape[1],) * 2), 0
+        self._moves, self._last = 0, last
         replica.adjusted = rung.kernel.adjusted or (self._explores_adjusted and not last)
         if not (self._finds_step and last):
             return
@@ -148,7 +148,7 @@ class _Tuner:
             replica.step_size = np.full((len(replica.position), 1), pooled)
         else:
             self._measure_curvature(iterations=10)
-            replica.step_size = self._stable_step(float(self._curvature.max()))
+            replica.step_size = float(self._stable_step(self._curvature).min())
 
     def step(self, progress: float) -> None:
         """One step of the replica, and what is learnt from it; ``progress`` in [0, 1) through the window."""
@@ -180,7 +180,9 @@ class _Tuner:
         if not self._finds_step:
             return
         if replica.adjusted:
-            replica.step_size = float(np.exp(np.mean(self._tail))) if self._tail else float(replica.step_size[0, 0])
+            replica.step_size = (
+                float(np.exp(np.mean(self._tail))) if self._tail else float(np.ravel(replica.step_size)[0])
+            )
 
     def _adapt_to_acceptance(self, progress: float) -> None:
         """Robbins-Monro on the log step size: each chain its own while exploring, one for all at the end."""
@@ -196,7 +198,7 @@ class _Tuner:
         gain = 3.0 / (10.0 + self._moves) ** 0.6
         replica.step_size = replica.step_size * np.exp(gain * excess)[:, None]
         if self._last and progress >= 0.5:
-            self._tail.append(float(np.log(replica.step_size[0, 0])))
+            self._tail.append(float(np.log(np.ravel(replica.step_size)[0])))
 
     def _renew_metric(self) -> None:
         replica = self.replica
@@ -217,7 +219,7 @@ class _Tuner:
             replica.step_size = np.clip(replica.step_size * ratio, 1e-3, 1.0)
         self._curvature[:] = 0.0
 
-    def _stable_step(self, curvature: float | Array) -> float | Array:
+    def _stable_step(self, curvature: Array) -> Array:
         replica = self.replica
         # a flat energy has no stability limit; a whitened posterior is one wide, others hardly wider than their starts
         least = 1.0 if self._finds_metric else 1.0 / (WIDEST * float(self._scale.max())) ** 2
@@ -228,7 +230,7 @@ class _Tuner:
             largest = np.linalg.eigvalsh(white).max() if white.ndim == 3 else white.max()
             # half of the noise budget 2 tau / s^2: room for states noisier than those met so far
             step = np.minimum(step, replica.temperature / max(float(largest), 1e-300))
-        return step if isinstance(step, np.ndarray) else float(step)
+        return step
 
     def _measure_curvature(self, iterations: int) -> None:
         """Largest curvature at each chain's position by power iteration; keeps the largest, slowly forgotten."""

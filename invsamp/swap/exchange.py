@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from invsamp.contract import Array
-from invsamp.estimators import Estimate
+from invsamp.estimators import Estimate, Rows
 from invsamp.ladder import Swap
 from invsamp.replica import Replica
 from invsamp.swap.rules import Coefficients, SwapRule, delayed_acceptance, fast
@@ -28,7 +28,7 @@ class RoundTrips:
         """Round trips of all replicas since the last reset."""
         return int((self._crossings // 2).sum())
 
-    def swapped(self, cold: int, rows: Array) -> None:
+    def swapped(self, cold: int, rows: Rows) -> None:
         """Rungs ``cold`` and ``cold + 1`` exchanged their chains ``rows``."""
         pair = self.replica[cold : cold + 2, rows]
         self.replica[cold : cold + 2, rows] = pair[::-1]
@@ -129,9 +129,9 @@ class _Meeting:
         alike = cold.rung.estimator == hot.rung.estimator and (cold.estimator.exact or cold.structure == hot.structure)
         self._same = cold.evaluator is hot.evaluator and alike
         # estimates of one rung at the other's position, by rung: filled where they are solved
-        self._crossed: dict[str, tuple[Array, Estimate]] = {}
+        self._crossed: dict[str, tuple[Rows, Estimate]] = {}
 
-    def log_ratio(self, stage: Coefficients, rows: Array, factor: float) -> tuple[Array, float]:
+    def log_ratio(self, stage: Coefficients, rows: Rows, factor: float) -> tuple[Array, float]:
         """Log ratio of one stage for the chains ``rows``, and the mean sd of its noise."""
         total, noise = np.zeros(len(rows)), np.zeros(len(rows))
         with np.errstate(invalid="ignore"):
@@ -147,7 +147,7 @@ class _Meeting:
         ratio = np.where(np.isnan(total), -np.inf, total - noise / (2.0 * factor))
         return ratio, float(np.sqrt(noise).sum())
 
-    def exchange(self, rows: Array) -> None:
+    def exchange(self, rows: Rows) -> None:
         """Exchange the positions of the chains ``rows`` and what is known at them."""
         cold, hot = self._rungs["cold"], self._rungs["hot"]
         estimates = cold.estimate, hot.estimate
@@ -156,18 +156,18 @@ class _Meeting:
         cold.position[rows], hot.position[rows] = moved[1], moved[0]
         if self._same:
             for rung, other in ((cold, estimates[1]), (hot, estimates[0])):
-                rung.set_estimate(rows, Estimate(*(None if v is None else v[rows] for v in other)))
+                rung.set_estimate(rows, other.take(rows))
             return
         for name, rung in self._rungs.items():
             # what was cached under another fidelity is of no use: take the crossed solve, or solve again
             if name in self._crossed:
                 solved, estimate = self._crossed[name]
                 where = np.searchsorted(solved, rows)
-                rung.set_estimate(rows, Estimate(*(None if v is None else v[where] for v in estimate)))
+                rung.set_estimate(rows, estimate.take(where))
             else:
                 rung.reevaluate(rows)
 
-    def _energy(self, rung: str, at: str, rows: Array) -> tuple[Array, Array | None]:
+    def _energy(self, rung: str, at: str, rows: Rows) -> tuple[Array, Array | None]:
         replica, place = self._rungs[rung], self._rungs[at]
         if not replica.estimator.exact:
             position = place.position[rows]
