@@ -7,6 +7,7 @@ of f-reSGLD on the same pair of meshes needs none, and is off. Truth is by quadr
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from _common import options
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from tqdm import tqdm
 
 import invsamp as iv
 from invsamp.problems import heat_source as problem
@@ -33,7 +35,13 @@ def main() -> None:
 
     two = problem.two_modes()
     truth = {fidelity: problem.quadrature(two, fidelity) for fidelity in two.fidelities}
-    runs = {label: [sample(two, rule, given.draws, seed) for seed in seeds] for label, rule in RULES.items()}
+    with warnings.catch_warnings():
+        # a single seed's weight of the modes is not settled; what counts is the mean over the seeds, with its error
+        warnings.simplefilter("ignore", UserWarning)
+        runs = {
+            label: [sample(two, rule, given.draws, seed) for seed in tqdm(seeds, desc=label)]
+            for label, rule in RULES.items()
+        }
     ring = problem.ring(noise_sd=0.5)
     ring_truth = problem.quadrature(ring, points=1000)
     ring_run = sample(ring, RULES["delayed acceptance"], given.draws, given.seed)
@@ -72,7 +80,7 @@ def main() -> None:
 def sample(posterior: iv.Posterior, rule: Any, draws: int, seed: int) -> iv.Run:
     """One run: two rungs, swaps at a quarter of the steps."""
     sampler = iv.relangevin(temperatures=(1.0, 8.0), swap=rule, swap_fraction=0.25)
-    return iv.sample(posterior, sampler, draws=draws, warmup=1000, chains=CHAINS, seed=seed)
+    return iv.sample(posterior, sampler, draws=draws, warmup=1000, chains=CHAINS, seed=seed, progress=False)
 
 
 def targets(truth: problem.Quadrature) -> np.ndarray:
@@ -196,7 +204,9 @@ def outline(axes: Axes, truth: problem.Quadrature) -> None:
     ordered = np.sort(truth.density.ravel())[::-1]
     share = np.cumsum(ordered) / ordered.sum()
     levels = [ordered[np.searchsorted(share, mass)] for mass in (0.95, 0.5)]
-    axes.contour(truth.points, truth.points, truth.density.T, levels=levels, colors="tab:blue", linewidths=1.2, zorder=3)
+    axes.contour(
+        truth.points, truth.points, truth.density.T, levels=levels, colors="tab:blue", linewidths=1.2, zorder=3
+    )
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 #: Largest R-hat that passes (Vehtari et al. 2021, section 4).
 R_HAT_LIMIT = 1.01
-#: Effective draws that bulk and tail need per chain, for up to four chains: 400 in all (Vehtari et al. 2021, section 4).
+#: Effective draws that bulk and tail need per chain, for up to four chains (Vehtari et al. 2021, section 4: 400).
 ESS_PER_CHAIN = 100.0
 #: Fraction of accepted swaps below which a pair of rungs hardly exchanges anything.
 SWAP_RATE_LIMIT = 0.02
@@ -118,9 +118,9 @@ def _swap_warnings(report: Mapping[str, Any]) -> list[str]:
     for pair, sd in enumerate(report.get("swap_noise_sd") or []):
         if sd > SWAP_NOISE_LIMIT:
             found.append(
-                f"the log swap ratio of rungs {pair} and {pair + 1}{_temperatures(report, pair, pair + 1)} has noise of "
-                f"sd {sd:.1f}, above {SWAP_NOISE_LIMIT:g}: at that noise next to no swap is accepted. Lower the noise of "
-                f"the energies (larger minibatches), or bring the temperatures closer."
+                f"the log swap ratio of rungs {pair} and {pair + 1}{_temperatures(report, pair, pair + 1)} has noise "
+                f"of sd {sd:.1f}, above {SWAP_NOISE_LIMIT:g}: at that noise next to no swap is accepted. Lower the "
+                f"noise of the energies (larger minibatches), or bring the temperatures closer."
             )
     rates = swap_rates(report)
     for pair, rate in enumerate(rates):

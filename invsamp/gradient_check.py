@@ -61,7 +61,9 @@ def check_gradient(potential: Potential, position: Array, direction: Array) -> G
     energy, gradient = (part[0] for part in potential.energy_and_gradient(position[None, :]))
     if not math.isfinite(energy):
         remainders = tuple(math.inf for _ in steps)
-        return GradientCheck(tuple(steps.tolist()), remainders, math.nan, math.nan, False, f"the energy is {energy} at the point")
+        return GradientCheck(
+            tuple(steps.tolist()), remainders, math.nan, math.nan, False, f"the energy is {energy} at the point"
+        )
     moved = potential.energy(position + steps[:, None] * direction)
     if not np.isfinite(moved[-1]):
         # the point lies at a wall: look the other way
