@@ -60,12 +60,13 @@ class TestRules:
         _, exchange = ladder((fine, coarse, coarse), (1.0, 2.0, 4.0))
         assert exchange.rules == [delayed_acceptance(), fast()]
 
+    @pytest.mark.parametrize("hot", [fine, coarse])
     @pytest.mark.parametrize("name", RULES)
-    def test_swaps_happen_exactly_where_the_equation_says(self, name):
+    def test_swaps_happen_exactly_where_the_equation_says(self, name, hot):
         """Accepted chains, recomputed from the energies and the same uniform numbers."""
-        replicas, exchange = ladder((fine, coarse), rule=RULES[name])
+        replicas, exchange = ladder((fine, hot), rule=RULES[name])
         t_c, t_h = (r.position.copy() for r in replicas)
-        cc, ch, hh, hc = fine(t_c)[0], fine(t_h)[0], coarse(t_h)[0], coarse(t_c)[0]
+        cc, ch, hh, hc = fine(t_c)[0], fine(t_h)[0], hot(t_h)[0], hot(t_c)[0]
         if name in ("naive", "corrected", "fast"):
             stages = [0.75 * (cc - hh)]
         elif name == "multi_variance":
