@@ -74,11 +74,13 @@ def leave_one_out_errors(inputs: Array, targets: Array, ridges: Array) -> Array:
     """Errors (r, k, q) of predicting each target (k, q) from all the others, for each ridge (r,)."""
     eigenvalues, vectors = _spectrum(inputs)
     mean_of_others = (targets.sum(axis=0) - targets) / (len(targets) - 1)
+    rotated, ones, squares = vectors.T @ targets, vectors.sum(axis=0), vectors**2
     errors = []
     for ridge in ridges:
-        inverse = (vectors / (eigenvalues + ridge)) @ vectors.T
-        residuals = inverse @ targets - inverse.sum(axis=1)[:, None] * mean_of_others
-        errors.append(residuals / np.diag(inverse)[:, None])
+        # M^-1 itself, a k x k matrix for each ridge, is never needed: only its diagonal and its action
+        damping = 1.0 / (eigenvalues + ridge)
+        residuals = vectors @ (damping[:, None] * rotated) - (vectors @ (damping * ones))[:, None] * mean_of_others
+        errors.append(residuals / (squares @ damping)[:, None])
     return np.array(errors)
 
 
