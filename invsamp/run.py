@@ -20,13 +20,15 @@ from invsamp.checks import diagnose
 from invsamp.contract import Array
 from invsamp.diagnostics import load_arviz, silent_arviz, swap_rates
 from invsamp.domains import Domain, from_dict
-from invsamp.predictive import predict
+from invsamp.predictive import log_likelihood, predict
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
     from matplotlib.figure import Figure
 
+#: Draws in the group ``prior``.
+PRIOR_DRAWS = 1000
 #: Parameters that a printed run shows.
 _SHOWN = 20
 
@@ -39,9 +41,9 @@ class Run:
     ----------
     data : arviz.InferenceData
         Groups ``posterior`` (chain, draw, *shape of each parameter), ``sample_stats`` (chain, draw), ``hot`` (chain,
-        draw, rung, *shape) and ``hot_stats`` (chain, draw, rung) for the rungs above the cold one, ``observed_data``,
-        and ``posterior_predictive`` once it was asked for. Attributes: ``report``, ``parameters`` and ``domain`` as
-        JSON.
+        draw, rung, *shape) and ``hot_stats`` (chain, draw, rung) for the rungs above the cold one, ``observed_data``
+        and ``prior`` where the problem has them, ``posterior_predictive`` and ``log_likelihood`` once they were asked
+        for. Attributes: ``report``, ``parameters`` and ``domain`` as JSON.
     """
 
     data: Any
@@ -102,6 +104,11 @@ class Run:
         observed = getattr(problem, "data", None)
         if observed is not None:
             groups["observed_data"] = _layout.dataset({"data": np.asarray(observed)}, ())
+        prior = getattr(problem, "prior", None)
+        if prior is not None:
+            seed = report.get("seed")
+            draws = prior.sample(np.random.default_rng(seed if isinstance(seed, int) else 0), PRIOR_DRAWS)
+            groups["prior"] = _layout.dataset(_layout.split(draws[None], names_shapes), ("chain", "draw"))
         attributes = {
             "inference_library": "invsamp",
             "report": _layout.to_json(report),
@@ -251,11 +258,30 @@ class Run:
         ValueError
             If ``posterior`` has no data to predict, its parameters are not those of the run, or ``draws`` < 1.
         """
-        dataset = predict(self.theta, self.shapes, posterior, draws, seed, fidelity)
-        if "posterior_predictive" in self.data.groups():
-            del self.data.posterior_predictive
-        self.data.add_groups(posterior_predictive=dataset)
-        return dataset
+        return self._keep("posterior_predictive", predict(self.theta, self.shapes, posterior, draws, seed, fidelity))
+
+    def log_likelihood(self, posterior: Any, fidelity: str | None = None) -> xr.Dataset:
+        """Log-likelihood of each datum at every draw, for `arviz.loo` and its kind. Solves the model for each draw.
+
+        Parameters
+        ----------
+        posterior : Posterior
+            The one that was sampled.
+        fidelity : str, optional
+            The finest by default.
+
+        Returns
+        -------
+        Dataset
+            ``data`` (chain, draw, *shape of the data); -inf where the solve failed. It is also stored as the group
+            ``log_likelihood``, in place of an earlier one.
+
+        Raises
+        ------
+        ValueError
+            If ``posterior`` has no data, or its parameters are not those of the run.
+        """
+        return self._keep("log_likelihood", log_likelihood(self.theta, self.shapes, posterior, fidelity))
 
     def plot_trace(self, names: Sequence[str] | None = None) -> Figure:
         """Draws of every chain in order; see `invsamp.plots.plot_trace`."""
@@ -298,6 +324,13 @@ class Run:
         from invsamp.plots import plot_predictive
 
         return plot_predictive(self, posterior, x, x_label, series)
+
+    def _keep(self, group: str, dataset: xr.Dataset) -> xr.Dataset:
+        """Store a dataset as a group, in place of an earlier one."""
+        if group in self.data.groups():
+            delattr(self.data, group)
+        self.data.add_groups({group: dataset})
+        return dataset
 
     def __repr__(self) -> str:
         summary, report = self.summary(), self.report

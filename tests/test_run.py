@@ -9,6 +9,7 @@ import h5py
 import numpy as np
 import pytest
 
+import invsamp as iv
 from invsamp.domains import Box, HalfSpaces
 from invsamp.run import Run, versions
 
@@ -342,3 +343,25 @@ def test_versions_are_plain_text():
     found = versions()
     assert found["numpy"] == np.__version__
     assert json.loads(json.dumps(found)) == found
+
+
+def test_log_likelihood_and_prior_of_a_posterior_sampled_for_real():
+    def double(theta):
+        return 2.0 * theta
+
+    posterior = iv.Posterior(
+        iv.Prior(a=iv.Normal(0, 1, shape=2)),
+        iv.with_jacobian(double, lambda theta: np.broadcast_to(2.0 * np.eye(2), (len(theta), 2, 2))),
+        [1.0, -1.0],
+        iv.GaussianNoise(0.5),
+    )
+    run = iv.sample(posterior, draws=300, warmup=200, seed=3, progress=False)
+    values = run.log_likelihood(posterior)["data"]
+    wanted = -0.5 * ((2.0 * run.draws("a") - [1.0, -1.0]) / 0.5) ** 2 - np.log(0.5 * np.sqrt(2 * np.pi))
+    np.testing.assert_allclose(values, wanted)
+    assert np.isfinite(arviz.loo(run.to_arviz()).elpd_loo)
+    prior = run.data.prior["a"]
+    # mean and sd of 2,000 standard normal draws, at 4.5 standard errors
+    assert abs(float(prior.mean())) < 4.5 / np.sqrt(2000) and abs(float(prior.std()) - 1.0) < 4.5 / np.sqrt(4000)
+    with pytest.raises(ValueError, match="parameters of the run"):
+        make()[1].log_likelihood(posterior)
