@@ -1,6 +1,6 @@
 r"""Warm-up: finds the preconditioner, the step sizes and the variances, then freezes them.
 
-The preconditioner is the inverse of the mean outer product of the gradient, which at temperature tau is
+The preconditioner of a settled rung is the inverse of the mean outer product of the gradient, which at temperature tau is
 
 .. math:: E[g g^T] / \tau = E[\nabla^2 U],
 
@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from invsamp.contract import Array, Problem
 from invsamp.estimators import Exact
@@ -32,11 +33,13 @@ ACCEPTANCE = 0.574
 #: is then 1 / (1 - 0.05) of the right one.
 STABILITY_FRACTION = 0.05
 #: Lengths of the windows as fractions of warm-up. The metric is renewed after each but the last.
-WINDOWS = (0.1, 0.15, 0.2, 0.25, 0.3)
+WINDOWS = (0.15, 0.15, 0.2, 0.2, 0.3)
 SHORTEST = 100
 #: Widest scale of a preconditioner, in units of the starting points' spread: a parameter that nothing informs is
 #: uniform between walls, and must not be stepped over them many times.
 WIDEST = 10.0
+#: Mean square of a whitened gradient, in units of the temperature, below which the chains are taken to have settled.
+SETTLED = 5.0
 #: Bounces in one move of an adjusted kernel after which it counts as refused when the step size is adapted. A flat
 #: energy accepts moves of any length, up to those that the domain gives up on.
 LONG_PATH = 5
@@ -131,14 +134,16 @@ class _Tuner:
             replica.step_size = float(rung.step_size)
         self._direction = replica.streams["probe"].standard_normal(replica.position.shape)
         self._curvature = np.zeros(chains)
-        self._outer, self._count = np.zeros((replica.position.shape[1],) * 2), 0
+        # of the gradients of a window's second half: sum of outer products, their number, whitened squares
+        self._outer, self._count, self._squares = np.zeros((replica.position.shape[1],) * 2), 0, list[float]()
+        self._first = True
         self._tail: list[float] = []
         self._last, self._moves = False, 0
 
     def open(self, last: bool) -> None:
         """Begin a window."""
         replica, rung = self.replica, self.replica.rung
-        self._outer, self._count = np.zeros((replica.position.shape[1],) * 2), 0
+        self._outer, self._count, self._squares = np.zeros((replica.position.shape[1],) * 2), 0, []
         self._moves, self._last = 0, last
         replica.adjusted = rung.kernel.adjusted or (self._explores_adjusted and not last)
         if not (self._finds_step and last):
@@ -159,6 +164,7 @@ class _Tuner:
             gradient = replica.estimate.gradient
             self._outer += gradient.T @ gradient
             self._count += len(gradient)
+            self._squares.append(float(np.square(replica.metric.whiten(gradient)).sum()) / len(gradient))
         if not self._finds_step:
             return
         if replica.adjusted:
@@ -173,6 +179,7 @@ class _Tuner:
         if not last:
             if self._finds_metric and self._count:
                 self._renew_metric()
+            self._first = False
             if self._finds_step and not replica.rung.kernel.adjusted:
                 self._measure_curvature(iterations=5)
             return
@@ -202,22 +209,63 @@ class _Tuner:
 
     def _renew_metric(self) -> None:
         replica = self.replica
-        curvature = self._outer / self._count / replica.temperature
-        noise = replica.gradient_variance()
-        if noise is not None:
-            curvature = curvature - _as_matrix(noise.mean(axis=0), len(curvature)) / replica.temperature
-        # in units of the starting points' spread; flat directions are left with a multiple of that
-        weight, units = 10.0 / (self._count + 10.0), np.outer(self._scale, self._scale)
-        scaled = (1.0 - weight) * curvature * units + weight * np.eye(len(curvature))
+        curvature = self._mean_hessian()
+        if self._settled():
+            curvature = self._outer / self._count / replica.temperature
+        # in units of the starting points' spread
+        scaled = curvature * np.outer(self._scale, self._scale)
         if not np.isfinite(scaled).all():
             return  # the rung diverges: no metric helps, and the failed solves will tell
         old = replica.metric
-        replica.metric = _metric(_floored(scaled, 1.0 / WIDEST**2), self._scale, self._preconditioner)
+        replica.metric = _metric(scaled, self._scale, self._preconditioner)
         if self._finds_step and replica.adjusted:
             # the same move lengths as before the change, on average; adaptation does the rest
             ratio = _size(old) / _size(replica.metric)
             replica.step_size = np.clip(replica.step_size * ratio, 1e-3, 1.0)
         self._curvature[:] = 0.0
+
+    def _settled(self) -> bool:
+        """Whether the window's gradients tell the mean curvature: exact, and no longer those of the way down.
+
+        In coordinates whitened by the curvature where the chains are, a settled gradient has mean square tau in each,
+        more only where walls hold the chains against it. On the way down it is larger by far, or falls, and a metric
+        made of that would make the way longer still.
+        """
+        replica, d = self.replica, len(self._scale)
+        if self._first or not isinstance(replica.rung.estimator, Exact) or self._count < 50 * d:
+            return False
+        earlier, later = (float(np.mean(part)) / d for part in np.array_split(self._squares, 2))
+        return later > 0.5 * earlier and (replica.bounded or later < SETTLED * replica.temperature)
+
+    def _mean_hessian(self) -> Array:
+        """Mean over the chains of the energy's Hessian, by differences of gradients along whitened coordinates."""
+        replica = self.replica
+        chains, d = replica.position.shape
+        here = np.repeat(replica.position, d, axis=0)
+        along = np.tile(replica.metric.colour(_DIFFERENCE * np.eye(d)), (chains, 1))
+        change, known = self._gradient_change(here, along)
+        white = (change / _DIFFERENCE).reshape(chains, d, d)
+        complete = known.reshape(chains, d).all(axis=1)
+        if not complete.any():
+            return np.full((d, d), np.nan)
+        mean = white[complete].mean(axis=0)
+        back = replica.metric.uncolour(np.eye(d))
+        return back @ (0.5 * (mean + mean.T)) @ back.T
+
+    def _gradient_change(self, here: Array, along: Array) -> tuple[Array, npt.NDArray[np.bool_]]:
+        """Change of the whitened gradient from positions (n, d) along moves (n, d), and which rows could be solved.
+
+        A move out of the domain is made backwards, and the change taken with the other sign.
+        """
+        replica, probe = self.replica, self.replica.streams["probe"]
+        sign = np.where(replica.domain.contains(here + along), 1.0, -1.0)[:, None]
+        at_both, state = [], probe.bit_generator.state
+        for position in (here, here + sign * along):
+            # common random numbers: the noise of both estimates is the same and cancels
+            probe.bit_generator.state = state
+            at_both.append(replica.estimator.estimate(probe, position))
+        known = np.isfinite(at_both[0].energy) & np.isfinite(at_both[1].energy)
+        return sign * replica.metric.whiten(at_both[1].gradient - at_both[0].gradient), known
 
     def _stable_step(self, curvature: Array) -> Array:
         replica = self.replica
@@ -235,46 +283,32 @@ class _Tuner:
     def _measure_curvature(self, iterations: int) -> None:
         """Largest curvature at each chain's position by power iteration; keeps the largest, slowly forgotten."""
         replica = self.replica
-        metric, estimator, here = replica.metric, replica.estimator, replica.position
+        here = replica.position
         for _ in range(iterations):
             norm = np.linalg.norm(self._direction, axis=1, keepdims=True)
             unit = np.where(norm > 0.0, self._direction / np.where(norm > 0.0, norm, 1.0), 1.0 / np.sqrt(here.shape[1]))
-            there = here + metric.colour(_DIFFERENCE * unit)
-            outside = ~replica.domain.contains(there)
-            if outside.any():
-                unit[outside] *= -1.0
-                there = here + metric.colour(_DIFFERENCE * unit)
-            at_both = []
-            state = replica.streams["probe"].bit_generator.state
-            for position in (here, there):
-                # common random numbers: the noise of both estimates is the same and cancels
-                replica.streams["probe"].bit_generator.state = state
-                at_both.append(estimator.estimate(replica.streams["probe"], position))
-            difference = metric.whiten(at_both[1].gradient - at_both[0].gradient) / _DIFFERENCE
-            known = np.isfinite(at_both[0].energy) & np.isfinite(at_both[1].energy)
+            change, known = self._gradient_change(here, replica.metric.colour(_DIFFERENCE * unit))
+            difference = change / _DIFFERENCE
             self._direction = np.where(known[:, None], difference, unit)
             found = np.where(known, np.linalg.norm(difference, axis=1), 0.0)
             self._curvature = np.maximum(found, 0.9 * self._curvature)
 
 
 def _metric(precision: Array, scale: Array, kind: str | None) -> Metric:
-    """Metric of a precision in units of ``scale``: parameters may differ by more orders than a matrix can hold."""
+    """Metric of a precision in units of ``scale``: parameters may differ by more orders than a matrix can hold.
+
+    The eigenvalues are taken without their signs (a Hessian off the modes is indefinite) and raised to at least
+    those of the widest scale, and to what can be inverted.
+    """
+    values, vectors = np.linalg.eigh(precision)
+    values = np.abs(values)
+    values = np.maximum(values, max(1.0 / WIDEST**2, 1e-12 * values.max()))
     if kind == "diagonal":
-        return DiagonalMetric(scale / np.sqrt(np.diag(precision)))
-    return DenseMetric(scale[:, None] * np.linalg.cholesky(np.linalg.inv(precision)))
-
-
-def _floored(matrix: Array, least: float) -> Array:
-    """The symmetric matrix with its eigenvalues raised to at least ``least``, and to what can be inverted."""
-    values, vectors = np.linalg.eigh(matrix)
-    return (vectors * np.maximum(values, max(least, 1e-12 * values[-1]))) @ vectors.T
-
-
-def _as_matrix(variance: Array, dimension: int) -> Array:
-    """A mean variance of any structure as a matrix (d, d)."""
-    if np.ndim(variance) == 2:
-        return variance
-    return np.diag(np.broadcast_to(variance, (dimension,)))
+        return DiagonalMetric(scale / np.sqrt((vectors**2) @ values))
+    # the Cholesky factor of the inverse by QR of a square root: forming the inverse would square what rounding does
+    _, upper = np.linalg.qr((vectors / np.sqrt(values)).T)
+    lower = upper.T
+    return DenseMetric(scale[:, None] * lower * np.sign(np.diag(lower)))
 
 
 def _size(metric: Metric) -> float:

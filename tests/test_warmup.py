@@ -195,3 +195,35 @@ class TestTooShort:
     def test_nothing_to_find_needs_none(self, draw):
         run = draw(Target(CORRELATED), sgld(0.01), draws=5, warmup=0, chains=2)
         assert run.report["warmup_evaluations"] == {"target": 2}
+
+
+class TestTheWayDown:
+    """Starts thousands of standard deviations off in stiff directions and a few in soft ones."""
+
+    SDS = np.geomspace(1e-3, 1.0, 20)
+
+    def target(self, dimension=20):
+        rotation, _ = np.linalg.qr(np.random.default_rng(0).standard_normal((dimension, dimension)))
+        return Target(gaussian((rotation / self.SDS**2) @ rotation.T)), rotation
+
+    def whitened(self, run, rotation):
+        """Variances (chains, dimension) along the principal axes, in units of the right ones."""
+        return (run.theta @ rotation / self.SDS).var(axis=1)
+
+    @pytest.mark.parametrize("sampler", [mala(), relangevin((1.0, 2.0)), sgld()], ids=["mala", "relangevin", "sgld"])
+    def test_ill_conditioned_gaussian(self, draw, sampler):
+        target, rotation = self.target()
+        run = draw(target, sampler, draws=1000, warmup=1000, chains=4, seed=2)
+        matrix = np.array(run.report["preconditioner_matrices"][0])
+        found = np.linalg.eigvalsh((rotation.T @ matrix @ rotation) / np.outer(self.SDS, self.SDS))
+        # the covariance up to the noise of its estimate from some hundreds of steps
+        assert 0.3 < found.min() and found.max() < 3.0
+        # the chains have arrived: within a factor of 2 of the right variance along every axis
+        variances = self.whitened(run, rotation).mean(axis=0)
+        assert 0.5 < variances.min() and variances.max() < 2.0
+
+    def test_without_a_preconditioner_it_is_not_done_in_this_time(self, draw):
+        target, rotation = self.target()
+        run = draw(target, mala(preconditioner=None), draws=1000, warmup=1000, chains=4, seed=2)
+        variances = self.whitened(run, rotation).mean(axis=0)
+        assert variances.min() < 0.5 or variances.max() > 2.0
