@@ -1,11 +1,13 @@
 r"""Warm-up: finds the preconditioner, the step sizes and the variances, then freezes them.
 
-The preconditioner of a settled rung is the inverse of the mean outer product of the gradient, which at temperature tau is
+The preconditioner is the inverse of the mean curvature within the modes. It does not grow with the distance between
+them, as a covariance does. On the way to them it comes from Hessians, by differences of gradients at the chains'
+positions; once a rung has settled, from the outer products of its gradients, which at temperature tau have the mean
 
-.. math:: E[g g^T] / \tau = E[\nabla^2 U],
+.. math:: E[g g^T] / \tau = E[\nabla^2 U]
 
-the mean curvature within the modes: it does not grow with the distance between them, as a covariance does
-(Titsias 2023, "Optimal preconditioning and Fisher adaptive Langevin sampling").
+(Titsias 2023, "Optimal preconditioning and Fisher adaptive Langevin sampling"). With noisy gradients it comes from
+Hessians to the end: common random numbers cancel the noise in differences, not in outer products.
 
 Step sizes in the whitened coordinates: an adjusted kernel aims at an acceptance of 0.574 (Roberts and
 Rosenthal 1998). An unadjusted one takes a fraction of the stability limit 2 / lambda, lambda the largest
@@ -209,9 +211,8 @@ class _Tuner:
 
     def _renew_metric(self) -> None:
         replica = self.replica
-        curvature = self._mean_hessian()
-        if self._settled():
-            curvature = self._outer / self._count / replica.temperature
+        settled = self._settled()
+        curvature = self._outer / self._count / replica.temperature if settled else self._mean_hessian()
         # in units of the starting points' spread
         scaled = curvature * np.outer(self._scale, self._scale)
         if not np.isfinite(scaled).all():
@@ -241,9 +242,8 @@ class _Tuner:
         """Mean over the chains of the energy's Hessian, by differences of gradients along whitened coordinates."""
         replica = self.replica
         chains, d = replica.position.shape
-        here = np.repeat(replica.position, d, axis=0)
         along = np.tile(replica.metric.colour(_DIFFERENCE * np.eye(d)), (chains, 1))
-        change, known = self._gradient_change(here, along)
+        change, known = self._gradient_change(along)
         white = (change / _DIFFERENCE).reshape(chains, d, d)
         complete = known.reshape(chains, d).all(axis=1)
         if not complete.any():
@@ -252,20 +252,25 @@ class _Tuner:
         back = replica.metric.uncolour(np.eye(d))
         return back @ (0.5 * (mean + mean.T)) @ back.T
 
-    def _gradient_change(self, here: Array, along: Array) -> tuple[Array, npt.NDArray[np.bool_]]:
-        """Change of the whitened gradient from positions (n, d) along moves (n, d), and which rows could be solved.
+    def _gradient_change(self, along: Array) -> tuple[Array, npt.NDArray[np.bool_]]:
+        """Change of the whitened gradient from each chain along n moves (chains * n, d), and which could be solved.
 
         A move out of the domain is made backwards, and the change taken with the other sign.
         """
         replica, probe = self.replica, self.replica.streams["probe"]
+        moves = len(along) // len(replica.position)
+        here = np.repeat(replica.position, moves, axis=0)
         sign = np.where(replica.domain.contains(here + along), 1.0, -1.0)[:, None]
-        at_both, state = [], probe.bit_generator.state
-        for position in (here, here + sign * along):
-            # common random numbers: the noise of both estimates is the same and cancels
+        # common random numbers: the noise of both estimates is the same and cancels
+        state = probe.bit_generator.state
+        there = replica.estimator.estimate(probe, here + sign * along)
+        if replica.estimator.exact:
+            energy, gradient = (np.repeat(part, moves, axis=0) for part in replica.estimate[:2])
+        else:
             probe.bit_generator.state = state
-            at_both.append(replica.estimator.estimate(probe, position))
-        known = np.isfinite(at_both[0].energy) & np.isfinite(at_both[1].energy)
-        return sign * replica.metric.whiten(at_both[1].gradient - at_both[0].gradient), known
+            energy, gradient = replica.estimator.estimate(probe, here)[:2]
+        known = np.isfinite(energy) & np.isfinite(there.energy)
+        return sign * replica.metric.whiten(there.gradient - gradient), known
 
     def _stable_step(self, curvature: Array) -> Array:
         replica = self.replica
@@ -283,11 +288,11 @@ class _Tuner:
     def _measure_curvature(self, iterations: int) -> None:
         """Largest curvature at each chain's position by power iteration; keeps the largest, slowly forgotten."""
         replica = self.replica
-        here = replica.position
+        d = replica.position.shape[1]
         for _ in range(iterations):
             norm = np.linalg.norm(self._direction, axis=1, keepdims=True)
-            unit = np.where(norm > 0.0, self._direction / np.where(norm > 0.0, norm, 1.0), 1.0 / np.sqrt(here.shape[1]))
-            change, known = self._gradient_change(here, replica.metric.colour(_DIFFERENCE * unit))
+            unit = np.where(norm > 0.0, self._direction / np.where(norm > 0.0, norm, 1.0), 1.0 / np.sqrt(d))
+            change, known = self._gradient_change(replica.metric.colour(_DIFFERENCE * unit))
             difference = change / _DIFFERENCE
             self._direction = np.where(known[:, None], difference, unit)
             found = np.where(known, np.linalg.norm(difference, axis=1), 0.0)
