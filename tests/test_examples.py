@@ -64,10 +64,10 @@ def test_heat_source(example) -> None:
     _, out = example("heat_source", 4000)
     summary = json.loads((out / "summary.json").read_text())
     z = {rule: np.array([row["z"] for row in table.values()]) for rule, table in summary["rules"].items()}
-    # five comparisons with a standard error from 8 seeds (Student's t, 7 degrees of freedom): 1e-2 in all at 5
-    assert np.abs(z["delayed acceptance"]).max() < 5.0
+    # five comparisons with standard errors from 128 chains: 3e-4 in all
+    assert np.abs(z["delayed acceptance"]).max() < 4.0
     # the wrong sampler: the swap rule of noisy energies on two meshes that differ by a fixed error
-    assert np.abs(z["eq. (18), biased here"]).max() > 5.0
+    assert np.abs(z["eq. (18), biased here"]).max() > 4.0
     per_attempt = summary["solves"]["delayed acceptance"]["per_attempt"]
     assert per_attempt["coarse"] == 1.0 and 0.05 < per_attempt["fine"] < 0.3
     ring = summary["ring"]
