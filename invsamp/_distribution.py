@@ -156,6 +156,7 @@ def _evaluate(columns: Array, compiled: Coefficients) -> tuple[Array, Array]:
 
 
 def as_shape(shape: Any) -> tuple[int, ...]:
+    """A shape as a tuple; `ValueError` unless it is made of positive integers."""
     sizes = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
     if not all(isinstance(size, (int, np.integer)) and size >= 1 for size in sizes):
         raise ValueError(f"shape must be made of integers of at least 1, got {shape}")
@@ -174,8 +175,10 @@ def joined_shape(name: str, value: Array, shape: tuple[int, ...]) -> tuple[int, 
 
 
 def freeze(value: Array) -> Any:
+    """An array as a number or nested tuples, which compare and hash."""
     return float(value) if value.ndim == 0 else tuple(freeze(entry) for entry in value)
 
 
 def ends(lower: npt.ArrayLike, upper: npt.ArrayLike, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    """Both ends of a support, broadcast to a shape."""
     return np.broadcast_to(np.asarray(lower, float), shape), np.broadcast_to(np.asarray(upper, float), shape)

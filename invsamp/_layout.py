@@ -18,6 +18,7 @@ DIMENSIONS = ("chain", "draw", "rung")
 
 
 def check_arrays(names_shapes: Mapping[str, tuple[int, ...]], theta: Array, sample_stats: Mapping[str, Array]) -> None:
+    """`ValueError` unless the shapes of what a sampler recorded fit together."""
     columns = sum(int(np.prod(shape)) for shape in names_shapes.values())
     if theta.ndim != 4 or theta.shape[-1] != columns or 0 in theta.shape:
         raise ValueError(f"theta must have shape (rungs, chains, draws, {columns}), none of them 0, got {theta.shape}")
@@ -33,6 +34,7 @@ def check_arrays(names_shapes: Mapping[str, tuple[int, ...]], theta: Array, samp
 
 
 def hot_coordinates(rungs: int, temperatures: Sequence[float] | None) -> dict[str, Any]:
+    """Coordinates of the rungs above the cold one: their numbers, and their temperatures where these are known."""
     coordinates: dict[str, Any] = {"rung": np.arange(1, rungs)}
     if temperatures is not None and len(temperatures) == rungs:
         coordinates["temperature"] = ("rung", np.asarray(temperatures[1:], dtype=float))
@@ -68,6 +70,7 @@ def dataset(values: Mapping[str, Array], dims: Sequence[str]) -> xr.Dataset:
 
 
 def to_json(value: Any) -> str:
+    """JSON of plain values and of NumPy's; `TypeError` for anything else."""
     def plain(item: Any) -> Any:
         if isinstance(item, np.ndarray | np.generic):
             return item.tolist()

@@ -51,7 +51,7 @@ class DecayingGaussian:
 
     Notes
     -----
-    Li, Lin, Zhang and Zhou (2023), section 5.2, print no closed form. This one is inferred from their datum: with
+    For the setting of Li, Lin, Zhang and Zhou (2023), section 5.2. The closed form is inferred from their datum: with
     s = 0.1, at distance 0.1 and time 0.03, it is 9.368, as published.
     """
 
