@@ -71,6 +71,7 @@ def dataset(values: Mapping[str, Array], dims: Sequence[str]) -> xr.Dataset:
 
 def to_json(value: Any) -> str:
     """JSON of plain values and of NumPy's; `TypeError` for anything else."""
+
     def plain(item: Any) -> Any:
         if isinstance(item, np.ndarray | np.generic):
             return item.tolist()
