@@ -33,6 +33,7 @@ demo:
 	@mkdir -p demo
 	.venv/bin/python examples/hare_lynx.py $(DEMO_HARE_LYNX) --out demo/hare_lynx
 	.venv/bin/python examples/heat_source.py $(DEMO_HEAT_SOURCE) --out demo/heat_source
+	@echo "Short runs: where one warns, its draws are too few. At the examples' default lengths there are enough."
 	@echo "The figures:"; find "$(CURDIR)/demo" -name '*.png' | sort
 
 # both suites run even if the first one fails; the closing lines stand together at the end
