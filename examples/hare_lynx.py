@@ -28,7 +28,9 @@ def main() -> iv.Run:
     species = ("hares (thousands)", "lynxes (thousands)")
     figures = {
         "populations": run.plot_predictive(posterior, x=problem.YEARS, x_label="year", series=species),
-        "marginals": run.plot_marginals(truth={name: value.mean for name, value in problem.REFERENCE.items()}),
+        "marginals": run.plot_marginals(
+            truth={name: value.mean for name, value in problem.REFERENCE.items()}, truth_label="published mean"
+        ),
         "pairs": run.plot_pairs(),
         "trace": run.plot_trace(),
         "ladder": run.plot_ladder(),

@@ -150,7 +150,7 @@ def histogram(axes: Axes, values: np.ndarray, color: str, label: str | None = No
     axes.stairs(heights, edges, color=color, linewidth=1.3, label=label)
 
 
-def truth_legend(figure: Figure, place: str, **style: Any) -> None:
+def truth_legend(figure: Figure, place: str, label: str = "truth", **style: Any) -> None:
     """Say what the marks of the truth are, once per figure."""
-    handle = Line2D([], [], color=TRUTH, label="truth", **style)
+    handle = Line2D([], [], color=TRUTH, label=label, **style)
     figure.legend(handles=[handle], loc=place, frameon=False, fontsize=9, labelcolor=INK)  # type: ignore[call-overload]

@@ -87,7 +87,11 @@ def plot_trace(run: Run, names: Sequence[str] | None = None) -> Figure:
 
 
 def plot_marginals(
-    run: Run, truth: Mapping[str, Any] | None = None, names: Sequence[str] | None = None, rows_of: int = 4
+    run: Run,
+    truth: Mapping[str, Any] | None = None,
+    names: Sequence[str] | None = None,
+    rows_of: int = 4,
+    truth_label: str = "truth",
 ) -> Figure:
     """Density of every parameter, with its median and its central 90% interval.
 
@@ -100,6 +104,8 @@ def plot_marginals(
         Parameters or single entries; by default the first eight.
     rows_of : int
         Panels per row.
+    truth_label : str
+        What the dashed lines are, where they are no truth but a reference, say.
 
     Returns
     -------
@@ -130,7 +136,7 @@ def plot_marginals(
         title(axes, label)
         axes.set_title(f"{median:#.3g}  [{low:#.3g}, {high:#.3g}]", loc="right", fontsize=8, color=FAINT)
     if true:
-        truth_legend(figure, "outside lower right", ls=(0, (4, 2)), lw=1.6)
+        truth_legend(figure, "outside lower right", truth_label, ls=(0, (4, 2)), lw=1.6)
     return figure
 
 

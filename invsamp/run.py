@@ -289,11 +289,13 @@ class Run:
 
         return plot_trace(self, names)
 
-    def plot_marginals(self, truth: Mapping[str, Any] | None = None, names: Sequence[str] | None = None) -> Figure:
+    def plot_marginals(
+        self, truth: Mapping[str, Any] | None = None, names: Sequence[str] | None = None, truth_label: str = "truth"
+    ) -> Figure:
         """Density of every parameter; see `invsamp.plots.plot_marginals`."""
         from invsamp.plots import plot_marginals
 
-        return plot_marginals(self, truth, names)
+        return plot_marginals(self, truth, names, truth_label=truth_label)
 
     def plot_pairs(self, names: Sequence[str] | None = None, truth: Mapping[str, Any] | None = None) -> Figure:
         """Density of every pair, with the domain's boundary; see `invsamp.plots.plot_pairs`."""

@@ -81,12 +81,9 @@ def sample(
     sampler = mala() if sampler is None else sampler
     if not isinstance(sampler, Sampler):
         raise ValueError(f"sampler must be a Sampler, as the presets return it, got {sampler!r}")
-    for name, value, least in (("draws", draws, 1), ("thin", thin, 1), ("chains", chains, 1)):
-        _check_count(name, value, least)
+    _check_counts(1, draws=draws, thin=thin, chains=chains)
     warmup = max(500, draws * thin // 2) if warmup is None else warmup
-    _check_count("warmup", warmup, 0)
-    if seed is not None:
-        _check_count("seed", seed, 0)
+    _check_counts(0, warmup=warmup, seed=0 if seed is None else seed)
     fidelities = [_fidelity(problem, rung.fidelity) for rung in sampler.rungs]
     _check_swaps(sampler, fidelities)
     check_length(sampler.rungs, sampler.preconditioner, warmup, chains)
@@ -207,9 +204,10 @@ def _as_problem(problem: Problem | Potential) -> Problem:
     raise ValueError(f"problem must be a Posterior, a Target or a Potential, got {type(problem).__name__}")
 
 
-def _check_count(name: str, value: int, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+def _check_counts(least: int, **counts: object) -> None:
+    for name, value in counts.items():
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
 
 
 def _fidelity(problem: Problem, wanted: str | int) -> str:

@@ -275,3 +275,8 @@ def test_draws_that_never_moved_or_broke_can_still_be_drawn(plot, value):
     stats = {"energy": np.full((2, 4, 50), value)}
     run = Run.from_arrays(None, {"x": (), "y": ()}, np.full((2, 4, 50, 2), value), stats, {})
     rendered(plot(run))
+
+
+def test_a_reference_is_not_called_the_truth():
+    figure = plot_marginals(make(), truth={"x": 0.5}, truth_label="published mean")
+    assert [text.get_text() for legend in figure.legends for text in legend.get_texts()] == ["published mean"]
