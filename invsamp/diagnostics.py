@@ -1,4 +1,7 @@
-"""Statistics that say whether draws can be trusted: ESS, R-hat and MCSE by ArviZ, swap rates and round trips."""
+"""Statistics that say whether draws can be trusted: ESS, R-hat and MCSE by ArviZ, swap rates and round trips.
+
+Distances to a known law (`invsamp.divergences`) are at hand here too.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,29 @@ import numpy.typing as npt
 
 from invsamp import _layout
 from invsamp.contract import Array
+from invsamp.divergences import (
+    divergence_on_grid,
+    iid_floor,
+    quantile_function,
+    sliced_wasserstein,
+    wasserstein,
+)
+
+__all__ = [
+    "divergence_on_grid",
+    "ess",
+    "iid_floor",
+    "load_arviz",
+    "mcse",
+    "quantile_function",
+    "replica_paths",
+    "rhat",
+    "round_trips",
+    "silent_arviz",
+    "sliced_wasserstein",
+    "swap_rates",
+    "wasserstein",
+]
 
 
 def load_arviz() -> ModuleType:
