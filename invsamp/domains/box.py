@@ -1,0 +1,163 @@
+"""Boxes, one-sided ones too: moves fold back in closed form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.domains._arrays import check_metric, copies, entries, freeze
+from invsamp.domains._polytope import clipped_polygon
+from invsamp.domains._reflection import fold_box
+from invsamp.domains.contract import Array, BoolArray, Domain, Reflection
+from invsamp.domains.unbounded import Unbounded
+
+if TYPE_CHECKING:
+    from invsamp.domains.half_spaces import HalfSpaces
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Box:
+    """Positions with ``lower <= position <= upper`` in every coordinate.
+
+    Parameters
+    ----------
+    lower, upper : float or array_like, shape (d,)
+        Bounds; ``-inf`` and ``inf`` leave a side open. Two scalars fit any dimension.
+
+    Raises
+    ------
+    ValueError
+        If a bound is NaN, if ``lower`` is not below ``upper``, if their shapes differ or have more than one
+        axis, or if a finite width overflows.
+    """
+
+    lower: Array
+    upper: Array
+
+    def __init__(self, lower: npt.ArrayLike = -np.inf, upper: npt.ArrayLike = np.inf) -> None:
+        low, high = np.asarray(lower, dtype=float), np.asarray(upper, dtype=float)
+        if low.ndim > 1 or high.ndim > 1 or (low.ndim == high.ndim == 1 and low.shape != high.shape):
+            raise ValueError(
+                f"lower and upper must be scalars or vectors of one length, got shapes {low.shape} and {high.shape}"
+            )
+        low, high = (np.array(bound) for bound in np.broadcast_arrays(low, high))
+        if low.shape == (0,):
+            raise ValueError("lower and upper must have at least one entry, got none")
+        wrong = ~((low < high) & (low < np.inf) & (high > -np.inf))
+        if wrong.any():
+            where = int(np.argmax(wrong))
+            raise ValueError(
+                f"lower must be below upper, got lower {low.flat[where]} and upper {high.flat[where]} at index {where}"
+            )
+        with np.errstate(over="ignore"):
+            if (np.isfinite(low) & np.isfinite(high) & ~np.isfinite(high - low)).any():
+                raise ValueError(f"upper - lower must be a finite float or a side be inf, got {low} and {high}")
+        freeze(self, lower=low, upper=high)
+
+    @property
+    def dimension(self) -> int | None:
+        """Length of the bounds; None where they are scalars."""
+        return self.lower.size if self.lower.ndim else None
+
+    def check_dimension(self, dimension: int) -> None:
+        """Raise ValueError unless the bounds are scalars or have this length."""
+        if self.lower.ndim and self.lower.size != dimension:
+            raise ValueError(f"Box has {self.lower.size} coordinates, but positions have {dimension}")
+
+    def contains(self, position: Array) -> BoolArray:
+        """Whether each position (n, d) lies within the bounds, walls included, shape (n,)."""
+        position = np.asarray(position)
+        self.check_dimension(position.shape[1])
+        return np.asarray(((position >= self.lower) & (position <= self.upper)).all(axis=1))
+
+    def reflect(self, position: Array, move: Array, metric: Array | None = None) -> Reflection:
+        """Fold the moves into the box. See `Domain.reflect`.
+
+        Without a metric or with a diagonal one the walls stay orthogonal and the end has a closed form, for
+        moves of any number of box widths. With a dense metric the box is treated as half-spaces.
+
+        Raises
+        ------
+        ValueError
+            If shapes do not agree.
+        """
+        if metric is not None and np.ndim(metric) == 2:
+            return self.to_half_spaces(np.shape(position)[1]).reflect(position, move, metric)
+        end, velocity = copies(position, move)
+        n, dimension = end.shape
+        self.check_dimension(dimension)
+        if metric is not None:
+            check_metric(np.shape(metric), dimension)
+        bounces, failed = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.bool_)
+        fold_box(end, velocity, self.lower.reshape(-1), self.upper.reshape(-1), bounces, failed)
+        return Reflection(end, velocity, bounces, failed)
+
+    def constrains(self, dimension: int) -> BoolArray:
+        """Which coordinates have a finite bound, shape (d,)."""
+        self.check_dimension(dimension)
+        return np.broadcast_to(np.isfinite(self.lower) | np.isfinite(self.upper), (dimension,)).copy()
+
+    def outline(self, i: int, j: int, view: tuple[npt.ArrayLike, npt.ArrayLike]) -> Array | None:
+        """The rectangle of coordinates i and j, clipped to ``view = (lower (2,), upper (2,))``; (4, 2) or None."""
+        lower, upper = (
+            np.broadcast_to(bound, (self.dimension or max(i, j) + 1,)) for bound in (self.lower, self.upper)
+        )
+        pair = Box(lower[[i, j]], upper[[i, j]])
+        return clipped_polygon(*pair._rows(2), view) if pair.constrains(2).any() else None
+
+    def to_half_spaces(self, dimension: int) -> HalfSpaces | Unbounded:
+        """The same set as half-spaces, one for each finite bound; Unbounded where there is none."""
+        self.check_dimension(dimension)
+        # building them solves a small linear program: once is enough
+        from invsamp.domains.half_spaces import HalfSpaces
+
+        cached: dict[int, HalfSpaces | Unbounded] = self.__dict__.setdefault("_half_spaces", {})
+        if dimension not in cached:
+            normals, offsets = self._rows(dimension)
+            cached[dimension] = HalfSpaces(normals, offsets) if len(offsets) else Unbounded()
+        return cached[dimension]
+
+    def _rows(self, dimension: int) -> tuple[Array, Array]:
+        """Normals (k, d) and offsets (k,) of the finite bounds."""
+        lower, upper = np.broadcast_to(self.lower, (dimension,)), np.broadcast_to(self.upper, (dimension,))
+        eye = np.eye(dimension)
+        below, above = np.isfinite(lower), np.isfinite(upper)
+        return np.concatenate([eye[above], -eye[below]]), np.concatenate([upper[above], -lower[below]])
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able description, undone by `from_dict`; an open side is None, as JSON has no infinity."""
+        return {"kind": "box", "lower": without_inf(self.lower), "upper": without_inf(self.upper)}
+
+    def __and__(self, other: Domain) -> Domain:
+        """Intersection with another domain; ValueError where the two do not overlap."""
+        if isinstance(other, Box):
+            if None not in (self.dimension, other.dimension) and self.dimension != other.dimension:
+                raise ValueError(f"cannot intersect boxes of {self.dimension} and {other.dimension} coordinates")
+            return Box(np.maximum(self.lower, other.lower), np.minimum(self.upper, other.upper))
+        return other & self
+
+    def __eq__(self, other: object) -> bool:
+        """Equal bounds of the same shape."""
+        if not isinstance(other, Box):
+            return NotImplemented
+        return np.array_equal(self.lower, other.lower) and np.array_equal(self.upper, other.upper)
+
+    def __hash__(self) -> int:
+        return hash(("box", entries(self.lower), entries(self.upper)))
+
+    def __repr__(self) -> str:
+        return f"Box(lower={self.lower.tolist()}, upper={self.upper.tolist()})"
+
+
+def without_inf(bound: Array) -> Any:
+    listed = [value if np.isfinite(value) else None for value in bound.ravel().tolist()]
+    return listed if bound.ndim else listed[0]
+
+
+def with_inf(bound: Any, open_side: float) -> Any:
+    if isinstance(bound, list | tuple):
+        return [open_side if value is None else value for value in bound]
+    return open_side if bound is None else bound

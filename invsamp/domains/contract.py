@@ -1,0 +1,76 @@
+"""Where a proposed move ends: domains of positions and the specular (billiard) path inside them.
+
+A domain maps a start and a straight move to the end of the path that the move takes when it bounces off the
+walls. That map is reversible and keeps volume, so a random walk whose moves are symmetric keeps the uniform
+law exactly; moving the end to the nearest feasible point, or mirroring it there, does not.
+
+With a preconditioner P = L L^T the path is specular in the whitened coordinates w = L^-1 theta. Straight
+lines and crossing times are the same there, only the turn at a wall with normal a differs:
+
+    v <- v - 2 (a . v) / (a . P a) P a,
+
+which keeps v . P^-1 v. Turning by P = 1 under moves drawn with covariance P would not be reversible.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+#: More bounces than this off half-spaces, and the move is refused.
+MAX_BOUNCES = 20
+
+
+class Reflection(NamedTuple):
+    """End of a batch of reflected moves."""
+
+    position: Array  # (n, d) end of the path, inside the domain; the start where `failed`
+    move: Array  # (n, d) the move as turned by the walls; the original move where `failed`
+    bounces: npt.NDArray[np.int64]  # (n,) walls hit; 0 where `failed`
+    failed: BoolArray  # (n,) the path could not be followed, so the row stays where it started
+
+
+@runtime_checkable
+class Domain(Protocol):
+    """Set of feasible positions that knows how a move is reflected at its boundary."""
+
+    @property
+    def dimension(self) -> int | None:
+        """Number of coordinates; None for a domain that fits any number."""
+        ...
+
+    def check_dimension(self, dimension: int) -> None:
+        """Raise ValueError unless positions of this dimension can lie in the domain."""
+        ...
+
+    def contains(self, position: Array) -> BoolArray:
+        """Whether each position (n, d) lies in the (closed) domain, shape (n,)."""
+        ...
+
+    def reflect(self, position: Array, move: Array, metric: Array | None = None) -> Reflection:
+        """Ends of the specular paths that start at `position` (n, d) along `move` (n, d).
+
+        `metric` is the preconditioner P, symmetric positive definite: (d,) for a diagonal, (d, d), or None.
+        """
+        ...
+
+    def constrains(self, dimension: int) -> BoolArray:
+        """Which coordinates the domain restricts, shape (d,)."""
+        ...
+
+    def outline(self, i: int, j: int, view: tuple[npt.ArrayLike, npt.ArrayLike]) -> Array | None:
+        """Polygon (k, 2) to draw in the plane of coordinates i and j; None where nothing restricts that pair."""
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able description, undone by `from_dict`."""
+        ...
+
+    def __and__(self, other: Domain) -> Domain:
+        """Intersection."""
+        ...
