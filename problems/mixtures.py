@@ -76,17 +76,87 @@ class GaussianMixture:
         which = rng.choice(len(weights), size=n, p=weights)
         return means[which] + sds[which, None] * rng.standard_normal((n, means.shape[1]))
 
-    def probabilities(self, edges: Array) -> Array:
-        """Probabilities of the cells between ``edges``, shape (bins + 1,), of a mixture in one dimension."""
+    def probabilities(self, *edges: Array) -> Array:
+        """Probabilities of the cells between edges: exact, as each part is a product over the coordinates.
+
+        Parameters
+        ----------
+        *edges : ndarray, shape (bins + 1,)
+            One for each dimension; ``-inf`` and ``inf`` are allowed.
+
+        Returns
+        -------
+        ndarray, shape (bins_1, ..., bins_d)
+
+        Raises
+        ------
+        ValueError
+            If the number of edges is not the dimension.
+        """
+        weights, means, sds = self._arrays  # type: ignore[attr-defined]
+        if len(edges) != means.shape[1]:
+            raise ValueError(
+                f"probabilities needs one array of edges for each of the {means.shape[1]} dimensions, got {len(edges)}"
+            )
+        cells = weights  # (k,), then (bins_1, ..., bins_j, k)
+        for j, at in enumerate(edges):
+            by_part = np.diff(ndtr((np.asarray(at)[:, None] - means[:, j]) / sds), axis=0)
+            cells = cells[..., None, :] * by_part
+        return cells.sum(axis=-1)
+
+    def cdf(self, x: Array) -> Array:
+        """Distribution function at ``x`` (any shape) of a mixture in one dimension."""
         weights, means, sds = self._arrays  # type: ignore[attr-defined]
         if means.shape[1] != 1:
-            raise ValueError(f"probabilities needs a mixture in one dimension, got {means.shape[1]}")
-        return np.diff(ndtr((edges[:, None] - means[:, 0]) / sds) @ weights)
+            raise ValueError(f"cdf needs a mixture in one dimension, got {means.shape[1]}")
+        return ndtr((np.asarray(x, dtype=float)[..., None] - means[:, 0]) / sds) @ weights
 
 
 def two_modes() -> GaussianMixture:
     """The mixture 0.4 N(-4, 0.7^2) + 0.6 N(3, 0.5^2) of Li, Lin, Zhang and Zhou (2023), section 5.1."""
     return GaussianMixture((0.4, 0.6), (-4.0, 3.0), (0.7, 0.5))
+
+
+def close_modes() -> GaussianMixture:
+    """The mixture 0.4 N(-3, 0.7^2) + 0.6 N(2, 0.5^2) of Deng's thesis (Purdue 2021), section 2.5.1.
+
+    There with Gaussian noise of sd 2 on the energies.
+    """
+    return GaussianMixture((0.4, 0.6), (-3.0, 2.0), (0.7, 0.5))
+
+
+def far_modes() -> GaussianMixture:
+    """The mixture 0.4 N(-6, 1) + 0.6 N(4, 1) of the same thesis, section 5.4.1: a barrier of about 12."""
+    return GaussianMixture((0.4, 0.6), (-6.0, 4.0), (1.0, 1.0))
+
+
+def gaussian_grid(variance: float = 0.1) -> GaussianMixture:
+    """25 Gaussians of one variance on the integer grid {0, ..., 4}^2, with weights that rise linearly.
+
+    Parameters
+    ----------
+    variance : float, > 0
+        Of every Gaussian along each axis; published from 0.05 to 0.3.
+
+    Notes
+    -----
+    The paper's weights rise by 1/210 from 1/210 to 20/210, which makes 20 of them. Here the rise goes on to all 25
+    modes and the weights are divided by their sum: i / 325 for i = 1, ..., 25. Nor does the paper say which mode has
+    which: here the mode at (a, b) is number 1 + 5 a + b, so the highest is at (4, 4).
+
+    Raises
+    ------
+    ValueError
+        If ``variance`` is not positive.
+
+    References
+    ----------
+    Chen et al. (2019), ICLR, "Accelerating nonconvex learning via replica exchange Langevin diffusion", appendix E.
+    """
+    if not variance > 0.0:
+        raise ValueError(f"variance must be positive, got {variance}")
+    means = [(float(a), float(b)) for a in range(5) for b in range(5)]
+    return GaussianMixture([float(i) for i in range(1, 26)], means, [float(np.sqrt(variance))] * 25)
 
 
 def sigmoid_noise_energy(position: Array, energy: Array) -> Array:
