@@ -23,8 +23,8 @@ class ForwardModel(Protocol):
     """Map from parameters to noise-free observations, on a batch.
 
     A model may also carry ``parameters`` (tuple of the names of the prior's parameters that make up its
-    theta columns, in that order; a vector-valued parameter takes one column per entry) and ``cost``
-    (seconds per evaluation).
+    theta columns, in that order; a vector-valued parameter takes one column per entry), ``cost``
+    (seconds per evaluation), and the methods of `JacobianForwardModel` and `RowsForwardModel`.
     """
 
     def __call__(self, theta: Array) -> Array:
@@ -33,6 +33,28 @@ class ForwardModel(Protocol):
 
     def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
         """Observations and the vector-Jacobian product at theta."""
+        ...
+
+
+@runtime_checkable
+class JacobianForwardModel(ForwardModel, Protocol):
+    """A forward model that has its whole Jacobian at hand."""
+
+    def jacobian(self, theta: Array) -> tuple[Array, Array]:
+        """Observations (batch, n_observations) and Jacobian (batch, n_observations, n_parameters)."""
+        ...
+
+
+@runtime_checkable
+class RowsForwardModel(ForwardModel, Protocol):
+    """A forward model whose observations can be evaluated one by one: a minibatch costs only its own data."""
+
+    def rows(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
+        """Observations (batch, k) and Jacobian (batch, k, n_parameters) of the data ``indices`` (batch, k).
+
+        Each row of theta has its own indices. A row whose evaluation fails is NaN in the observations asked
+        for; what would fail elsewhere is not noticed.
+        """
         ...
 
 

@@ -240,6 +240,7 @@ class GuardedModel:
         self.name = name
         self.message: str | None = None
         self.has_jacobian = callable(getattr(model, "jacobian", None))
+        self.has_rows = callable(getattr(model, "rows", None))
 
     def __call__(self, theta: Array) -> Array:
         """Observations (batch, m); NaN in the rows that failed."""
@@ -290,6 +291,25 @@ class GuardedModel:
             if len(theta) == 1:
                 return np.full(shape[:2], np.nan), np.full(shape, np.nan)
         rows = [self.jacobian(theta[i : i + 1]) for i in range(len(theta))]
+        return np.concatenate([y for y, _ in rows]), np.concatenate([matrix for _, matrix in rows])
+
+    def rows(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
+        """Observations (batch, k) and Jacobian (batch, k, p) of chosen data, for a model that has `rows`.
+
+        NaN in failed rows.
+        """
+        shape = (*indices.shape, theta.shape[1])
+        try:
+            y, matrix = self.model.rows(theta, indices)
+            y = _shaped(y, shape[:2], f"the chosen observations of forward model {self.name!r}")
+            return y, _shaped(matrix, shape, f"the jacobian of {self.name!r}")
+        except WrongShapeError:
+            raise
+        except Exception as error:
+            self._note(error)
+            if len(theta) == 1:
+                return np.full(shape[:2], np.nan), np.full(shape, np.nan)
+        rows = [self.rows(theta[i : i + 1], indices[i : i + 1]) for i in range(len(theta))]
         return np.concatenate([y for y, _ in rows]), np.concatenate([matrix for _, matrix in rows])
 
     def _linearize_rows(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:

@@ -28,8 +28,8 @@ _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 class Noise(ABC):
     """Noise that is independent between data, with a scale that is known or named.
 
-    Everywhere ``y`` (noise-free observations) has shape (batch, m), ``data`` shape (m,), and ``scale``
-    a shape that broadcasts to (batch, m).
+    Everywhere ``y`` (noise-free observations) has shape (batch, m), and ``data`` and ``scale`` have shapes that
+    broadcast to it: (m,), or (batch, m) where each row has its own minibatch.
     """
 
     #: Numbers, or the name of the prior's parameter that is the scale.
@@ -272,6 +272,15 @@ class BoundNoise:
         """Log-likelihood per datum and its derivatives with respect to y and scale, each (batch, m)."""
         with np.errstate(all="ignore"):
             return self.noise.evaluate(y, self.data, self.scale(theta))
+
+    def evaluate_at(self, theta: Array, y: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array, Array]:
+        """As `evaluate`, for the data ``indices`` (batch, k) alone; ``y`` and all that is returned (batch, k)."""
+        if self.parameter is None:
+            scale = self._known[indices]
+        else:
+            scale = np.take_along_axis(theta, self.column_of_datum[indices], axis=1)
+        with np.errstate(all="ignore"):
+            return self.noise.evaluate(y, self.data[indices], scale)
 
     def accumulate(self, theta: Array, y: Array, value: Array, slope: Array) -> Array:
         """Add the log-likelihood to ``value`` (batch,) and its scale part to ``slope`` (batch, dimension), in place.

@@ -64,9 +64,10 @@ class PosteriorPotential:
     def terms(self, position: Array, indices: npt.NDArray[np.intp]) -> Terms:
         """Terms at ``indices``, shape (chains, batch), of the m data; see `invsamp.contract.Terms`.
 
-        A point outside, or a failed solve, has prior energy +inf and all else 0. The model is solved in
-        full whatever the batch: what a minibatch saves is up to a model with ``jacobian``, or else the
-        vector-Jacobian products, one for each entry of the batch.
+        A point outside, or a failed solve, has prior energy +inf and all else 0. A model with ``rows``
+        evaluates the batch alone, and a failure shows only there. Any other is solved in full whatever the
+        batch: what a minibatch saves is up to its ``jacobian``, or else the vector-Jacobian products, one for
+        each entry of the batch.
         """
         theta, derivative, value, slope, jacobian_slope, inside, _ = self._pose(position)
         chains, batch = indices.shape
@@ -127,25 +128,33 @@ class PosteriorPotential:
         rows, batch = indices.shape
         selected = np.ascontiguousarray(theta[:, self._columns])
         row = np.arange(rows)[:, None]
-        if self._model.has_jacobian:
-            y, jacobian = self._model.jacobian(selected)
-            by_datum = jacobian[row, indices]
+        if self._model.has_rows:
+            y, by_datum = self._model.rows(selected, indices)
+            log_likelihood, y_slope, scale_slope = self._noise.evaluate_at(theta, y, indices)
         else:
-            y, vjp = self._model.linearize(selected)
-            by_datum = np.empty((rows, batch, selected.shape[1]))
-            for k in range(batch):
-                cotangent = np.zeros(y.shape)
-                cotangent[row[:, 0], indices[:, k]] = 1.0
-                by_datum[:, k] = vjp(cotangent)
+            y, by_datum = self._chosen_rows(selected, indices)
+            log_likelihood, y_slope, scale_slope = (a[row, indices] for a in self._noise.evaluate(theta, y))
         gradients = np.zeros((rows, batch, self.dimension))
-        log_likelihood, y_slope, scale_slope = self._noise.evaluate(theta, y)
         with np.errstate(all="ignore"):
-            gradients[:, :, self._columns] = -y_slope[row, indices][:, :, None] * by_datum
+            gradients[:, :, self._columns] = -y_slope[:, :, None] * by_datum
             if self._noise.parameter is not None:
-                column = self._noise.column_of_datum[indices]
-                gradients[row, np.arange(batch), column] -= scale_slope[row, indices]
+                gradients[row, np.arange(batch), self._noise.column_of_datum[indices]] -= scale_slope
         # a datum outside the batch may show that the solve failed, too
         failed = ~np.isfinite(y).all(axis=1)
-        energies = -log_likelihood[row, indices]
+        energies = -log_likelihood
         energies[failed] = np.inf
         return energies, gradients
+
+    def _chosen_rows(self, selected: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
+        """All observations (rows, m), and the Jacobian of the chosen data alone (rows, batch, p)."""
+        row = np.arange(len(indices))
+        if self._model.has_jacobian:
+            y, jacobian = self._model.jacobian(selected)
+            return y, jacobian[row[:, None], indices]
+        y, vjp = self._model.linearize(selected)
+        by_datum = np.empty((*indices.shape, selected.shape[1]))
+        for k in range(indices.shape[1]):
+            cotangent = np.zeros(y.shape)
+            cotangent[row, indices[:, k]] = 1.0
+            by_datum[:, k] = vjp(cotangent)
+        return y, by_datum

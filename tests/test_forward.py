@@ -146,6 +146,37 @@ def test_a_batch_that_works_is_called_once() -> None:
     assert model.calls == 1
 
 
+class Chosen(Fragile):
+    def rows(self, theta: np.ndarray, indices: np.ndarray) -> tuple:
+        self.calls += 1
+        self.check(self.stage, theta)
+        row = np.arange(len(theta))[:, None]
+        return function(theta)[row, indices], jacobian(theta)[row, indices]
+
+
+class Everything(Fragile):
+    """Mistakes the rows of the data for those of the batch."""
+
+    def rows(self, theta: np.ndarray, indices: np.ndarray) -> tuple:
+        return function(theta), jacobian(theta)
+
+
+def test_rows_that_fail_do_not_take_the_batch_down() -> None:
+    indices = np.array([[2, 0]] * 5)
+    guard = GuardedModel(Chosen(), 3, "fine")
+    assert guard.has_rows and not GuardedModel(Fragile(), 3, "fine").has_rows
+    y, matrix = guard.rows(THETA, indices)
+    for values in (y, matrix):
+        np.testing.assert_array_equal(np.isnan(values.reshape(5, -1)).all(axis=1), BAD)
+    np.testing.assert_array_equal(y[~BAD], function(THETA)[~BAD][:, [2, 0]])
+    np.testing.assert_array_equal(matrix[~BAD], jacobian(THETA)[~BAD][:, [2, 0]])
+    assert guard.message.startswith("RuntimeError: no solution at -")
+    # one call where nothing fails
+    guard.model.calls = 0
+    guard.rows(np.abs(THETA), indices)
+    assert guard.model.calls == 1
+
+
 def test_an_interrupt_is_not_a_failed_solve() -> None:
     class Stopped(Fragile):
         def __call__(self, theta: np.ndarray) -> np.ndarray:
@@ -170,6 +201,10 @@ def test_an_interrupt_is_not_a_failed_solve() -> None:
         (
             lambda: GuardedModel(with_jacobian(function, lambda t: jacobian(t)[:, :, :1]), 3, "f").linearize(THETA),
             r"jacobian must have shape \(5, 3, 2\), got \(5, 3, 1\)",
+        ),
+        (
+            lambda: GuardedModel(Everything(), 3, "f").rows(THETA, np.zeros((5, 2), dtype=int)),
+            r"chosen observations of forward model 'f' must have shape \(5, 2\), got \(5, 3\)",
         ),
         (lambda: finite_differences(lambda t: np.ones(3)).linearize(THETA), r"must return shape \(25, observations\)"),
     ],

@@ -34,12 +34,12 @@ class Waves:
 
     def __init__(self, parameters: tuple[str, ...] | None = None, gain: float = 0.3) -> None:
         self.gain = gain
-        self.rows = 0
+        self.calls = 0
         if parameters is not None:
             self.parameters = parameters
 
     def __call__(self, theta: np.ndarray) -> np.ndarray:
-        self.rows += len(theta)
+        self.calls += len(theta)
         return np.exp(self.gain * np.sin(theta @ MIXING[:, : theta.shape[1]].T))
 
     def linearize(self, theta: np.ndarray) -> tuple:
@@ -54,6 +54,24 @@ class WavesWithJacobian(Waves):
         phase = theta @ MIXING[:, : theta.shape[1]].T
         y = self(theta)
         return y, (y * self.gain * np.cos(phase))[:, :, None] * MIXING[:, : theta.shape[1]]
+
+
+class WavesWithRows(Waves):
+    """Evaluates chosen data only; the whole is out of bounds."""
+
+    def __init__(self, parameters: tuple[str, ...] | None = None) -> None:
+        super().__init__(parameters)
+        self.evaluated = 0
+
+    def rows(self, theta: np.ndarray, indices: np.ndarray) -> tuple:
+        self.evaluated += indices.size
+        if np.any(theta[:, -1] > 5.0):
+            raise RuntimeError("the mesh is torn")
+        mixing = MIXING[indices][:, :, : theta.shape[1]]
+        phase = (mixing @ theta[:, :, None])[:, :, 0]
+        y = np.exp(self.gain * np.sin(phase))
+        y[theta[:, -1] < -5.0, 0] = np.nan
+        return y, (y * self.gain * np.cos(phase))[:, :, None] * mixing
 
 
 DATA = np.random.default_rng(8).uniform(0.7, 1.4, (3, 2))
@@ -159,6 +177,38 @@ def test_terms_add_up(name: str) -> None:
     np.testing.assert_allclose(few.gradients, terms.gradients[:, 2:4], rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize(
+    ("names", "noise"),
+    [
+        (None, LogNormalNoise("s")),
+        (("s", "x"), StudentTNoise(4.0, "s")),
+        (("h", "x", "g", "k"), GaussianNoise(np.linspace(0.2, 0.4, 6).reshape(3, 2))),
+    ],
+)
+def test_terms_of_a_model_with_rows(names: tuple[str, ...] | None, noise: object) -> None:
+    """The same numbers as from the whole model, which is not evaluated."""
+    model = WavesWithRows(names)
+    potential = (posterior := mixed(forward=model, noise=noise)).potential()
+    position = start(posterior, 4)
+    indices = np.stack([np.random.default_rng(i).permutation(6)[:3] for i in range(4)])
+    expected = mixed(forward=Waves(names), noise=noise).potential().terms(position, indices)
+    terms = potential.terms(position, indices)
+    assert model.calls == 0 and model.evaluated == 12
+    for found, wanted in zip(terms, expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-11, atol=1e-13)
+
+
+def test_rows_that_fail_have_infinite_energy() -> None:
+    posterior = mixed(forward=WavesWithRows())
+    position = start(posterior, 4)
+    position[1, -1], position[2, -1] = 6.0, -6.0
+    terms = posterior.potential().terms(position, np.tile([3, 0], (4, 1)))
+    np.testing.assert_array_equal(terms.prior_energy == np.inf, [False, True, True, False])
+    for part in (terms.prior_gradient, terms.energies, terms.gradients):
+        assert not part[1:3].any() and part[0].any() and part[3].any()
+    assert posterior.failure_message() == "RuntimeError: the mesh is torn"
+
+
 def test_default_coordinates_and_walls() -> None:
     posterior = mixed()
     assert posterior.coordinates.transforms == (
@@ -203,17 +253,17 @@ def test_the_model_is_not_called_outside(domain: object) -> None:
     position[1, 0] = 2.5
     position[2, 4] = np.nan
     inside = np.array([True, False, False, True])
-    model.rows = 0
+    model.calls = 0
     energy, gradient = potential.energy_and_gradient(position)
-    assert model.rows == 2
+    assert model.calls == 2
     assert np.isinf(potential.energy(position)).tolist() == np.isinf(energy).tolist() == (~inside).tolist()
     assert not gradient[~inside].any() and gradient[inside].any()
     np.testing.assert_allclose(energy[inside], by_hand(posterior, position[inside]), rtol=1e-11)
-    model.rows = 0
+    model.calls = 0
     potential.energy_and_gradient(position[~inside])
     potential.energy(position[~inside])
     terms = potential.terms(position[~inside], np.zeros((2, 3), dtype=np.intp))
-    assert model.rows == 0 and np.all(np.isinf(terms.prior_energy)) and not terms.gradients.any()
+    assert model.calls == 0 and np.all(np.isinf(terms.prior_energy)) and not terms.gradients.any()
 
 
 def test_energies_stay_usable_at_extreme_positions() -> None:
