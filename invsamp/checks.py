@@ -52,6 +52,7 @@ def diagnose(summary: pd.DataFrame, report: Mapping[str, Any]) -> list[str]:
         *_clipped_noise_warnings(report),
         *_failed_solve_warnings(report),
         *_fallback_warnings(report),
+        *_boundary_warnings(report),
     ]
 
 
@@ -190,6 +191,22 @@ def _fallback_warnings(report: Mapping[str, Any]) -> list[str]:
             f"Reduce step_size: a step must be short against the domain's narrowest part."
         )
     return found
+
+
+def _boundary_warnings(report: Mapping[str, Any]) -> list[str]:
+    """Draws of another law than the restricted posterior's, as the baselines have them."""
+    boundary, outside = report.get("boundary"), report.get("outside") or [0.0]
+    if outside[0] > 0.0:
+        return [
+            f"{outside[0]:.2%} of the draws lie outside the domain, as the boundary is {boundary!r}: the run samples "
+            f"another posterior. Use boundary='reflect', or drop these draws before you use the others."
+        ]
+    if boundary == "project":
+        return [
+            "moves that left the domain were put on its boundary, as the boundary is 'project': draws pile up there, "
+            "whatever the step size. Use boundary='reflect'; this one is a control for tests and figures."
+        ]
+    return []
 
 
 def _list(names: Sequence[object], limit: int = 3) -> str:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from invsamp.boundary import Boundary, Reflect, as_boundary
 from invsamp.estimators import STRUCTURES, Estimator, Exact, Structure
-from invsamp.kernels import Langevin
+from invsamp.kernels import Kernel, Langevin, Momentum
 from invsamp.schedules import Schedule
 from invsamp.swap.rules import SwapRule
 from invsamp.swap.schemes import SwapScheme, deo
@@ -50,7 +51,7 @@ class Rung:
         are not that many).
     estimator : Estimator
         What it is told about the energy.
-    kernel : Langevin
+    kernel : Langevin or Momentum
         How it moves.
     step_size : float, Schedule or None
         None: found by warm-up.
@@ -65,7 +66,7 @@ class Rung:
     temperature: float = 1.0
     fidelity: str | int = 0
     estimator: Estimator = field(default_factory=Exact)
-    kernel: Langevin = field(default_factory=Langevin)
+    kernel: Kernel = field(default_factory=Langevin)
     step_size: float | Schedule | None = None
     energy_variance: VarianceModel = field(default_factory=known)
     gradient_noise: GradientNoise | None = None
@@ -133,32 +134,45 @@ class Sampler:
         Ignored with a single rung.
     preconditioner : None, "diagonal" or "dense"
         Found in warm-up for each rung and frozen after.
+    boundary : "reflect", "ignore", "project" or Boundary
+        What moves do that leave the problem's domain: reflect (the only one that samples the restricted posterior),
+        or one of the baselines (`invsamp.boundary`; `penalised` for the one with a strength).
 
     Raises
     ------
     ValueError
-        If the temperatures do not start at 1 or do not increase, or the preconditioner is unknown.
+        If the temperatures do not start at 1 or do not increase, or the preconditioner or the boundary is unknown.
     """
 
     rungs: Sequence[Rung]
     swap: Swap = field(default_factory=Swap)
     preconditioner: str | None = None
+    boundary: Boundary | str = field(default_factory=lambda: Reflect())
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rungs", tuple(self.rungs))
+        object.__setattr__(self, "boundary", as_boundary(self.boundary))
         check_temperatures([rung.temperature for rung in self.rungs])
         if self.preconditioner not in (None, "diagonal", "dense"):
             raise ValueError(f"preconditioner must be None, 'diagonal' or 'dense', got {self.preconditioner!r}")
 
     def __str__(self) -> str:
-        kernels = " and ".join(dict.fromkeys("MALA" if r.kernel.adjusted else "Langevin" for r in self.rungs))
+        kernels = " and ".join(dict.fromkeys(_name(rung.kernel) for rung in self.rungs))
         parts = [f"{kernels}, preconditioner {self.preconditioner}"]
         estimators = dict.fromkeys(r.estimator for r in self.rungs if not isinstance(r.estimator, Exact))
         parts += [str(estimator) for estimator in estimators]
         if len(self.rungs) > 1:
             rule = "the default rule" if self.swap.rule is None else str(self.swap.rule)
             parts.append(f"{len(self.rungs)} rungs, swaps by {rule} at {self.swap.fraction:g} of the steps")
+        if self.boundary != Reflect():
+            parts.append(f"boundary {self.boundary}")
         return "; ".join(parts)
+
+
+def _name(kernel: Kernel) -> str:
+    if isinstance(kernel, Momentum):
+        return f"Langevin with momentum (friction {kernel.friction:g})"
+    return "MALA" if kernel.adjusted else "Langevin"
 
 
 def check_temperatures(temperatures: Sequence[float]) -> None:

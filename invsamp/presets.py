@@ -11,6 +11,8 @@ fidelities : sequence of str, optional
     the coarsest, where a preset does not say otherwise.
 preconditioner : "auto", None, "diagonal" or "dense"
     "auto": "dense" where warm-up finds the step sizes, None where they are given.
+boundary : "reflect", "ignore", "project" or `invsamp.boundary.penalised`
+    What moves do that leave the problem's domain. Only "reflect", the default, samples the restricted posterior.
 """
 
 from __future__ import annotations
@@ -20,11 +22,12 @@ from typing import Any
 
 import numpy as np
 
+from invsamp.boundary import Boundary
 from invsamp.estimators import Estimator, Structure
 from invsamp.estimators import exact as exact_energies
-from invsamp.kernels import Langevin
+from invsamp.kernels import Langevin, Momentum
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap, check_temperatures
-from invsamp.schedules import Schedule
+from invsamp.schedules import Schedule, cyclic_cosine
 from invsamp.swap import rules
 from invsamp.swap.schemes import SwapScheme, deo
 from invsamp.variance import Known, VarianceModel, known, running_average
@@ -39,29 +42,107 @@ def sgld(
     gradient_noise: GradientNoise | None = None,
     fidelity: str | int = 0,
     preconditioner: str | None = "auto",
+    boundary: Boundary | str = "reflect",
 ) -> Sampler:
     r"""Stochastic-gradient Langevin dynamics, :math:`\theta' = \theta - \eta g + \sqrt{2 \eta} \xi`.
 
     Its law is off by its step: variance :math:`1 / (1 - \eta \lambda / 2)` of the right one along curvature
     :math:`\lambda`, and further off by gradient noise unless ``gradient_noise`` takes that out.
 
+    In a domain this is R-SGLD: the drift is reflected with the noise, which leaves a boundary layer of the order of
+    the square root of the step (`mala` has none). The published SGLD is ``boundary="ignore"``.
+
     References
     ----------
     Welling and Teh (2011), ICML, eq. (4), with :math:`\eta = \epsilon / 2`.
     """
     rung = Rung(1.0, fidelity, estimator or exact_energies(), Langevin(), step_size, gradient_noise=gradient_noise)
-    return Sampler((rung,), preconditioner=_preconditioner(preconditioner, [step_size]))
+    return _single(rung, preconditioner, boundary)
 
 
-def mala(step_size: float | None = None, *, fidelity: str | int = 0, preconditioner: str | None = "auto") -> Sampler:
-    """Metropolis-adjusted Langevin, for exact energies: no bias from the step size.
+def cyclic_sgld(
+    step_size: float,
+    *,
+    cycles: int = 5,
+    estimator: Estimator | None = None,
+    gradient_noise: GradientNoise | None = None,
+    fidelity: str | int = 0,
+    preconditioner: str | None = None,
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    """SGLD whose step size falls along a cosine and starts anew, in cycles that fill the run.
+
+    A cycle begins with large steps, which reach other modes, and ends with small ones. ``warmup`` counts: with a
+    fifth of all steps for warm-up, the first of 5 cycles is warm-up. Draws are those of every part of a cycle, with
+    the bias of their step size; see `invsamp.schedules` for averages weighted by it.
+
+    The published exploration stage (no noise in the first part of each cycle, whose draws are dropped) is left out:
+    what it adds is a descent from wherever the last cycle ended, so a mode's weight becomes how often descents end in
+    it, not its mass.
+
+    Parameters
+    ----------
+    step_size : float
+        At the start of each cycle.
+    cycles : int, >= 1
+        Number of cycles in ``warmup + draws * thin`` steps.
+
+    References
+    ----------
+    Zhang et al. (2020), "Cyclical stochastic gradient MCMC for Bayesian deep learning", ICLR, eq. (1), Algorithm 1.
+    """
+    schedule = cyclic_cosine(step_size, cycles=cycles)
+    rung = Rung(1.0, fidelity, estimator or exact_energies(), Langevin(), schedule, gradient_noise=gradient_noise)
+    return _single(rung, preconditioner, boundary)
+
+
+def sghmc(
+    step_size: float | Schedule | None = None,
+    *,
+    friction: float = 0.1,
+    estimator: Estimator | None = None,
+    gradient_noise: GradientNoise | None = None,
+    fidelity: str | int = 0,
+    preconditioner: str | None = "auto",
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    r"""Stochastic-gradient Hamiltonian Monte Carlo: SGLD with momentum, which a wall turns with the move.
+
+    Its law and stability are those of `invsamp.kernels.Momentum`. At a given step size a direction of small curvature
+    relaxes :math:`1 / \alpha` times as fast as with `sgld`; the noise that may be taken out of the injected noise
+    is :math:`\alpha` times what it is there.
+
+    Parameters
+    ----------
+    step_size : float, Schedule or None
+        :math:`\eta = \epsilon^2`, as in SGLD.
+    friction : float in (0, 1]
+        :math:`\alpha`, the share of the momentum that is lost in a step; 1 is SGLD.
+
+    References
+    ----------
+    Chen, Fox and Guestrin (2014), ICML, eq. (15).
+    """
+    kernel = Momentum(friction)
+    rung = Rung(1.0, fidelity, estimator or exact_energies(), kernel, step_size, gradient_noise=gradient_noise)
+    return _single(rung, preconditioner, boundary)
+
+
+def mala(
+    step_size: float | None = None,
+    *,
+    fidelity: str | int = 0,
+    preconditioner: str | None = "auto",
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    """Metropolis-adjusted Langevin, for exact energies: no bias from the step size, nor from reflection.
 
     References
     ----------
     Roberts and Tweedie (1996), Bernoulli 2(4).
     """
     rung = Rung(1.0, fidelity, kernel=Langevin(adjusted=True), step_size=step_size)
-    return Sampler((rung,), preconditioner=_preconditioner(preconditioner, [step_size]))
+    return _single(rung, preconditioner, boundary)
 
 
 def relangevin(
@@ -74,6 +155,7 @@ def relangevin(
     swap_fraction: float = 0.1,
     scheme: SwapScheme | None = None,
     preconditioner: str | None = "auto",
+    boundary: Boundary | str = "reflect",
 ) -> Sampler:
     """Replica-exchange Langevin (reLD) with exact energies; exact in every part by default.
 
@@ -89,7 +171,7 @@ def relangevin(
     Chen et al. (2019), ICLR, "Accelerating nonconvex learning via replica exchange Langevin diffusion".
     """
     rungs = _rungs(temperatures, step_size, _graded(fidelities, temperatures), None, kernel=Langevin(adjusted))
-    return _exchange(rungs, swap, swap_fraction, scheme, preconditioner)
+    return _exchange(rungs, swap, swap_fraction, scheme, preconditioner, boundary)
 
 
 def resgld(
@@ -103,6 +185,7 @@ def resgld(
     swap_fraction: float = 0.1,
     scheme: SwapScheme | None = None,
     preconditioner: str | None = "auto",
+    boundary: Boundary | str = "reflect",
 ) -> Sampler:
     """Replica-exchange SGLD with one fidelity and noisy energies; its gradients' noise is not taken out.
 
@@ -122,7 +205,44 @@ def resgld(
     flat = fidelities or [0] * len(temperatures)
     variance = energy_variance or running_average()
     rungs = _rungs(temperatures, step_size, flat, estimator, energy_variance=variance)
-    return _exchange(rungs, swap or rules.corrected(), swap_fraction, scheme, preconditioner)
+    return _exchange(rungs, swap or rules.corrected(), swap_fraction, scheme, preconditioner, boundary)
+
+
+def r2sgld(
+    temperatures: Sequence[float] = (1.0, 10.0),
+    step_size: StepSizes = None,
+    *,
+    estimator: Estimator | Sequence[Estimator] | None = None,
+    swap: rules.SwapRule | None = None,
+    energy_variance: VarianceModel | None = None,
+    fidelities: Sequence[str | int] | None = None,
+    swap_fraction: float = 0.1,
+    scheme: SwapScheme | None = None,
+    preconditioner: str | None = "auto",
+) -> Sampler:
+    """r2SGLD: replica-exchange SGLD of which every rung is reflected at the domain's boundary.
+
+    `resgld` with ``boundary="reflect"`` and the published temperatures. As published: a step size for each rung, and
+    swaps corrected for the energies' noise (eq. 7 with C = 2 for the variance of the energies' difference). Not as
+    published: an attempt follows a tenth of the steps, not every one (``swap_fraction=1.0``), and the reflection is
+    the specular path, whose end is that of the published one where a move meets one straight wall.
+
+    References
+    ----------
+    Zheng et al. (2024), "Constrained exploration via reflected replica exchange stochastic gradient Langevin
+    dynamics", ICML, Algorithm 1, eq. (7).
+    """
+    return resgld(
+        temperatures,
+        step_size,
+        estimator=estimator,
+        swap=swap,
+        energy_variance=energy_variance,
+        fidelities=fidelities,
+        swap_fraction=swap_fraction,
+        scheme=scheme,
+        preconditioner=preconditioner,
+    )
 
 
 def multi_variance_resgld(
@@ -137,6 +257,7 @@ def multi_variance_resgld(
     swap_fraction: float = 0.1,
     scheme: SwapScheme | None = None,
     preconditioner: str | None = "auto",
+    boundary: Boundary | str = "reflect",
 ) -> Sampler:
     """m-reSGLD: each rung its own fidelity and noise, swaps by both rungs' energies at both positions.
 
@@ -161,7 +282,7 @@ def multi_variance_resgld(
         energy_variance=energy_variance or running_average(),
     )
     rule = rules.multi_variance(weight, assume_unbiased=assume_unbiased)
-    return _exchange(rungs, rule, swap_fraction, scheme, preconditioner)
+    return _exchange(rungs, rule, swap_fraction, scheme, preconditioner, boundary)
 
 
 def fast_resgld(
@@ -178,6 +299,7 @@ def fast_resgld(
     swap_fraction: float = 0.1,
     scheme: SwapScheme | None = None,
     preconditioner: str | None = "auto",
+    boundary: Boundary | str = "reflect",
 ) -> Sampler:
     """f-reSGLD: the noise of each fidelity's gradient is taken out of the injected noise, that of its energy out of
     the swaps.
@@ -213,7 +335,7 @@ def fast_resgld(
         gradient_noise=GradientNoise(model, structure),
         probes=probes,
     )
-    return _exchange(rungs, swap, swap_fraction, scheme, preconditioner)
+    return _exchange(rungs, swap, swap_fraction, scheme, preconditioner, boundary)
 
 
 def _graded(fidelities: Sequence[str | int] | None, temperatures: Sequence[float]) -> Sequence[str | int]:
@@ -250,9 +372,14 @@ def _exchange(
     fraction: float,
     scheme: SwapScheme | None,
     preconditioner: str | None,
+    boundary: Boundary | str,
 ) -> Sampler:
     kind = _preconditioner(preconditioner, [rung.step_size for rung in rungs])
-    return Sampler(rungs, Swap(rule, scheme or deo(), fraction), kind)
+    return Sampler(rungs, Swap(rule, scheme or deo(), fraction), kind, boundary)
+
+
+def _single(rung: Rung, preconditioner: str | None, boundary: Boundary | str) -> Sampler:
+    return Sampler((rung,), preconditioner=_preconditioner(preconditioner, [rung.step_size]), boundary=boundary)
 
 
 def _preconditioner(wanted: str | None, step_sizes: Sequence[object]) -> str | None:

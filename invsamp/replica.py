@@ -14,9 +14,10 @@ from scipy.linalg.blas import dasum
 from invsamp.contract import Array, Potential, Terms, TermwisePotential
 from invsamp.domains import Domain, Unbounded
 from invsamp.estimators import BoundEstimator, Estimate, Rows, probe
-from invsamp.kernels import StepSize, log_acceptance, propose, propose_within_budget
+from invsamp.kernels import Momentum, Proposal, StepSize, log_acceptance, propose, propose_within_budget
 from invsamp.ladder import GradientNoise, Rung
 from invsamp.metric import IdentityMetric, Metric
+from invsamp.schedules import Schedule, over
 from invsamp.variance import Known, VarianceModel
 
 #: A rung whose every solve failed for so many steps in a row is stopped: there is nothing to sample.
@@ -119,7 +120,7 @@ class Counts:
     failing_in_a_row: int = field(default=0, repr=False)
 
 
-PURPOSES = ("start", "move", "accept", "estimate", "swap", "probe")
+PURPOSES = ("start", "move", "accept", "estimate", "swap", "probe", "momentum")
 
 
 class Replica:
@@ -134,9 +135,18 @@ class Replica:
         Of the positions.
     seed : SeedSequence
         The rung's own; a stream is spawned for each purpose.
+    steps : int, optional
+        Length of the run, warm-up included, for schedules that are spread over it.
     """
 
-    def __init__(self, rung: Rung, evaluator: Evaluator, domain: Domain, seed: np.random.SeedSequence) -> None:
+    def __init__(
+        self,
+        rung: Rung,
+        evaluator: Evaluator,
+        domain: Domain,
+        seed: np.random.SeedSequence,
+        steps: int | None = None,
+    ) -> None:
         self.rung, self.evaluator, self.domain = rung, evaluator, domain
         self.bounded = not isinstance(domain, Unbounded)
         self.structure = rung.gradient_noise.structure if rung.gradient_noise else "isotropic"
@@ -145,7 +155,9 @@ class Replica:
         self.adjusted = rung.kernel.adjusted
         self.temperature = rung.temperature
         self.metric: Metric = IdentityMetric()
+        self.schedule: Schedule | None = over(rung.step_size, steps) if callable(rung.step_size) else None
         self.step_size: StepSize = 0.0
+        self.momentum: Array | None = None  # (chains, d): the last move over the square root of its step size
         self.iteration = 0
         self.counts = Counts()
         d = evaluator.dimension
@@ -166,6 +178,8 @@ class Replica:
                 f"the potential of fidelity {self.evaluator.fidelity!r} must return an energy of shape "
                 f"{position.shape[:1]} and a gradient of shape {position.shape}, got {shapes[0]} and {shapes[1]}"
             )
+        if isinstance(self.rung.kernel, Momentum):
+            self.momentum = math.sqrt(self.temperature) * self.streams["momentum"].standard_normal(position.shape)
         uniform = self.streams["accept"].random
         self._moves = Stream(self.streams["move"].standard_normal, position.shape)
         self._thresholds = Stream(lambda shape: np.log1p(-uniform(shape)), position.shape[:1])
@@ -173,39 +187,21 @@ class Replica:
     def step(self) -> None:
         """Move every chain once."""
         self.iteration += 1
-        if callable(self.rung.step_size):
-            self.step_size = self.rung.step_size(self.iteration - 1)
+        if self.schedule is not None:
+            self.step_size = self.schedule(self.iteration - 1)
         short = self.adjusted and self.rung.step_size is None and self.iteration % SHORT_EVERY == 0
         step_size = SHORT * self.step_size if short else self.step_size
         noise = self._moves.draw()
-        metric = self.metric
-        gradient = metric.whiten(self.estimate.gradient)
-        variance = self.gradient_variance()
-        if variance is None:
-            proposal = propose(gradient, noise, step_size, self.temperature)
-        else:
-            proposal = propose_within_budget(
-                gradient, noise, step_size, self.temperature, metric.whiten_covariance(variance)
-            )
-        move = metric.colour(proposal.move)
-        velocity, failed = proposal.move, None
-        if self.bounded:
-            path = self.domain.reflect(self.position, move, metric.matrix)
-            end, failed = path.position, path.failed
-            self.bounces = path.bounces
-            reflected = int(np.count_nonzero(path.bounces))
-            self.counts.fallbacks += int(np.count_nonzero(failed))
-            if reflected:
-                self.counts.reflected += reflected
-                velocity = metric.uncolour(path.move)
-        else:
-            end = self.position + move
+        proposal = self._propose(noise, step_size)
+        end, velocity, failed = self._follow(proposal.move)
         self.counts.steps += 1
         self.counts.clipped += proposal.clipped
         failures = self.evaluator.failed
         estimate = self.estimator.estimate(self.streams["estimate"], end)
+        refused = None
         if self.evaluator.failed > failures:
-            self._watch(~np.isfinite(estimate.energy))
+            refused = ~np.isfinite(estimate.energy)
+            self._watch(refused)
         else:
             self.counts.failing_in_a_row = 0
         if self.adjusted:
@@ -215,10 +211,57 @@ class Replica:
             else:
                 self.counts.full_steps += 1
                 self.counts.accepted += accepted
-        elif self.evaluator.failed > failures:
-            self._settle(end, estimate)
+            return
+        if self.momentum is not None:
+            self._carry(velocity, step_size, failed, refused)
+        if refused is not None:
+            self._settle(end, estimate, refused)
         else:
             self.position, self.estimate = end, estimate
+
+    def _propose(self, noise: Array, step_size: StepSize) -> Proposal:
+        """Move of the whitened coordinates, straight."""
+        metric, heat = self.metric, self.temperature
+        carried = None if self.adjusted else self.momentum  # warm-up may explore with the adjusted kernel
+        if carried is not None:
+            friction = self.rung.kernel.friction
+            heat = friction * heat
+            carried = (1.0 - friction) * np.sqrt(step_size) * carried
+        gradient = metric.whiten(self.estimate.gradient)
+        variance = self.gradient_variance()
+        if variance is None:
+            proposal = propose(gradient, noise, step_size, heat)
+        else:
+            proposal = propose_within_budget(gradient, noise, step_size, heat, metric.whiten_covariance(variance))
+        return proposal if carried is None else Proposal(proposal.move + carried, proposal.clipped)
+
+    def _follow(self, straight: Array) -> tuple[Array, Array, npt.NDArray[np.bool_] | None]:
+        """Ends of the moves (whitened, chains x d) within the domain, how the walls turned them, and which failed."""
+        move = self.metric.colour(straight)
+        if not self.bounded:
+            return self.position + move, straight, None
+        path = self.domain.reflect(self.position, move, self.metric.matrix)
+        self.bounces = path.bounces
+        reflected = int(np.count_nonzero(path.bounces))
+        self.counts.fallbacks += int(np.count_nonzero(path.failed))
+        if not reflected:
+            return path.position, straight, path.failed
+        self.counts.reflected += reflected
+        return path.position, self.metric.uncolour(path.move), path.failed
+
+    def _carry(
+        self,
+        velocity: Array,
+        step_size: StepSize,
+        failed: npt.NDArray[np.bool_] | None,
+        refused: npt.NDArray[np.bool_] | None,
+    ) -> None:
+        """Keep the moves as momenta; those that could not be made are turned back (see `Momentum`)."""
+        momentum = velocity / np.sqrt(step_size)
+        for stayed in (failed, refused):
+            if stayed is not None and stayed.any():
+                momentum[stayed] = -momentum[stayed]
+        self.momentum = momentum
 
     def energy_variance(self, position: Array, stated: Array | None) -> Array | None:
         """Variance (chains,) of this rung's energy estimates at positions, None where there is no noise."""
@@ -278,9 +321,9 @@ class Replica:
             return None
         return _predict(noise.variance, self.gradient_variance_state, self.position, self.estimate.gradient_variance)
 
-    def _settle(self, end: Array, estimate: Estimate) -> None:
+    def _settle(self, end: Array, estimate: Estimate, refused: npt.NDArray[np.bool_]) -> None:
         """Unadjusted: go to the end, except where the energy is not finite (a failed solve)."""
-        kept = np.flatnonzero(~np.isfinite(estimate.energy))
+        kept = np.flatnonzero(refused)
         end, old = end.copy(), self.estimate
         end[kept] = self.position[kept]
         self.position, self.estimate = end, estimate

@@ -14,7 +14,10 @@ import numpy as np
 import numpy.typing as npt
 from tqdm.auto import tqdm
 
+from invsamp.boundary import Boundary, as_boundary
 from invsamp.contract import Array, Potential, Problem
+from invsamp.domains import Domain
+from invsamp.kernels import Momentum
 from invsamp.ladder import Sampler
 from invsamp.metric import DenseMetric, DiagonalMetric
 from invsamp.potential import Target
@@ -47,8 +50,8 @@ def sample(
     problem : Posterior, Target or Potential
         What to sample.
     sampler : Sampler, optional
-        From a preset (`mala`, `sgld`, `relangevin`, `resgld`, `multi_variance_resgld`, `fast_resgld`) or
-        composed by hand. Default: `mala`.
+        From a preset (`mala`, `sgld`, `cyclic_sgld`, `sghmc`, `relangevin`, `resgld`, `r2sgld`,
+        `multi_variance_resgld`, `fast_resgld`) or composed by hand. Default: `mala`.
     draws : int
         Draws kept for each chain.
     warmup : int, optional
@@ -87,31 +90,36 @@ def sample(
     fidelities = [_fidelity(problem, rung.fidelity) for rung in sampler.rungs]
     _check_swaps(sampler, fidelities)
     check_length(sampler.rungs, sampler.preconditioner, warmup, chains)
-    positions = None if start is None else _given_start(problem, start, chains)
+    boundary = as_boundary(sampler.boundary)
+    walked = boundary.apply(problem)
+    positions = None if start is None else _given_start(problem, walked.sampling_domain, start, chains)
 
     entropy = np.random.SeedSequence(seed)
     swap_seed, *rung_seeds = entropy.spawn(len(sampler.rungs) + 1)
-    evaluators = {name: Evaluator(problem.potential(name), name) for name in dict.fromkeys(fidelities)}
+    evaluators = {name: Evaluator(walked.potential(name), name) for name in dict.fromkeys(fidelities)}
+    steps = warmup + draws * thin
     replicas = [
-        Replica(rung, evaluators[name], problem.sampling_domain, rung_seed)
+        Replica(rung, evaluators[name], walked.sampling_domain, rung_seed, steps)
         for rung, name, rung_seed in zip(sampler.rungs, fidelities, rung_seeds, strict=True)
     ]
     began = time.perf_counter()
     for replica in replicas:
-        _start(problem, replica, positions, chains)
+        _start(problem, walked, replica, positions, chains)
     exchange = Exchange(sampler.swap, replicas, swap_seed) if len(replicas) > 1 else None
-    bar = _Bar(warmup + draws * thin, progress, replicas, exchange)
+    bar = _Bar(steps, progress, replicas, exchange)
     try:
         warm_up(problem, replicas, exchange, warmup, sampler.preconditioner, bar.tick)
         evaluated = {name: (e.evaluations, e.seconds, e.failed) for name, e in evaluators.items()}
         kept = _draw(replicas, exchange, draws, thin, bar)
     except SolvesFailed as failure:
         theta = problem.to_theta(failure.position).tolist()
-        reason = _failure_message(problem, failure.fidelity)
+        reason = _failure_message(walked, failure.fidelity)
         raise RuntimeError(f"{failure}; the chains stand at the parameters {theta}{reason}") from failure
     finally:
         bar.close()
-    report = _report(problem, sampler, replicas, exchange) | {
+    report = _report(walked, sampler, replicas, exchange) | {
+        "boundary": str(boundary),
+        "outside": _outside(problem, boundary, kept.positions),
         "seed": int(entropy.entropy) if isinstance(entropy.entropy, int) else str(entropy.entropy),
         "draws": kept.count,
         "warmup": warmup,
@@ -124,6 +132,8 @@ def sample(
     stats: dict[str, Any] = {"energy": kept.energies}
     if exchange is not None:
         stats["replica"] = kept.replicas
+    if any(replica.schedule is not None for replica in replicas):
+        stats["step_size"] = kept.step_sizes
     run = Run.from_arrays(
         problem, dict(problem.shapes), problem.to_theta(kept.positions), stats, report, problem.support
     )
@@ -136,6 +146,7 @@ def sample(
 class _Kept:
     positions: Array  # (rungs, chains, draws, d)
     energies: Array  # (rungs, chains, draws)
+    step_sizes: Array  # (rungs, chains, draws): of the step that led to the draw
     replicas: npt.NDArray[np.intp]  # (rungs, chains, draws): which replica is at each rung
     count: int
 
@@ -145,6 +156,7 @@ def _draw(replicas: list[Replica], exchange: Exchange | None, draws: int, thin: 
     rungs = len(replicas)
     positions = np.empty((rungs, chains, draws, d))
     energies, who = np.empty((rungs, chains, draws)), np.zeros((rungs, chains, draws), dtype=np.intp)
+    step_sizes = np.empty((rungs, draws))
     done = 0
     try:
         for i in range(draws):
@@ -157,6 +169,7 @@ def _draw(replicas: list[Replica], exchange: Exchange | None, draws: int, thin: 
             for rung, replica in enumerate(replicas):
                 positions[rung, :, i] = replica.position
                 energies[rung, :, i] = replica.estimate.energy
+                step_sizes[rung, i] = replica.step_size
             if exchange is not None:
                 who[:, :, i] = exchange.trips.replica
             done = i + 1
@@ -164,7 +177,8 @@ def _draw(replicas: list[Replica], exchange: Exchange | None, draws: int, thin: 
         if not done:
             raise
         warnings.warn(f"interrupted: the run holds the {done} draws that were made, of {draws}", stacklevel=3)
-    return _Kept(positions[:, :, :done], energies[:, :, :done], who[:, :, :done], done)
+    by_chain = np.broadcast_to(step_sizes[:, None, :done], (rungs, chains, done))
+    return _Kept(positions[:, :, :done], energies[:, :, :done], by_chain, who[:, :, :done], done)
 
 
 class _Bar:
@@ -230,7 +244,7 @@ def _check_swaps(sampler: Sampler, fidelities: Sequence[str]) -> None:
             )
 
 
-def _given_start(problem: Problem, start: Array | Mapping[str, Array], chains: int) -> Array:
+def _given_start(problem: Problem, domain: Domain, start: Array | Mapping[str, Array], chains: int) -> Array:
     if isinstance(start, Mapping):
         pack = getattr(getattr(problem, "prior", None), "pack", None)
         theta = pack(start) if pack else _pack(problem.shapes, start)
@@ -248,11 +262,12 @@ def _given_start(problem: Problem, start: Array | Mapping[str, Array], chains: i
     if not possible.all():
         raise ValueError(f"start must have positive prior density, got {theta[np.argmin(possible)].tolist()}")
     position = np.broadcast_to(problem.to_position(theta), (chains, problem.dimension)).copy()
-    inside = problem.sampling_domain.contains(position)
+    inside = domain.contains(position)
     if not inside.all():
+        chain = int(np.argmin(inside))
+        which = f" for chain {chain}" if len(theta) > 1 else ""
         raise ValueError(
-            f"start must lie inside the domain {problem.sampling_domain}, "
-            f"got {problem.to_theta(position)[np.argmin(inside)].tolist()}"
+            f"start must lie inside the domain {domain}, got {problem.to_theta(position)[chain].tolist()}{which}"
         )
     return position
 
@@ -272,8 +287,11 @@ def _pack(shapes: Mapping[str, tuple[int, ...]], start: Mapping[str, Array]) -> 
     return np.concatenate([np.broadcast_to(column, (*lead, column.shape[-1])) for column in columns], axis=-1)
 
 
-def _start(problem: Problem, replica: Replica, positions: Array | None, chains: int) -> None:
-    """Place the chains where the energy is finite; a given start is taken as it is."""
+def _start(problem: Problem, walked: Problem, replica: Replica, positions: Array | None, chains: int) -> None:
+    """Place the chains where the energy is finite; a given start is taken as it is.
+
+    Other starts lie inside the domain even where the sampler may leave it.
+    """
     rng = replica.streams["start"]
     replica.start(problem.sample_start(rng, chains) if positions is None else positions.copy())
     for _ in range(START_TRIES):
@@ -289,7 +307,7 @@ def _start(problem: Problem, replica: Replica, positions: Array | None, chains: 
         return
     raise RuntimeError(
         f"the energy of fidelity {replica.evaluator.fidelity!r} is not finite at the starting points "
-        f"{problem.to_theta(replica.position[failed]).tolist()}" + _failure_message(problem, replica.evaluator.fidelity)
+        f"{problem.to_theta(replica.position[failed]).tolist()}" + _failure_message(walked, replica.evaluator.fidelity)
     )
 
 
@@ -312,8 +330,8 @@ def _report(
         "sampler_settings": repr(sampler),
         "temperatures": [r.temperature for r in replicas],
         "fidelities": [r.evaluator.fidelity for r in replicas],
-        "kernels": ["mala" if r.adjusted else "sgld" for r in replicas],
-        "step_sizes": [float(np.mean(r.step_size)) for r in replicas],
+        "kernels": [_kernel(r) for r in replicas],
+        "step_sizes": [_step_size(r) for r in replicas],
         "step_size_source": [_step_size_source(r) for r in replicas],
         "preconditioner": sampler.preconditioner,
         "preconditioner_matrices": [_matrix(r) for r in replicas],
@@ -342,7 +360,31 @@ def _report(
     }
 
 
+def _outside(problem: Problem, boundary: Boundary, positions: Array) -> list[float]:
+    """Fraction of each rung's draws that lie outside the domain."""
+    if not boundary.leaves:
+        return [0.0] * len(positions)
+    return [float(1.0 - problem.sampling_domain.contains(p.reshape(-1, p.shape[-1])).mean()) for p in positions]
+
+
+def _kernel(replica: Replica) -> str:
+    if isinstance(replica.rung.kernel, Momentum):
+        return "sghmc"
+    return "mala" if replica.adjusted else "sgld"
+
+
+def _step_size(replica: Replica) -> float:
+    """The step size of the recorded steps; of a schedule its mean."""
+    if replica.schedule is None:
+        return float(np.mean(replica.step_size))
+    # a few thousand of the steps show the mean of any schedule
+    steps = np.linspace(replica.iteration - replica.counts.steps, replica.iteration, 2000, endpoint=False)
+    return float(np.mean([replica.schedule(int(k)) for k in steps]))
+
+
 def _step_size_source(replica: Replica) -> str:
+    if replica.schedule is not None:
+        return f"the mean of {replica.schedule}"
     if replica.rung.step_size is not None:
         return "given"
     if replica.adjusted:

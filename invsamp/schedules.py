@@ -1,14 +1,17 @@
-"""Step-size schedules: iteration number -> step size.
+r"""Step-size schedules: iteration number -> step size.
 
-A decreasing schedule makes early draws count as much as late ones; averages over a run with one are
-weighted by nothing, so give it a long warm-up or let it level off.
+Every draw counts the same in a run's summaries, whatever the step that led to it. With steps that vary, the weighted
+average :math:`\sum \eta_k f_k / \sum \eta_k` (Welling and Teh 2011, eq. 11) has the least variance, as draws after
+small steps hardly differ from their neighbours; its step-size bias, of the order of
+:math:`\sum \eta_k^2 / \sum \eta_k`, is larger than the plain average's. ``run.data.sample_stats["step_size"]`` holds
+the weights of a run with a schedule.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -18,6 +21,15 @@ class Schedule(Protocol):
 
     def __call__(self, k: int) -> float:
         """Step size at iteration k."""
+        ...
+
+
+@runtime_checkable
+class SpreadSchedule(Protocol):
+    """A schedule that takes its form from the length of the run."""
+
+    def over(self, steps: int) -> Schedule:
+        """The schedule of a run of that many steps, warm-up included."""
         ...
 
 
@@ -75,6 +87,31 @@ class CyclicCosine:
         return 0.5 * self.step_size * (1.0 + math.cos(math.pi * (k % self.cycle) / self.cycle))
 
 
+@dataclass(frozen=True)
+class Cycles:
+    """`CyclicCosine` with its cycles counted, not measured: they fill the run, warm-up included."""
+
+    step_size: float
+    cycles: int
+
+    def over(self, steps: int) -> CyclicCosine:
+        """The schedule of a run of that many steps; `ValueError` if they are fewer than two per cycle."""
+        if steps < 2 * self.cycles:
+            raise ValueError(f"cycles must be at most half of the {steps} steps of the run, got {self.cycles}")
+        return CyclicCosine(self.step_size, math.ceil(steps / self.cycles))
+
+    def __call__(self, k: int) -> float:
+        """Not known before the length of the run is."""
+        raise ValueError(f"{self} needs the length of the run: call over(steps) first, as `invsamp.sample` does")
+
+
+def over(schedule: Any, steps: int | None) -> Schedule:
+    """The schedule of a run of ``steps`` steps, warm-up included: itself unless it is spread over the run."""
+    if steps is None or not isinstance(schedule, SpreadSchedule):
+        return schedule  # type: ignore[no-any-return]
+    return schedule.over(steps)
+
+
 def constant(step_size: float) -> Constant:
     """One step size; `ValueError` unless it is positive and finite."""
     return Constant(_positive("step_size", step_size))
@@ -92,11 +129,34 @@ def exponential(step_size: float, rate: float, begin: int = 0) -> Exponential:
     return Exponential(_positive("step_size", step_size), rate, begin)
 
 
-def cyclic_cosine(step_size: float, cycle: int) -> CyclicCosine:
-    """Cosine cycles of ``cycle`` iterations, each from ``step_size`` down towards 0."""
+def cyclic_cosine(step_size: float, cycle: int | None = None, *, cycles: int | None = None) -> CyclicCosine | Cycles:
+    """Cosine cycles, each from ``step_size`` down towards 0.
+
+    Parameters
+    ----------
+    step_size : float
+        At the start of each cycle.
+    cycle : int, >= 2
+        Length of a cycle in iterations.
+    cycles : int, >= 1
+        Or, instead, their number: they fill the run, ``warmup + draws * thin`` steps.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, or not exactly one of ``cycle`` and ``cycles`` is given.
+    """
+    if (cycle is None) == (cycles is None):
+        raise ValueError(f"exactly one of cycle and cycles must be given, got cycle={cycle} and cycles={cycles}")
+    size = _positive("step_size", step_size)
+    if cycles is not None:
+        if isinstance(cycles, bool) or not isinstance(cycles, int | np.integer) or cycles < 1:
+            raise ValueError(f"cycles must be an integer >= 1, got {cycles!r}")
+        return Cycles(size, int(cycles))
+    assert cycle is not None  # one of the two is given
     if cycle < 2:
         raise ValueError(f"cycle must be at least 2 iterations, got {cycle}")
-    return CyclicCosine(_positive("step_size", step_size), cycle)
+    return CyclicCosine(size, cycle)
 
 
 def _positive(name: str, value: float) -> float:

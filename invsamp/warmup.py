@@ -10,8 +10,8 @@ positions; once a rung has settled, from the outer products of its gradients, wh
 Hessians to the end: common random numbers cancel the noise in differences, not in outer products.
 
 Step sizes in the whitened coordinates: an adjusted kernel aims at an acceptance of 0.574 (Roberts and
-Rosenthal 1998). An unadjusted one takes a fraction of the stability limit 2 / lambda, lambda the largest
-curvature met, by power iteration on differences of gradients with common random numbers.
+Rosenthal 1998). An unadjusted one takes a fraction of its stability limit (2 / lambda without momentum), lambda the
+largest curvature met, by power iteration on differences of gradients with common random numbers.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from invsamp.contract import Array, Problem
 from invsamp.estimators import Exact
+from invsamp.kernels import stability_limit
 from invsamp.ladder import Rung
 from invsamp.metric import DenseMetric, DiagonalMetric, Metric
 from invsamp.replica import Counts, Replica
@@ -47,6 +48,8 @@ SETTLED = 5.0
 LONG_PATH = 5
 #: Pilot states from which each variance model learns, over all chains, where it does not ask for another number.
 PILOT_STATES = 100
+#: Numbers in the positions that a Hessian's differences are solved at together: what bounds the memory they take.
+_AT_ONCE = 100_000
 _DIFFERENCE = 1e-3  # length of a finite difference in whitened coordinates, where posteriors have width one
 
 
@@ -257,15 +260,22 @@ class _Tuner:
 
         A move out of the domain is made backwards, and the change taken with the other sign.
         """
+        chains, d = self.replica.position.shape
+        chain = np.repeat(np.arange(chains), len(along) // chains)
+        rows = max(1, _AT_ONCE // d)
+        parts = [self._change_of_rows(along[i : i + rows], chain[i : i + rows]) for i in range(0, len(along), rows)]
+        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+    def _change_of_rows(self, along: Array, chain: npt.NDArray[np.intp]) -> tuple[Array, npt.NDArray[np.bool_]]:
+        """The same for some of the moves, each from the position of its own chain."""
         replica, probe = self.replica, self.replica.streams["probe"]
-        moves = len(along) // len(replica.position)
-        here = np.repeat(replica.position, moves, axis=0)
+        here = replica.position[chain]
         sign = np.where(replica.domain.contains(here + along), 1.0, -1.0)[:, None]
         # common random numbers: the noise of both estimates is the same and cancels
         state = probe.bit_generator.state
         there = replica.estimator.estimate(probe, here + sign * along)
         if replica.estimator.exact:
-            energy, gradient = (np.repeat(part, moves, axis=0) for part in replica.estimate[:2])
+            energy, gradient = (part[chain] for part in replica.estimate[:2])
         else:
             probe.bit_generator.state = state
             energy, gradient = replica.estimator.estimate(probe, here)[:2]
@@ -276,13 +286,14 @@ class _Tuner:
         replica = self.replica
         # a flat energy has no stability limit; a whitened posterior is one wide, others hardly wider than their starts
         least = 1.0 if self._finds_metric else 1.0 / (WIDEST * float(self._scale.max())) ** 2
-        step = STABILITY_FRACTION * 2.0 / np.maximum(curvature, least)
+        kernel = replica.rung.kernel
+        step = STABILITY_FRACTION * stability_limit(kernel) / np.maximum(curvature, least)
         noise = replica.gradient_variance()
         if noise is not None:
             white = replica.metric.whiten_covariance(noise)
             largest = np.linalg.eigvalsh(white).max() if white.ndim == 3 else white.max()
-            # half of the noise budget 2 tau / s^2: room for states noisier than those met so far
-            step = np.minimum(step, replica.temperature / max(float(largest), 1e-300))
+            # half of the noise budget 2 alpha tau / s^2: room for states noisier than those met so far
+            step = np.minimum(step, kernel.friction * replica.temperature / max(float(largest), 1e-300))
         return step
 
     def _measure_curvature(self, iterations: int) -> None:

@@ -1,0 +1,238 @@
+"""What happens to moves that leave the problem's domain: reflection, and the baselines that it is measured against.
+
+A boundary turns a problem into the one that is walked: the same coordinates, with other walls or other energies. Only
+`"reflect"` samples the posterior restricted to its domain.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp._distance import nearest, squared_violation
+from invsamp.contract import Array, Potential, Problem, Terms, TermwisePotential
+from invsamp.domains import Domain, Reflection
+
+
+@runtime_checkable
+class Boundary(Protocol):
+    """What every boundary offers."""
+
+    @property
+    def leaves(self) -> bool:
+        """Whether draws may lie outside the domain."""
+        ...
+
+    def apply(self, problem: Problem) -> Problem:
+        """The problem that the sampler walks in."""
+        ...
+
+
+@dataclass(frozen=True)
+class Reflect:
+    """Specular reflection: draws of the restricted posterior. The default."""
+
+    leaves: ClassVar[bool] = False
+
+    def apply(self, problem: Problem) -> Problem:
+        """The problem as it is."""
+        return problem
+
+    def __str__(self) -> str:
+        return "reflect"
+
+
+@dataclass(frozen=True)
+class Ignore:
+    """No walls: draws of the posterior without ``domain=``; the report says how many lie outside.
+
+    A prior's own support stays, as there is no density beyond it. The model is solved outside the domain too.
+    """
+
+    leaves: ClassVar[bool] = True
+
+    def apply(self, problem: Problem) -> Problem:
+        """The problem without its domain."""
+        return _without_domain(problem, self)
+
+    def __str__(self) -> str:
+        return "ignore"
+
+
+@dataclass(frozen=True)
+class Penalise:
+    r"""No walls, but the energy :math:`U(\theta) + c\, d(\theta)^2` with the distance d from the domain.
+
+    See `penalised`.
+    """
+
+    strength: float
+    leaves: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.strength, int | float | np.number) and 0.0 < self.strength < math.inf):
+            raise ValueError(f"strength must be a positive finite number, got {self.strength!r}")
+
+    def apply(self, problem: Problem) -> Problem:
+        """The problem without its domain, with the penalty in its energies."""
+        free = _without_domain(problem, self)
+        # of the domain alone: the walls of the prior's support stay where they are
+        domain: Domain = getattr(problem, "domain", problem.sampling_domain)
+        # a domain that knows no distance says so here, not in the middle of a run
+        squared_violation(domain, free.to_position(np.zeros((1, problem.dimension))))
+        return _Changed(free, penalty=(domain, float(self.strength)))  # type: ignore[return-value]
+
+    def __str__(self) -> str:
+        return f"penalty {self.strength:g}"
+
+
+@dataclass(frozen=True)
+class Project:
+    """The end of a move that left the domain is put on the nearest point of its boundary.
+
+    Wrong at any step size: a share of the draws of the order of the square root of the step lies on the boundary
+    itself. Kept as the control that tests and figures compare with.
+    """
+
+    leaves: ClassVar[bool] = False
+
+    def apply(self, problem: Problem) -> Problem:
+        """The problem with projecting walls."""
+        return _Changed(problem, Projecting(problem.sampling_domain))  # type: ignore[return-value]
+
+    def __str__(self) -> str:
+        return "project"
+
+
+BY_NAME: dict[str, Boundary] = {"reflect": Reflect(), "ignore": Ignore(), "project": Project()}
+
+
+def penalised(strength: float) -> Penalise:
+    r"""Boundary by penalty (the "P-" baselines): no walls, but energy outside.
+
+    .. math:: U_c(\theta) = U(\theta) + c\, d(\theta)^2
+
+    d is the distance from the domain; for half-spaces :math:`d^2` is the sum of the squares of their violations, and
+    for a level set that tells no distance the square of its level. At temperature tau the draws outside
+    reach :math:`\sqrt{\tau / 2c}` far, and a step size must stay below :math:`1 / c`.
+
+    Parameters
+    ----------
+    strength : float, > 0
+        c, in energy per squared unit of the parameters.
+
+    Raises
+    ------
+    ValueError
+        If it is not a positive finite number.
+    """
+    return Penalise(strength)
+
+
+def projected() -> Project:
+    """Boundary by projection on the nearest point: wrong, a control (see `Project`)."""
+    return Project()
+
+
+def as_boundary(boundary: Boundary | str) -> Boundary:
+    """The part that a name or a part stands for; `ValueError` for anything else."""
+    if isinstance(boundary, str):
+        if boundary not in BY_NAME:
+            raise ValueError(f"boundary must be one of {list(BY_NAME)} or penalised(strength), got {boundary!r}")
+        return BY_NAME[boundary]
+    if isinstance(boundary, type) or not isinstance(boundary, Boundary):
+        raise ValueError(f"boundary must be one of {list(BY_NAME)} or penalised(strength), got {boundary!r}")
+    return boundary
+
+
+class Projecting:
+    """A domain whose moves end on its nearest point where they would leave it."""
+
+    def __init__(self, domain: Domain) -> None:
+        self._domain = domain
+
+    def contains(self, position: Array) -> npt.NDArray[np.bool_]:
+        """As the domain says."""
+        return self._domain.contains(position)
+
+    def reflect(self, position: Array, move: Array, metric: Array | None = None) -> Reflection:
+        """Ends of straight moves, projected; ``bounces`` is 1 where that was needed."""
+        end = position + move
+        failed = np.asarray(~np.isfinite(end).all(axis=1))
+        end[failed] = position[failed]
+        outside = ~self._domain.contains(end)
+        if outside.any():
+            end[outside] = nearest(self._domain, end[outside])
+        return Reflection(end, move, outside.astype(np.int64), failed)
+
+
+class _Changed:
+    """A problem with other walls or a penalty; everything else is its own."""
+
+    def __init__(
+        self, problem: Problem, domain: Any | None = None, penalty: tuple[Domain, float] | None = None
+    ) -> None:
+        self._problem, self._penalty = problem, penalty
+        self.sampling_domain = problem.sampling_domain if domain is None else domain
+
+    def potential(self, fidelity: str | None = None) -> Potential:
+        """The potential of one fidelity, with the penalty."""
+        potential = self._problem.potential(fidelity)
+        if self._penalty is None:
+            return potential
+        if isinstance(potential, TermwisePotential):
+            return _PenalisedTerms(potential, *self._penalty)
+        return _Penalised(potential, *self._penalty)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._problem, name)
+
+
+class _Penalised:
+    """A potential with a penalty outside a domain."""
+
+    def __init__(self, potential: Potential, domain: Domain, strength: float) -> None:
+        self._potential, self._domain, self._strength = potential, domain, strength
+        self.dimension = potential.dimension
+
+    def energy(self, position: Array) -> Array:
+        """Energy, shape (chains,)."""
+        return self._potential.energy(position) + self._penalty(position)[0]
+
+    def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
+        """Energy (chains,) and gradient (chains, dimension)."""
+        energy, gradient = self._potential.energy_and_gradient(position)
+        penalty, slope = self._penalty(position)
+        return energy + penalty, gradient + slope
+
+    def _penalty(self, position: Array) -> tuple[Array, Array]:
+        value, gradient = squared_violation(self._domain, position)
+        return self._strength * value, self._strength * gradient
+
+
+class _PenalisedTerms(_Penalised):
+    """The same for a sum over data: the penalty is part of the prior's energy."""
+
+    def __init__(self, potential: TermwisePotential, domain: Domain, strength: float) -> None:
+        super().__init__(potential, domain, strength)
+        self._termwise, self.size = potential, potential.size
+
+    def terms(self, position: Array, indices: npt.NDArray[np.intp]) -> Terms:
+        """Terms at ``indices``, shape (chains, batch)."""
+        terms = self._termwise.terms(position, indices)
+        penalty, slope = self._penalty(position)
+        return terms._replace(prior_energy=terms.prior_energy + penalty, prior_gradient=terms.prior_gradient + slope)
+
+
+def _without_domain(problem: Problem, boundary: Boundary) -> Problem:
+    free = getattr(problem, "without_domain", None)
+    if free is None:
+        raise ValueError(
+            f"boundary {str(boundary)!r} needs a problem that can do without its domain (without_domain()), "
+            f"got {type(problem).__name__}"
+        )
+    return free()
