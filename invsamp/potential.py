@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -158,6 +158,10 @@ class Target:
         if name not in self._levels:
             raise ValueError(f"fidelity must be one of {self.fidelities}, got {fidelity!r}")
         return self._levels[name]
+
+    def without_domain(self) -> Target:
+        """The same target on the whole space."""
+        return replace(self, domain=Unbounded())
 
     def sample_start(self, rng: np.random.Generator, n: int) -> Array:
         """Starting points inside the domain, shape (n, dimension)."""
