@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy.integrate import ODEintWarning
 
 from invsamp.solvers.integrators import Array, Control, FlatRhs, Status, lsoda, rk45
-from invsamp.solvers.observation import OdeObservation
+from invsamp.solvers.observation import OdeObservation, observe
+from invsamp.solvers.state_functions import Function
 from invsamp.solvers.tracing import Rhs, augmented_rhs
 
 
@@ -169,13 +170,16 @@ class OdeModel:
 
     def observe(
         self,
-        times: Array,
+        times: npt.ArrayLike,
         initial: Sequence[str | float],
         *,
         t0: float | None = None,
         states: Sequence[str] | None = None,
+        of: Function | None = None,
+        jacobian: Callable[[Any, Any, Any], npt.ArrayLike] | None = None,
+        mask: npt.ArrayLike | None = None,
     ) -> OdeObservation:
-        """Forward model that observes states at given times.
+        """Forward model that observes states, or functions of them, at given times.
 
         Parameters
         ----------
@@ -187,21 +191,15 @@ class OdeModel:
             Time of the initial values; the first observation time by default.
         states : sequence of str, optional
             The observed states; all by default.
+        of, jacobian, mask
+            Functions of states, and different outputs at different times: see `invsamp.solvers.observation.observe`.
 
         Raises
         ------
         ValueError
             For a wrong number of initial entries, names that clash or are unknown, or bad times.
         """
-        times, start = _check_times(times, t0)
-        if isinstance(initial, str) or len(initial) != len(self.states):
-            raise ValueError(f"initial must have one name or value for each of the states {self.states}, got {initial}")
-        entries = tuple(entry if isinstance(entry, str) else float(entry) for entry in initial)
-        unknown = tuple(entry for entry in entries if isinstance(entry, str))
-        if len(set(self.parameters + unknown)) < len(self.parameters + unknown):
-            raise ValueError(f"initial must not repeat a name or name a parameter of the model, got {entries}")
-        observed = self._state_indices("states", states)
-        return OdeObservation(self, times, start, entries, observed, self.parameters + unknown)
+        return observe(self, times, initial, t0=t0, states=states, of=of, jacobian=jacobian, mask=mask)
 
     def _state_indices(self, argument: str, names: Sequence[str] | None) -> tuple[int, ...]:
         names = self.states if names is None else tuple(names)
