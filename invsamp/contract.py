@@ -24,7 +24,9 @@ class ForwardModel(Protocol):
 
     A model may also carry ``parameters`` (tuple of the names of the prior's parameters that make up its
     theta columns, in that order; a vector-valued parameter takes one column per entry), ``cost``
-    (seconds per evaluation), and the methods of `JacobianForwardModel` and `RowsForwardModel`.
+    (seconds per evaluation), ``n_observations`` (checked against the data), ``data_indices`` (of a coarse model
+    that predicts a part of the data: which, counted in C order), and the methods of `JacobianForwardModel` and
+    `RowsForwardModel`.
     """
 
     def __call__(self, theta: Array) -> Array:

@@ -8,6 +8,7 @@ Extending: subclass `Noise`, keep a ``scale``, and give `evaluate` and `sample`.
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -258,11 +259,25 @@ class BoundNoise:
             self._known = np.asarray(noise.scale, dtype=float).reshape(-1)[index]
         else:
             self.column_of_datum = self.columns.start + index
-        # the derived class may bring its own `evaluate`, with which the compiled formulas must not disagree
-        self._compiled: tuple[Any, ...] | None = None
-        if isinstance(noise, ScaleFamily) and type(noise).evaluate is ScaleFamily.evaluate:
-            log_data = noise.log_data(self.data)
-            self._compiled = (*noise.compiled, self.data, log_data, self._known, self.column_of_datum)
+        self._compiled = self._compile()
+
+    def subset(self, indices: npt.NDArray[np.intp]) -> BoundNoise:
+        """The same noise with the data ``indices`` (k,) alone."""
+        part = copy.copy(self)
+        part.data, part.shape, part.size = self.data[indices], (len(indices),), len(indices)
+        if self.parameter is None:
+            part._known = self._known[indices]
+        else:
+            part.column_of_datum = self.column_of_datum[indices]
+        part._compiled = part._compile()
+        return part
+
+    def _compile(self) -> tuple[Any, ...] | None:
+        """Arguments of the compiled loop; None for a class with its own `evaluate`, which may disagree with it."""
+        noise = self.noise
+        if not isinstance(noise, ScaleFamily) or type(noise).evaluate is not ScaleFamily.evaluate:
+            return None
+        return *noise.compiled, self.data, noise.log_data(self.data), self._known, self.column_of_datum
 
     def scale(self, theta: Array) -> Array:
         """Scale at theta (batch, dimension) of every datum, shape (batch, m) or (1, m)."""

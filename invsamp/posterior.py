@@ -80,7 +80,10 @@ class Posterior:
         self.forward = dict(forward) if isinstance(forward, Mapping) else {"model": forward}
         if not self.forward:
             raise ValueError("forward must hold at least one model, got an empty mapping")
-        self._models = {name: GuardedModel(m, self._bound.size, name) for name, m in self.forward.items()}
+        self._bounds = {name: self._bound_part(name, m) for name, m in self.forward.items()}
+        if (seen := self._bounds[tuple(self.forward)[-1]].size) != self._bound.size:
+            raise ValueError(f"the finest of forward must predict all {self._bound.size} data, got one for {seen}")
+        self._models = {name: GuardedModel(m, self._bounds[name].size, name) for name, m in self.forward.items()}
         self._columns = {name: self._model_columns(name, m) for name, m in self.forward.items()}
         self.fidelities = tuple(self.forward)
         self.dimension, self.names = prior.dimension, prior.names
@@ -98,7 +101,12 @@ class Posterior:
         """Energy, in positions, of one fidelity; the finest by default."""
         name = self._fidelity(fidelity)
         return PosteriorPotential(
-            self.prior, self.coordinates, self.sampling_domain, self._models[name], self._columns[name], self._bound
+            self.prior,
+            self.coordinates,
+            self.sampling_domain,
+            self._models[name],
+            self._columns[name],
+            self._bounds[name],
         )
 
     def to_theta(self, position: npt.ArrayLike) -> Array:
@@ -141,12 +149,13 @@ class Posterior:
         return self.domain & Box(np.where(interval, lower, -np.inf), np.where(interval, upper, np.inf))
 
     def predict(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike], fidelity: str | None = None) -> Array:
-        """Noise-free observations, shape (batch, *data.shape); NaN where the solve failed.
+        """Noise-free observations, shape (batch, *data.shape); NaN where the solve failed, or none is predicted.
 
         ``theta`` is an array (batch, dimension) or (dimension,), or a mapping from name to values.
         """
         points, name = self._theta(theta), self._fidelity(fidelity)
-        return self._models[name](points[:, self._columns[name]]).reshape(len(points), *self.data.shape)
+        y = self._models[name](points[:, self._columns[name]])
+        return self._scatter(name, y, np.nan)
 
     def sample_noise(
         self, rng: np.random.Generator, y: npt.ArrayLike, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike]
@@ -160,11 +169,14 @@ class Posterior:
         return self.noise.sample(rng, flat, self._bound.scale(points)).reshape(clean.shape)
 
     def log_likelihood(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike], fidelity: str | None = None) -> Array:
-        """Log-likelihood per datum, shape (batch, *data.shape); minus infinity where the solve failed."""
-        points = self._theta(theta)
-        y = self.predict(points, fidelity).reshape(len(points), -1)
-        value = self._bound.evaluate(points, y)[0]
-        return np.where(np.isnan(value), -np.inf, value).reshape(len(points), *self.data.shape)
+        """Log-likelihood per datum, shape (batch, *data.shape).
+
+        Minus infinity where the solve failed; 0 for the data that a coarse fidelity does not predict.
+        """
+        points, name = self._theta(theta), self._fidelity(fidelity)
+        y = self._models[name](points[:, self._columns[name]])
+        value = self._bounds[name].evaluate(points, y)[0]
+        return self._scatter(name, np.where(np.isnan(value), -np.inf, value), 0.0)
 
     def log_prior(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike]) -> Array:
         """Log prior density of theta, shape (batch,), without the domain."""
@@ -207,6 +219,35 @@ class Posterior:
         if fidelity not in self._models:
             raise ValueError(f"fidelity must be one of {list(self.fidelities)}, got {fidelity!r}")
         return fidelity
+
+    def _bound_part(self, fidelity: str, model: Any) -> BoundNoise:
+        """The noise of the data that a model predicts: all, unless it says which by ``data_indices``."""
+        bound, size = self._bound, self._bound.size
+        indices = getattr(model, "data_indices", None)
+        if indices is not None:
+            chosen = np.asarray(indices)
+            inside = chosen.dtype.kind == "i" and chosen.ndim == 1 and np.isin(chosen, np.arange(size)).all()
+            if not inside or not 0 < len(np.unique(chosen)) == len(chosen):
+                raise ValueError(
+                    f"forward[{fidelity!r}].data_indices must be distinct indices of the {size} data, got {indices}"
+                )
+            bound = bound.subset(chosen)
+        count = getattr(model, "n_observations", None)
+        if count is not None and count != bound.size:
+            raise ValueError(
+                f"data must hold the observations of the forward model {fidelity!r}: it has {count}, got {bound.size} "
+                f"data (shape {self.data.shape})"
+            )
+        return bound
+
+    def _scatter(self, fidelity: str, values: Array, missing: float) -> Array:
+        """Values (batch, m) of the data that a fidelity predicts in the shape of all data."""
+        indices = getattr(self.forward[fidelity], "data_indices", None)
+        if indices is None:
+            return values.reshape(len(values), *self.data.shape)
+        full = np.full((len(values), self._bound.size), missing)
+        full[:, indices] = values
+        return full.reshape(len(values), *self.data.shape)
 
     def _theta(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike]) -> Array:
         points = self.prior.pack(theta) if isinstance(theta, Mapping) else np.asarray(theta, dtype=float)

@@ -78,7 +78,10 @@ class StateFunction:
         object.__setattr__(self, "_slopes", slopes)
 
     def __call__(self, times: Array, states: Array, parameters: Array) -> Array:
-        """Outputs (batch, n_times, n_outputs) at times (n_times,), states (batch, n_times, n) and parameters (batch, q)."""
+        """Outputs (batch, n_times, n_outputs).
+
+        At times (n_times,), for states (batch, n_times, n_states) and parameters (batch, n_parameters).
+        """
         if self._values is None:
             return self._looped(self._value_at, times, states, parameters, self.n_outputs)
         return self._vectorised(self._values, times, states, parameters, self.n_outputs)
