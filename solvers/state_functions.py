@@ -140,13 +140,16 @@ class StateFunction:
 
     def _probe(self, untraceable: Exception) -> int:
         """Number of outputs; makes sure that derivatives can be had."""
-        point = [1.0] * self.n_states, [1.0] * self.n_parameters
+        # no round numbers: those are where quotients and logarithms of differences are not defined
+        point = [1.37 + 0.11 * k for k in range(self.n_states)], [1.61 + 0.07 * k for k in range(self.n_parameters)]
         try:
             count = len(self.function(0.0, *point))
             if self.jacobian is None:
                 self.function(0.0, [complex(v, _STEP) for v in point[0]], [complex(v, _STEP) for v in point[1]])
         except ArithmeticError as error:
-            raise ValueError(f"of must be defined at t = 0 with all ones, but raised {error!r}") from error
+            raise ValueError(
+                f"of must be defined at t = 0, x = {point[0]}, p = {point[1]}, but raised {error!r}"
+            ) from error
         except Exception as error:
             raise ValueError(
                 f"of(t, x, p) must take {self.n_states} states and {self.n_parameters} parameters and be traceable "
