@@ -54,9 +54,10 @@ class Momentum:
     v is reversed: staying with v unchanged would not keep volume.
 
     What is kept is :math:`r = v / \sqrt{\eta}`, whose law N(0, tau I) depends neither on the step size nor on the
-    preconditioner nor, for small steps, on w. So at a swap only positions move and r stays with its rung: the joint
-    law is the product of the tempered densities and of each rung's N(0, tau I), and exchanging positions leaves the
-    second factor as it is.
+    preconditioner. At a swap positions move and momenta stay with their rungs: the joint law is the product of the
+    tempered densities and of each rung's N(0, tau I), and exchanging positions leaves the second factor as it is. That
+    is so for the momentum at the position, :math:`r - \sqrt{\eta} \nabla U(w) / 2`: the v above belongs half a kick
+    earlier, and its correlation with w, of the order of :math:`\sqrt{\eta \lambda}`, would spoil the law at every swap.
 
     Parameters
     ----------

@@ -314,6 +314,19 @@ class Replica:
             gradient_variance,
         )
 
+    def synchronise(self, rows: Rows, gradient: Array) -> None:
+        """Keep the momenta of the chains ``rows`` as they are at the new positions, after the old ``gradient``.
+
+        What is stored is half a kick behind the position. The momentum at the position itself does not depend on it,
+        and stays at a swap (see `invsamp.kernels.Momentum`).
+        """
+        if self.momentum is None:
+            return
+        change = self.metric.whiten(self.estimate.gradient[rows] - gradient[rows])
+        step_size = self.step_size[rows] if isinstance(self.step_size, np.ndarray) else self.step_size
+        self.momentum = self.momentum.copy()
+        self.momentum[rows] += 0.5 * np.sqrt(step_size) * change
+
     def gradient_variance(self) -> Array | None:
         """Covariance of the gradient estimates at the current positions, if it is to be taken out of the noise."""
         noise: GradientNoise | None = self.rung.gradient_noise

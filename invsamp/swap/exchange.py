@@ -157,15 +157,17 @@ class _Meeting:
         if self._same:
             for rung, other in ((cold, estimates[1]), (hot, estimates[0])):
                 rung.set_estimate(rows, other.take(rows))
-            return
-        for name, rung in self._rungs.items():
-            # what was cached under another fidelity is of no use: take the crossed solve, or solve again
-            if name in self._crossed:
-                solved, estimate = self._crossed[name]
-                where = np.searchsorted(solved, rows)
-                rung.set_estimate(rows, estimate.take(where))
-            else:
-                rung.reevaluate(rows)
+        else:
+            for name, rung in self._rungs.items():
+                # what was cached under another fidelity is of no use: take the crossed solve, or solve again
+                if name in self._crossed:
+                    solved, estimate = self._crossed[name]
+                    where = np.searchsorted(solved, rows)
+                    rung.set_estimate(rows, estimate.take(where))
+                else:
+                    rung.reevaluate(rows)
+        for rung, before in zip((cold, hot), estimates, strict=True):
+            rung.synchronise(rows, before.gradient)
 
     def _energy(self, rung: str, at: str, rows: Rows) -> tuple[Array, Array | None]:
         replica, place = self._rungs[rung], self._rungs[at]

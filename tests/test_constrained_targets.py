@@ -1,0 +1,133 @@
+"""The laws of reflected samplers on truncated Gaussians whose moments are known, beside wrong reflections.
+
+Each target is a linear map theta = A z of independent truncated normals z, so that its walls are oblique and its
+coordinates correlated, and its mean and covariance still have a closed form.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy.stats import truncnorm
+
+from invsamp.domains import HalfSpaces
+from invsamp.potential import FunctionPotential, Target
+from invsamp.presets import mala, sghmc, sgld
+
+#: Bars on the errors of means, in sds, and on the relative errors of sds.
+UNADJUSTED, ADJUSTED = (0.03, 0.02), (0.01, 0.01)
+
+
+@dataclass(frozen=True, eq=False)
+class Truncated:
+    """Law of A z, with z_i a standard normal above ``cuts[i]``."""
+
+    factor: npt.NDArray[np.float64]  # A
+    cuts: npt.NDArray[np.float64]
+
+    @property
+    def mean(self):
+        return self.factor @ truncnorm(self.cuts, np.inf).mean()
+
+    @property
+    def sd(self):
+        return np.sqrt(self.factor**2 @ truncnorm(self.cuts, np.inf).var())
+
+    def target(self, kind=HalfSpaces):
+        inverse = np.linalg.inv(self.factor)
+        precision = inverse.T @ inverse
+
+        def function(position):
+            pull = position @ precision
+            return 0.5 * (pull * position).sum(axis=1), pull
+
+        z = truncnorm(self.cuts, np.inf).rvs((4000, len(self.cuts)), random_state=0)
+        domain = kind(-inverse, -self.cuts)
+        start = z @ self.factor.T
+        return Target(FunctionPotential(function, len(self.cuts)), domain, start[domain.contains(start)])
+
+    def errors(self, run):
+        """Largest error of a mean in sds with its standard error, and largest relative error of an sd with its own."""
+        away = (run.theta - self.mean) / self.sd
+        chains = math.sqrt(len(away))
+        means, squares = away.mean(axis=1), (away**2).mean(axis=1)
+        variances = squares.mean(axis=0) - means.mean(axis=0) ** 2
+        return (
+            np.abs(means.mean(axis=0)).max(),
+            means.std(axis=0).max() / chains,
+            np.abs(np.sqrt(variances) - 1.0).max(),
+            0.5 * squares.std(axis=0).max() / chains,
+        )
+
+
+def correlated(dimension):
+    """Factor whose columns differ in scale by 3 and point into each other's half-spaces."""
+    mixing = np.random.default_rng(dimension).standard_normal((dimension, dimension))
+    return (np.eye(dimension) + 0.7 * mixing / math.sqrt(dimension)) * np.geomspace(1.0, 3.0, dimension)
+
+
+LAWS = {d: Truncated(correlated(d), np.linspace(-1.0, 0.5, d) if d > 1 else np.zeros(1)) for d in (1, 3, 10)}
+
+
+class Euclidean(HalfSpaces):
+    """Wrong on purpose: forgets the preconditioner at the walls."""
+
+    def reflect(self, position, move, metric=None):
+        return super().reflect(position, move)
+
+
+def kept(errors, bars):
+    """Whether the bars are kept, by a run whose standard errors are a quarter of them at most."""
+    mean, mean_error, sd, sd_error = errors
+    if mean > 10.0 * bars[0]:  # wrong beyond any standard error
+        return False
+    assert mean_error < bars[0] / 4.0
+    assert sd_error < bars[1] / 4.0
+    return mean <= bars[0] and sd <= bars[1]
+
+
+@pytest.mark.parametrize("dimension", [1, 3, pytest.param(10, marks=pytest.mark.slow)])
+class TestHalfSpaces:
+    """At step 0.02, in whitened coordinates."""
+
+    def run(self, draw, target, sampler, draws, thin):
+        return draw(target, sampler, draws=draws, thin=thin, warmup=300, chains=1024)
+
+    def reflected(self, draw, target, boundary="reflect", draws=200):
+        sampler = sgld(0.02, preconditioner="dense", boundary=boundary)
+        return self.run(draw, target, sampler, draws, 20)
+
+    def test_sgld(self, draw, dimension):
+        law = LAWS[dimension]
+        assert kept(law.errors(self.reflected(draw, law.target())), UNADJUSTED)
+
+    def test_projection_is_rejected(self, draw, dimension):
+        law = LAWS[dimension]
+        assert not kept(law.errors(self.reflected(draw, law.target(), "project", 60)), UNADJUSTED)
+
+    def test_reflection_without_the_metric_is_rejected(self, draw, dimension):
+        law = LAWS[dimension]
+        right = dimension == 1  # a single wall in one dimension turns every move alike
+        assert kept(law.errors(self.reflected(draw, law.target(Euclidean))), UNADJUSTED) == right
+
+    def test_mala(self, draw, dimension):
+        law = LAWS[dimension]
+        run = self.run(draw, law.target(), mala(preconditioner="dense"), 300, {1: 3, 3: 4, 10: 9}[dimension])
+        assert kept(law.errors(run), ADJUSTED)
+
+    def test_momentum(self, draw, dimension):
+        law = LAWS[dimension]
+        sampler = sghmc(0.02, friction=0.2, preconditioner="dense")
+        assert kept(law.errors(self.run(draw, law.target(), sampler, 200, 10)), UNADJUSTED)
+
+
+@pytest.mark.slow
+def test_mala_without_preconditioner(draw):
+    """The walls are oblique in the coordinates of the moves, too."""
+    law = LAWS[3]
+    run = draw(law.target(), mala(preconditioner=None), draws=400, thin=11, warmup=300, chains=1024)
+    assert kept(law.errors(run), ADJUSTED)

@@ -1,0 +1,251 @@
+"""The law of Langevin moves with momentum, in closed form on Gaussians, exactly uniform on flat energies."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import invsamp.replica
+from invsamp.domains import HalfSpaces
+from invsamp.estimators import exact, noisy
+from invsamp.kernels import Langevin, Momentum, stability_limit
+from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
+from invsamp.potential import FunctionPotential, Target
+from invsamp.presets import sghmc, sgld
+from invsamp.replica import Replica
+from invsamp.swap import exchange
+from invsamp.variance import known
+
+CORRELATED = np.array([[1.0, 0.9], [0.9, 2.0]])
+
+
+def gaussian(precision):
+    """Target of a Gaussian with this precision, a number or a matrix."""
+    precision = np.atleast_2d(precision)
+
+    def function(position):
+        pull = position @ precision
+        return 0.5 * (pull * position).sum(axis=1), pull
+
+    return Target(FunctionPotential(function, len(precision)))
+
+
+def variance(step, friction):
+    """Of unit curvature, by the second-order recurrence of the positions."""
+    return 1.0 / (1.0 - step / (2.0 * (2.0 - friction)))
+
+
+def second_moments(run):
+    theta = run.theta
+    moments = np.einsum("cni,cnj->cij", theta, theta) / theta.shape[1]
+    return moments[:, *np.triu_indices(theta.shape[2])]
+
+
+class TestGaussian:
+    @pytest.mark.parametrize(("step", "friction"), [(0.3, 0.1), (1.5, 0.3), (0.8, 1.0), (0.02, 0.02)])
+    def test_variance_is_that_of_its_step_and_friction(self, draw, agrees, step, friction):
+        thin = max(2, round(min(1.0, friction / step) / friction))
+        run = draw(gaussian(1.0), sghmc(step, friction=friction), draws=600, thin=thin, warmup=400)
+        moments = second_moments(run)
+        assert agrees(moments, variance(step, friction))
+        assert not agrees(moments, 1.1 * variance(step, friction))
+        if step > 0.1:
+            assert not agrees(moments, 1.0)
+        if friction < 1.0 and step > 0.1:
+            assert not agrees(moments, 1.0 / (1.0 - step / 2.0))  # that of SGLD
+
+    def test_preconditioned(self, draw, agrees):
+        precision, step, friction = np.linalg.inv(CORRELATED), 0.8, 0.3
+        run = draw(gaussian(precision), sghmc(step, friction=friction, preconditioner="dense"), draws=1000, warmup=300)
+        factor = np.linalg.cholesky(np.asarray(run.report["preconditioner_matrices"][0]))
+        whitened = factor.T @ precision @ factor
+        law = np.linalg.inv(whitened - step / (2.0 * (2.0 - friction)) * whitened @ whitened)
+        truth = (factor @ law @ factor.T)[np.triu_indices(2)]
+        assert agrees(second_moments(run), truth)
+        assert not agrees(second_moments(run), CORRELATED[np.triu_indices(2)])
+
+    def test_stability_limit(self, draw):
+        for kernel in (Langevin(), Momentum(0.1), Momentum(1.0)):
+            limit = stability_limit(kernel)
+            far = [self.furthest(draw, kernel, share * limit) for share in (0.98, 1.02)]
+            assert far[0] < 1e3
+            assert far[1] > 1e6
+
+    def furthest(self, draw, kernel, step):
+        return np.abs(
+            draw(gaussian(1.0), Sampler([Rung(kernel=kernel, step_size=step)]), draws=1500, warmup=0).theta
+        ).max()
+
+    def test_step_from_warm_up_leaves_five_percent(self, draw, agrees):
+        run = draw(gaussian(np.diag([1.0, 100.0])), sghmc(preconditioner=None, friction=0.2), draws=800, thin=4)
+        assert run.report["step_sizes"][0] == pytest.approx(0.05 * 2.0 * 1.8 / 100.0, rel=1e-3)
+        assert run.report["kernels"] == ["sghmc"]
+        assert agrees(100.0 * (run.theta[..., 1] ** 2).mean(axis=1), 1.0 / 0.95)
+
+    def test_full_friction_is_sgld(self, draw):
+        """Limit case: the same draws up to rounding."""
+        box = HalfSpaces([[1.0, 0.5], [-1.0, 0.0]], [0.7, 0.4])
+        target = Target(gaussian(CORRELATED).potentials, box)
+        runs = [draw(target, make, draws=100, warmup=0) for make in (sgld(0.1), sghmc(0.1, friction=1.0))]
+        np.testing.assert_allclose(runs[1].theta, runs[0].theta, atol=1e-10)
+
+
+class TestNoiseBudget:
+    """With the gradient's noise taken out of the injected noise, the law is that of exact gradients."""
+
+    step, friction, sd = 0.4, 0.3, 0.9
+
+    def run(self, draw, noise):
+        sampler = sghmc(self.step, friction=self.friction, estimator=noisy(0.0, self.sd), gradient_noise=noise)
+        return draw(gaussian(1.0), sampler, draws=600, thin=3, warmup=200)
+
+    def test_budget(self, draw, agrees):
+        run = self.run(draw, GradientNoise(known()))
+        assert run.report["clipped_noise"] == [0.0]
+        assert agrees(second_moments(run), variance(self.step, self.friction))
+
+    def test_no_budget_is_rejected(self, draw, agrees):
+        run = self.run(draw, None)
+        assert not agrees(second_moments(run), variance(self.step, self.friction))
+        # the noise adds eta^2 S to the 2 alpha eta that the step injects
+        heat = 1.0 + self.step * self.sd**2 / (2.0 * self.friction)
+        assert agrees(second_moments(run), heat * variance(self.step, self.friction))
+
+    def test_budget_of_sgld_is_too_large(self, draw):
+        """Friction makes it smaller: 2 alpha tau / eta."""
+        sampler = sghmc(0.5, friction=0.1, estimator=noisy(0.0, 1.0), gradient_noise=GradientNoise(known()))
+        assert draw(gaussian(1.0), sampler, draws=50, warmup=0).report["clipped_noise"] == [1.0]
+
+
+TRIANGLE = HalfSpaces([[-1.0, 0.2], [0.3, -1.0], [1.0, 1.0]], [0.0, 0.0, 1.0])
+
+
+def flat(position):
+    return np.zeros(len(position)), np.zeros_like(position)
+
+
+class Forgetful(HalfSpaces):
+    """Wrong on purpose: the walls turn the move, but not the momentum."""
+
+    def reflect(self, position, move, metric=None):
+        return super().reflect(position, move, metric)._replace(move=np.array(move))
+
+
+class TestWalls:
+    """A flat energy stays uniform exactly: the path keeps volume, and friction keeps the momenta's Gaussian."""
+
+    def moments(self, draw, domain, function=flat):
+        start = self.vertices(domain).mean(axis=0)
+        target = Target(FunctionPotential(function, 2), domain, start)
+        run = draw(target, sghmc(0.02, friction=0.1), draws=400, thin=10, warmup=200)
+        return run, np.concatenate([run.theta.mean(axis=1), second_moments(run)], axis=1)
+
+    @staticmethod
+    def vertices(domain):
+        pairs = [[0, 1], [1, 2], [2, 0]]
+        return np.array([np.linalg.solve(domain.normals[p], domain.offsets[p]) for p in pairs])
+
+    @property
+    def truth(self):
+        corners = self.vertices(TRIANGLE)
+        mean = corners.mean(axis=0)
+        second = (corners.T @ corners + 9.0 * np.outer(mean, mean)) / 12.0
+        return np.append(mean, second[np.triu_indices(2)])
+
+    def test_turn_the_momentum(self, draw, agrees):
+        run, moments = self.moments(draw, TRIANGLE)
+        assert run.report["reflections"][0] > 10_000
+        assert agrees(moments, self.truth)
+
+    def test_momentum_that_goes_on_into_the_wall_is_rejected(self, draw, agrees):
+        _, moments = self.moments(draw, Forgetful(TRIANGLE.normals, TRIANGLE.offsets))
+        assert not agrees(moments, self.truth)
+
+    @pytest.mark.parametrize("right", [True, False])
+    def test_refused_moves_turn_the_momentum_back(self, draw, agrees, monkeypatch, right):
+        if not right:
+            monkeypatch.setattr(Replica, "_carry", keeps_going)
+
+        def unsolvable(position):
+            energy, gradient = flat(position)
+            return np.where(position[:, 0] > 0.4, np.nan, energy), gradient
+
+        square = HalfSpaces(np.concatenate([np.eye(2), -np.eye(2)]), np.ones(4))
+        target = Target(FunctionPotential(unsolvable, 2), square, np.zeros(2))
+        run = draw(target, sghmc(0.02, friction=0.1), draws=400, thin=10, warmup=200)
+        assert run.report["failed_solves"]["target"] > 10_000
+        moments = np.stack([run.theta[..., 0].mean(axis=1), (run.theta[..., 0] ** 2).mean(axis=1)], axis=1)
+        assert bool(agrees(moments, [-0.3, (0.4**3 + 1.0) / (3.0 * 1.4)])) == right
+
+
+def keeps_going(self, velocity, step_size, failed, refused):
+    """Wrong on purpose: chains that stay keep their momentum."""
+    self.momentum = velocity / np.sqrt(step_size)
+
+
+class TestLadder:
+    """At swaps positions move and momenta stay with their rungs."""
+
+    step, friction = 0.05, 0.05
+
+    def moments(self, draw):
+        rungs = [Rung(t, kernel=Momentum(self.friction), step_size=self.step) for t in (1.0, 3.0)]
+        run = draw(gaussian(1.0), Sampler(rungs, Swap(fraction=0.5)), draws=500, thin=8, warmup=400)
+        assert run.report["swap_accepts"][0] > 0.3 * run.report["swap_attempts"][0]
+        return [(run.rung_theta(k) ** 2).mean(axis=(1, 2)) / t for k, t in enumerate((1.0, 3.0))]
+
+    #: Swaps pull towards 1, steps towards their own law: in between.
+    low, high = 1.0, variance(0.05, 0.05)
+    truth = (low + high) / 2.0, (high - low) / (2.0 * 4.8)
+
+    def test_both_rungs_keep_their_laws(self, draw, agrees):
+        for moments in self.moments(draw):
+            assert agrees(moments, *self.truth)
+
+    def test_momenta_that_travel_are_rejected(self, draw, agrees, monkeypatch):
+        right = exchange._Meeting.exchange
+
+        def travel(meeting, rows):
+            right(meeting, rows)
+            cold, hot = meeting._rungs["cold"], meeting._rungs["hot"]
+            cold.momentum[rows], hot.momentum[rows] = hot.momentum[rows].copy(), cold.momentum[rows].copy()
+
+        monkeypatch.setattr(exchange._Meeting, "exchange", travel)
+        assert not agrees(self.moments(draw)[0], *self.truth)
+
+    def test_momenta_half_a_kick_behind_are_rejected(self, draw, agrees, monkeypatch):
+        monkeypatch.setattr(Replica, "synchronise", lambda self, rows, gradient: None)
+        assert not agrees(self.moments(draw)[0], *self.truth)
+
+    def test_one_rung_with_momentum_and_one_adjusted(self, draw, agrees):
+        rungs = [Rung(1.0, kernel=Langevin(adjusted=True), step_size=1.0), Rung(3.0, kernel=Momentum(), step_size=0.2)]
+        run = draw(gaussian(1.0), Sampler(rungs), draws=500, thin=2, warmup=100)
+        assert run.report["kernels"] == ["mala", "sghmc"]
+        assert agrees(second_moments(run), 1.0, (variance(0.2, 0.1) - 1.0) / (2.0 * 4.8))
+
+
+@pytest.mark.parametrize("friction", [0.0, -0.1, 1.1, math.nan, "low"])
+def test_friction(friction):
+    with pytest.raises(ValueError, match=rf"friction must lie in \(0, 1\], got {friction!r}"):
+        Momentum(friction)
+
+
+def test_adjusted_exploration_leaves_the_momentum_alone():
+    """Warm-up may explore with the adjusted kernel: it neither spends nor changes what is carried."""
+    evaluator = invsamp.replica.Evaluator(gaussian(1.0).potentials, "model")
+    made = Replica(
+        Rung(kernel=Momentum(), estimator=exact()),
+        evaluator,
+        Target(gaussian(1.0).potentials).domain,
+        np.random.SeedSequence(0),
+    )
+    made.start(np.zeros((3, 1)))
+    made.step_size, made.adjusted = 0.5, True
+    before = made.momentum.copy()
+    made.step()
+    np.testing.assert_array_equal(made.momentum, before)
+    made.adjusted = False
+    made.step()
+    assert (made.momentum != before).all()
