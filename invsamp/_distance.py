@@ -1,45 +1,62 @@
 """Distances from domains: nearest points, and squared violations with their gradients.
 
-A domain may bring its own: ``nearest(position) -> (n, d)``, and ``violation(position) -> (n,), (n, d)``, the squared
-distance (or what stands for it) and its gradient. What is here serves those that do not.
+A domain may bring its own, as methods ``nearest(position) -> (n, d)`` and ``violation(position) -> (n,), (n, d)``: the
+squared distance, or what stands for it, and its gradient. What is here serves those that do not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
+import numpy.typing as npt
 from numba import njit
+from scipy.optimize import nnls
 
 from invsamp.contract import Array
 from invsamp.domains import Box, Domain, HalfSpaces, Unbounded
 
-#: Sweeps over the half-spaces after which a projection is taken as it is.
-MAX_SWEEPS = 10_000
+#: Positions (n, d) -> nearest points (n, d) of a domain.
+Nearest = Callable[[Array], Array]
+#: Positions (n, d) -> squared distances (n,) from a domain, and their gradients (n, d); zeros inside.
+Violation = Callable[[Array], tuple[Array, Array]]
+
+#: Sweeps over half-spaces after which a slower method takes over, and Newton steps after which a point is taken as is.
+MAX_SWEEPS, MAX_NEWTON = 200, 100
 
 
-def nearest(domain: Domain, position: Array) -> Array:
-    """Nearest points (n, d) of a domain.
+def nearest_points(domain: Domain, dimension: int) -> Nearest:
+    """How to find a domain's nearest points.
 
     Raises
     ------
     ValueError
-        If the domain knows no nearest points: it has no ``nearest`` and is neither a box, nor half-spaces, nor
+        If the domain knows none: it has no ``nearest``, and is neither a box, half-spaces, a ball, an ellipsoid nor
         a set in two dimensions with an outline.
     """
     if (own := getattr(domain, "nearest", None)) is not None:
-        return np.asarray(own(position))
+        return own  # type: ignore[no-any-return]
     if isinstance(domain, Unbounded):
-        return np.array(position)
+        return np.array
     if isinstance(domain, Box):
-        return np.clip(position, domain.lower, domain.upper)
+        return lambda position: np.clip(position, domain.lower, domain.upper)
     if isinstance(domain, HalfSpaces):
-        return _nearest_of_half_spaces(domain, position)
-    return _nearest_of_outline(domain, position)
+        return partial(_nearest_of_half_spaces, domain)
+    if (centre := getattr(domain, "centre", None)) is not None:
+        form = domain.matrix if hasattr(domain, "matrix") else np.eye(dimension) / domain.radius**2  # type: ignore[attr-defined]
+        return partial(_nearest_of_ellipsoid, centre, *np.linalg.eigh(form))
+    if dimension == 2 and (curves := domain.outline(0, 1, _WIDE)) is not None and len(curves):
+        starts, ends = _edges(curves)
+        return partial(_nearest_of_outline, domain, starts, ends)
+    raise ValueError(f"this boundary needs a domain that knows its nearest points, got {domain!r}")
 
 
-def squared_violation(domain: Domain, position: Array) -> tuple[Array, Array]:
-    """Squared distance (n,) from the domain and its gradient (n, d); zeros inside.
+def squared_violation(domain: Domain, dimension: int) -> Violation:
+    """How to find the squared distance from a domain.
 
-    Half-spaces give the sum of their squared violations, which is larger than the squared distance near edges.
+    Of half-spaces it is the sum of their squared violations, which is larger than the squared distance near edges; of
+    an intersection the sum over its parts.
 
     Raises
     ------
@@ -47,39 +64,69 @@ def squared_violation(domain: Domain, position: Array) -> tuple[Array, Array]:
         If the domain knows neither its violation nor its nearest points.
     """
     if (own := getattr(domain, "violation", None)) is not None:
-        return own(position)  # type: ignore[no-any-return]
+        return own  # type: ignore[no-any-return]
     if isinstance(domain, HalfSpaces):
         lengths = np.linalg.norm(domain.normals, axis=1)
-        normals = domain.normals / lengths[:, None]
-        excess = np.maximum(position @ normals.T - domain.offsets / lengths, 0.0)
-        return (excess**2).sum(axis=1), 2.0 * excess @ normals
-    away = position - nearest(domain, position)
+        return partial(_violation_of_half_spaces, domain.normals / lengths[:, None], domain.offsets / lengths)
+    if (parts := getattr(domain, "parts", None)) is not None:
+        return partial(_sum, [squared_violation(part, dimension) for part in parts])
+    return partial(_squared_distance, nearest_points(domain, dimension))
+
+
+def _squared_distance(nearest: Nearest, position: Array) -> tuple[Array, Array]:
+    away = position - nearest(position)
     return (away**2).sum(axis=1), 2.0 * away
 
 
+def _violation_of_half_spaces(normals: Array, offsets: Array, position: Array) -> tuple[Array, Array]:
+    excess = np.maximum(position @ normals.T - offsets, 0.0)
+    return (excess**2).sum(axis=1), 2.0 * excess @ normals
+
+
+def _sum(parts: list[Violation], position: Array) -> tuple[Array, Array]:
+    found = [part(position) for part in parts]
+    return np.sum([value for value, _ in found], axis=0), np.sum([gradient for _, gradient in found], axis=0)
+
+
 def _nearest_of_half_spaces(domain: HalfSpaces, position: Array) -> Array:
-    """By Hildreth's method: coordinate ascent on the multipliers (Hildreth 1957, Naval Research Logistics 4)."""
+    """By Hildreth's method: coordinate ascent on the multipliers (Hildreth 1957, Naval Research Logistics 4).
+
+    It is slow where walls are nearly parallel: such points are left to the least-distance programming of Lawson and
+    Hanson (1974, "Solving least squares problems", section 23.4), exact in finitely many steps.
+    """
     lengths = np.linalg.norm(domain.normals, axis=1)
     normals, offsets = domain.normals / lengths[:, None], domain.offsets / lengths
     points = np.array(position, dtype=float, order="C")
-    _hildreth(points, normals, offsets, MAX_SWEEPS)
-    inside = domain.contains(position)
-    points[inside] = position[inside]
+    outside = np.flatnonzero(~domain.contains(points))
+    moved, settled = points[outside], np.empty(len(outside), dtype=np.bool_)
+    _hildreth(moved, normals, offsets, MAX_SWEEPS, settled)
+    for row in np.flatnonzero(~settled):
+        moved[row] = _least_distance(points[outside[row]], normals, offsets)
     # rounding: the end of a move has to be inside
     pull = 1e-15
-    while pull < 1e-6 and len(rows := np.flatnonzero(~domain.contains(points))):
-        points[rows] += pull * (domain._interior - points[rows])
+    while pull < 1e-6 and len(rows := np.flatnonzero(~domain.contains(moved))):
+        moved[rows] += pull * (domain._interior - moved[rows])
         pull *= 4.0
+    points[outside] = moved
     return points
 
 
+def _least_distance(point: Array, normals: Array, offsets: Array) -> Array:
+    excess = normals @ point - offsets
+    scale = excess.max()
+    multipliers, _ = nnls(np.vstack([-normals.T, excess / scale]), np.append(np.zeros(len(point)), 1.0))
+    residual = np.append(-normals.T @ multipliers, excess @ multipliers / scale - 1.0)
+    return point - scale * residual[:-1] / residual[-1]
+
+
 @njit(cache=True)
-def _hildreth(points: Array, normals: Array, offsets: Array, sweeps: int) -> None:
+def _hildreth(points: Array, normals: Array, offsets: Array, sweeps: int, settled: npt.NDArray[np.bool_]) -> None:
     """Project each row of `points` (n, d) on `normals @ x <= offsets` in place; `normals` have length one."""
     k = len(offsets)
     multipliers = np.empty(k)
     for row in range(len(points)):
         multipliers[:] = 0.0
+        settled[row] = False
         for _ in range(sweeps):
             largest = 0.0
             for i in range(k):
@@ -92,43 +139,65 @@ def _hildreth(points: Array, normals: Array, offsets: Array, sweeps: int) -> Non
                 for j in range(points.shape[1]):
                     points[row, j] += change * normals[i, j]
             if largest < 1e-14:
+                settled[row] = True
                 break
 
 
-def _nearest_of_outline(domain: Domain, position: Array) -> Array:
-    """In two dimensions: the nearest point of the curves that a plot of the domain draws."""
-    points = np.array(position, dtype=float, order="C")
-    outside = np.flatnonzero(~domain.contains(points))
-    wide = 10.0 * (1.0 + np.abs(points).max(initial=0.0))
-    curves = domain.outline(0, 1, ((-wide, -wide), (wide, wide))) if points.shape[1] == 2 else None
-    if curves is None:
-        raise ValueError(f"this boundary needs a domain that knows its nearest points, got {domain!r}")
-    starts, ends = _edges(curves)
-    for row in outside:
-        points[row] = _nearest_of_edges(points[row], starts, ends)
+def _nearest_of_ellipsoid(centre: Array, values: Array, vectors: Array, position: Array) -> Array:
+    """Of x^T M x <= 1, M = V diag(values) V^T: the point (1 + mu M)^-1 x at which that is 1, mu by Newton's method."""
+    away = (position - centre) @ vectors
+    rows = np.flatnonzero((away**2 @ values) > 1.0)
+    outside, mu = away[rows], np.zeros((len(rows), 1))
+    for _ in range(MAX_NEWTON):
+        scale = 1.0 + mu * values
+        weights = values * (outside / scale) ** 2
+        excess = weights.sum(axis=1, keepdims=True) - 1.0
+        # convex and falling in mu: Newton's method comes from below, and never passes the root
+        mu += excess / (2.0 * (weights * values / scale).sum(axis=1, keepdims=True))
+        if (np.abs(excess) < 1e-14).all():
+            break
+    points = np.array(position, dtype=float)
+    points[rows] = centre + outside / (1.0 + mu * values) @ vectors.T * (1.0 - 1e-15)
     return points
+
+
+#: More than any domain's outline: what reaches further is cut there.
+_WIDE = (np.full(2, -1e9), np.full(2, 1e9))
 
 
 def _edges(curves: Array | list[Array]) -> tuple[Array, Array]:
     """Starts and ends (k, 2) of the edges of closed curves."""
     loops = [curves] if isinstance(curves, np.ndarray) else list(curves)
-    starts = np.concatenate([np.asarray(loop) for loop in loops])
-    return starts, np.concatenate([np.roll(loop, -1, axis=0) for loop in loops])
+    starts = np.concatenate(loops)
+    ends = np.concatenate([np.roll(loop, -1, axis=0) for loop in loops])
+    return np.ascontiguousarray(starts, dtype=float), np.ascontiguousarray(ends, dtype=float)
+
+
+def _nearest_of_outline(domain: Domain, starts: Array, ends: Array, position: Array) -> Array:
+    points = np.array(position, dtype=float, order="C")
+    outside = np.flatnonzero(~domain.contains(points))
+    if len(outside):
+        moved = points[outside]
+        _to_edges(moved, starts, ends)
+        points[outside] = moved
+    return points
 
 
 @njit(cache=True)
-def _nearest_of_edges(point: Array, starts: Array, ends: Array) -> Array:
-    best, least = np.empty(2), np.inf
-    for k in range(len(starts)):
-        along0, along1 = ends[k, 0] - starts[k, 0], ends[k, 1] - starts[k, 1]
-        length = along0 * along0 + along1 * along1
-        share = 0.0
-        if length > 0.0:
-            share = ((point[0] - starts[k, 0]) * along0 + (point[1] - starts[k, 1]) * along1) / length
-            share = min(max(share, 0.0), 1.0)
-        x, y = starts[k, 0] + share * along0, starts[k, 1] + share * along1
-        distance = (x - point[0]) ** 2 + (y - point[1]) ** 2
-        if distance < least:
-            least = distance
-            best[0], best[1] = x, y
-    return best
+def _to_edges(points: Array, starts: Array, ends: Array) -> None:
+    """Replace each row of `points` (n, 2) by the nearest point of the edges from `starts` to `ends` (k, 2)."""
+    for row in range(len(points)):
+        px, py = points[row, 0], points[row, 1]
+        least = np.inf
+        for k in range(len(starts)):
+            x, y = starts[k, 0], starts[k, 1]
+            along_x, along_y = ends[k, 0] - x, ends[k, 1] - y
+            length = along_x * along_x + along_y * along_y
+            if length > 0.0:
+                share = min(max(((px - x) * along_x + (py - y) * along_y) / length, 0.0), 1.0)
+                x += share * along_x
+                y += share * along_y
+            distance = (x - px) ** 2 + (y - py) ** 2
+            if distance < least:
+                least = distance
+                points[row, 0], points[row, 1] = x, y

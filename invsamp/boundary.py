@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from invsamp._distance import nearest, squared_violation
+from invsamp._distance import Violation, nearest_points, squared_violation
 from invsamp.contract import Array, Potential, Problem, Terms, TermwisePotential
 from invsamp.domains import Domain, Reflection
 
@@ -82,9 +82,8 @@ class Penalise:
         free = _without_domain(problem, self)
         # of the domain alone: the walls of the prior's support stay where they are
         domain: Domain = getattr(problem, "domain", problem.sampling_domain)
-        # a domain that knows no distance says so here, not in the middle of a run
-        squared_violation(domain, free.to_position(np.zeros((1, problem.dimension))))
-        return _Changed(free, penalty=(domain, float(self.strength)))  # type: ignore[return-value]
+        penalty = squared_violation(domain, problem.dimension), float(self.strength)
+        return _Changed(free, penalty=penalty)  # type: ignore[return-value]
 
     def __str__(self) -> str:
         return f"penalty {self.strength:g}"
@@ -102,7 +101,8 @@ class Project:
 
     def apply(self, problem: Problem) -> Problem:
         """The problem with projecting walls."""
-        return _Changed(problem, Projecting(problem.sampling_domain))  # type: ignore[return-value]
+        domain = problem.sampling_domain
+        return _Changed(problem, domain=Projecting(domain, problem.dimension))  # type: ignore[return-value]
 
     def __str__(self) -> str:
         return "project"
@@ -152,8 +152,8 @@ def as_boundary(boundary: Boundary | str) -> Boundary:
 class Projecting:
     """A domain whose moves end on its nearest point where they would leave it."""
 
-    def __init__(self, domain: Domain) -> None:
-        self._domain = domain
+    def __init__(self, domain: Domain, dimension: int) -> None:
+        self._domain, self._nearest = domain, nearest_points(domain, dimension)
 
     def contains(self, position: Array) -> npt.NDArray[np.bool_]:
         """As the domain says."""
@@ -166,7 +166,7 @@ class Projecting:
         end[failed] = position[failed]
         outside = ~self._domain.contains(end)
         if outside.any():
-            end[outside] = nearest(self._domain, end[outside])
+            end[outside] = self._nearest(end[outside])
         return Reflection(end, move, outside.astype(np.int64), failed)
 
 
@@ -174,7 +174,7 @@ class _Changed:
     """A problem with other walls or a penalty; everything else is its own."""
 
     def __init__(
-        self, problem: Problem, domain: Any | None = None, penalty: tuple[Domain, float] | None = None
+        self, problem: Problem, domain: Any | None = None, penalty: tuple[Violation, float] | None = None
     ) -> None:
         self._problem, self._penalty = problem, penalty
         self.sampling_domain = problem.sampling_domain if domain is None else domain
@@ -195,8 +195,8 @@ class _Changed:
 class _Penalised:
     """A potential with a penalty outside a domain."""
 
-    def __init__(self, potential: Potential, domain: Domain, strength: float) -> None:
-        self._potential, self._domain, self._strength = potential, domain, strength
+    def __init__(self, potential: Potential, violation: Violation, strength: float) -> None:
+        self._potential, self._violation, self._strength = potential, violation, strength
         self.dimension = potential.dimension
 
     def energy(self, position: Array) -> Array:
@@ -210,15 +210,15 @@ class _Penalised:
         return energy + penalty, gradient + slope
 
     def _penalty(self, position: Array) -> tuple[Array, Array]:
-        value, gradient = squared_violation(self._domain, position)
+        value, gradient = self._violation(position)
         return self._strength * value, self._strength * gradient
 
 
 class _PenalisedTerms(_Penalised):
     """The same for a sum over data: the penalty is part of the prior's energy."""
 
-    def __init__(self, potential: TermwisePotential, domain: Domain, strength: float) -> None:
-        super().__init__(potential, domain, strength)
+    def __init__(self, potential: TermwisePotential, violation: Violation, strength: float) -> None:
+        super().__init__(potential, violation, strength)
         self._termwise, self.size = potential, potential.size
 
     def terms(self, position: Array, indices: npt.NDArray[np.intp]) -> Terms:

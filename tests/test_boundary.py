@@ -1,0 +1,331 @@
+"""What moves do that leave the domain: the papers' samplers by name, the laws of penalties, the nearest points."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from invsamp._distance import nearest_points, squared_violation
+from invsamp.boundary import Ignore, Penalise, Project, Reflect, as_boundary, penalised, projected
+from invsamp.domains import Box, HalfSpaces, Unbounded
+from invsamp.estimators import minibatch, noisy
+from invsamp.ladder import Rung, Sampler
+from invsamp.potential import FunctionPotential, SumPotential, Target
+from invsamp.presets import cyclic_sgld, fast_resgld, mala, r2sgld, relangevin, resgld, sghmc, sgld
+from invsamp.sampler import sample
+
+
+def square(position):
+    return 0.5 * (position**2).sum(axis=1), position.copy()
+
+
+WEDGE = HalfSpaces([[1.0, 1.0], [-1.0, 0.5], [0.3, -1.0]], [0.5, 0.5, 1.5])
+TARGET = Target(FunctionPotential(square, 2), WEDGE)
+
+LADDER = {"temperatures": (1.0, 4.0), "step_size": (0.02, 0.05), "estimator": noisy(0.05, 0.05)}
+#: The papers' names, as the documentation maps them.
+PAPERS = {
+    "SGLD": sgld(0.02, boundary="ignore"),
+    "P-SGLD": sgld(0.02, boundary=penalised(5.0)),
+    "R-SGLD": sgld(0.02),
+    "cycSGLD": cyclic_sgld(0.05, cycles=5, boundary="ignore"),
+    "P-cycSGLD": cyclic_sgld(0.05, cycles=5, boundary=penalised(5.0)),
+    "R-cycSGLD": cyclic_sgld(0.05, cycles=5),
+    "SGHMC": sghmc(0.02, boundary="ignore"),
+    "R-SGHMC": sghmc(0.02),
+    "reSGLD": resgld(**LADDER, boundary="ignore"),
+    "P-reSGLD": resgld(**LADDER, boundary=penalised(5.0)),
+    "r2SGLD": r2sgld(**LADDER),
+    "projected": sgld(0.02, boundary="project"),
+}
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_papers(name, draw):
+    sampler = PAPERS[name]
+    run = draw(TARGET, sampler, draws=100, thin=2, warmup=200, chains=64)
+    report, draws = run.report, [run.rung_theta(k).reshape(-1, 2) for k in range(run.rungs)]
+    inside = [float(WEDGE.contains(theta).mean()) for theta in draws]
+    assert report["outside"] == pytest.approx([1.0 - share for share in inside], abs=1e-12)
+    assert run.rungs == (2 if "reSGLD" in name or name == "r2SGLD" else 1)
+    walls = np.column_stack([draws[0] @ WEDGE.normals.T - WEDGE.offsets])
+    on_boundary = (np.abs(walls) < 1e-9).any(axis=1).mean()
+    if name.startswith(("R-", "r2")):
+        assert report["boundary"] == "reflect"
+        assert inside == [1.0] * run.rungs
+        assert all(count > 100 for count in report["reflections"])
+        assert on_boundary == 0.0
+    elif name == "projected":
+        assert inside == [1.0]
+        assert on_boundary > 0.05
+    else:
+        # without walls 62% of the Gaussian lies outside; the penalty keeps draws close by
+        assert report["reflections"] == [0] * run.rungs
+        reach = walls.max(axis=1)
+        if name.startswith("P-"):
+            assert report["boundary"] == "penalty 5"
+            assert 0.1 < report["outside"][0] < 0.5
+            assert reach.max() < 2.0
+        else:
+            assert report["boundary"] == "ignore"
+            assert report["outside"][0] > 0.5
+            assert reach.max() > 3.0
+
+
+class TestLaws:
+    """With adjusted kernels, so that the laws have no step in them."""
+
+    @pytest.mark.parametrize("temperatures", [None, (1.0, 3.0)])
+    def test_penalty(self, draw, agrees, temperatures):
+        strength, wall = 4.0, 0.3
+        boundary = penalised(strength)
+        make = (
+            mala(1.0, boundary=boundary)
+            if temperatures is None
+            else relangevin(temperatures, 1.0, swap_fraction=0.5, boundary=boundary)
+        )
+        target = Target(FunctionPotential(square, 1), Box(-np.inf, wall))
+        run = draw(target, make, draws=500, thin=2, warmup=200)
+        for rung in range(run.rungs):
+            tau = run.report["temperatures"][rung]
+            x = np.linspace(-12.0, 12.0, 200_001)
+            density = np.exp(-(0.5 * x**2 + strength * np.maximum(x - wall, 0.0) ** 2) / tau)
+            density /= density.sum()
+            truth = [density @ x, density @ x**2, density @ (x > wall)]
+            theta = run.rung_theta(rung)[..., 0]
+            moments = np.stack([theta.mean(axis=1), (theta**2).mean(axis=1), (theta > wall).mean(axis=1)], axis=1)
+            assert agrees(moments, truth)
+            assert not agrees(moments[:, 0], 1.1 * truth[0])
+            assert run.report["outside"][rung] == pytest.approx(truth[2], abs=0.02)
+
+    def test_ignore(self, draw, agrees):
+        run = draw(TARGET, mala(0.8, boundary="ignore"), draws=400, thin=2, warmup=200)
+        moments = np.concatenate([run.theta.mean(axis=1), (run.theta**2).mean(axis=1)], axis=1)
+        assert agrees(moments, [0.0, 0.0, 1.0, 1.0])
+        reflected = draw(TARGET, mala(0.8), draws=400, thin=2, warmup=200)
+        assert not agrees(reflected.theta.mean(axis=1), [0.0, 0.0])
+
+    def test_projection_piles_up_by_the_root_of_its_step(self, draw):
+        """Flat energy: P(on the wall) is about the mean overshoot over the width, sqrt(2 step / pi) / width each."""
+        flat = FunctionPotential(lambda p: (np.zeros(len(p)), np.zeros_like(p)), 1)
+        shares = []
+        for step in (0.004, 0.001):
+            run = draw(Target(flat, Box(0.0, 1.0)), sgld(step, boundary="project"), draws=200, thin=20, warmup=500)
+            shares.append(float(np.isin(run.theta, [0.0, 1.0]).mean()))
+        assert shares[0] > 0.08
+        assert shares[0] / shares[1] == pytest.approx(2.0, rel=0.1)
+
+    def test_ignore_is_reflect_without_a_domain(self, draw):
+        free = Target(FunctionPotential(square, 2))
+        start = np.zeros(2)
+        runs = [draw(free, fast_resgld((1.0, 4.0), 0.1), draws=30, warmup=50, start=start)]
+        runs += [
+            draw(problem, fast_resgld((1.0, 4.0), 0.1, boundary="ignore"), draws=30, warmup=50, start=start)
+            for problem in (free, TARGET)
+        ]
+        for run in runs[1:]:
+            np.testing.assert_array_equal(run.theta, runs[0].theta)
+
+    def test_penalty_of_a_sum_over_data(self, draw, agrees):
+        """Minibatches take the penalty with the prior: the law is that of the whole sum."""
+        data = np.linspace(-1.0, 1.0, 20)
+
+        def term(position, batch):
+            away = position - batch
+            return 0.5 * away**2, away[:, :, None]
+
+        target = Target(SumPotential(data, term, 1), Box(-np.inf, 0.0), start=np.full((1, 1), -0.1))
+        step, strength = 0.002, 30.0
+        settings = {"draws": 150, "thin": 20, "warmup": 400}
+        moments = [
+            draw(target, sgld(step, boundary=penalised(strength), **more), **settings).theta.mean(axis=1)
+            for more in ({}, {"estimator": minibatch(10)})
+        ]
+        spread = moments[0].std() / math.sqrt(len(moments[0]))
+        assert agrees(moments[1], moments[0].mean(), spread)
+        assert not agrees(moments[1], 0.0, spread)
+
+
+class TestStart:
+    outside = np.array([[0.0, 0.0], [3.0, 3.0]])
+
+    def test_outside_is_refused_with_reflection(self):
+        for sampler in (mala(), sgld(0.1, boundary="project")):
+            with pytest.raises(ValueError, match=r"start must lie inside the domain .*, got \[3.0, 3.0\] for chain 1"):
+                sample(TARGET, sampler, start=self.outside, chains=2, progress=False)
+
+    @pytest.mark.parametrize("boundary", ["ignore", penalised(2.0)])
+    def test_outside_is_a_start_where_there_are_no_walls(self, draw, boundary):
+        run = draw(TARGET, sgld(1e-12, boundary=boundary), draws=1, warmup=0, chains=2, start=self.outside)
+        np.testing.assert_allclose(run.theta[:, 0], self.outside, atol=1e-4)
+        assert run.report["outside"] == [0.5]
+
+    @pytest.mark.parametrize("boundary", ["ignore", penalised(2.0), "project", "reflect"])
+    def test_other_starts_lie_inside(self, draw, boundary):
+        run = draw(TARGET, resgld((1.0, 4.0), 1e-12, boundary=boundary), draws=1, warmup=0)
+        assert all(WEDGE.contains(run.rung_theta(k)[:, 0] * (1.0 - 1e-3)).all() for k in range(2))
+
+
+class TestParts:
+    def test_names(self):
+        assert as_boundary("reflect") == Reflect() == Sampler([Rung()]).boundary
+        assert as_boundary("ignore") == Ignore()
+        assert as_boundary("project") == projected() == Project()
+        assert as_boundary(penalised(2.0)) == Penalise(2.0)
+        assert "boundary penalty 2" in str(mala(boundary=penalised(2.0)))
+        assert mala(boundary="ignore") == mala(boundary=Ignore()) != mala()
+
+    @pytest.mark.parametrize("boundary", ["reflected", None, 3.0, Reflect, penalised])
+    def test_unknown(self, boundary):
+        with pytest.raises(ValueError, match=r"boundary must be one of .*'ignore'.* or penalised\(strength\), got"):
+            mala(boundary=boundary)
+
+    @pytest.mark.parametrize("strength", [0.0, -1.0, math.nan, math.inf, "strong"])
+    def test_strength(self, strength):
+        with pytest.raises(ValueError, match=f"strength must be a positive finite number, got {strength!r}"):
+            penalised(strength)
+
+    def test_problems_that_cannot_do_without_their_domain(self):
+        class Walled:
+            """A problem of a user's own."""
+
+            def __getattr__(self, name):
+                if name == "without_domain":
+                    raise AttributeError(name)
+                return getattr(TARGET, name)
+
+        with pytest.raises(ValueError, match=r"boundary 'ignore' needs a problem that .*without_domain\(\).*Walled"):
+            Ignore().apply(Walled())
+
+    def test_domains_without_nearest_points(self):
+        class Shapeless(Unbounded):
+            """Neither walls nor outline."""
+
+        for bad in (nearest_points, squared_violation):
+            with pytest.raises(ValueError, match="needs a domain that knows its nearest points, got"):
+                bad(Opaque(), 3)
+        assert nearest_points(Shapeless(), 3)(np.ones((2, 3))).shape == (2, 3)
+
+
+class Opaque:
+    """A domain that only says what is inside."""
+
+    def outline(self, i, j, view):
+        return None
+
+    def __repr__(self):
+        return "Opaque()"
+
+
+class Round:
+    """A ball or an ellipsoid, as far as distances are concerned."""
+
+    def __init__(self, centre, **shape):
+        self.centre = np.asarray(centre)
+        self.__dict__.update(shape)
+
+
+class Ring:
+    """In the plane: between two squares."""
+
+    def contains(self, position):
+        reach = np.abs(position).max(axis=1)
+        return (reach <= 2.0) & (reach >= 1.0)
+
+    def outline(self, i, j, view):
+        square = np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
+        return [2.0 * square, square[::-1]]
+
+
+POINTS = np.random.default_rng(0).normal(0.0, 2.0, (40, 3))
+CENTRE = np.array([0.5, 0.0, -0.5])
+NORMALS, OFFSETS = np.array([[1.0, 1.0, 0.0], [-1.0, 2.0, 0.3], [0.2, -1.0, 4.0]]), np.array([0.5, 0.7, 0.1])
+TILTED = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, -0.2], [0.0, -0.2, 0.3]])
+
+
+class TestNearestPoints:
+    """Against a general optimiser, and by the condition that they satisfy."""
+
+    @pytest.mark.parametrize(
+        ("domain", "level"),
+        [
+            (Round(CENTRE, radius=1.5), lambda y: 1.0 - ((y - CENTRE) ** 2).sum() / 1.5**2),
+            (Round(CENTRE, matrix=TILTED), lambda y: 1.0 - (y - CENTRE) @ TILTED @ (y - CENTRE)),
+            (HalfSpaces(NORMALS, OFFSETS), lambda y: OFFSETS - NORMALS @ y),
+        ],
+        ids=["ball", "ellipsoid", "half-spaces"],
+    )
+    def test_against_an_optimiser(self, domain, level):
+        found = nearest_points(domain, 3)(POINTS)
+        moved = 0
+        for point, near in zip(POINTS, found, strict=True):
+            if np.min(level(point)) >= 0.0:
+                np.testing.assert_array_equal(near, point)
+                continue
+            moved += 1
+            best = minimize(
+                lambda y, point=point: ((y - point) ** 2).sum(),
+                np.array([0.1, 0.1, -0.4]),
+                jac=lambda y, point=point: 2.0 * (y - point),
+                constraints={"type": "ineq", "fun": level},
+                options={"ftol": 1e-14, "maxiter": 300},
+            )
+            np.testing.assert_allclose(near, best.x, atol=2e-6)
+            assert np.min(level(near)) >= -1e-12
+        assert 5 < moved < 40
+
+    def test_half_spaces_that_are_nearly_parallel(self):
+        narrow = HalfSpaces([[1.0, 0.0, 0.0], [-1.0, 0.01, 0.0]], [0.0, 0.0])
+        near = nearest_points(narrow, 3)(POINTS)
+        assert narrow.contains(near).all()
+        x, y, z = POINTS.T
+        np.testing.assert_allclose(near[:, 2], z, atol=1e-12)
+        # the walls meet at y = 0, and all points beyond are nearest to that line
+        np.testing.assert_allclose(near[y > 0.0, :2], 0.0, atol=1e-9)
+        right = (x > 0.0) & (y < 0.0)
+        np.testing.assert_allclose(near[right, :2], np.stack([0.0 * x, y], axis=1)[right], atol=1e-9)
+        assert min((y > 0.0).sum(), right.sum()) > 5
+
+    def test_box(self):
+        near = nearest_points(Box([-1.0, 0.0, -np.inf], [1.0, np.inf, 0.5]), 3)(POINTS)
+        np.testing.assert_array_equal(near, np.clip(POINTS, [-1.0, 0.0, -np.inf], [1.0, np.inf, 0.5]))
+
+    def test_outline_with_a_hole(self):
+        points = np.array([[3.0, 0.5], [3.0, 4.0], [0.9, 0.2], [0.1, -0.8], [1.5, 1.5], [-2.5, -1.0]])
+        truth = [[2.0, 0.5], [2.0, 2.0], [1.0, 0.2], [0.1, -1.0], [1.5, 1.5], [-2.0, -1.0]]
+        np.testing.assert_allclose(nearest_points(Ring(), 2)(points), truth)
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [Box(-1.0, 0.5), HalfSpaces([[1.0, 2.0, 0.0], [-1.0, 0.3, 0.3]], [0.5, 0.7]), Round([0.0, 0.1, 0.0], radius=1.0)],
+    ids=["box", "half-spaces", "ball"],
+)
+def test_gradient_of_the_violation(domain):
+    violation = squared_violation(domain, 3)
+    value, gradient = violation(POINTS)
+    step = 1e-6
+    by_difference = np.stack(
+        [(violation(POINTS + step * e)[0] - violation(POINTS - step * e)[0]) / (2.0 * step) for e in np.eye(3)], axis=1
+    )
+    np.testing.assert_allclose(gradient, by_difference, atol=1e-6)
+    inside = value == 0.0
+    assert 0 < inside.sum() < len(POINTS)
+    assert not gradient[inside].any()
+
+
+def test_violation_of_a_domains_own_and_of_parts():
+    class Own:
+        def violation(self, position):
+            return position[:, 0] ** 2, np.eye(3)[0] * 2.0 * position[:, :1]
+
+    class Both:
+        parts = (Own(), Box(-np.inf, 0.0))
+
+    value, gradient = squared_violation(Both(), 3)(POINTS)
+    above = np.maximum(POINTS, 0.0)
+    np.testing.assert_allclose(value, POINTS[:, 0] ** 2 + (above**2).sum(axis=1))
+    np.testing.assert_allclose(gradient, 2.0 * np.eye(3)[0] * POINTS[:, :1] + 2.0 * above)
