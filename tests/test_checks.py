@@ -26,6 +26,8 @@ REPORT = {
     "failure_message": "the mesh folded",
     "reflections": [10, 10, 10],
     "reflection_fallbacks": [0, 2, 0],
+    "boundary": "reflect",
+    "outside": [0.0, 0.0, 0.0],
     "warnings": [],
 }
 
@@ -90,6 +92,11 @@ def test_warnings_about_the_draws(columns, parts):
         ({"swap_noise_sd": [2.9, 3.2]}, ["rungs 1 and 2 (temperatures 3 and 9)", "sd 3.2", "minibatches"]),
         ({"draws": 3, "reflection_fallbacks": [0, 0, 0]}, ["3 draws per chain are too few", "draws=4"]),
         ({"chains": 1, "reflection_fallbacks": [0, 0, 0]}, ["one chain only", "chains=4"]),
+        (
+            {"boundary": "penalty 5", "outside": [0.0312, 0.1, 0.3]},
+            ["3.12% of the draws lie outside the domain", "'penalty 5'", "boundary='reflect'"],
+        ),
+        ({"boundary": "project"}, ["'project'", "pile up", "boundary='reflect'"]),
         ({"warnings": ["the sampler said so"]}, ["the sampler said so"]),
     ],
 )
@@ -97,6 +104,10 @@ def test_warnings_about_the_run(changes, parts):
     message = only(diagnose(table(), REPORT | changes))
     for part in parts:
         assert part in message
+
+
+def test_hot_draws_outside_are_no_concern():
+    assert diagnose(table(), REPORT | {"boundary": "ignore", "outside": [0.0, 0.1, 0.3]}) == []
 
 
 def test_one_temperature_is_advised_to_take_a_ladder():

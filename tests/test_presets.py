@@ -5,17 +5,29 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from invsamp.boundary import Ignore, Reflect, penalised
 from invsamp.estimators import Exact, exact, minibatch, noisy
-from invsamp.kernels import Langevin
+from invsamp.kernels import Langevin, Momentum
 from invsamp.ladder import GradientNoise, Sampler
 from invsamp.potential import FunctionPotential, Target
-from invsamp.presets import fast_resgld, mala, multi_variance_resgld, relangevin, resgld, sgld
-from invsamp.schedules import constant
+from invsamp.presets import (
+    cyclic_sgld,
+    fast_resgld,
+    mala,
+    multi_variance_resgld,
+    r2sgld,
+    relangevin,
+    resgld,
+    sghmc,
+    sgld,
+)
+from invsamp.schedules import constant, cyclic_cosine
 from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, naive
 from invsamp.swap.schemes import deo, seo
 from invsamp.variance import kernel_ridge, known, running_average
 
-LADDERS = {f.__name__: f for f in (relangevin, resgld, multi_variance_resgld, fast_resgld)}
+LADDERS = {f.__name__: f for f in (relangevin, resgld, r2sgld, multi_variance_resgld, fast_resgld)}
+SINGLES = {f.__name__: f for f in (sgld, sghmc, mala)}
 
 
 def test_sgld():
@@ -28,6 +40,38 @@ def test_sgld():
 def test_mala():
     (rung,) = mala().rungs
     assert (rung.kernel, rung.estimator, rung.step_size) == (Langevin(True), Exact(), None)
+
+
+def test_sghmc():
+    sampler = sghmc(0.1, friction=0.3, estimator=minibatch(5), gradient_noise=GradientNoise())
+    (rung,) = sampler.rungs
+    assert (rung.kernel, rung.step_size, rung.estimator) == (Momentum(0.3), 0.1, minibatch(5))
+    assert rung.gradient_noise == GradientNoise()
+    assert sghmc().rungs[0].kernel == Momentum(0.1)
+    assert "momentum (friction 0.3)" in str(sampler)
+    with pytest.raises(ValueError, match=r"friction must lie in \(0, 1\], got 2.0"):
+        sghmc(friction=2.0)
+
+
+def test_cyclic_sgld():
+    (rung,) = cyclic_sgld(0.1).rungs
+    assert rung == sgld(cyclic_cosine(0.1, cycles=5)).rungs[0]
+    assert cyclic_sgld(0.1, cycles=3, boundary="ignore") == sgld(cyclic_cosine(0.1, cycles=3), boundary="ignore")
+
+
+def test_r2sgld_is_resgld_with_reflection():
+    settings = {"step_size": (0.01, 0.02), "estimator": noisy(1.0, 2.0), "swap_fraction": 1.0}
+    assert r2sgld(**settings) == resgld((1.0, 10.0), **settings, boundary="reflect")
+    assert r2sgld((1.0, 3.0), swap=naive()) == resgld((1.0, 3.0), swap=naive())
+    assert r2sgld().boundary == Reflect()
+
+
+@pytest.mark.parametrize("name", [name for name in {**LADDERS, **SINGLES} if name != "r2sgld"])
+def test_boundary(name):
+    make = {**LADDERS, **SINGLES}[name]
+    assert make().boundary == Reflect()
+    assert make(boundary="ignore").boundary == Ignore()
+    assert make(boundary=penalised(2.0)).boundary == penalised(2.0)
 
 
 def test_relangevin_is_exact_by_default():
@@ -109,7 +153,7 @@ class TestEveryLadder:
 
 @pytest.mark.parametrize("name", LADDERS)
 def test_runs_with_exact_energies_and_swaps(name, draw):
-    """One fidelity without noise is the common limit of all four."""
+    """One fidelity without noise is the common limit of all."""
     target = Target(FunctionPotential(lambda p: (0.5 * (p**2).sum(axis=1), p.copy()), 2))
     run = draw(target, LADDERS[name]((1.0, 4.0), 0.1), draws=50, warmup=0, chains=8)
     assert run.report["swap_accepts"][0] > 0

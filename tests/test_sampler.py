@@ -14,7 +14,7 @@ from invsamp.estimators import minibatch, noisy
 from invsamp.ladder import Rung, Sampler, Swap
 from invsamp.noise import GaussianNoise
 from invsamp.potential import FunctionPotential, Target
-from invsamp.presets import fast_resgld, mala, multi_variance_resgld, relangevin, resgld, sgld
+from invsamp.presets import cyclic_sgld, fast_resgld, mala, multi_variance_resgld, relangevin, resgld, sghmc, sgld
 from invsamp.sampler import sample
 from invsamp.schedules import exponential
 from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target
@@ -44,6 +44,8 @@ NOISE = {"estimator": noisy(0.5, 0.5)}
 SAMPLERS = {
     "sgld": sgld(0.1),
     "schedule": sgld(exponential(0.1, 0.99)),
+    "cycles": cyclic_sgld(0.1, cycles=3),
+    "momentum": sghmc(),
     "mala": mala(),
     "relangevin": relangevin((1.0, 2.0, 4.0)),
     "resgld": resgld((1.0, 4.0), 0.1, **NOISE),
@@ -299,6 +301,24 @@ class TestReport:
         assert all(0 < a <= b for a, b in zip(report["swap_accepts"], report["swap_attempts"], strict=True))
         for key in ("step_sizes", "acceptance", "clipped_noise", "reflections", "reflection_fallbacks", "kernels"):
             assert len(report[key]) == 3
+
+    def test_schedules_are_told_by_their_mean_and_by_draw(self, draw):
+        run = draw(
+            TARGET, relangevin((1.0, 4.0), (exponential(0.1, 0.99), 0.2), adjusted=False), draws=50, thin=2, warmup=20
+        )
+        steps = 0.1 * 0.99 ** np.arange(20, 120)
+        assert run.report["step_sizes"] == pytest.approx([steps.mean(), 0.2], rel=1e-3)
+        assert run.report["step_size_source"][0].startswith("the mean of Exponential(step_size=0.1")
+        assert run.report["step_size_source"][1] == "given"
+        np.testing.assert_allclose(run.data.sample_stats["step_size"], np.tile(steps[1::2], (256, 1)))
+        np.testing.assert_array_equal(run.data.hot_stats["step_size"], 0.2)
+        assert "step_size" not in draw(TARGET, sgld(0.1), draws=10, warmup=0).data.sample_stats
+
+    def test_cycles_fill_warm_up_and_draws(self, draw):
+        run = draw(TARGET, cyclic_sgld(0.2, cycles=4), draws=60, thin=5, warmup=100, chains=2)
+        steps = np.asarray(run.data.sample_stats["step_size"])[0]
+        np.testing.assert_allclose(steps, 0.1 * (1.0 + np.cos(np.pi * (np.arange(104, 400, 5) % 100) / 100)))
+        assert run.report["step_size_source"] == ["the mean of CyclicCosine(step_size=0.2, cycle=100)"]
 
     def test_evaluations_are_those_of_the_potential(self, draw):
         rows = []

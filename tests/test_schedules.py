@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from invsamp.schedules import constant, cyclic_cosine, exponential, polynomial
+from invsamp.schedules import CyclicCosine, constant, cyclic_cosine, exponential, over, polynomial
 
 
 def test_constant():
@@ -36,8 +36,37 @@ def test_cyclic_cosine():
     assert all(a > b > 0.0 for a, b in pairwise(one_cycle))
 
 
+def test_cycles_fill_the_run():
+    schedule = cyclic_cosine(0.2, cycles=5)
+    assert over(schedule, 100) == CyclicCosine(0.2, 20)
+    assert over(schedule, 101) == CyclicCosine(0.2, 21)  # the last cycle is the shorter one
+    assert over(schedule, 10) == CyclicCosine(0.2, 2)
+    with pytest.raises(ValueError, match="cycles must be at most half of the 9 steps of the run, got 5"):
+        over(schedule, 9)
+    with pytest.raises(ValueError, match=r"Cycles\(step_size=0.2, cycles=5\) needs the length of the run"):
+        schedule(0)
+
+
+def test_over_leaves_other_schedules_alone():
+    def own(k):
+        return 0.1
+
+    for schedule in (constant(0.1), cyclic_cosine(0.2, 8), own):
+        assert over(schedule, 100) is schedule
+    assert over(cyclic_cosine(0.2, cycles=5), None) == cyclic_cosine(0.2, cycles=5)
+
+
 @pytest.mark.parametrize("step_size", [0.0, -1.0, float("nan"), float("inf"), "small"])
-@pytest.mark.parametrize("make", [constant, polynomial, lambda h: exponential(h, 0.9), lambda h: cyclic_cosine(h, 5)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        constant,
+        polynomial,
+        lambda h: exponential(h, 0.9),
+        lambda h: cyclic_cosine(h, 5),
+        lambda h: cyclic_cosine(h, cycles=5),
+    ],
+)
 def test_step_size_must_be_positive(make, step_size):
     with pytest.raises(ValueError, match=f"step_size must be a positive finite number, got {step_size!r}"):
         make(step_size)
@@ -50,6 +79,10 @@ def test_step_size_must_be_positive(make, step_size):
         (lambda: polynomial(0.1, exponent=-1.0), "exponent must be a positive finite number, got -1.0"),
         (lambda: exponential(0.1, 1.1), r"rate must lie in \(0, 1\], got 1.1"),
         (lambda: cyclic_cosine(0.1, 1), "cycle must be at least 2 iterations, got 1"),
+        (lambda: cyclic_cosine(0.1, cycles=0), "cycles must be an integer >= 1, got 0"),
+        (lambda: cyclic_cosine(0.1, cycles=2.5), "cycles must be an integer >= 1, got 2.5"),
+        (lambda: cyclic_cosine(0.1), "exactly one of cycle and cycles must be given, got cycle=None and cycles=None"),
+        (lambda: cyclic_cosine(0.1, 5, cycles=5), "exactly one of cycle and cycles .* cycle=5 and cycles=5"),
     ],
 )
 def test_other_settings(make, message):
