@@ -1,19 +1,23 @@
-"""Integration of one trajectory with a bounded number of steps; a failure is a `Status`, never an exception."""
+"""Batches of trajectories by either method in a bounded number of steps; a failure is a `Status`, not an exception."""
 
 from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Sequence
+import threading
+import warnings
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.integrate import RK45, odeint
+from numba import njit
+from scipy.integrate import ODEintWarning, odeint
+
+from invsamp.solvers.dormand_prince import call
+from invsamp.solvers.trajectories import Course, Outcome, inset, integrate
 
 Array = npt.NDArray[np.float64]
-#: (t, y, p) -> dy/dt, where y may hold sensitivities after the states
-FlatRhs = Callable[[float, Array, tuple[float, ...]], Sequence[float]]
 
 
 class Status(enum.IntEnum):
@@ -23,6 +27,7 @@ class Status(enum.IntEnum):
     TOO_MANY_STEPS = 1
     NON_FINITE = 2
     STEP_TOO_SMALL = 3
+    STOPPED = 4  # by the model's `stop`: what comes before is good
 
 
 class Control(NamedTuple):
@@ -32,79 +37,164 @@ class Control(NamedTuple):
     rtol: float
     atol: float
     max_steps: int
-
-
-#: Weight of the sensitivities in the error test: an absolute tolerance that no error reaches. Not inf, because
-#: LSODA divides by the weights when it perturbs the states for its Jacobian.
-_UNCONTROLLED = 1e10
-
-
-def lsoda(
-    flat: FlatRhs, p: tuple[float, ...], y0: Array, times: Array, start: float, control: Control
-) -> tuple[Array | None, Status]:
-    """LSODA by `odeint`, which calls back for the right-hand side only."""
-    early = start < times[0]
-    atol = np.full(len(y0), _UNCONTROLLED)
-    atol[: control.n_states] = control.atol
-    try:
-        # LSODA counts steps to its limit when the first derivative is infinite
-        if not (np.isfinite(y0).all() and np.isfinite(flat(start, y0, p)).all()):
-            return None, Status.NON_FINITE
-        if times[-1] == start:
-            return y0[None], Status.OK
-        out, info = odeint(
-            flat,
-            y0,
-            np.concatenate([[start], times]) if early else times,
-            args=(p,),
-            tfirst=True,
-            rtol=control.rtol,
-            atol=atol,
-            mxstep=control.max_steps,
-            full_output=True,
-        )
-    except (ArithmeticError, ValueError):  # 1/0, overflow, or math's domain error, within rhs
-        return None, Status.NON_FINITE
-    # mxstep bounds each output interval; the promise is about the whole trajectory
-    if info["message"].startswith("Excess work") or info["nst"][-1] > control.max_steps:
-        return None, Status.TOO_MANY_STEPS
-    if not np.isfinite(out).all():  # LSODA may call this a success
-        return None, Status.NON_FINITE
-    if info["message"] != "Integration successful.":
-        return None, Status.STEP_TOO_SMALL
-    return out[1:] if early else out, Status.OK
+    threads: int = 1
 
 
 def rk45(
-    flat: FlatRhs, p: tuple[float, ...], y0: Array, times: Array, start: float, control: Control
-) -> tuple[Array | None, Status]:
-    """SciPy's RK45, stepped by hand so that the number of steps is bounded."""
-    n = control.n_states
-    # RK45 takes the root mean square over all components: rescale to get the mean over the states alone
-    share = math.sqrt(n / len(y0))
-    atol = np.full(len(y0), np.inf)
-    atol[:n] = control.atol * share
-    out = np.empty((len(times), len(y0)))
-    done = 1 if times[0] == start else 0
-    out[:done] = y0
-    try:
-        # RK45 never ends if its first step size is NaN
-        if not (np.isfinite(y0).all() and np.isfinite(flat(start, y0, p)).all()):
-            return None, Status.NON_FINITE
-        solver = RK45(lambda t, y: flat(t, y, p), start, y0, times[-1], rtol=control.rtol * share, atol=atol)
-        for _ in range(control.max_steps if done < len(times) else 0):
-            solver.step()
-            if solver.status == "failed":
-                finite = np.isfinite(flat(solver.t, solver.y, p)).all() and np.isfinite(solver.K).all()
-                return None, Status.STEP_TOO_SMALL if finite else Status.NON_FINITE
-            reached = int(np.searchsorted(times, solver.t, side="right"))
-            if reached > done:
-                out[done:reached] = solver.dense_output()(times[done:reached]).T
-                done = reached
-            if solver.status == "finished":
+    rhs: int, parameters: Array, initial: Array, times: Array, start: Array, course: Course, control: Control
+) -> Outcome:
+    """Dormand-Prince 5(4); see `invsamp.solvers.trajectories.integrate` for the arguments."""
+    return integrate(rhs, parameters, initial, times, start, course, **control._asdict())
+
+
+def lsoda(
+    rhs: int, parameters: Array, initial: Array, times: Array, start: Array, course: Course, control: Control
+) -> Outcome:
+    """LSODA by SciPy's `odeint`, row by row; arguments as of `rk45`, without a stopping function."""
+    batch, m = initial.shape
+    outcome = Outcome(
+        np.full((batch, times.shape[1], m), np.nan),
+        np.zeros(batch, dtype=np.int64),
+        np.zeros(batch, dtype=np.int64),
+        np.zeros(batch, dtype=np.int64),
+        np.array(start, dtype=float),
+    )
+    with _ODEPACK, warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore", ODEintWarning)
+        for row in range(batch):
+            wanted = times[row if len(times) > 1 else 0]
+            wanted = wanted[np.isfinite(wanted)]
+            trajectory = _Lsoda(rhs, np.ascontiguousarray(parameters[row], dtype=float), course, control)
+            values = trajectory.run(initial[row].astype(float), wanted, float(start[row]))
+            outcome.status[row] = trajectory.status
+            outcome.evaluations[row] = trajectory.evaluations
+            outcome.steps[row] = trajectory.steps
+            outcome.ended[row] = trajectory.ended
+            if trajectory.status == Status.OK:
+                outcome.values[row, : len(wanted)] = values
+    return outcome
+
+
+#: ODEPACK keeps its state in common blocks: one solve at a time.
+_ODEPACK = threading.Lock()
+#: Weight of the sensitivities in the error test: an absolute tolerance that no error reaches. Not inf, because
+#: LSODA divides by the weights when it perturbs the states for its Jacobian.
+_UNCONTROLLED = 1e10
+#: LSODA shortens its step after a bad value of the right-hand side; it does not notice that there are only such.
+_PATIENCE = 200
+#: Evaluations per step, beside those for Jacobians: the corrector takes at most three, and fails at most ten times.
+_MOST_PER_STEP = 40
+
+
+class _GaveUp(Exception):
+    """Raised within LSODA to get out of it."""
+
+
+class _Lsoda:
+    """One trajectory, restarted at every pause."""
+
+    def __init__(self, rhs: int, p: Array, course: Course, control: Control) -> None:
+        self.rhs, self.p, self.course, self.control = rhs, p, course, control
+        self.status, self.evaluations, self.steps, self.ended = Status.OK, 0, 0, math.nan
+        self.bad = 0  # values of the right-hand side in succession that were not finite
+        self.seen_bad = False
+
+    def run(self, y: Array, times: Array, start: float) -> Array:
+        """Values at ``times``; good if the status is then OK."""
+        out = np.empty((len(times), len(y)))
+        done, t, self.ended = int(np.searchsorted(times, start, side="right")), start, start
+        out[:done] = y
+        if not (np.isfinite(y).all() and np.isfinite(self.p).all()):
+            self.status = Status.NON_FINITE
+        pause = int(np.searchsorted(self.course.pauses, start))
+        while done < len(times) and self.status == Status.OK:
+            lower, upper, target, last = -math.inf, math.inf, float(times[-1]), len(times)
+            if pause < len(self.course.pauses) and self.course.pauses[pause] == t:
+                lower = t + inset(t)
+                y = y + self.course.jumps[pause]
+                pause += 1
+            stops_at_target = pause < len(self.course.pauses) and bool(self.course.pauses[pause] <= target)
+            if stops_at_target:
+                target = float(self.course.pauses[pause])
+                upper = target - inset(target)
+                last = int(np.searchsorted(times, target, side="right"))
+            nodes = np.concatenate([[t], times[done:last]])
+            if nodes[-1] < target:
+                nodes = np.append(nodes, target)
+            values = self._stretch(y, nodes, lower, upper, stops_at_target)
+            if values is None:
                 break
-    except (ArithmeticError, ValueError):
-        return None, Status.NON_FINITE
-    if done < len(times):
-        return None, Status.TOO_MANY_STEPS
-    return (out, Status.OK) if np.isfinite(out).all() else (None, Status.NON_FINITE)
+            out[done:last] = values[1 : 1 + last - done]
+            y, t, done, self.ended = values[-1], target, last, target
+        return out
+
+    def _stretch(self, y: Array, nodes: Array, lower: float, upper: float, critical: bool) -> Array | None:
+        n, rtol, atol, max_steps, _ = self.control
+        budget = max_steps - self.steps
+        flat = self._guarded(len(y), lower, upper, budget * _MOST_PER_STEP + len(y) * (budget + 1))
+        weights = np.full(len(y), _UNCONTROLLED)
+        weights[:n] = atol
+        # LSODA counts steps to its limit when the first derivative is infinite
+        if not np.isfinite(flat(nodes[0], y)).all():
+            self.status = Status.NON_FINITE
+            return None
+        if budget < 1:
+            self.status = Status.TOO_MANY_STEPS
+            return None
+        try:
+            values, info = odeint(
+                flat,
+                y,
+                nodes,
+                tfirst=True,
+                rtol=rtol,
+                atol=weights,
+                mxstep=budget,
+                tcrit=nodes[-1:] if critical else None,
+                full_output=True,
+            )
+        except _GaveUp:
+            return None
+        succeeded = info["message"] == "Integration successful."
+        if succeeded:  # the counters are not set otherwise
+            self.steps += int(info["nst"][-1])
+        # mxstep bounds each output interval; the promise is about the whole trajectory
+        if info["message"].startswith("Excess work") or self.steps > max_steps:
+            self.status = Status.TOO_MANY_STEPS
+        elif not np.isfinite(values).all() if succeeded else self.seen_bad:  # LSODA may call the former a success
+            self.status = Status.NON_FINITE
+        elif not succeeded:
+            self.status = Status.STEP_TOO_SMALL
+        return values if self.status == Status.OK else None
+
+    def _guarded(self, m: int, lower: float, upper: float, most: int) -> Callable[[float, Array], Array]:
+        """The right-hand side as LSODA wants it; leaves LSODA when it goes on without end or without numbers."""
+        rhs, p, out = self.rhs, self.p, np.empty((1, m))
+        row, limit = out[0], self.evaluations + most
+
+        def flat(t: float, y: Array) -> Array:
+            self.evaluations += 1
+            if evaluate(rhs, t, lower, upper, y, p, out):
+                self.bad = 0
+            else:
+                self.bad += 1
+                self.seen_bad = True
+                if self.bad > _PATIENCE:
+                    self.status = Status.NON_FINITE
+                    raise _GaveUp
+            if self.evaluations > limit:
+                self.status = Status.TOO_MANY_STEPS
+                raise _GaveUp
+            return row
+
+        return flat
+
+
+@njit(cache=True)
+def evaluate(rhs: int, t: float, lower: float, upper: float, y: Array, p: Array, out: Array) -> bool:
+    """Right-hand side at y (m,) and t within its bounds, to out (1, m); whether it is finite."""
+    call(rhs, min(max(t, lower), upper), y, p, out, 0)
+    finite = True
+    for i in range(out.shape[1]):
+        finite = finite and math.isfinite(out[0, i])
+    return finite

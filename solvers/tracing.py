@@ -1,4 +1,4 @@
-"""Variational equations of an ODE, generated from a plain Python right-hand side by symbolic tracing."""
+"""Symbolic tracing of a plain Python right-hand side, and the straight-line source of it and its sensitivities."""
 
 from __future__ import annotations
 
@@ -6,95 +6,148 @@ import functools
 import math
 import types
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import sympy
+
+from invsamp.solvers.twins import twin
 
 Rhs = Callable[[Any, Any, Any], Sequence[Any]]
-#: (t, flat list of states and sensitivities, parameters) -> list of their time derivatives
-AugmentedRhs = Callable[[float, list[float], tuple[float, ...]], list[float]]
-
-#: What a right-hand side may call from `math` or `numpy`, and its symbolic counterpart.
-SYMBOLIC: dict[str, Any] = {
-    **{name: getattr(sympy, name) for name in ("exp", "log", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh")},
-    **{name: getattr(sympy, name) for name in ("asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh", "erf")},
-    **{f"arc{name[1:]}": getattr(sympy, name) for name in ("asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh")},
-    **{"abs": sympy.Abs, "absolute": sympy.Abs, "fabs": sympy.Abs, "power": sympy.Pow, "pow": sympy.Pow},
-    **{"log1p": lambda x: sympy.log(1 + x), "expm1": lambda x: sympy.exp(x) - 1, "square": lambda x: x**2},
-    **{"pi": sympy.pi, "e": sympy.E},
-}
 
 
-@functools.lru_cache(maxsize=64)
-def augmented_rhs(rhs: Rhs, n_states: int, n_parameters: int, initial_columns: tuple[int, ...]) -> AugmentedRhs:
-    r"""Right-hand side of the states and of their forward sensitivities, as one scalar function.
+class Untraceable(ValueError):
+    """A right-hand side that does not run on symbols."""
+
+
+class Trace(NamedTuple):
+    """A right-hand side as SymPy expressions in real symbols."""
+
+    time: Any
+    states: tuple[Any, ...]
+    parameters: tuple[Any, ...]
+    derivatives: tuple[Any, ...]
+
+
+def trace(rhs: Rhs, n_states: int, n_parameters: int) -> Trace:
+    """Run a right-hand side on symbols.
+
+    Parameters
+    ----------
+    rhs : callable
+        ``rhs(t, x, p)`` returning a sequence of ``n_states`` expressions: arithmetic and the elementary functions of
+        `math` and `numpy`, no branches on ``t, x, p``.
+    n_states, n_parameters : int
+        Lengths of ``x`` and ``p``.
+
+    Raises
+    ------
+    Untraceable
+        A ValueError, if ``rhs`` cannot be traced, for instance because it branches on its arguments.
+    """
+    import sympy  # a quarter of a second, and not needed where the source is at hand
+
+    # not x0, x1, ...: SymPy names common subexpressions so, and older versions do not see the clash
+    t = sympy.Symbol("time", real=True)
+    x = sympy.symbols(f"state0:{n_states}", real=True, seq=True)
+    p = sympy.symbols(f"parameter0:{n_parameters}", real=True, seq=True)
+    try:
+        derivatives = tuple(sympy.sympify(entry) for entry in twin(rhs, _symbolic)(t, x, p))
+        if not all(isinstance(entry, sympy.Expr) for entry in derivatives):
+            raise TypeError(f"expressions are needed, got {derivatives}")
+    except Exception as error:
+        raise Untraceable(
+            f"rhs must be traceable (arithmetic and {', '.join(sorted(_symbolic_functions()))}; no branches), "
+            f"but tracing raised {type(error).__name__}: {error}"
+        ) from error
+    if len(derivatives) != n_states:
+        raise ValueError(f"rhs must return {n_states} values, one per state, got {derivatives}")
+    return Trace(t, tuple(x), tuple(p), derivatives)
+
+
+def states_source(traced: Trace) -> str:
+    """Source of ``evaluate(t, y, p, out)``, the right-hand side with y = x."""
+    return _source(traced, (), traced.derivatives)
+
+
+def sensitivities_source(traced: Trace, n_initial: int) -> str:
+    r"""Source of ``evaluate(t, y, p, out)``, the right-hand side of states and forward sensitivities.
 
     With :math:`x' = f(t, x, p)` and :math:`S = \partial x / \partial (p, x_0)`, the variational equations are
     :math:`S' = (\partial f/\partial x) S + (\partial f/\partial p, 0)`.
 
     Parameters
     ----------
-    rhs : callable
-        ``rhs(t, x, p)`` returning a sequence of ``n_states`` expressions, without branches on ``t, x, p``.
-    n_states, n_parameters : int
-        Lengths of ``x`` and ``p``.
-    initial_columns : tuple of int
-        Indices of the states whose initial value counts as a parameter, after the parameters proper.
+    traced : Trace
+    n_initial : int
+        Columns of S for initial values, after those for the parameters.
 
     Returns
     -------
-    callable
-        ``(t, y, p) -> list``; ``y`` has the ``n_states`` states, then the sensitivity matrix
-        (n_states, n_parameters + len(initial_columns)) in row-major order. Plain floats throughout: for a handful
-        of equations that is several times faster than small arrays.
-
-    Raises
-    ------
-    ValueError
-        If ``rhs`` cannot be traced, for instance because it branches on its arguments.
+    str
+        ``y`` has the states, then S in row-major order.
     """
-    # not x0, x1, ...: SymPy names common subexpressions so, and older versions do not see the clash
-    t = sympy.Symbol("time", real=True)
-    x = sympy.symbols(f"state0:{n_states}", real=True, seq=True)
-    p = sympy.symbols(f"parameter0:{n_parameters}", real=True, seq=True)
-    try:
-        derivative = sympy.Matrix([sympy.sympify(entry) for entry in _symbolic_twin(rhs)(t, x, p)])
-    except Exception as error:
-        raise ValueError(
-            f"rhs must be traceable for sensitivities (arithmetic and {', '.join(sorted(SYMBOLIC))}; no branches), "
-            f"but tracing raised {type(error).__name__}: {error}. Without sensitivities, solve() still works; "
-            "for gradients wrap it in finite differences."
-        ) from error
-    columns = n_parameters + len(initial_columns)
-    sensitivity = sympy.Matrix(n_states, columns, lambda i, j: sympy.Symbol(f"sensitivity{i}_{j}", real=True))
-    variation = derivative.jacobian(x) * sensitivity
-    if n_parameters:
-        variation[:, :n_parameters] += derivative.jacobian(p)
-    compiled: AugmentedRhs = sympy.lambdify(
-        [t, [*x, *sensitivity], list(p)], [*derivative, *variation], modules="math", cse=True
-    )
-    return compiled
+    import sympy
+
+    derivative = sympy.Matrix(traced.derivatives)
+    n, q = len(traced.states), len(traced.parameters)
+    S = sympy.Matrix(n, q + n_initial, lambda i, j: sympy.Symbol(f"sensitivity{i}_{j}", real=True))
+    variation = derivative.jacobian(traced.states) * S
+    if q:
+        variation[:, :q] += derivative.jacobian(traced.parameters)
+    return _source(traced, tuple(S), (*traced.derivatives, *variation))
 
 
-def _symbolic_twin(rhs: Rhs) -> Rhs:
-    """The same code with the names of `math` and `numpy` bound to symbolic functions."""
-    if not isinstance(rhs, types.FunctionType):
-        return rhs
-    scope = {name: _symbolic(value) for name, value in rhs.__globals__.items()}
-    cells = tuple(types.CellType(_symbolic(cell.cell_contents)) for cell in rhs.__closure__ or ())
-    twin = types.FunctionType(rhs.__code__, scope, rhs.__name__, rhs.__defaults__, cells)
-    twin.__kwdefaults__ = rhs.__kwdefaults__
-    return twin
+def _source(traced: Trace, carried: tuple[Any, ...], outputs: tuple[Any, ...]) -> str:
+    import sympy
+
+    common, outputs = sympy.cse(outputs, symbols=sympy.numbered_symbols("v"), list=False)
+    used = {traced.time}.union(*(entry.free_symbols for entry in (*outputs, *(value for _, value in common))))
+    show = _printer().doprint
+    lines = [
+        *(f"{name} = y[{i}]" for i, name in enumerate((*traced.states, *carried)) if name in used),
+        *(f"{name} = p[{i}]" for i, name in enumerate(traced.parameters) if name in used),
+        *(f"{name} = {show(value)}" for name, value in common),
+        # read all, then write: the compiler cannot know that the arrays lie apart
+        *(f"d{i} = {show(value)}" for i, value in enumerate(outputs)),
+        *(f"out[{i}] = d{i}" for i in range(len(outputs))),
+    ]
+    body = "\n    ".join(lines)
+    if "Not supported" in body:
+        raise Untraceable(f"the derivatives of rhs must be elementary functions, got {outputs}")
+    return f"import math\n\n\ndef evaluate(time, y, p, out):\n    {body}\n"
+
+
+@functools.cache
+def _printer() -> Any:
+    from sympy.printing.pycode import PythonCodePrinter
+
+    class Printer(PythonCodePrinter):
+        def _print_Integer(self, expr: Any) -> str:
+            return str(expr) if abs(expr) < 2**31 else repr(float(expr))
+
+    return Printer({"fully_qualified_modules": True, "human": True})
+
+
+@functools.cache
+def _symbolic_functions() -> dict[str, Any]:
+    """What a right-hand side may call from `math` or `numpy`, and its symbolic counterpart."""
+    import sympy
+
+    inverse = ("asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh")
+    same = ("exp", "log", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "erf", *inverse)
+    return {
+        **{name: getattr(sympy, name) for name in same},
+        **{f"arc{name[1:]}": getattr(sympy, name) for name in inverse},
+        **{"abs": sympy.Abs, "absolute": sympy.Abs, "fabs": sympy.Abs, "power": sympy.Pow, "pow": sympy.Pow},
+        **{"log1p": lambda x: sympy.log(1 + x), "expm1": lambda x: sympy.exp(x) - 1, "square": lambda x: x**2},
+        **{"pi": sympy.pi, "e": sympy.E},
+    }
 
 
 def _symbolic(value: Any) -> Any:
     if value is math or value is np:
-        return _SYMBOLIC_MODULE
+        return types.SimpleNamespace(**_symbolic_functions())
     name = getattr(value, "__name__", None)
-    if isinstance(name, str) and name in SYMBOLIC and value in (getattr(math, name, None), getattr(np, name, None)):
-        return SYMBOLIC[name]
+    if isinstance(name, str) and value in (getattr(math, name, None), getattr(np, name, None)):
+        return _symbolic_functions().get(name, value)
     return value
-
-
-_SYMBOLIC_MODULE = types.SimpleNamespace(**SYMBOLIC)

@@ -1,0 +1,67 @@
+"""Checks of the times at which a batch of trajectories is wanted."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+Array = npt.NDArray[np.float64]
+
+
+def check_times(times: npt.ArrayLike, t0: npt.ArrayLike | None, batch: int) -> tuple[Array, Array]:
+    """Output times (1, n_times) or (batch, n_times) and initial times (batch,), both float and C-contiguous.
+
+    Raises
+    ------
+    ValueError
+        For times that are empty or do not increase, NaN but at the end of a row of its own, wrong shapes, or a ``t0``
+        after the first output time.
+    """
+    grid = np.ascontiguousarray(times, dtype=float)
+    if grid.ndim not in (1, 2) or not grid.shape[-1] or (grid.ndim == 2 and len(grid) != batch):
+        raise ValueError(f"times must be non-empty, of shape (n_times,) or ({batch}, n_times), got shape {grid.shape}")
+    common = grid.ndim == 1
+    grid = np.atleast_2d(grid)
+    fault = _first_fault(grid, common)
+    if fault >= 0:
+        row, column = divmod(fault, grid.shape[1])
+        place = f"index {column}" + ("" if common else f" of row {row}")
+        ending = "" if common else ", but for NaN at the end of a row"
+        raise ValueError(
+            f"times must be a non-empty, finite, increasing sequence{ending}, "
+            f"got {grid[row]}: see {grid[row, column]} at {place}"
+        )
+    first = np.where(np.isnan(grid[:, 0]), math.inf, grid[:, 0])
+    if t0 is None:
+        return grid, np.ascontiguousarray(np.broadcast_to(np.where(np.isinf(first), 0.0, first), (batch,)))
+    start = np.asarray(t0, dtype=float)
+    if start.shape not in ((), (batch,)) or not np.isfinite(start).all():
+        raise ValueError(f"t0 must be a finite number or of shape ({batch},), got {t0}")
+    late = ~(start <= first)
+    if late.any():
+        row = int(np.argmax(np.broadcast_to(late, (batch,)))) if late.ndim else 0
+        bound = first[0 if common else row]
+        raise ValueError(
+            f"t0 must not be after the first of times, {bound}, got {start if start.ndim == 0 else start[row]}"
+        )
+    return grid, np.ascontiguousarray(np.broadcast_to(start, (batch,)))
+
+
+@njit(cache=True)
+def _first_fault(grid: Array, common: bool) -> int:
+    """Flat index of the first time that is out of order; -1 if there is none."""
+    columns = grid.shape[1]
+    for row in range(len(grid)):
+        before = -math.inf
+        for column in range(columns):
+            t = grid[row, column]
+            if t > before and t < math.inf:
+                before = t
+            elif common or not math.isnan(t):
+                return row * columns + column
+            else:
+                before = math.inf  # nothing but NaN may follow
+    return -1
