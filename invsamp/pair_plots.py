@@ -138,18 +138,19 @@ def _boundary(
     if domain is None:
         return
     lower, upper = np.array([x_view[0], y_view[0]]), np.array([x_view[1], y_view[1]])
-    margin = upper - lower  # beyond the panel, so that the edge of the clipped polygon is not seen
+    margin = upper - lower  # beyond the panel, so that the edge of a clipped curve is not seen
     lower, upper = lower - margin, upper + margin
-    polygon = domain.outline(i, j, (lower, upper))
-    if polygon is None:
+    curves = domain.outline(i, j, (lower, upper))
+    if not curves:
         return
     frame = np.array([lower, [lower[0], upper[1]], upper, [upper[0], lower[1]]])
-    rings = [np.vstack([ring, ring[:1]]) for ring in (frame, polygon)]
+    rings = [np.vstack([ring, ring[:1]]) for ring in (frame, *curves)]
     codes = np.concatenate([[Path.MOVETO, *[Path.LINETO] * (len(ring) - 2), Path.CLOSEPOLY] for ring in rings])
-    # the polygon runs against the frame, so that it is a hole in it
+    # the curves run against the frame, so that they are holes in it
     outside = Path(np.vstack(rings), codes)
     axes.add_patch(PathPatch(outside, facecolor=GRID, edgecolor="none", zorder=2))
-    axes.plot(*rings[1].T, color=INK, lw=1.4, zorder=4)
+    for ring in rings[1:]:
+        axes.plot(*ring.T, color=INK, lw=1.4, zorder=4)
 
 
 def _label_edges(axes: Axes, down: int, across: int, count: int, x_label: str, y_label: str) -> None:

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
+from invsamp.domains.ball import Ball, Ellipsoid
 from invsamp.domains.box import Box, with_inf
-from invsamp.domains.contract import MAX_BOUNCES, Domain, Reflection
+from invsamp.domains.contract import MAX_BOUNCES, MAX_BOUNCES_CURVED, Domain, Reflection
 from invsamp.domains.half_spaces import HalfSpaces
+from invsamp.domains.intersection import Intersection, intersect
+from invsamp.domains.polygon import Polygon
 from invsamp.domains.unbounded import Unbounded
 
-__all__ = ["MAX_BOUNCES", "Box", "Domain", "HalfSpaces", "Reflection", "Unbounded", "from_dict"]
+__all__ = [
+    "MAX_BOUNCES",
+    "MAX_BOUNCES_CURVED",
+    "Ball",
+    "Box",
+    "Domain",
+    "Ellipsoid",
+    "HalfSpaces",
+    "Intersection",
+    "Polygon",
+    "Reflection",
+    "Unbounded",
+    "from_dict",
+]
 
 
 def from_dict(description: Mapping[str, Any]) -> Domain:
@@ -30,4 +47,12 @@ def from_dict(description: Mapping[str, Any]) -> Domain:
         return Box(with_inf(description["lower"], -np.inf), with_inf(description["upper"], np.inf))
     if kind == "half_spaces":
         return HalfSpaces(description["normals"], description["offsets"])
-    raise ValueError(f"kind must be 'unbounded', 'box' or 'half_spaces', got {kind!r}")
+    if kind == "ball":
+        return Ball(description["centre"], description["radius"])
+    if kind == "ellipsoid":
+        return Ellipsoid(description["centre"], description["matrix"])
+    if kind == "polygon":
+        return Polygon(description["vertices"], description["holes"])
+    if kind == "intersection":
+        return reduce(intersect, map(from_dict, description["parts"]))
+    raise ValueError(f"kind must be that of a domain, such as 'box', got {kind!r}")

@@ -31,8 +31,24 @@ def interior_point(normals: Array, offsets: Array) -> Array:
     )
 
 
-def clipped_polygon(normals: Array, offsets: Array, view: tuple[npt.ArrayLike, npt.ArrayLike]) -> Array | None:
-    """The view's rectangle cut by half-planes one after the other (Sutherland and Hodgman); (k, 2) or None."""
+def bounding_box(normals: Array, offsets: Array) -> tuple[Array, Array]:
+    """Lower and upper ends (d,) of all that satisfies the inequalities, by linear programs; infinite where open."""
+    rows, columns, unit = _equilibration(normals, offsets)
+    a, b = rows[:, None] * normals * columns, rows * offsets * unit
+    ends = np.empty((2, normals.shape[1]))
+    for j in range(normals.shape[1]):
+        for k, sign in enumerate((1.0, -1.0)):
+            goal = np.zeros(normals.shape[1])
+            goal[j] = sign
+            result = linprog(goal, A_ub=a, b_ub=b, bounds=(None, None), method="highs")
+            ends[k, j] = columns[j] / unit * result.x[j] if result.x is not None else -sign * np.inf
+    # a little wider than the tolerance of the programs
+    margin = 1e-6 * np.where(np.isfinite(ends).all(axis=0), ends[1] - ends[0], 0.0)
+    return ends[0] - margin, ends[1] + margin
+
+
+def clipped_polygon(normals: Array, offsets: Array, view: tuple[npt.ArrayLike, npt.ArrayLike]) -> list[Array]:
+    """The view's rectangle cut by half-planes one after the other (Sutherland and Hodgman): no or one ring (k, 2)."""
     (left, bottom), (right, top) = (np.asarray(corner, dtype=float) for corner in view)
     polygon = np.array([[left, bottom], [right, bottom], [right, top], [left, top]])
     for normal, offset in zip(normals, offsets, strict=True):
@@ -46,9 +62,9 @@ def clipped_polygon(normals: Array, offsets: Array, view: tuple[npt.ArrayLike, n
                 fraction = gap[k] / (gap[k] - gap[following])
                 vertices.append(polygon[k] + fraction * (polygon[following] - polygon[k]))
         if len(vertices) < 3:
-            return None
+            return []
         polygon = np.array(vertices)
-    return polygon
+    return [polygon]
 
 
 def _equilibration(normals: Array, offsets: Array, sweeps: int = 30) -> tuple[Array, Array, float]:

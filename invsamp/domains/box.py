@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.domains import _paths
 from invsamp.domains._arrays import check_metric, copies, entries, freeze
+from invsamp.domains._fold import fold_box
 from invsamp.domains._polytope import clipped_polygon
-from invsamp.domains._reflection import fold_box
-from invsamp.domains.contract import Array, BoolArray, Domain, Reflection
+from invsamp.domains._rejection import sample_by_rejection
+from invsamp.domains._walls import Member, Walled
+from invsamp.domains.contract import Array, BoolArray, Reflection
 from invsamp.domains.unbounded import Unbounded
 
 if TYPE_CHECKING:
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Box:
+class Box(Walled):
     """Positions with ``lower <= position <= upper`` in every coordinate.
 
     Parameters
@@ -77,7 +80,7 @@ class Box:
         """Fold the moves into the box. See `Domain.reflect`.
 
         Without a metric or with a diagonal one the walls stay orthogonal and the end has a closed form, for
-        moves of any number of box widths. With a dense metric the box is treated as half-spaces.
+        moves of any number of box widths. With a dense metric the moves are followed from wall to wall.
 
         Raises
         ------
@@ -85,7 +88,7 @@ class Box:
             If shapes do not agree.
         """
         if metric is not None and np.ndim(metric) == 2:
-            return self.to_half_spaces(np.shape(position)[1]).reflect(position, move, metric)
+            return super().reflect(position, move, metric)
         end, velocity = copies(position, move)
         n, dimension = end.shape
         self.check_dimension(dimension)
@@ -100,13 +103,27 @@ class Box:
         self.check_dimension(dimension)
         return np.broadcast_to(np.isfinite(self.lower) | np.isfinite(self.upper), (dimension,)).copy()
 
-    def outline(self, i: int, j: int, view: tuple[npt.ArrayLike, npt.ArrayLike]) -> Array | None:
-        """The rectangle of coordinates i and j, clipped to ``view = (lower (2,), upper (2,))``; (4, 2) or None."""
+    def outline(self, i: int, j: int, view: tuple[npt.ArrayLike, npt.ArrayLike]) -> list[Array]:
+        """The rectangle (4, 2) of coordinates i and j, clipped to ``view = (lower (2,), upper (2,))``."""
         lower, upper = (
             np.broadcast_to(bound, (self.dimension or max(i, j) + 1,)) for bound in (self.lower, self.upper)
         )
         pair = Box(lower[[i, j]], upper[[i, j]])
-        return clipped_polygon(*pair._rows(2), view) if pair.constrains(2).any() else None
+        return clipped_polygon(*pair.rows(2), view) if pair.constrains(2).any() else []
+
+    def members(self, dimension: int) -> list[Member]:
+        """The finite ends."""
+        return [Member(_paths.BOUNDS, tuple(range(dimension)), dimension, np.concatenate(self.bounding_box(dimension)))]
+
+    def bounding_box(self, dimension: int) -> tuple[Array, Array]:
+        """Lower and upper ends (d,)."""
+        self.check_dimension(dimension)
+        lower, upper = (np.broadcast_to(bound, (dimension,)).copy() for bound in (self.lower, self.upper))
+        return lower, upper
+
+    def sample_uniform(self, rng: np.random.Generator, n: int) -> Array:
+        """Independent uniform draws, shape (n, d); ValueError where a side is open, or the bounds are scalars."""
+        return sample_by_rejection(self, rng, n)
 
     def to_half_spaces(self, dimension: int) -> HalfSpaces | Unbounded:
         """The same set as half-spaces, one for each finite bound; Unbounded where there is none."""
@@ -116,11 +133,11 @@ class Box:
 
         cached: dict[int, HalfSpaces | Unbounded] = self.__dict__.setdefault("_half_spaces", {})
         if dimension not in cached:
-            normals, offsets = self._rows(dimension)
+            normals, offsets = self.rows(dimension)
             cached[dimension] = HalfSpaces(normals, offsets) if len(offsets) else Unbounded()
         return cached[dimension]
 
-    def _rows(self, dimension: int) -> tuple[Array, Array]:
+    def rows(self, dimension: int) -> tuple[Array, Array]:
         """Normals (k, d) and offsets (k,) of the finite bounds."""
         lower, upper = np.broadcast_to(self.lower, (dimension,)), np.broadcast_to(self.upper, (dimension,))
         eye = np.eye(dimension)
@@ -130,14 +147,6 @@ class Box:
     def to_dict(self) -> dict[str, Any]:
         """JSON-able description, undone by `from_dict`; an open side is None, as JSON has no infinity."""
         return {"kind": "box", "lower": without_inf(self.lower), "upper": without_inf(self.upper)}
-
-    def __and__(self, other: Domain) -> Domain:
-        """Intersection with another domain; ValueError where the two do not overlap."""
-        if isinstance(other, Box):
-            if None not in (self.dimension, other.dimension) and self.dimension != other.dimension:
-                raise ValueError(f"cannot intersect boxes of {self.dimension} and {other.dimension} coordinates")
-            return Box(np.maximum(self.lower, other.lower), np.minimum(self.upper, other.upper))
-        return other & self
 
     def __eq__(self, other: object) -> bool:
         """Equal bounds of the same shape."""

@@ -22,8 +22,9 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
-#: More bounces than this off half-spaces, and the move is refused.
-MAX_BOUNCES = 20
+#: More bounces than this, and the move is refused: where all walls are flat and few, and elsewhere. A move that
+#: grazes a round wall, or one of many short edges, bounces often.
+MAX_BOUNCES, MAX_BOUNCES_CURVED = 20, 100
 
 
 class Reflection(NamedTuple):
@@ -63,8 +64,20 @@ class Domain(Protocol):
         """Which coordinates the domain restricts, shape (d,)."""
         ...
 
-    def outline(self, i: int, j: int, view: tuple[npt.ArrayLike, npt.ArrayLike]) -> Array | None:
-        """Polygon (k, 2) to draw in the plane of coordinates i and j; None where nothing restricts that pair."""
+    def outline(self, i: int, j: int, view: tuple[npt.ArrayLike, npt.ArrayLike]) -> list[Array]:
+        """Closed curves (k, 2) that bound the domain in the plane of coordinates i and j, for plots.
+
+        Counter-clockwise around the domain and clockwise around holes; none where nothing restricts that pair.
+        What lies outside ``view = (lower (2,), upper (2,))`` may be left out.
+        """
+        ...
+
+    def bounding_box(self, dimension: int) -> tuple[Array, Array]:
+        """Lower and upper ends (d,) of a box that holds the domain; infinite where there is none."""
+        ...
+
+    def sample_uniform(self, rng: np.random.Generator, n: int) -> Array:
+        """Independent uniform draws, shape (n, d); ValueError for a domain that is not bounded."""
         ...
 
     def to_dict(self) -> dict[str, Any]:

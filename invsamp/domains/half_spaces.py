@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.domains._arrays import check_metric, copies, entries, freeze
-from invsamp.domains._polytope import clipped_polygon, interior_point
-from invsamp.domains._reflection import bounce_half_spaces, inside_half_spaces
-from invsamp.domains.box import Box
-from invsamp.domains.contract import MAX_BOUNCES, Array, BoolArray, Domain, Reflection
-from invsamp.domains.unbounded import Unbounded
+from invsamp.domains import _paths
+from invsamp.domains._arrays import entries, freeze
+from invsamp.domains._polytope import bounding_box, clipped_polygon, interior_point
+from invsamp.domains._rejection import sample_by_rejection
+from invsamp.domains._walls import Member, Walled
+from invsamp.domains.contract import Array, BoolArray
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class HalfSpaces:
+class HalfSpaces(Walled):
     """Positions with ``normals @ position <= offsets``: a convex polytope, which may be unbounded.
 
     Parameters
@@ -56,86 +56,48 @@ class HalfSpaces:
         """Number of columns of the normals."""
         return int(self.normals.shape[1])
 
-    def check_dimension(self, dimension: int) -> None:
-        """Raise ValueError unless the normals have this many columns."""
-        if self.normals.shape[1] != dimension:
-            raise ValueError(f"HalfSpaces has {self.normals.shape[1]} coordinates, but positions have {dimension}")
-
-    def contains(self, position: Array) -> BoolArray:
-        """Whether each position (n, d) satisfies all inequalities, shape (n,).
-
-        Exact in the arithmetic that `reflect` uses: every end that `reflect` returns is contained.
-        """
-        points = np.array(position, dtype=float, order="C")
-        self.check_dimension(points.shape[1])
-        inside = np.empty(len(points), dtype=np.bool_)
-        inside_half_spaces(self.normals, self.offsets, points, inside)
-        return inside
-
-    def reflect(self, position: Array, move: Array, metric: Array | None = None) -> Reflection:
-        """Follow the moves from wall to wall. See `Domain.reflect`.
-
-        A row fails after `MAX_BOUNCES` bounces, from a start that is outside, or with a move that is not
-        finite. Both directions of a path bounce equally often, so refusing it is reversible too.
-
-        Raises
-        ------
-        ValueError
-            If shapes do not agree.
-        """
-        end, velocity = copies(position, move)
-        n, dimension = end.shape
-        self.check_dimension(dimension)
-        bounces, failed = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.bool_)
-        bounce_half_spaces(
-            end, velocity, self.normals, self.offsets, self._turns(metric), self._interior, MAX_BOUNCES, bounces, failed
-        )
-        return Reflection(end, velocity, bounces, failed)
-
-    def _turns(self, metric: Array | None) -> Array:
-        """Directions P a (k, d) along which the walls turn a velocity."""
-        if metric is None:
-            return self.normals
-        metric = np.asarray(metric, dtype=float)
-        check_metric(metric.shape, self.normals.shape[1])
-        turns = self.normals * metric if metric.ndim == 1 else np.ascontiguousarray(self.normals @ metric)
-        # the kernel is compiled once for each kind of argument, and read-only arrays are a kind
-        turns.flags.writeable = False
-        return turns
+    def members(self, dimension: int) -> list[Member]:
+        """The walls."""
+        numbers = np.concatenate([self._interior, self.offsets, self.normals.ravel()])
+        return [Member(_paths.HALF_SPACES, tuple(range(self.dimension)), len(self.offsets), numbers)]
 
     def constrains(self, dimension: int) -> BoolArray:
         """Which coordinates appear in some inequality, shape (d,)."""
         self.check_dimension(dimension)
         return np.asarray(self.normals.any(axis=0))
 
-    def outline(self, i: int, j: int, view: tuple[npt.ArrayLike, npt.ArrayLike]) -> Array | None:
-        """Polygon (k, 2), counter-clockwise, of the inequalities in coordinates i and j alone.
+    def bounding_box(self, dimension: int) -> tuple[Array, Array]:
+        """Lower and upper ends (d,), by two linear programs for each coordinate; infinite where open."""
+        self.check_dimension(dimension)
+        known: list[tuple[Array, Array]] = self.__dict__.setdefault("_bounding_box", [])
+        if not known:
+            known.append(bounding_box(self.normals, self.offsets))
+        return known[0]
 
-        Clipped to ``view = (lower (2,), upper (2,))``. None where no inequality concerns just this pair, or
+    def sample_uniform(self, rng: np.random.Generator, n: int) -> Array:
+        """Independent uniform draws, shape (n, d), by rejection from the bounding box.
+
+        Raises
+        ------
+        ValueError
+            If the domain is not bounded, or fills too little of its bounding box, as a simplex of ten dimensions does.
+        """
+        return sample_by_rejection(self, rng, n)
+
+    def outline(self, i: int, j: int, view: tuple[npt.ArrayLike, npt.ArrayLike]) -> list[Array]:
+        """The polygon (k, 2), counter-clockwise, of the inequalities in coordinates i and j alone.
+
+        Clipped to ``view = (lower (2,), upper (2,))``. No polygon where no inequality concerns just this pair, or
         where the polygon lies outside the view. In two dimensions that is the whole domain; in more, walls
         that involve a third coordinate have no sharp edge in this plane and are left out.
         """
         others = np.delete(np.arange(self.dimension), [i, j])
         alone = ~self.normals[:, others].any(axis=1)
-        return clipped_polygon(self.normals[alone][:, [i, j]], self.offsets[alone], view) if alone.any() else None
+        return clipped_polygon(self.normals[alone][:, [i, j]], self.offsets[alone], view) if alone.any() else []
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able description, undone by `from_dict`."""
         return {"kind": "half_spaces", "normals": self.normals.tolist(), "offsets": self.offsets.tolist()}
-
-    def __and__(self, other: Domain) -> Domain:
-        """Intersection with another domain; ValueError where the two do not overlap."""
-        if isinstance(other, Box):
-            other.check_dimension(self.dimension)
-            normals, offsets = other._rows(self.dimension)
-            if not len(offsets):
-                return self
-        elif isinstance(other, HalfSpaces):
-            other.check_dimension(self.dimension)
-            normals, offsets = other.normals, other.offsets
-        else:
-            return self if isinstance(other, Unbounded) else NotImplemented
-        return HalfSpaces(np.concatenate([self.normals, normals]), np.concatenate([self.offsets, offsets]))
 
     def __eq__(self, other: object) -> bool:
         """Equal normals and offsets, in the same order."""

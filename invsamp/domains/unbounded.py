@@ -44,9 +44,17 @@ class Unbounded:
         """No coordinate, shape (d,)."""
         return np.zeros(dimension, dtype=bool)
 
-    def outline(self, i: int, j: int, view: tuple[npt.ArrayLike, npt.ArrayLike]) -> Array | None:
-        """None: there is no boundary."""
-        return None
+    def outline(self, i: int, j: int, view: tuple[npt.ArrayLike, npt.ArrayLike]) -> list[Array]:
+        """No curve: there is no boundary."""
+        return []
+
+    def bounding_box(self, dimension: int) -> tuple[Array, Array]:
+        """Infinite ends, (d,)."""
+        return np.full(dimension, -np.inf), np.full(dimension, np.inf)
+
+    def sample_uniform(self, rng: np.random.Generator, n: int) -> Array:
+        """ValueError: there is no uniform law."""
+        raise ValueError("sample_uniform needs a bounded domain, got Unbounded()")
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able description, undone by `from_dict`."""

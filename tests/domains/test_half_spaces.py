@@ -408,7 +408,7 @@ def test_dictionaries_round_trip_through_strict_json() -> None:
         assert hash(again) == hash(domain)
         assert repr(again) == repr(domain)
     with pytest.raises(ValueError, match="kind must be"):
-        from_dict({"kind": "ball"})
+        from_dict({"kind": "torus"})
 
 
 def test_values_compare_and_do_not_change() -> None:
@@ -424,9 +424,9 @@ def test_values_compare_and_do_not_change() -> None:
     assert box == Box([0, 0], 1)
 
 
-def assert_same_polygon(polygon: np.ndarray | None, expected: npt.ArrayLike) -> None:
-    """Equal vertices in the same cyclic order, whichever comes first."""
-    assert polygon is not None
+def assert_same_polygon(curves: list[np.ndarray], expected: npt.ArrayLike) -> None:
+    """One curve of equal vertices in the same cyclic order, whichever comes first."""
+    (polygon,) = curves
     expected = np.asarray(expected, dtype=float)
     first = np.linalg.norm(polygon - expected[0], axis=1).argmin()
     np.testing.assert_allclose(np.roll(polygon, -first, axis=0), expected, atol=1e-12)
@@ -434,18 +434,18 @@ def assert_same_polygon(polygon: np.ndarray | None, expected: npt.ArrayLike) -> 
 
 def test_outlines() -> None:
     view = ([-2.0, -2.0], [2.0, 2.0])
-    assert Unbounded().outline(0, 1, view) is None
+    assert Unbounded().outline(0, 1, view) == []
     rectangle = Box([0, 0, 0], [1, 3, 1]).outline(0, 1, view)
     assert_same_polygon(rectangle, [[0, 0], [1, 0], [1, 2], [0, 2]])
-    assert Box([0, -np.inf, -np.inf], np.inf).outline(1, 2, view) is None
+    assert Box([0, -np.inf, -np.inf], np.inf).outline(1, 2, view) == []
     pairs = ([0, 1], [1, 2], [2, 0])
     vertices: Any = [np.linalg.solve(TRIANGLE.normals[pair], TRIANGLE.offsets[pair]) for pair in pairs]
     assert_same_polygon(TRIANGLE.outline(0, 1, view), vertices)
     # sigma > 1 + beta, among three parameters
     wedge = HalfSpaces([[-1.0, 0.0, 1.0]], [-1.0])
     assert_same_polygon(wedge.outline(0, 2, view), [[-1, -2], [2, -2], [2, 1]])
-    assert wedge.outline(0, 1, view) is None
-    assert HalfSpaces([[1.0, 0.0]], [-5.0]).outline(0, 1, view) is None
+    assert wedge.outline(0, 1, view) == []
+    assert HalfSpaces([[1.0, 0.0]], [-5.0]).outline(0, 1, view) == []
 
 
 def test_interior_is_found_in_any_units() -> None:

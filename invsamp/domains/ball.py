@@ -1,0 +1,191 @@
+"""Balls and ellipsoids, in any dimension."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.domains import _paths
+from invsamp.domains._arrays import entries, freeze
+from invsamp.domains._walls import Member, Walled
+from invsamp.domains.contract import Array, BoolArray
+
+#: Points of the ellipse that is drawn.
+OUTLINE_POINTS = 180
+
+
+class _Round(Walled):
+    """What a ball and an ellipsoid share: both are the image of the unit ball under a matrix, moved to a centre."""
+
+    centre: Array
+
+    @property
+    def dimension(self) -> int:
+        """Number of coordinates."""
+        return self.centre.size
+
+    def _shape(self) -> Array:
+        """S (d, d) of the ellipsoid {centre + S u: |u| <= 1}."""
+        raise NotImplementedError
+
+    def constrains(self, dimension: int) -> BoolArray:
+        """All coordinates, shape (d,)."""
+        self.check_dimension(dimension)
+        return np.ones(dimension, dtype=bool)
+
+    def bounding_box(self, dimension: int) -> tuple[Array, Array]:
+        """Lower and upper ends (d,)."""
+        self.check_dimension(dimension)
+        reach = np.linalg.norm(self._shape(), axis=1)
+        return self.centre - reach, self.centre + reach
+
+    def sample_uniform(self, rng: np.random.Generator, n: int) -> Array:
+        """Independent uniform draws, shape (n, d)."""
+        shape = self._shape()
+        draws = np.empty((n, self.dimension))
+        missing = np.ones(n, dtype=bool)
+        while missing.any():  # a draw on the boundary may be outside by rounding
+            direction = rng.standard_normal((missing.sum(), self.dimension))
+            direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+            radius = rng.random(len(direction)) ** (1.0 / self.dimension)
+            draws[missing] = self.centre + radius[:, None] * direction @ shape.T
+            missing = ~self.contains(draws)
+        return draws
+
+    def outline(self, i: int, j: int, view: tuple[npt.ArrayLike, npt.ArrayLike]) -> list[Array]:
+        """The ellipse (k, 2) that bounds the domain's shadow in the plane of coordinates i and j."""
+        shape = self._shape()[[i, j]]
+        angles = np.linspace(0.0, 2.0 * np.pi, OUTLINE_POINTS, endpoint=False)
+        circle = np.column_stack([np.cos(angles), np.sin(angles)])
+        return [self.centre[[i, j]] + circle @ np.linalg.cholesky(shape @ shape.T).T]
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Ball(_Round):
+    """Positions at most ``radius`` from ``centre``.
+
+    Parameters
+    ----------
+    centre : array_like, shape (d,)
+    radius : float, > 0
+
+    Raises
+    ------
+    ValueError
+        If the centre is not a finite vector, or the radius is not positive and finite.
+    """
+
+    centre: Array
+    radius: float
+
+    def __init__(self, centre: npt.ArrayLike, radius: float) -> None:
+        freeze(self, centre=_checked_centre(centre))
+        if not 0.0 < radius**2 < np.inf:
+            raise ValueError(f"radius must be positive and finite, got {radius}")
+        object.__setattr__(self, "radius", float(radius))
+
+    def _shape(self) -> Array:
+        return self.radius * np.eye(self.dimension)
+
+    def members(self, dimension: int) -> list[Member]:
+        """The sphere."""
+        numbers = np.append(self.centre, self.radius**2)
+        return [Member(_paths.BALL, tuple(range(self.dimension)), 1, numbers, curved=True)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able description, undone by `from_dict`."""
+        return {"kind": "ball", "centre": self.centre.tolist(), "radius": self.radius}
+
+    def __eq__(self, other: object) -> bool:
+        """Equal centre and radius."""
+        if not isinstance(other, Ball):
+            return NotImplemented
+        return np.array_equal(self.centre, other.centre) and self.radius == other.radius
+
+    def __hash__(self) -> int:
+        return hash(("ball", entries(self.centre), self.radius))
+
+    def __repr__(self) -> str:
+        return f"Ball(centre={self.centre.tolist()}, radius={self.radius})"
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Ellipsoid(_Round):
+    """Positions x with ``(x - centre) @ matrix @ (x - centre) <= 1``.
+
+    Parameters
+    ----------
+    centre : array_like, shape (d,)
+    matrix : array_like, shape (d, d), optional
+        Symmetric positive definite.
+    axes : array_like, shape (d,), optional
+        Half the lengths of axes along the coordinates: ``matrix = diag(1 / axes**2)``. One of ``matrix`` and
+        ``axes`` must be given.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, an entry is not finite, the matrix is not symmetric positive definite, or an axis is
+        not positive.
+    """
+
+    centre: Array
+    matrix: Array
+
+    def __init__(
+        self, centre: npt.ArrayLike, matrix: npt.ArrayLike | None = None, axes: npt.ArrayLike | None = None
+    ) -> None:
+        middle = _checked_centre(centre)
+        if (matrix is None) == (axes is None):
+            raise ValueError("Ellipsoid needs either matrix or axes")
+        if axes is not None:
+            lengths = np.asarray(axes, dtype=float)
+            if lengths.shape != middle.shape or not ((lengths > 0.0) & np.isfinite(lengths)).all():
+                raise ValueError(f"axes must be {middle.size} positive finite numbers, got {lengths.tolist()}")
+            form = np.diag(1.0 / lengths**2)
+        else:
+            form = np.array(matrix, dtype=float)
+            if form.shape != (middle.size, middle.size):
+                raise ValueError(f"matrix must have shape ({middle.size}, {middle.size}), got {form.shape}")
+            if not np.allclose(form, form.T, rtol=1e-10, atol=0.0):
+                raise ValueError(f"matrix must be finite and symmetric, got {form.tolist()}")
+            form = 0.5 * (form + form.T)
+        try:
+            np.linalg.cholesky(form)
+        except np.linalg.LinAlgError:
+            raise ValueError(f"matrix must be positive definite, got {form.tolist()}") from None
+        freeze(self, centre=middle, matrix=form)
+
+    def _shape(self) -> Array:
+        return np.asarray(np.linalg.inv(np.linalg.cholesky(self.matrix)).T)
+
+    def members(self, dimension: int) -> list[Member]:
+        """The surface."""
+        numbers = np.concatenate([self.centre, self.matrix.ravel()])
+        return [Member(_paths.ELLIPSOID, tuple(range(self.dimension)), 1, numbers, curved=True)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able description, undone by `from_dict`."""
+        return {"kind": "ellipsoid", "centre": self.centre.tolist(), "matrix": self.matrix.tolist()}
+
+    def __eq__(self, other: object) -> bool:
+        """Equal centre and matrix."""
+        if not isinstance(other, Ellipsoid):
+            return NotImplemented
+        return np.array_equal(self.centre, other.centre) and np.array_equal(self.matrix, other.matrix)
+
+    def __hash__(self) -> int:
+        return hash(("ellipsoid", entries(self.centre), entries(self.matrix)))
+
+    def __repr__(self) -> str:
+        return f"Ellipsoid(centre={self.centre.tolist()}, matrix={self.matrix.tolist()})"
+
+
+def _checked_centre(centre: npt.ArrayLike) -> Array:
+    vector = np.array(centre, dtype=float)
+    if vector.ndim != 1 or not vector.size or not np.isfinite(vector).all():
+        raise ValueError(f"centre must be a finite vector, got {vector.tolist()}")
+    return vector
