@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import sympy
 
-from invsamp.solvers.tracing import _symbolic_twin
+from invsamp.solvers.tracing import _symbolic
+from invsamp.solvers.twins import twin
 
 Array = npt.NDArray[np.float64]
 #: ``function(t, x, p)`` -> sequence of outputs.
@@ -64,13 +64,7 @@ class StateFunction:
             values = slopes = None
             source = "complex step"
         else:
-            symbols, outputs = traced
-            inputs = [*symbols[1], *symbols[2]]
-            count = len(outputs)
-            values = sympy.lambdify(symbols, outputs, modules=["scipy", "numpy"], cse=True)
-            slopes = sympy.lambdify(
-                symbols, list(sympy.Matrix(outputs).jacobian(inputs)), modules=["scipy", "numpy"], cse=True
-            )
+            count, values, slopes = traced
             source = "symbolic"
         object.__setattr__(self, "n_outputs", count)
         object.__setattr__(self, "derivatives", "given" if self.jacobian is not None else source)
@@ -161,15 +155,22 @@ class StateFunction:
 
 def _trace(
     function: Function, n_states: int, n_parameters: int
-) -> tuple[tuple[Any, Any, Any], list[sympy.Expr]] | Exception:
+) -> tuple[int, Callable[..., Any], Callable[..., Any]] | Exception:
+    """Number of outputs, and NumPy functions for them and for their derivatives; or what kept it from being traced."""
+    import sympy  # a quarter of a second, which observing states does not need
+
     t = sympy.Symbol("time", real=True)
-    x = sympy.symbols(f"state0:{n_states}", real=True, seq=True)
-    p = sympy.symbols(f"parameter0:{n_parameters}", real=True, seq=True)
+    x = list(sympy.symbols(f"state0:{n_states}", real=True, seq=True))
+    p = list(sympy.symbols(f"parameter0:{n_parameters}", real=True, seq=True))
     try:
-        result = _symbolic_twin(function)(t, x, p)
+        result = twin(function, _symbolic)(t, x, p)
         outputs = [sympy.sympify(entry) for entry in result]
+        slopes = list(sympy.Matrix(len(outputs), 1, outputs).jacobian([*x, *p]))
     except Exception as error:
         return error
     if not outputs:
         raise ValueError(f"of must return a sequence of at least one output, got {result!r}")
-    return (t, list(x), list(p)), outputs
+    compiled = (
+        sympy.lambdify([t, x, p], entries, modules=["scipy", "numpy"], cse=True) for entries in (outputs, slopes)
+    )
+    return len(outputs), *compiled
