@@ -3,6 +3,7 @@
 from importlib import metadata
 
 from invsamp import diagnostics
+from invsamp.boundary import penalised, projected
 from invsamp.contract import ForwardModel, Potential, Problem, Terms, TermwisePotential
 from invsamp.distributions import (
     Beta,
@@ -15,15 +16,25 @@ from invsamp.distributions import (
     Uniform,
     truncated,
 )
-from invsamp.domains import Box, HalfSpaces, Unbounded
+from invsamp.domains import Ball, Box, Ellipsoid, HalfSpaces, Polygon, Unbounded
 from invsamp.estimators import exact, minibatch, noisy
 from invsamp.forward import finite_differences, from_torch, scalar_function, with_jacobian
-from invsamp.kernels import Langevin
+from invsamp.kernels import Langevin, Momentum
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap, geometric
 from invsamp.noise import GaussianNoise, LogNormalNoise, StudentTNoise
 from invsamp.posterior import Posterior
 from invsamp.potential import FunctionPotential, SumPotential, Target
-from invsamp.presets import fast_resgld, mala, multi_variance_resgld, relangevin, resgld, sgld
+from invsamp.presets import (
+    cyclic_sgld,
+    fast_resgld,
+    mala,
+    multi_variance_resgld,
+    r2sgld,
+    relangevin,
+    resgld,
+    sghmc,
+    sgld,
+)
 from invsamp.prior import Prior
 from invsamp.run import Run
 from invsamp.sampler import sample
@@ -40,9 +51,11 @@ except metadata.PackageNotFoundError:  # run from a checkout that was never inst
 load = Run.load
 
 __all__ = [
+    "Ball",
     "Beta",
     "Box",
     "Cauchy",
+    "Ellipsoid",
     "ForwardModel",
     "FunctionPotential",
     "Gamma",
@@ -53,8 +66,10 @@ __all__ = [
     "Langevin",
     "LogNormal",
     "LogNormalNoise",
+    "Momentum",
     "MultivariateNormal",
     "Normal",
+    "Polygon",
     "Posterior",
     "Potential",
     "Prior",
@@ -75,6 +90,7 @@ __all__ = [
     "constant",
     "corrected",
     "cyclic_cosine",
+    "cyclic_sgld",
     "delayed_acceptance",
     "deo",
     "diagnostics",
@@ -94,14 +110,18 @@ __all__ = [
     "multi_variance_resgld",
     "naive",
     "noisy",
+    "penalised",
     "polynomial",
     "product_target",
+    "projected",
+    "r2sgld",
     "relangevin",
     "resgld",
     "running_average",
     "sample",
     "scalar_function",
     "seo",
+    "sghmc",
     "sgld",
     "truncated",
     "with_jacobian",
