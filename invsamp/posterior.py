@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.contract import Array, ForwardModel
-from invsamp.domains import Box, Domain, Unbounded
+from invsamp.domains import Box, Domain, DomainLike, Unbounded, bound_domain, named_columns
 from invsamp.forward import GuardedModel
 from invsamp.gradient_check import GradientCheck, check_gradient
 from invsamp.noise import BoundNoise, Noise
@@ -40,8 +41,9 @@ class Posterior:
     data : array_like
         Observations of any shape; models return them flattened in C order.
     noise : Noise
-    domain : Domain, optional
-        Constraints on theta, over all its columns.
+    domain : Domain, constraint, or a sequence of these, optional
+        Where theta must lie: domains of all its columns, `invsamp.domains.Product` of some of them by name, and
+        ``constraint("sigma > 1 + beta")``; all of a sequence.
     transforms : mapping from parameter to {"identity", "log", "logit"}, optional
         Coordinates other than the default.
 
@@ -68,7 +70,7 @@ class Posterior:
         forward: ForwardModel | Mapping[str, ForwardModel],
         data: npt.ArrayLike,
         noise: Noise,
-        domain: Domain | None = None,
+        domain: DomainLike | None = None,
         transforms: Mapping[str, str] | None = None,
     ) -> None:
         if not isinstance(prior, Prior):
@@ -88,8 +90,9 @@ class Posterior:
         self.fidelities = tuple(self.forward)
         self.dimension, self.names = prior.dimension, prior.names
         self.labels, self.shapes = prior.labels, prior.shapes
-        self.domain: Domain = Unbounded() if domain is None else domain
-        self.coordinates, self.sampling_domain = _choose_coordinates(prior, self.domain, transforms or {})
+        self.domain = bound_domain(domain, named_columns(prior.shapes), prior.dimension)
+        self.coordinates = _choose_coordinates(prior, self.domain, transforms or {})
+        self.sampling_domain = _with_support(prior, self.coordinates, self.domain)
 
     def __repr__(self) -> str:
         return (
@@ -108,6 +111,13 @@ class Posterior:
             self._columns[name],
             self._bounds[name],
         )
+
+    def without_domain(self) -> Posterior:
+        """The same posterior, in the same coordinates, without ``domain``; the supports of the prior stay."""
+        free = copy.copy(self)
+        free.domain = Unbounded()
+        free.sampling_domain = _with_support(self.prior, self.coordinates, free.domain)
+        return free
 
     def to_theta(self, position: npt.ArrayLike) -> Array:
         """Natural parameters (..., dimension) at positions of that shape."""
@@ -275,10 +285,9 @@ def _numbers(data: npt.ArrayLike) -> Array:
         raise ValueError(f"data must be an array of real numbers, got {data!r}") from None
 
 
-def _choose_coordinates(prior: Prior, domain: Domain, chosen: Mapping[str, str]) -> tuple[Coordinates, Domain]:
-    """Transform of every column, and the domain of the positions."""
+def _choose_coordinates(prior: Prior, domain: Domain, chosen: Mapping[str, str]) -> Coordinates:
+    """Transform of every column."""
     prior.check_names("transforms", chosen)
-    domain.check_dimension(prior.dimension)
     constrained = domain.constrains(prior.dimension)
     transforms: list[Transform] = []
     for name, columns in prior.slices.items():
@@ -293,11 +302,15 @@ def _choose_coordinates(prior: Prior, domain: Domain, chosen: Mapping[str, str])
                 )
             ends = float(prior.support[0][column]), float(prior.support[1][column])
             transforms.append(Identity() if constrained[column] else _transform(name, kind, *ends))
-    coordinates = Coordinates(transforms)
+    return Coordinates(transforms)
+
+
+def _with_support(prior: Prior, coordinates: Coordinates, domain: Domain) -> Domain:
+    """The domain of the positions: `domain`, and the finite ends of the supports in these coordinates."""
     lower, upper = (coordinates.to_position(end) for end in prior.support)
     if np.isfinite(lower).any() or np.isfinite(upper).any():
-        domain = domain & Box(lower, upper)
-    return coordinates, domain
+        return domain & Box(lower, upper)
+    return domain
 
 
 def _transform(name: str, kind: str | None, lower: float, upper: float) -> Transform:

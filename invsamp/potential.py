@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.contract import Array, Potential, Terms
-from invsamp.domains import Domain, Unbounded
+from invsamp.domains import Domain, DomainLike, Unbounded, bound_domain, named_columns
 
 
 @dataclass(frozen=True)
@@ -93,22 +94,22 @@ class Target:
     ----------
     potentials : Potential, or mapping of names to potentials
         One potential, or several fidelities of it from the coarsest to the finest.
-    domain : Domain, optional
+    domain : Domain, constraint, or a sequence of these, optional
         Where the parameters must lie.
     start : callable or ndarray, optional
         ``start(rng, n)`` -> starting points (n, dimension), or an array (k, dimension) to draw them from
-        with replacement. Default: standard normal draws inside the domain.
+        with replacement. Default: standard normal draws inside the domain, or uniform ones where none are found.
     names : sequence of str, optional
         One name per parameter. Default: one vector ``theta``.
 
     Raises
     ------
     ValueError
-        If the potentials differ in dimension, or the names do not match it.
+        If the potentials differ in dimension, or the names or the domain do not match it.
     """
 
     potentials: Potential | Mapping[str, Potential]
-    domain: Domain = field(default_factory=Unbounded)
+    domain: DomainLike = field(default_factory=Unbounded)
     start: Callable[[np.random.Generator, int], Array] | Array | None = None
     names: Sequence[str] | None = None
 
@@ -121,7 +122,8 @@ class Target:
             raise ValueError(f"potentials must share one dimension, got {dimensions}")
         if self.names is not None and len(self.names) != self.dimension:
             raise ValueError(f"names must have {self.dimension} entries, got {list(self.names)}")
-        self.domain.check_dimension(self.dimension)
+        domain = bound_domain(self.domain, named_columns(self.shapes), self.dimension)
+        object.__setattr__(self, "domain", domain)
 
     @property
     def _levels(self) -> Mapping[str, Potential]:
@@ -145,12 +147,16 @@ class Target:
     @property
     def sampling_domain(self) -> Domain:
         """Domain of the positions."""
-        return self.domain
+        return cast(Domain, self.domain)
 
     @property
     def support(self) -> Domain:
         """Domain of theta: the same, as positions are the parameters themselves."""
-        return self.domain
+        return self.sampling_domain
+
+    def without_domain(self) -> Target:
+        """The same target without its domain."""
+        return replace(self, domain=Unbounded())
 
     def potential(self, fidelity: str | None = None) -> Potential:
         """The potential of one fidelity, the finest by default; `ValueError` for an unknown name."""
@@ -159,18 +165,17 @@ class Target:
             raise ValueError(f"fidelity must be one of {self.fidelities}, got {fidelity!r}")
         return self._levels[name]
 
-    def without_domain(self) -> Target:
-        """The same target on the whole space."""
-        return replace(self, domain=Unbounded())
-
     def sample_start(self, rng: np.random.Generator, n: int) -> Array:
         """Starting points inside the domain, shape (n, dimension)."""
+        domain = self.sampling_domain
         found = np.empty((0, self.dimension))
         for _ in range(1000):
             points = self._propose_start(rng, n)
-            found = np.concatenate([found, points[self.domain.contains(points)]])
+            found = np.concatenate([found, points[domain.contains(points)]])
             if len(found) >= n:
                 return found[:n]
+        if self.start is None and np.isfinite(domain.bounding_box(self.dimension)).all():
+            return domain.sample_uniform(rng, n)
         raise ValueError(f"start must give points inside the domain, got {len(found)} of {n} in 1000 tries")
 
     def _propose_start(self, rng: np.random.Generator, n: int) -> Array:

@@ -10,10 +10,13 @@ import numpy as np
 
 from invsamp.domains.ball import Ball, Ellipsoid
 from invsamp.domains.box import Box, with_inf
+from invsamp.domains.constraints import Constraint, DomainLike, bound_domain, constraint, named_columns
 from invsamp.domains.contract import MAX_BOUNCES, MAX_BOUNCES_CURVED, Domain, Reflection
 from invsamp.domains.half_spaces import HalfSpaces
 from invsamp.domains.intersection import Intersection, intersect
+from invsamp.domains.level_set import LevelSet, SavedLevelSet
 from invsamp.domains.polygon import Polygon
+from invsamp.domains.product import Product
 from invsamp.domains.unbounded import Unbounded
 
 __all__ = [
@@ -21,14 +24,22 @@ __all__ = [
     "MAX_BOUNCES_CURVED",
     "Ball",
     "Box",
+    "Constraint",
     "Domain",
+    "DomainLike",
     "Ellipsoid",
     "HalfSpaces",
     "Intersection",
+    "LevelSet",
     "Polygon",
+    "Product",
     "Reflection",
+    "SavedLevelSet",
     "Unbounded",
+    "bound_domain",
+    "constraint",
     "from_dict",
+    "named_columns",
 ]
 
 
@@ -53,6 +64,10 @@ def from_dict(description: Mapping[str, Any]) -> Domain:
         return Ellipsoid(description["centre"], description["matrix"])
     if kind == "polygon":
         return Polygon(description["vertices"], description["holes"])
+    if kind == "level_set":
+        return SavedLevelSet.from_dict(description)
+    if kind == "product":
+        return Product({tuple(key): from_dict(domain) for key, domain in description["blocks"]})
     if kind == "intersection":
         return reduce(intersect, map(from_dict, description["parts"]))
     raise ValueError(f"kind must be that of a domain, such as 'box', got {kind!r}")

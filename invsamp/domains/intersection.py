@@ -30,7 +30,7 @@ def intersect(a: Domain, b: Domain) -> Domain:
         if isinstance(one, Unbounded):
             return other
         if not isinstance(one, Walled):
-            raise ValueError(f"only the domains of invsamp.domains can be intersected, got {one!r}")
+            raise ValueError(f"only domains of invsamp.domains can be intersected, got {one!r}")
     parts: list[Domain] = []
     for part in (*_parts(a), *_parts(b)):
         for k, known in enumerate(parts):

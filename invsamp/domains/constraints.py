@@ -1,0 +1,204 @@
+"""Linear constraints on parameters by name, such as ``"sigma > 1 + beta"``."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Union
+
+import numpy as np
+
+from invsamp.domains.contract import Domain
+from invsamp.domains.half_spaces import HalfSpaces
+from invsamp.domains.intersection import Intersection, intersect
+from invsamp.domains.product import Product
+from invsamp.domains.unbounded import Unbounded
+
+#: What problems take as ``domain=``.
+DomainLike = Union[Domain, "Constraint", Sequence[Union[Domain, "Constraint"]]]
+
+#: A linear expression: coefficients of labels, and the constant under "".
+Linear = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """Linear inequalities between parameters; made by `constraint`, combined with ``&``.
+
+    Attributes
+    ----------
+    texts : tuple of str
+        As they were written.
+    rows : tuple
+        For each inequality the pairs of a label and its coefficient, and the offset: sum <= offset.
+    """
+
+    texts: tuple[str, ...]
+    rows: tuple[tuple[tuple[tuple[str, float], ...], float], ...]
+
+    def __and__(self, other: Constraint) -> Constraint:
+        """Both constraints; ValueError for a domain, as the columns of the names are not known yet."""
+        if not isinstance(other, Constraint):
+            raise ValueError(f"a constraint and a domain go together as a list, domain=[{self!r}, {other!r}]")
+        return Constraint(self.texts + other.texts, self.rows + other.rows)
+
+    def bind(self, columns: Mapping[str, tuple[int, ...]], dimension: int) -> HalfSpaces:
+        """The half-spaces in the columns of theta; `columns` maps every name and every label to its columns.
+
+        Raises
+        ------
+        ValueError
+            If a name is unknown, a vector is used without an index, or no point satisfies all inequalities.
+        """
+        normals = np.zeros((len(self.rows), dimension))
+        for row, (terms, _) in zip(normals, self.rows, strict=True):
+            for label, coefficient in terms:
+                if label not in columns:
+                    raise ValueError(f"constraint {self} names {label!r}, which is none of {list(columns)}")
+                if len(columns[label]) != 1:
+                    raise ValueError(
+                        f"constraint {self} needs single numbers, but {label!r} has {len(columns[label])} entries: "
+                        f"write {label}[0] or another index"
+                    )
+                row[columns[label][0]] += coefficient
+        try:
+            return HalfSpaces(normals, [offset for _, offset in self.rows])
+        except ValueError:
+            raise ValueError(f"constraint {self} leaves no room: no parameters satisfy it") from None
+
+    def __str__(self) -> str:
+        return " & ".join(map(repr, self.texts))
+
+    def __repr__(self) -> str:
+        return f"Constraint({self})"
+
+
+def constraint(text: str) -> Constraint:
+    """Linear inequalities between named parameters.
+
+    Parameters
+    ----------
+    text : str
+        Comparisons by ``<``, ``<=``, ``>``, ``>=``, in chains if wanted, of sums of parameters times numbers. An entry
+        of a vector is ``k[0]``, of a matrix ``m[0, 1]``. ``<`` and ``<=`` mean the same: the wall has no probability.
+
+    Raises
+    ------
+    ValueError
+        If the text is not a comparison, is not linear, or is an equality.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.constraint("sigma > 1 + beta") & iv.constraint("0 < rho < 2 * (sigma - 1)")
+    Constraint('sigma > 1 + beta' & '0 < rho < 2 * (sigma - 1)')
+    """
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError as error:
+        raise ValueError(f"constraint must be a comparison such as 'sigma > 1 + beta', got {text!r}: {error}") from None
+    if not isinstance(tree, ast.Compare):
+        raise ValueError(f"constraint must be a comparison such as 'sigma > 1 + beta', got {text!r}")
+    sides = [_linear(side, text) for side in (tree.left, *tree.comparators)]
+    rows = []
+    for left, comparison, right in zip(sides, tree.ops, sides[1:], strict=False):
+        if isinstance(comparison, ast.Eq | ast.NotEq):
+            raise ValueError(
+                f"constraint must be an inequality, got {text!r}: what satisfies an equality has no volume to sample "
+                "in. Express one parameter by the others in the forward model instead"
+            )
+        if not isinstance(comparison, ast.Lt | ast.LtE | ast.Gt | ast.GtE):
+            raise ValueError(f"constraint must compare by <, <=, > or >=, got {text!r}")
+        less, more = (left, right) if isinstance(comparison, ast.Lt | ast.LtE) else (right, left)
+        difference = _sum(less, more, -1.0)
+        offset = -difference.pop("", 0.0)
+        terms = tuple((label, value) for label, value in difference.items() if value != 0.0)
+        if not terms:
+            raise ValueError(f"constraint must depend on a parameter, got {text!r}")
+        if not np.isfinite([offset, *(value for _, value in terms)]).all():
+            raise ValueError(f"constraint must have finite coefficients, got {text!r}")
+        rows.append((terms, offset))
+    return Constraint((text.strip(),), tuple(rows))
+
+
+def bound_domain(
+    domain: DomainLike | None,
+    columns: Mapping[str, tuple[int, ...]],
+    dimension: int,
+) -> Domain:
+    """The domain of theta that an argument ``domain=`` means; `columns` maps names and labels to columns.
+
+    Raises
+    ------
+    ValueError
+        If it is none, a name is unknown, the dimension does not fit, or nothing is left.
+    """
+    if domain is None:
+        return Unbounded()
+    if isinstance(domain, list | tuple):
+        bound = [bound_domain(part, columns, dimension) for part in domain]
+        return reduce(intersect, bound) if bound else Unbounded()
+    if isinstance(domain, Constraint):
+        return domain.bind(columns, dimension)
+    if isinstance(domain, Product) and not domain.bound:
+        domain = domain.bind(columns)
+    elif isinstance(domain, Intersection):
+        return bound_domain(domain.parts, columns, dimension)
+    if isinstance(domain, type) or not isinstance(domain, Domain):
+        raise ValueError(f"domain must be a Domain, a constraint(...) or a sequence of these, got {domain!r}")
+    domain.check_dimension(dimension)
+    return domain
+
+
+def named_columns(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """Columns of every name, and of every entry of a vector by its label, such as ``"k[0]"``."""
+    columns: dict[str, tuple[int, ...]] = {}
+    start = 0
+    for name, shape in shapes.items():
+        size = int(np.prod(shape))
+        columns[name] = tuple(range(start, start + size))
+        for k, index in enumerate(np.ndindex(shape) if shape else ()):
+            columns[_label(name, index)] = (start + k,)
+        start += size
+    return columns
+
+
+def _label(name: str, index: Sequence[int]) -> str:
+    return f"{name}[{', '.join(map(str, index))}]"
+
+
+def _linear(node: ast.expr, text: str) -> Linear:
+    """The linear expression that a syntax tree means."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
+        return {"": float(node.value)}
+    if isinstance(node, ast.Name):
+        return {node.id: 1.0}
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+        entries = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if all(isinstance(entry, ast.Constant) and type(entry.value) is int for entry in entries):
+            return {_label(node.value.id, [entry.value for entry in entries]): 1.0}  # type: ignore[attr-defined]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
+        return _sum({}, _linear(node.operand, text), -1.0 if isinstance(node.op, ast.USub) else 1.0)
+    if isinstance(node, ast.BinOp):
+        left, right = _linear(node.left, text), _linear(node.right, text)
+        if isinstance(node.op, ast.Add | ast.Sub):
+            return _sum(left, right, 1.0 if isinstance(node.op, ast.Add) else -1.0)
+        if isinstance(node.op, ast.Mult):
+            for factor, other in ((left, right), (right, left)):
+                if not factor.keys() - {""}:
+                    return _sum({}, other, factor.get("", 0.0))
+        if isinstance(node.op, ast.Div) and not right.keys() - {""} and right.get("", 0.0) != 0.0:
+            return _sum({}, left, 1.0 / right[""])
+    raise ValueError(
+        f"constraint must be linear in the parameters, got {ast.unparse(node)!r} in {text!r}: for other constraints "
+        "give a LevelSet"
+    )
+
+
+def _sum(a: Linear, b: Linear, factor: float) -> Linear:
+    total = dict(a)
+    for label, value in b.items():
+        total[label] = total.get(label, 0.0) + factor * value
+    return total
