@@ -291,11 +291,11 @@ class BoundNoise:
     def evaluate_at(self, theta: Array, y: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array, Array]:
         """As `evaluate`, for the data ``indices`` (batch, k) alone; ``y`` and all that is returned (batch, k)."""
         if self.parameter is None:
-            scale = self._known[indices]
+            scale = self._known.take(indices)
         else:
             scale = np.take_along_axis(theta, self.column_of_datum[indices], axis=1)
         with np.errstate(all="ignore"):
-            return self.noise.evaluate(y, self.data[indices], scale)
+            return self.noise.evaluate(y, self.data.take(indices), scale)
 
     def accumulate(self, theta: Array, y: Array, value: Array, slope: Array) -> Array:
         """Add the log-likelihood to ``value`` (batch,) and its scale part to ``slope`` (batch, dimension), in place.

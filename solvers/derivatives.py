@@ -7,7 +7,7 @@ Each part turns states at given times into data and a design, linear in the para
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -179,7 +179,7 @@ def savitzky_golay(window: int = 11, degree: int = 4) -> SavitzkyGolay:
     return SavitzkyGolay(int(window), int(degree))
 
 
-def weak(radius: int = 8, degree: int = 8, spacing: int | None = None, noise: Sequence[float] | None = None) -> Weak:
+def weak(radius: int = 8, degree: int = 8, spacing: int | None = None, noise: npt.ArrayLike | None = None) -> Weak:
     r"""Weak form, for even times: no derivative of the data is taken.
 
     Integrated by parts against test functions of compact support, :math:`x' = f` reads
@@ -203,7 +203,7 @@ def weak(radius: int = 8, degree: int = 8, spacing: int | None = None, noise: Se
         The exponent q.
     spacing : int, >= 2, optional
         Time steps between neighbouring test functions; about a third of the radius by default.
-    noise : sequence of float, > 0, optional
+    noise : array_like, shape (n_states,), > 0, optional
         Standard deviation of each state's noise, up to a common factor. By default the same for all.
 
     Raises
@@ -224,10 +224,10 @@ def weak(radius: int = 8, degree: int = 8, spacing: int | None = None, noise: Se
     spacing = max(2, (radius + 1) // 3) if spacing is None else spacing
     if spacing < 2:
         raise ValueError(f"spacing must be at least 2 time steps, or the equations are dependent, got {spacing}")
-    sds = None if noise is None else tuple(float(sd) for sd in noise)
-    if sds is not None and not all(0.0 < sd < np.inf for sd in sds):
+    sds = None if noise is None else np.asarray(noise, dtype=float)
+    if sds is not None and not (sds.ndim == 1 and np.all(np.isfinite(sds) & (sds > 0))):
         raise ValueError(f"noise must be positive, one number per state, got {noise}")
-    return Weak(int(radius), int(degree), int(spacing), sds)
+    return Weak(int(radius), int(degree), int(spacing), None if sds is None else tuple(sds.tolist()))
 
 
 def _three_points(times: Array) -> tuple[npt.NDArray[np.intp], Array]:

