@@ -97,7 +97,8 @@ def integrate(
         np.empty(batch, dtype=np.int64),
         np.empty(batch),
     )
-    p, y, times, start = (np.ascontiguousarray(array, dtype=float) for array in (parameters, initial, times, start))
+    # writable and contiguous: every other kind of array would compile another kernel
+    p, y, times, start = (np.require(array, float, "CW") for array in (parameters, initial, times, start))
     kernel: Any = _rows
 
     def rows(first: int, last: int) -> None:
@@ -172,15 +173,17 @@ def _trajectory(
 ) -> tuple[int, int, int, float]:
     """One trajectory, restarted at every pause: (status, evaluations, steps, time reached)."""
     y = work[_Y]
-    y[:] = initial
+    for i in range(len(y)):
+        y[i] = initial[i]
     wanted = len(times)
     while wanted > 0 and math.isnan(times[wanted - 1]):
         wanted -= 1
     done = 0
     while done < wanted and times[done] <= t:
-        out[done] = y
+        for i in range(len(y)):
+            out[done, i] = y[i]
         done += 1
-    status = OK if np.isfinite(y).all() and np.isfinite(p).all() else NON_FINITE
+    status = OK if _is_finite(y) and _is_finite(p) else NON_FINITE
     evaluations = steps = pause = 0
     while pause < len(pauses) and pauses[pause] < t:
         pause += 1
@@ -190,7 +193,8 @@ def _trajectory(
         lower, upper, target = -math.inf, math.inf, times[wanted - 1]
         if pause < len(pauses) and pauses[pause] == t:
             lower = t + inset(t)
-            y += jumps[pause]
+            for i in range(len(y)):
+                y[i] += jumps[pause, i]
             pause += 1
             if stop != 0:
                 before = side
@@ -207,7 +211,9 @@ def _trajectory(
         )  # fmt: skip
         evaluations += evaluated
         steps += stepped
-    out[done if status in (OK, STOPPED) else 0 :] = math.nan
+    for row in range(done if status == OK or status == STOPPED else 0, len(times)):  # noqa: SIM109
+        for i in range(len(y)):
+            out[row, i] = math.nan
     return status, evaluations, steps, t
 
 
@@ -234,7 +240,7 @@ def _stretch(
     """From t to target without a pause: (status, outputs done, evaluations, steps, time reached, side of stop)."""
     y, z, k, q = work[_Y], work[_NEXT], work[_K:_Q], work[_Q:_SCRATCH]
     call(rhs, min(max(t, lower), upper), y, p, k, 0)
-    if not np.isfinite(k[0]).all():
+    if not _is_finite(k[0]):
         return NON_FINITE, done, 1, 0, t, side
     step = _first_step(rhs, n, p, t, target, lower, upper, rtol, atol, work)
     evaluations, steps, rejected = 2, 0, False
@@ -317,6 +323,14 @@ def _first_step(
     steepest = max(slope, bend)
     step = max(1e-6, guess * 1e-3) if steepest <= 1e-15 else (0.01 / steepest) ** 0.2
     return min(100 * guess, step, target - t)
+
+
+@njit(cache=True, nogil=True)
+def _is_finite(values: Array) -> bool:
+    finite = True
+    for i in range(len(values)):
+        finite = finite and math.isfinite(values[i])
+    return finite
 
 
 @njit(cache=True, nogil=True)
