@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.solvers.observation import BoolArray, as_mask, observed_states
+from invsamp.solvers.segments import Layout, layout, segment_begins, smoothed
 from invsamp.solvers.shooting_fit import ArrowEquations, ShootingFit, levenberg_marquardt
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class MultipleShooting:
     mask: BoolArray | None = None
     begins: Array = field(init=False)
     parameters: tuple[str, ...] = field(init=False)
-    _layout: _Layout = field(init=False, repr=False)
+    _layout: Layout = field(init=False, repr=False)
     _timing: list[float] = field(default_factory=lambda: [0.0, 0.0], init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -103,13 +104,13 @@ class MultipleShooting:
                 raise ValueError(f"continuity must be None or positive, a number or {n} of them, got {self.continuity}")
             object.__setattr__(self, "continuity", np.broadcast_to(sd, (n,)))
         mask = as_mask(self.mask, (len(times), len(observed)))
-        begins = _begins(times, self.segments)
+        begins = segment_begins(times, self.segments)
         object.__setattr__(self, "times", times)
         object.__setattr__(self, "states", tuple(self.model.states[k] for k in observed))
         object.__setattr__(self, "mask", mask)
         object.__setattr__(self, "begins", begins)
         object.__setattr__(self, "parameters", (*self.model.parameters, "starts"))
-        object.__setattr__(self, "_layout", _layout(times, begins, observed, mask, n, self.continuity is not None))
+        object.__setattr__(self, "_layout", layout(times, begins, observed, mask, n, self.continuity is not None))
 
     def __call__(self, theta: Array) -> Array:
         """Observations (batch, m) at theta, shape (batch, n_parameters + segments * n_states)."""
@@ -127,15 +128,15 @@ class MultipleShooting:
         batch, q = len(y), len(self.model.parameters)
         segments, slots, columns = blocks.shape[1:]
         n = columns - q
-        layout = self._layout
+        where, gaps, data = self._layout.where, self._layout.gaps, self._layout.data
 
         def vjp(cotangent: Array) -> Array:
             padded = np.zeros((batch, segments * slots))
-            padded[:, layout.where] = cotangent
+            padded[:, where] = cotangent
             with np.errstate(all="ignore"):  # far off, sensitivities overflow: that is a failed solve
                 product = np.matmul(padded.reshape(batch, segments, 1, slots), blocks)[:, :, 0]
-            if layout.gaps:
-                product[:, 1:, q:] -= cotangent[:, layout.data :].reshape(batch, segments - 1, n)
+            if gaps:
+                product[:, 1:, q:] -= cotangent[:, data:].reshape(batch, segments - 1, n)
             return np.concatenate([product[:, :, :q].sum(axis=1), product[:, :, q:].reshape(batch, -1)], axis=1)
 
         return y, vjp
@@ -210,7 +211,7 @@ class MultipleShooting:
             seen = self._mask[:, column]
             if not seen.any():
                 raise ValueError(f"mask leaves no datum of {name!r}")
-            starts[:, self.model.states.index(name)] = _smoothed(
+            starts[:, self.model.states.index(name)] = smoothed(
                 self.times[seen], values[seen, column], self.begins, window
             )
         return starts
@@ -260,7 +261,8 @@ class MultipleShooting:
         Raises
         ------
         ValueError
-            If the first trajectories cannot be solved, or a name or a shape is wrong.
+            If the first trajectories cannot be solved, the data leave something undetermined, or a name or a shape
+            is wrong.
         """
         if isinstance(parameters, Mapping):
             if set(parameters) != set(self.model.parameters):
@@ -289,6 +291,13 @@ class MultipleShooting:
         theta, equations, iterations, converged = levenberg_marquardt(
             cost, lambda theta: self.equations(theta, data, sd), np.concatenate([p, begin.ravel()]), max_iterations
         )
+        try:
+            equations.parameter_covariance()
+        except np.linalg.LinAlgError:
+            raise ValueError(
+                "observed must determine the parameters and every segment's start: "
+                "take longer segments, or continuity=, or observe more"
+            ) from None
         return ShootingFit(
             names=self.model.parameters,
             values=theta[: len(p)],
@@ -303,26 +312,26 @@ class MultipleShooting:
     def equations(self, theta: Array, data: Array, sd: Array) -> ArrowEquations:
         """Gauss-Newton equations of the weighted squares at one theta (n_columns,); data and sds as `data`, `scale`."""
         y, blocks = self.blocks(theta[None])
-        layout, q, weight = self._layout, len(self.model.parameters), 1.0 / sd
+        where, data_end, q, weight = self._layout.where, self._layout.data, len(self.model.parameters), 1.0 / sd
         segments, slots, columns = blocks.shape[1:]
         n = columns - q
         residual, scaled = np.zeros(segments * slots), np.zeros(segments * slots)
-        residual[layout.where], scaled[layout.where] = weight * (data - y[0]), weight
+        residual[where], scaled[where] = weight * (data - y[0]), weight
         matrix = blocks[0] * scaled.reshape(segments, slots, 1)
         transposed = matrix.transpose(0, 2, 1)
         gram = transposed @ matrix
         descent = (transposed @ residual.reshape(segments, slots, 1))[:, :, 0]
         diagonal, border = gram[:, q:, q:], gram[:, q:, :q]
         below = np.empty((0, n, n))
-        if layout.gaps:
+        if self._layout.gaps:
             # a gap also depends on the next start, by minus the identity
-            ends = matrix.reshape(-1, columns)[layout.where[layout.data :]].reshape(segments - 1, n, columns)
-            precision = weight[layout.data :].reshape(segments - 1, n)
+            ends = matrix.reshape(-1, columns)[where[data_end:]].reshape(segments - 1, n, columns)
+            precision = weight[data_end:].reshape(segments - 1, n)
             crossed = -precision[:, :, None] * ends
             below = crossed[:, :, q:]
             diagonal[1:] += precision[:, :, None] ** 2 * np.eye(n)
             border[1:] += crossed[:, :, :q]
-            descent[1:, q:] -= precision * residual[layout.where[layout.data :]].reshape(segments - 1, n)
+            descent[1:, q:] -= precision * residual[where[data_end:]].reshape(segments - 1, n)
         return ArrowEquations(
             diagonal, below, border, gram[:, :q, :q].sum(axis=0), descent[:, q:], descent[:, :q].sum(axis=0)
         )
@@ -376,60 +385,3 @@ class MultipleShooting:
         if self._layout.gaps:
             y[:, self._layout.data :] -= starts[:, 1:].reshape(len(starts), -1)
         return y
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """Where the observations are in the states of all segments, shape (segments, slots, n_states)."""
-
-    grid: Array  # (segments, slots): the segments' output times, padded with NaN
-    where: npt.NDArray[np.intp]  # (m,): flat index of every observation, then of every gap
-    slot_of_time: npt.NDArray[np.intp]  # (n_times,): flat index into (segments, slots)
-    data: int  # number of observations
-    gaps: int
-
-
-def _layout(times: Array, begins: Array, observed: Sequence[int], mask: BoolArray, n: int, continuity: bool) -> _Layout:
-    segment = np.searchsorted(begins, times, side="right") - 1
-    counts = np.bincount(segment, minlength=len(begins))
-    first = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    slot = np.arange(len(times)) - first[segment]
-    slots = int(counts.max()) + int(continuity)
-    grid = np.full((len(begins), slots), np.nan)
-    grid[segment, slot] = times
-    slot_of_time = segment * slots + slot
-    where = (slot_of_time[:, None] * n + np.asarray(observed))[mask]
-    ends = np.empty(0, dtype=np.intp)
-    if continuity:
-        grid[np.arange(len(begins) - 1), counts[:-1]] = begins[1:]
-        end = np.arange(len(begins) - 1) * slots + counts[:-1]
-        ends = (end[:, None] * n + np.arange(n)).ravel()
-    return _Layout(grid, np.concatenate([where, ends]), slot_of_time, len(where), len(ends))
-
-
-def _begins(times: Array, segments: int | Sequence[float] | Array) -> Array:
-    if isinstance(segments, int | np.integer):
-        if not 1 <= segments <= len(times):
-            raise ValueError(f"segments must be from 1 to the number of times, {len(times)}, got {segments}")
-        return np.array([part[0] for part in np.array_split(times, segments)])
-    begins = np.asarray(segments, dtype=float)
-    if begins.ndim != 1 or not begins.size or not np.isfinite(begins).all() or (np.diff(begins) <= 0).any():
-        raise ValueError(f"segments must be a number, or increasing times, got {segments}")
-    if begins[0] > times[0]:
-        raise ValueError(f"segments must begin not after the first of times, {times[0]}, got {begins[0]}")
-    counts = np.diff(np.append(np.searchsorted(times, begins), len(times)))
-    if (counts == 0).any():
-        raise ValueError(f"segments must each hold a datum, got none in that from {begins[counts == 0][0]}")
-    return begins
-
-
-def _smoothed(times: Array, values: Array, at: Array, window: int) -> Array:
-    window = min(window, len(times))
-    if window == 1:
-        return np.interp(at, times, values)
-    result = np.empty(len(at))
-    for i, t in enumerate(at):
-        near = np.argsort(np.abs(times - t), kind="stable")[:window]
-        # about t, so that the value there is the constant of the polynomial
-        result[i] = np.polyfit(times[near] - t, values[near], 2 if window > 3 else 1)[-1]
-    return result

@@ -348,6 +348,7 @@ STARTS_TAKEN = OdeModel(lambda t, x, p: (p[0],), ("x",), ("starts",))
             r"parameters and starts must have shapes \(3,\) and \(2, 3\)",
         ),
         (lambda: shoot(segments=2).fit(PATH, TRUTH, SD).start(np.random.default_rng(), 2, -1.0), "spread must not be"),
+        (lambda: shoot(segments=41).fit(PATH, TRUTH, SD), "observed must determine the parameters and every segment"),
         (lambda: shoot(segments=2).coarsen(rtol=-1.0), "rtol must be .* got -1.0"),
     ],
 )
