@@ -226,7 +226,7 @@ def weak(radius: int = 8, degree: int = 8, spacing: int | None = None, noise: np
         raise ValueError(f"spacing must be at least 2 time steps, or the equations are dependent, got {spacing}")
     sds = None if noise is None else np.asarray(noise, dtype=float)
     if sds is not None and not (sds.ndim == 1 and np.all(np.isfinite(sds) & (sds > 0))):
-        raise ValueError(f"noise must be positive, one number per state, got {noise}")
+        raise ValueError(f"noise must be positive, one number per state, got {noise!r}")
     return Weak(int(radius), int(degree), int(spacing), None if sds is None else tuple(sds.tolist()))
 
 
@@ -279,20 +279,16 @@ def _reweighted(
     """Equations whitened by the covariance of their noise, iterated with the parameters that it depends on."""
     sensitivity = _sensitivity(library, times, states)
     weights = np.tile(ratios, len(linear.data) // len(ratios))
-    white = _Linear(linear.data / weights, linear.known / weights, linear.design / weights[:, None])
-    parameters = _least_squares(white)
+    unit = _Linear(*((part.T / weights).T for part in linear))
+    parameters = _least_squares(unit)
     for _ in range(MOST_ITERATIONS):
-        factor = _noise_factor(integrals, sensitivity(parameters), ratios)
-        # noise with the standard deviation of each state, rather than 1
-        white = _Linear(*(_rescaled(factor(part), weights) for part in linear))
-        before, parameters = parameters, _least_squares(_Linear(*(_rescaled(p, 1.0 / weights) for p in white)))
+        whiten = _whitening(integrals, sensitivity(parameters), ratios)
+        unit = _Linear(*(whiten(part) for part in linear))
+        before, parameters = parameters, _least_squares(unit)
         if np.abs(parameters - before).max() <= CONVERGED * np.abs(parameters).max():
             break
-    return white
-
-
-def _rescaled(part: Array, weights: Array) -> Array:
-    return np.asarray((part.T * weights).T)
+    # noise with the standard deviation of each state, rather than 1
+    return _Linear(*((part.T * weights).T for part in unit))
 
 
 def _least_squares(linear: _Linear) -> Array:
@@ -311,7 +307,7 @@ def _sensitivity(library: Library, times: Array, states: Array) -> Callable[[Arr
     return lambda parameters: known + design @ parameters
 
 
-def _noise_factor(integrals: tuple[sparse.csr_matrix, ...], jacobian: Array, ratios: Array) -> Callable[[Array], Array]:
+def _whitening(integrals: tuple[sparse.csr_matrix, ...], jacobian: Array, ratios: Array) -> Callable[[Array], Array]:
     """Multiplication by L^-1, L L^T the banded covariance of the equations' noise, ordered by time, then by state."""
     test, slope = integrals
     n = len(ratios)
