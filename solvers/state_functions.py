@@ -19,6 +19,10 @@ Function = Callable[[Any, Any, Any], Sequence[Any]]
 _STEP = 1e-20  # imaginary: no difference is taken, so nothing cancels however small it is
 
 
+class _WrongJacobian(ValueError):
+    """The given Jacobian has the wrong shape."""
+
+
 @dataclass(frozen=True, eq=False)
 class StateFunction:
     """Outputs ``function(t, x, p)`` along trajectories, and their derivatives by states and parameters.
@@ -110,7 +114,9 @@ class StateFunction:
                 for k, (t, x) in enumerate(zip(times.tolist(), trajectory, strict=True)):
                     try:
                         out[row, k] = function(t, x, p).ravel()
-                    except ArithmeticError:  # 1/0 or overflow in plain Python: not finite, as it would be in NumPy
+                    except _WrongJacobian:
+                        raise
+                    except (ArithmeticError, ValueError):  # 1/0, overflow or math's domain error: not finite
                         continue
         return out
 
@@ -122,7 +128,7 @@ class StateFunction:
         if self.jacobian is not None:
             matrix = np.asarray(self.jacobian(t, x, p), dtype=float)
             if matrix.shape != shape:
-                raise ValueError(f"jacobian must return an array of shape {shape}, got {matrix.shape}")
+                raise _WrongJacobian(f"jacobian must return an array of shape {shape}, got {matrix.shape}")
             return matrix
         matrix = np.empty(shape)
         for column in range(shape[1]):

@@ -115,7 +115,15 @@ class TestFunctionsOfStates:
         expected = np.einsum("bm,bmp->bp", cotangent, observe(of=outputs).jacobian(THETA)[1])
         np.testing.assert_allclose(vjp(cotangent), expected, rtol=1e-10)
 
-    @pytest.mark.parametrize("of", [lambda t, x, p: (np.log(x[0] - 1.0),), lambda t, x, p: (1.0 / (x[0] > 1.0),)])
+    @pytest.mark.parametrize(
+        "of",
+        [
+            lambda t, x, p: (np.log(x[0] - 1.0),),
+            lambda t, x, p: (1.0 / (x[0] > 1.0),),
+            lambda t, x, p: (math.log(float(x[0]) - 1.0),),
+        ],
+        ids=["numpy", "division", "domain"],
+    )
     def test_outputs_that_are_not_finite_fail_their_rows_alone(self, of):
         # rows start at 34 and 0.9: the logarithm of a negative number, and a division by zero
         theta = THETA.copy()
