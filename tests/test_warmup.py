@@ -91,6 +91,12 @@ class TestMetric:
             assert ratios.min() > 0.8
             assert ratios.max() < 1.25
 
+    def test_hessians_do_not_depend_on_how_many_points_are_solved_at_once(self, draw, monkeypatch):
+        together = draw(Target(CORRELATED), mala(), draws=10, warmup=200, chains=4)
+        monkeypatch.setattr("invsamp.warmup._AT_ONCE", 2 * CORRELATED.dimension)
+        apart = draw(Target(CORRELATED), mala(), draws=10, warmup=200, chains=4)
+        np.testing.assert_allclose(apart.theta, together.theta, rtol=1e-9)
+
     def test_diagonal_recovers_the_curvatures(self, draw):
         run = draw(Target(CORRELATED), mala(preconditioner="diagonal"), draws=10, warmup=1500, chains=16)
         (matrix,) = run.report["preconditioner_matrices"]
