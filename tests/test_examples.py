@@ -77,6 +77,26 @@ def test_heat_source(example) -> None:
     assert len(list(out.glob("*.png"))) == 5
 
 
+@pytest.mark.slow
+def test_constrained_mixtures(example) -> None:
+    summary, out = example("constrained_mixtures", 200)
+    assert json.loads((out / "summary.json").read_text()) == summary
+    # 2,000 iterations: the order that the published length shows too, whatever the domain
+    for domain in summary["domains"].values():
+        samplers = domain["samplers"]
+        assert min(samplers, key=lambda name: samplers[name]["divergence_inside"]) == "r2SGLD"
+        # what independent draws of this number leave is large here: r2SGLD adds little to it, a single chain much
+        excess = {name: row["divergence_inside"] - domain["floor"] for name, row in samplers.items()}
+        assert 0.0 < excess["r2SGLD"] < 0.7 * min(excess["R-SGLD"], excess["reSGLD"])
+        # the walls hold, and there are none where they are not asked for
+        assert {name for name, row in samplers.items() if row["inside"] == 1.0} == {"R-cycSGLD", "R-SGLD", "r2SGLD"}
+        # the same number of evaluations for all, up to the randomness of the swaps
+        assert np.ptp([row["evaluations"] for row in samplers.values()]) < 2000
+    assert {path.stem for path in out.glob("*.png")} == {
+        *("densities", "convergence", "divergences", "diameter", "walls"),
+    }
+
+
 def test_the_readme_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert len(code.splitlines()) <= 20
