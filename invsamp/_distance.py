@@ -15,7 +15,18 @@ from numba import njit
 from scipy.optimize import nnls
 
 from invsamp.contract import Array
-from invsamp.domains import Box, Domain, HalfSpaces, Unbounded
+from invsamp.domains import (
+    Ball,
+    Box,
+    Domain,
+    Ellipsoid,
+    HalfSpaces,
+    Intersection,
+    LevelSet,
+    Polygon,
+    Product,
+    Unbounded,
+)
 
 #: Positions (n, d) -> nearest points (n, d) of a domain.
 Nearest = Callable[[Array], Array]
@@ -29,11 +40,14 @@ MAX_SWEEPS, MAX_NEWTON = 200, 100
 def nearest_points(domain: Domain, dimension: int) -> Nearest:
     """How to find a domain's nearest points.
 
+    Of a level set it is where its gradient leads to: a point of the boundary whose normal points at the position, for
+    positions that are not too far outside.
+
     Raises
     ------
     ValueError
-        If the domain knows none: it has no ``nearest``, and is neither a box, half-spaces, a ball, an ellipsoid nor
-        a set in two dimensions with an outline.
+        If the domain knows none: an intersection of curved domains, or a domain without ``nearest`` that is not of
+        `invsamp.domains`.
     """
     if (own := getattr(domain, "nearest", None)) is not None:
         return own  # type: ignore[no-any-return]
@@ -43,12 +57,15 @@ def nearest_points(domain: Domain, dimension: int) -> Nearest:
         return lambda position: np.clip(position, domain.lower, domain.upper)
     if isinstance(domain, HalfSpaces):
         return partial(_nearest_of_half_spaces, domain)
-    if (centre := getattr(domain, "centre", None)) is not None:
-        form = domain.matrix if hasattr(domain, "matrix") else np.eye(dimension) / domain.radius**2  # type: ignore[attr-defined]
-        return partial(_nearest_of_ellipsoid, centre, *np.linalg.eigh(form))
-    if dimension == 2 and (curves := domain.outline(0, 1, _WIDE)) is not None and len(curves):
-        starts, ends = _edges(curves)
-        return partial(_nearest_of_outline, domain, starts, ends)
+    if isinstance(domain, Ball | Ellipsoid):
+        form = np.eye(dimension) / domain.radius**2 if isinstance(domain, Ball) else domain.matrix
+        return partial(_nearest_of_ellipsoid, domain.centre, *np.linalg.eigh(form))
+    if isinstance(domain, LevelSet):
+        return partial(_towards_level_set, domain)
+    if isinstance(domain, Product):
+        return partial(_nearest_by_block, [(c, nearest_points(part, len(c))) for c, part in _blocks(domain)])
+    if isinstance(domain, Polygon):
+        return partial(_nearest_of_edges, domain, *_edges([domain.vertices, *domain.holes]))
     raise ValueError(f"this boundary needs a domain that knows its nearest points, got {domain!r}")
 
 
@@ -56,7 +73,7 @@ def squared_violation(domain: Domain, dimension: int) -> Violation:
     """How to find the squared distance from a domain.
 
     Of half-spaces it is the sum of their squared violations, which is larger than the squared distance near edges; of
-    an intersection the sum over its parts.
+    an intersection the sum over its parts; of a level set the square of its level, in the level's units.
 
     Raises
     ------
@@ -68,9 +85,18 @@ def squared_violation(domain: Domain, dimension: int) -> Violation:
     if isinstance(domain, HalfSpaces):
         lengths = np.linalg.norm(domain.normals, axis=1)
         return partial(_violation_of_half_spaces, domain.normals / lengths[:, None], domain.offsets / lengths)
-    if (parts := getattr(domain, "parts", None)) is not None:
-        return partial(_sum, [squared_violation(part, dimension) for part in parts])
+    if isinstance(domain, LevelSet):
+        return partial(_squared_level, domain)
+    if isinstance(domain, Intersection):
+        return partial(_sum, [squared_violation(part, dimension) for part in domain.parts])
+    if isinstance(domain, Product):
+        return partial(_sum_by_block, [(c, squared_violation(part, len(c))) for c, part in _blocks(domain)])
     return partial(_squared_distance, nearest_points(domain, dimension))
+
+
+def _blocks(domain: Product) -> list[tuple[list[int], Domain]]:
+    """Columns and domain of each block; by now the columns are indices, not names."""
+    return [([int(column) for column in columns], part) for columns, part in domain.blocks]
 
 
 def _squared_distance(nearest: Nearest, position: Array) -> tuple[Array, Array]:
@@ -86,6 +112,54 @@ def _violation_of_half_spaces(normals: Array, offsets: Array, position: Array) -
 def _sum(parts: list[Violation], position: Array) -> tuple[Array, Array]:
     found = [part(position) for part in parts]
     return np.sum([value for value, _ in found], axis=0), np.sum([gradient for _, gradient in found], axis=0)
+
+
+def _sum_by_block(blocks: list[tuple[list[int], Violation]], position: Array) -> tuple[Array, Array]:
+    value, gradient = np.zeros(len(position)), np.zeros(position.shape)
+    for columns, violation in blocks:
+        part, gradient[:, columns] = violation(position[:, columns])
+        value += part
+    return value, gradient
+
+
+def _squared_level(domain: LevelSet, position: Array) -> tuple[Array, Array]:
+    value, gradient = np.zeros(len(position)), np.zeros(position.shape)
+    outside = np.flatnonzero(~domain.contains(position))
+    if len(outside):
+        level = domain.level(position[outside])
+        value[outside] = level**2
+        gradient[outside] = 2.0 * level[:, None] * domain.gradient(position[outside])
+    return value, gradient
+
+
+def _nearest_by_block(blocks: list[tuple[list[int], Nearest]], position: Array) -> Array:
+    points = np.array(position, dtype=float)
+    for columns, nearest in blocks:
+        points[:, columns] = nearest(points[:, columns])
+    return points
+
+
+def _towards_level_set(domain: LevelSet, position: Array) -> Array:
+    """Newton steps to the surface, and steps along it towards the point below the position, in turns."""
+    points = np.array(position, dtype=float)
+    rows = np.flatnonzero(~domain.contains(points))
+    if not len(rows):
+        return points
+    start, moved = points[rows], points[rows]
+    for _ in range(MAX_NEWTON):
+        for _ in range(3):
+            gradient = domain.gradient(moved)
+            moved = moved - (domain.level(moved) / (gradient**2).sum(axis=1))[:, None] * gradient
+        normal = domain.gradient(moved)
+        normal /= np.linalg.norm(normal, axis=1, keepdims=True)
+        away = start - moved
+        along = away - (away * normal).sum(axis=1, keepdims=True) * normal
+        if np.abs(along).max() <= 1e-10 * np.abs(away).max():
+            break
+        # half of the way: the whole of it would swing about a strongly curved surface
+        moved = moved + 0.5 * along
+    points[rows] = moved
+    return points
 
 
 def _nearest_of_half_spaces(domain: HalfSpaces, position: Array) -> Array:
@@ -161,19 +235,12 @@ def _nearest_of_ellipsoid(centre: Array, values: Array, vectors: Array, position
     return points
 
 
-#: More than any domain's outline: what reaches further is cut there.
-_WIDE = (np.full(2, -1e9), np.full(2, 1e9))
+def _edges(rings: list[Array]) -> tuple[Array, Array]:
+    """Starts and ends (k, 2) of the edges of closed polygons."""
+    return np.concatenate(rings), np.concatenate([np.roll(ring, -1, axis=0) for ring in rings])
 
 
-def _edges(curves: Array | list[Array]) -> tuple[Array, Array]:
-    """Starts and ends (k, 2) of the edges of closed curves."""
-    loops = [curves] if isinstance(curves, np.ndarray) else list(curves)
-    starts = np.concatenate(loops)
-    ends = np.concatenate([np.roll(loop, -1, axis=0) for loop in loops])
-    return np.ascontiguousarray(starts, dtype=float), np.ascontiguousarray(ends, dtype=float)
-
-
-def _nearest_of_outline(domain: Domain, starts: Array, ends: Array, position: Array) -> Array:
+def _nearest_of_edges(domain: Polygon, starts: Array, ends: Array, position: Array) -> Array:
     points = np.array(position, dtype=float, order="C")
     outside = np.flatnonzero(~domain.contains(points))
     if len(outside):

@@ -117,7 +117,7 @@ def penalised(strength: float) -> Penalise:
     .. math:: U_c(\theta) = U(\theta) + c\, d(\theta)^2
 
     d is the distance from the domain; for half-spaces :math:`d^2` is the sum of the squares of their violations, and
-    for a level set that tells no distance the square of its level. At temperature tau the draws outside
+    for a level set the square of its level. At temperature tau the draws outside
     reach :math:`\sqrt{\tau / 2c}` far, and a step size must stay below :math:`1 / c`.
 
     Parameters

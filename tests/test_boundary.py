@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 from invsamp._distance import nearest_points, squared_violation
 from invsamp.boundary import Ignore, Penalise, Project, Reflect, as_boundary, penalised, projected
-from invsamp.domains import Box, HalfSpaces, Unbounded
+from invsamp.domains import Ball, Box, Ellipsoid, HalfSpaces, LevelSet, Polygon, Product
 from invsamp.estimators import minibatch, noisy
 from invsamp.ladder import Rung, Sampler
 from invsamp.potential import FunctionPotential, SumPotential, Target
@@ -201,13 +201,11 @@ class TestParts:
             Ignore().apply(Walled())
 
     def test_domains_without_nearest_points(self):
-        class Shapeless(Unbounded):
-            """Neither walls nor outline."""
-
-        for bad in (nearest_points, squared_violation):
-            with pytest.raises(ValueError, match="needs a domain that knows its nearest points, got"):
-                bad(Opaque(), 3)
-        assert nearest_points(Shapeless(), 3)(np.ones((2, 3))).shape == (2, 3)
+        for find in (nearest_points, squared_violation):
+            with pytest.raises(ValueError, match=r"needs a domain that knows its nearest points, got Opaque\(\)"):
+                find(Opaque(), 3)
+        with pytest.raises(ValueError, match="needs a domain that knows its nearest points, got Ball"):
+            nearest_points(Ball(np.zeros(3), 1.0) & Box(0.0, 1.0), 3)
 
 
 class Opaque:
@@ -220,30 +218,21 @@ class Opaque:
         return "Opaque()"
 
 
-class Round:
-    """A ball or an ellipsoid, as far as distances are concerned."""
-
-    def __init__(self, centre, **shape):
-        self.centre = np.asarray(centre)
-        self.__dict__.update(shape)
-
-
-class Ring:
-    """In the plane: between two squares."""
-
-    def contains(self, position):
-        reach = np.abs(position).max(axis=1)
-        return (reach <= 2.0) & (reach >= 1.0)
-
-    def outline(self, i, j, view):
-        square = np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
-        return [2.0 * square, square[::-1]]
-
-
 POINTS = np.random.default_rng(0).normal(0.0, 2.0, (40, 3))
 CENTRE = np.array([0.5, 0.0, -0.5])
 NORMALS, OFFSETS = np.array([[1.0, 1.0, 0.0], [-1.0, 2.0, 0.3], [0.2, -1.0, 4.0]]), np.array([0.5, 0.7, 0.1])
 TILTED = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, -0.2], [0.0, -0.2, 0.3]])
+
+
+def elliptic(position):
+    """The same ellipsoid as a level, with another scale outside."""
+    away = position - CENTRE
+    return np.log(np.einsum("ni,ij,nj->n", away, TILTED, away))
+
+
+def elliptic_gradient(position):
+    away = position - CENTRE
+    return 2.0 * away @ TILTED / np.einsum("ni,ij,nj->n", away, TILTED, away)[:, None]
 
 
 class TestNearestPoints:
@@ -252,8 +241,8 @@ class TestNearestPoints:
     @pytest.mark.parametrize(
         ("domain", "level"),
         [
-            (Round(CENTRE, radius=1.5), lambda y: 1.0 - ((y - CENTRE) ** 2).sum() / 1.5**2),
-            (Round(CENTRE, matrix=TILTED), lambda y: 1.0 - (y - CENTRE) @ TILTED @ (y - CENTRE)),
+            (Ball(CENTRE, 1.5), lambda y: 1.0 - ((y - CENTRE) ** 2).sum() / 1.5**2),
+            (Ellipsoid(CENTRE, TILTED), lambda y: 1.0 - (y - CENTRE) @ TILTED @ (y - CENTRE)),
             (HalfSpaces(NORMALS, OFFSETS), lambda y: OFFSETS - NORMALS @ y),
         ],
         ids=["ball", "ellipsoid", "half-spaces"],
@@ -293,16 +282,40 @@ class TestNearestPoints:
         near = nearest_points(Box([-1.0, 0.0, -np.inf], [1.0, np.inf, 0.5]), 3)(POINTS)
         np.testing.assert_array_equal(near, np.clip(POINTS, [-1.0, 0.0, -np.inf], [1.0, np.inf, 0.5]))
 
-    def test_outline_with_a_hole(self):
+    def test_polygon_with_a_hole(self):
+        corners = np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
+        ring = Polygon(2.0 * corners, holes=[corners])
         points = np.array([[3.0, 0.5], [3.0, 4.0], [0.9, 0.2], [0.1, -0.8], [1.5, 1.5], [-2.5, -1.0]])
-        truth = [[2.0, 0.5], [2.0, 2.0], [1.0, 0.2], [0.1, -1.0], [1.5, 1.5], [-2.0, -1.0]]
-        np.testing.assert_allclose(nearest_points(Ring(), 2)(points), truth)
+        truth = np.array([[2.0, 0.5], [2.0, 2.0], [1.0, 0.2], [0.1, -1.0], [1.5, 1.5], [-2.0, -1.0]])
+        np.testing.assert_allclose(nearest_points(ring, 2)(points), truth)
+
+    def test_level_set(self):
+        ellipsoid = Ellipsoid(CENTRE, TILTED)
+        inner = ellipsoid.sample_uniform(np.random.default_rng(0), 50)
+        close = CENTRE + 1.3 * (inner - CENTRE)
+        near = nearest_points(LevelSet(elliptic, elliptic_gradient, 3), 3)(close)
+        assert 5 < (near != close).any(axis=1).sum() < 50
+        np.testing.assert_allclose(near, nearest_points(ellipsoid, 3)(close), atol=1e-9)
+
+    def test_product(self):
+        pair = Product({(0, 2): Ball([0.0, 0.0], 1.0), (1,): Box([-1.0], [0.5])})
+        near = nearest_points(pair, 3)(POINTS)
+        np.testing.assert_allclose(near[:, [0, 2]], nearest_points(Ball([0.0, 0.0], 1.0), 2)(POINTS[:, [0, 2]]))
+        np.testing.assert_array_equal(near[:, 1], POINTS[:, 1].clip(-1.0, 0.5))
 
 
 @pytest.mark.parametrize(
     "domain",
-    [Box(-1.0, 0.5), HalfSpaces([[1.0, 2.0, 0.0], [-1.0, 0.3, 0.3]], [0.5, 0.7]), Round([0.0, 0.1, 0.0], radius=1.0)],
-    ids=["box", "half-spaces", "ball"],
+    [
+        Box(-1.0, 0.5),
+        HalfSpaces([[1.0, 2.0, 0.0], [-1.0, 0.3, 0.3]], [0.5, 0.7]),
+        Ball([0.0, 0.1, 0.0], 1.0),
+        Ellipsoid(CENTRE, TILTED),
+        LevelSet(elliptic, elliptic_gradient, 3),
+        Ball(CENTRE, 1.5) & HalfSpaces([[1.0, 2.0, 0.0]], [0.5]),
+        Product({(0, 2): Ball([0.0, 0.0], 1.0), (1,): Box([-1.0], [0.5])}),
+    ],
+    ids=["box", "half-spaces", "ball", "ellipsoid", "level set", "intersection", "product"],
 )
 def test_gradient_of_the_violation(domain):
     violation = squared_violation(domain, 3)
@@ -317,15 +330,11 @@ def test_gradient_of_the_violation(domain):
     assert not gradient[inside].any()
 
 
-def test_violation_of_a_domains_own_and_of_parts():
+def test_violation_of_a_domains_own():
     class Own:
         def violation(self, position):
             return position[:, 0] ** 2, np.eye(3)[0] * 2.0 * position[:, :1]
 
-    class Both:
-        parts = (Own(), Box(-np.inf, 0.0))
-
-    value, gradient = squared_violation(Both(), 3)(POINTS)
-    above = np.maximum(POINTS, 0.0)
-    np.testing.assert_allclose(value, POINTS[:, 0] ** 2 + (above**2).sum(axis=1))
-    np.testing.assert_allclose(gradient, 2.0 * np.eye(3)[0] * POINTS[:, :1] + 2.0 * above)
+    value, gradient = squared_violation(Own(), 3)(POINTS)
+    np.testing.assert_allclose(value, POINTS[:, 0] ** 2)
+    np.testing.assert_allclose(gradient[:, 0], 2.0 * POINTS[:, 0])
