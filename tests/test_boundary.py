@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from invsamp import GaussianNoise, LogNormal, Posterior, Prior, Uniform, finite_differences
 from invsamp._distance import nearest_points, squared_violation
 from invsamp.boundary import Ignore, Penalise, Project, Reflect, as_boundary, penalised, projected
-from invsamp.domains import Ball, Box, Ellipsoid, HalfSpaces, LevelSet, Polygon, Product
+from invsamp.domains import Ball, Box, Ellipsoid, HalfSpaces, LevelSet, Polygon, Product, constraint
 from invsamp.estimators import minibatch, noisy
 from invsamp.ladder import Rung, Sampler
 from invsamp.potential import FunctionPotential, SumPotential, Target
@@ -147,6 +148,45 @@ class TestLaws:
         spread = moments[0].std() / math.sqrt(len(moments[0]))
         assert agrees(moments[1], moments[0].mean(), spread)
         assert not agrees(moments[1], 0.0, spread)
+
+
+def line(**settings):
+    """Posterior of a line with a positive slope and an intercept in an interval, near the edge of its domain."""
+    prior = Prior(slope=LogNormal(0.0, 1.0), intercept=Uniform(-1.0, 1.0))
+    x = np.linspace(0.0, 1.0, 5)
+    model = finite_differences(lambda theta: theta[:, :1] * x + theta[:, 1:])
+    return Posterior(prior, model, 0.6 * x + 0.3, GaussianNoise(0.2), **settings)
+
+
+class TestPosterior:
+    constraint = constraint("slope + intercept < 0.8")
+
+    def test_ignoring_keeps_the_coordinates_and_the_support(self, draw):
+        problem = line(domain=self.constraint)
+        start = {"slope": 0.4, "intercept": 0.2}
+        run = draw(problem, mala(0.05, boundary="ignore"), draws=300, chains=64, start=start)
+        # the slope is sampled as itself, as in the domain, not as its logarithm
+        free = line(transforms={"slope": "identity"})
+        np.testing.assert_array_equal(run.theta, draw(free, mala(0.05), draws=300, chains=64, start=start).theta)
+        slope, intercept = run.theta[..., 0], run.theta[..., 1]
+        assert (slope > 0.0).all()
+        assert (np.abs(intercept) <= 1.0).all()
+        assert run.report["outside"] == [pytest.approx((slope + intercept > 0.8).mean())]
+        assert 0.3 < run.report["outside"][0] < 0.95
+        assert run.report["failed_solves"] == {"model": 0}
+
+    @pytest.mark.parametrize("boundary", ["reflect", "project", penalised(20.0)])
+    def test_others(self, draw, boundary):
+        sampler = relangevin((1.0, 3.0), 0.01, adjusted=False, boundary=boundary)
+        run = draw(line(domain=self.constraint), sampler, draws=100, warmup=100, chains=64)
+        excess = (run.theta.sum(axis=2) - 0.8) / math.sqrt(2.0)
+        if isinstance(boundary, Penalise):
+            assert run.report["outside"][0] == pytest.approx((excess > 0.0).mean())
+            assert 0.05 < run.report["outside"][0] < 0.6
+            assert excess.max() < 6.0 * math.sqrt(1.0 / 40.0)
+        else:
+            assert excess.max() <= 1e-12
+            assert bool((excess > -1e-9).any()) == (boundary == "project")
 
 
 class TestStart:
