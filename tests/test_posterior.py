@@ -23,6 +23,7 @@ from invsamp.domains import Box, HalfSpaces, Unbounded
 from invsamp.forward import with_jacobian
 from invsamp.noise import GaussianNoise, LogNormalNoise, StudentTNoise
 from invsamp.posterior import Posterior
+from invsamp.presets import mala, relangevin
 from invsamp.prior import Prior
 from invsamp.transforms import Identity, Log, Logit
 
@@ -476,3 +477,56 @@ def test_bad_calls() -> None:
         posterior.sample_noise(np.random.default_rng(0), np.ones((1, 6)), np.ones(8))
     with pytest.raises(ValueError, match="prior must be a Prior"):
         Posterior({"x": Normal(0, 1)}, Waves(), DATA, GaussianNoise(1.0))
+
+
+class Line:
+    """y = (a + b t) at the times asked for; a coarse one is off by a factor and says which data it predicts."""
+
+    def __init__(self, times: object, data_indices: object = None, factor: float = 1.0) -> None:
+        self.design = factor * np.stack([np.ones_like(times), np.asarray(times, dtype=float)], axis=1)
+        self.data_indices, self.n_observations = data_indices, len(self.design)
+
+    def __call__(self, theta: np.ndarray) -> np.ndarray:
+        return theta @ self.design.T
+
+    def linearize(self, theta: np.ndarray) -> tuple:
+        return self(theta), lambda cotangent: cotangent @ self.design
+
+
+class TestPartOfTheData:
+    TIMES = np.linspace(-1.0, 1.0, 8)
+    DATA = 1.0 + 0.5 * TIMES + 0.3 * np.random.default_rng(0).standard_normal(8)
+
+    def posterior(self, indices: object, coarse_times: object, fine_times: object = TIMES, shape: object = 8):
+        forward = {"coarse": Line(coarse_times, indices, 1.05), "fine": Line(fine_times)}
+        prior = Prior(a=Normal(0.0, 10.0), b=Normal(0.0, 10.0))
+        return Posterior(prior, forward, self.DATA.reshape(shape), GaussianNoise(0.3))
+
+    def test_a_coarse_rung_on_it_leaves_the_cold_rung_exact(self, draw, agrees) -> None:
+        """Moments of the cold rung against the Gaussian posterior; the control samples the coarse energy."""
+        posterior = self.posterior(np.array([5, 1, 2]), self.TIMES[[5, 1, 2]], shape=(2, 4))
+        precision = Line(self.TIMES).design.T @ Line(self.TIMES).design / 0.09 + np.eye(2) / 100.0
+        covariance = np.linalg.inv(precision)
+        mean = covariance @ (Line(self.TIMES).design.T @ self.DATA) / 0.09
+        truth = [*mean, *(np.diag(covariance) + mean**2)]
+
+        def moments(run):
+            return np.concatenate([run.theta.mean(axis=1), (run.theta**2).mean(axis=1)], axis=1)
+
+        run = draw(posterior, relangevin((1.0, 1.5), swap_fraction=0.5), draws=200, warmup=200, chains=128)
+        assert run.report["swap_accepts"][0] > 1000
+        assert agrees(moments(run), truth)
+        assert not agrees(moments(draw(posterior, mala(fidelity="coarse"), draws=200, warmup=200, chains=128)), truth)
+
+    @pytest.mark.parametrize("indices", [[0, 0, 1], [0, 1, 8], [0.0, 1.0, 2.0], [[0, 1, 2]], [-1, 0, 1]])
+    def test_indices_must_be_of_the_data(self, indices: object) -> None:
+        with pytest.raises(
+            ValueError, match=r"forward\['coarse'\].data_indices must be distinct indices of the 8 data"
+        ):
+            self.posterior(indices, self.TIMES[:3])
+
+    def test_numbers_of_observations_must_fit(self) -> None:
+        with pytest.raises(ValueError, match="observations of the forward model 'coarse': it has 4, got 3 data"):
+            self.posterior([0, 1, 2], self.TIMES[:4])
+        with pytest.raises(ValueError, match=r"'fine': it has 3, got 8 data \(shape \(8,\)\)"):
+            self.posterior([0, 1, 2], self.TIMES[:3], self.TIMES[:3])
