@@ -1,7 +1,10 @@
-"""Hare and lynx: the predator-prey model fitted to the pelts that the Hudson's Bay Company took in.
+"""Lotka-Volterra's predator-prey model: a record of nature, and a trajectory made up with known parameters.
 
-The data are in thousands of pelts, 1900 to 1920 (Howard 2009); model and priors follow Carpenter (2018),
-"Predator-Prey Population Dynamics: the Lotka-Volterra model in Stan".
+- `hare_lynx` fits the pelts that the Hudson's Bay Company took in, in thousands, 1900 to 1920 (Howard 2009); model and
+  priors follow Carpenter (2018), "Predator-Prey Population Dynamics: the Lotka-Volterra model in Stan".
+- `gradient_matching` and `multiple_shooting` find the parameters of the synthetic setting of Zheng et al. (2024),
+  "Constrained exploration via reflected replica exchange SGLD", section 4.1 and appendix A.2; its start (10, 5) is
+  inferred from their figures.
 """
 
 from __future__ import annotations
@@ -11,12 +14,23 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from invsamp.distributions import LogNormal, Normal, truncated
-from invsamp.noise import LogNormalNoise
+from invsamp.distributions import LogNormal, Normal, Uniform, truncated
+from invsamp.domains import Box
+from invsamp.noise import GaussianNoise, LogNormalNoise
 from invsamp.posterior import Posterior
 from invsamp.prior import Prior
-from invsamp.solvers.ode import OdeModel, OdeObservation
+from invsamp.problems.trajectory import Trajectory, segment_begins, simulate
+from invsamp.solvers.derivatives import weak
+from invsamp.solvers.gradient_matching import match
+from invsamp.solvers.libraries import linear_in_parameters
+from invsamp.solvers.observation import OdeObservation
+from invsamp.solvers.ode import OdeModel
+from invsamp.solvers.shooting import MultipleShooting
+
+STATES = ("u", "v")
+PARAMETERS = ("alpha", "beta", "gamma", "delta")
 
 YEARS = np.arange(1900.0, 1921.0)
 HARES = (
@@ -28,6 +42,14 @@ LYNXES = (
     *(8.0, 12.3, 19.5, 45.7, 51.1, 29.7, 15.8, 9.7, 10.1, 8.6),
 )
 PELTS = np.column_stack([HARES, LYNXES])  # (21, 2), thousands
+
+#: The synthetic setting. Zheng et al. call our gamma delta and our delta gamma.
+TRUTH = MappingProxyType({"alpha": 1.0, "beta": 0.1, "gamma": 1.5, "delta": 0.075})
+INITIAL = (10.0, 5.0)
+TIMES = np.arange(10_001) / 100.0
+TIMES.setflags(write=False)
+#: Upper ends of the flat priors of the synthetic setting, whose lower end is 0.
+LARGEST = MappingProxyType({"alpha": 5.0, "beta": 1.0, "gamma": 5.0, "delta": 1.0})
 
 
 class Reference(NamedTuple):
@@ -88,19 +110,114 @@ def hare_lynx(method: Literal["LSODA", "RK45"] = "LSODA", rtol: float = 1e-6, co
         v0=LogNormal(np.log(10.0), 1.0),
         sigma=LogNormal(-1.0, 1.0, shape=2),
     )
-    forward = {"coarse": _model(method, coarse_rtol), "fine": _model(method, rtol)}
+    forward = {"coarse": _observe(method, coarse_rtol), "fine": _observe(method, rtol)}
     return Posterior(prior, forward, PELTS, LogNormalNoise("sigma"))
 
 
-def _model(method: Literal["LSODA", "RK45"], rtol: float) -> OdeObservation:
-    model = OdeModel(
-        rhs,
-        states=("u", "v"),
-        parameters=("alpha", "beta", "gamma", "delta"),
-        method=method,
-        rtol=rtol,
-        atol=1e-3 * rtol,
-        # a trajectory of the posterior takes about 150 steps; far in the prior's tails it may take any number
-        max_steps=5_000,
-    )
-    return model.observe(YEARS, ("u0", "v0"))
+def data(times: npt.ArrayLike = TIMES, noise: float = 0.0, seed: int = 0) -> Trajectory:
+    """Prey and predators from (10, 5) at the parameters `TRUTH`, and their exact derivatives.
+
+    Parameters
+    ----------
+    times : array_like, shape (T,)
+        Increasing; the start is at the first.
+    noise : float, >= 0
+        Standard deviation of each state's noise, relative to that state's own over the trajectory.
+    seed : int
+        Of the noise.
+
+    Raises
+    ------
+    ValueError
+        For bad times or negative noise.
+    """
+    return simulate(_model("RK45", 1e-10), TRUTH, INITIAL, times, noise=noise, seed=seed)
+
+
+def gradient_matching(
+    observed: Trajectory | None = None, derivatives: Any = None, noise_sd: npt.ArrayLike | None = None
+) -> Posterior:
+    """Posterior of the four rates from the derivatives of the states: linear, so exactly a truncated Gaussian.
+
+    The priors are Uniform from 0 to `LARGEST`, and the domain asks for positive rates. There is one fidelity, as
+    nothing is solved; each of the 2 T equations is a datum, for minibatches. The Gaussian before truncation is
+    ``posterior.forward["model"].gaussian(noise_sd)``.
+
+    Parameters
+    ----------
+    observed : Trajectory, optional
+        ``data()``, without noise, by default.
+    derivatives : array (T, 2), str or part, optional
+        As in `invsamp.solvers.gradient_matching.match`. By default the exact ones, as published; for noisy states
+        "weak" is the least biased.
+    noise_sd : float or array (2,), > 0, optional
+        Standard deviation of what was measured: of the derivatives where those are given (1 by default), else of the
+        states (by default what the trajectory says).
+
+    Returns
+    -------
+    Posterior
+        Data of shape (2 T,) or fewer, by time and then by state.
+
+    Raises
+    ------
+    ValueError
+        For ``derivatives`` that are unknown or of a wrong shape, and ``noise_sd`` that is not positive.
+    """
+    observed = data() if observed is None else observed
+    if derivatives is None:
+        derivatives = observed.derivatives
+    method = isinstance(derivatives, str) or hasattr(derivatives, "equations")
+    if noise_sd is None:
+        noise_sd = observed.noise_sd if method else 1.0
+    if isinstance(derivatives, str) and derivatives == "weak":
+        derivatives = weak(noise=np.broadcast_to(noise_sd, (len(STATES),)))
+    model = match(linear_in_parameters(rhs, STATES, PARAMETERS), observed.times, observed.states, derivatives)
+    return Posterior(Prior(**_flat()), model, model.data, GaussianNoise(model.scale(noise_sd)), domain=Box(0.0, np.inf))
+
+
+def multiple_shooting(
+    observed: Trajectory | None = None, segment: float = 5.0, rtol: float = 1e-6, coarse_rtol: float = 1e-3
+) -> Posterior:
+    """Posterior of the rates and of the populations at the segments' beginnings, in two fidelities.
+
+    Priors Uniform from 0 to `LARGEST`, and starts ~ LogNormal(log 10, 1). The ``MultipleShooting`` of a fidelity is
+    ``posterior.forward["fine"]``: its ``fit`` gives starting points.
+
+    Parameters
+    ----------
+    observed : Trajectory, optional
+        ``data(noise=0.05)`` at every fiftieth of the times, spaced by 0.5, by default.
+    segment : float, > 0
+        Length of a segment in time; the period is about 5.5.
+    rtol, coarse_rtol : float
+        Relative tolerance of the integrator for the fidelities ``"fine"`` and ``"coarse"``.
+
+    Returns
+    -------
+    Posterior
+        Data of shape (2 T,), by time and then by state; Gaussian noise of the known standard deviations.
+
+    Raises
+    ------
+    ValueError
+        If a segment would have no data, or the trajectory has no noise.
+    """
+    observed = data(TIMES[::50], noise=0.05) if observed is None else observed
+    fine = MultipleShooting(_model("RK45", rtol), observed.times, segment_begins(observed.times, segment))
+    forward = {"coarse": fine.coarsen(rtol=coarse_rtol, atol=1e-3 * coarse_rtol), "fine": fine}
+    prior = Prior(**_flat(), starts=LogNormal(np.log(10.0), 1.0, shape=(len(fine.begins), len(STATES))))
+    return Posterior(prior, forward, fine.data(observed.states), GaussianNoise(fine.scale(observed.noise_sd)))
+
+
+def _flat() -> dict[str, Uniform]:
+    return {name: Uniform(0.0, LARGEST[name]) for name in PARAMETERS}
+
+
+def _observe(method: Literal["LSODA", "RK45"], rtol: float) -> OdeObservation:
+    return _model(method, rtol).observe(YEARS, ("u0", "v0"))
+
+
+def _model(method: Literal["LSODA", "RK45"], rtol: float) -> OdeModel:
+    # a trajectory of either posterior takes a few hundred steps; far in a prior's tails it may take any number
+    return OdeModel(rhs, STATES, PARAMETERS, method=method, rtol=rtol, atol=1e-3 * rtol, max_steps=5_000)
