@@ -177,7 +177,8 @@ class TestPosterior:
 
     @pytest.mark.parametrize("boundary", ["reflect", "project", penalised(20.0)])
     def test_others(self, draw, boundary):
-        sampler = relangevin((1.0, 3.0), 0.01, adjusted=False, boundary=boundary)
+        # adjusted: near a slope of zero the prior's density falls too steeply for plain steps
+        sampler = relangevin((1.0, 3.0), 0.01, boundary=boundary)
         run = draw(line(domain=self.constraint), sampler, draws=100, warmup=100, chains=64)
         excess = (run.theta.sum(axis=2) - 0.8) / math.sqrt(2.0)
         if isinstance(boundary, Penalise):
