@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +38,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 class TwentyFiveModes:
     """The energy, as a potential (`invsamp.contract.Potential`) in the plane; compiled, batched over chains."""
 
-    dimension: ClassVar[int] = 2
+    dimension: int = 2
 
     def energy(self, position: Array) -> Array:
         """Energy (chains,) at positions (chains, 2)."""
