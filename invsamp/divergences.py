@@ -101,7 +101,7 @@ def iid_floor(
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
     generator = np.random.default_rng(rng)
-    counts = generator.multinomial(n, truth.ravel() / truth.sum(), size=repeats)
+    counts = generator.multinomial(n, truth.ravel() / truth.sum(), size=repeats).astype(float)
     return _divergence(counts.reshape(repeats, *truth.shape), n, truth, pseudo_count)
 
 
