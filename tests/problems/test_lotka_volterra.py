@@ -1,12 +1,27 @@
-"""The hare-lynx posterior is the published model."""
+"""The hare-lynx posterior is the published model; the synthetic setting is recovered from its trajectory."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from scipy import stats
 from scipy.integrate import solve_ivp
 
-from invsamp.problems.lotka_volterra import PELTS, REFERENCE, YEARS, hare_lynx, rhs
+from invsamp.presets import mala
+from invsamp.problems.lotka_volterra import (
+    INITIAL,
+    LARGEST,
+    PELTS,
+    REFERENCE,
+    TIMES,
+    TRUTH,
+    YEARS,
+    data,
+    gradient_matching,
+    hare_lynx,
+    multiple_shooting,
+    rhs,
+)
 
 POINT = np.array([[reference.mean for reference in REFERENCE.values()]])
 
@@ -64,3 +79,79 @@ def test_prior_draws_nearly_all_have_a_finite_energy():
     posterior = hare_lynx()
     start = posterior.sample_start(np.random.default_rng(0), 60)
     assert np.isfinite(posterior.potential().energy(start)).mean() > 0.9
+
+
+RATES = np.array([list(TRUTH.values())])
+EVERY_HALF = TIMES[:5001:50]  # to time 50, nine periods
+
+
+def test_data_are_the_model_at_the_truth():
+    observed = data()
+    rates = tuple(RATES[0])
+    exact = solve_ivp(
+        lambda t, x: rhs(t, x, rates), (0, 100), INITIAL, "DOP853", observed.times, rtol=1e-12, atol=1e-12
+    ).y.T
+    np.testing.assert_allclose(observed.states, exact, rtol=1e-5)
+    np.testing.assert_allclose(observed.derivatives, np.stack(rhs(0.0, exact.T, rates), axis=1), atol=1e-3)
+    noisy = data(EVERY_HALF, noise=0.05, seed=1)
+    np.testing.assert_allclose(noisy.noise_sd, 0.05 * noisy.clean.std(axis=0))
+
+
+def test_gradient_matching_is_linear_regression():
+    observed = data(TIMES[::10])
+    posterior = gradient_matching(observed, noise_sd=2.0)
+    u, v = observed.states.T
+    prey, *_ = np.linalg.lstsq(np.column_stack([u, -u * v]), observed.derivatives[:, 0])
+    exact = posterior.forward["model"].gaussian(2.0)
+    np.testing.assert_allclose(exact.mean[:2], prey, rtol=1e-9)
+    np.testing.assert_allclose(exact.mean, RATES[0], rtol=1e-6)
+    gram = np.linalg.inv(np.array([[v @ v, -(u * v) @ v], [-(u * v) @ v, (u * v) @ (u * v)]]))
+    np.testing.assert_allclose(exact.covariance[2:, 2:], 4.0 * gram, rtol=1e-9)
+    assert posterior.check_gradient(0.8 * RATES[0]).passed
+    assert posterior.domain.contains(np.array([RATES[0], RATES[0] - (0, 0.2, 0, 0)])).tolist() == [True, False]
+
+
+def test_weak_form_finds_the_rates_in_noisy_states():
+    noisy = data(TIMES[::10], noise=0.05, seed=0)
+    exact = gradient_matching(noisy, "weak").forward["model"].gaussian(noisy.noise_sd)
+    assert (np.abs(exact.mean - RATES[0]) < 4 * np.sqrt(np.diag(exact.covariance))).all()
+    assert (np.sqrt(np.diag(exact.covariance)) < 0.05 * RATES[0]).all()
+
+
+def test_multiple_shooting_recovers_the_truth_from_noisy_states(draw):
+    noisy = data(EVERY_HALF, noise=0.05, seed=0)
+    posterior = multiple_shooting(noisy)
+    model = posterior.forward["fine"]
+    assert (len(model.begins), posterior.fidelities) == (10, ("coarse", "fine"))
+    truth = np.concatenate([RATES[0], noisy.clean[::10][:10].ravel()])
+    np.testing.assert_allclose(posterior.predict(truth)[0].reshape(-1, 2), noisy.clean, atol=1e-3)
+    assert posterior.check_gradient(truth).passed
+    fit = model.fit(noisy.states, {"alpha": 0.8, "beta": 0.08, "gamma": 1.2, "delta": 0.1}, noisy.noise_sd)
+    run = draw(posterior, mala(), draws=100, warmup=150, chains=4, start=fit.start(np.random.default_rng(0), 4))
+    theta = run.theta[..., :4].reshape(-1, 4)
+    assert (np.abs(theta.mean(axis=0) - RATES[0]) < 4 * theta.std(axis=0)).all()
+    # 400 draws are worth over 60 independent ones; the posterior is nearly Gaussian
+    assert (np.abs(theta.mean(axis=0) - fit.values) < 4 * fit.sd / np.sqrt(60)).all()
+    assert (np.abs(theta.std(axis=0) / fit.sd - 1) < 4 / np.sqrt(120)).all()
+    # control: a rate 10% off would have been seen
+    assert (0.1 * RATES[0] > 4 * theta.std(axis=0)).all()
+
+
+def test_the_truth_lies_well_inside_the_flat_priors():
+    assert all(0.02 * LARGEST[name] < value < 0.5 * LARGEST[name] for name, value in TRUTH.items())
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: data([2.0, 1.0]), "times must be"),
+        (lambda: data(noise=-0.1), "noise must be finite and not negative, got -0.1"),
+        (lambda: gradient_matching(data(EVERY_HALF), "splines"), "derivatives must be an array or one of"),
+        (lambda: multiple_shooting(data(EVERY_HALF)), "noise_sd must be positive"),
+        (lambda: multiple_shooting(data(EVERY_HALF, noise=0.1), segment=-1.0), "segment must be a positive length"),
+        (lambda: hare_lynx(method="Radau"), "method must be"),
+    ],
+)
+def test_refusals(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

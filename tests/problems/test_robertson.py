@@ -1,0 +1,82 @@
+"""Robertson's reactions: stiff data, solved by LSODA, from which the rates are found."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from invsamp.presets import mala
+from invsamp.problems.robertson import INITIAL, NOISE_SD, TIMES, TRUTH, data, reactions, rhs
+from invsamp.solvers.integrators import Status
+
+POINT = np.array([list(TRUTH.values())])
+
+
+def test_data_are_the_model_at_the_truth_with_noise():
+    observed = data(seed=3)
+    rates = tuple(TRUTH.values())
+    exact = solve_ivp(
+        lambda t, x: rhs(t, x, rates), (0.0, TIMES[-1]), INITIAL, "Radau", TIMES, rtol=1e-10, atol=1e-16
+    ).y.T
+    np.testing.assert_allclose(observed.clean, exact, rtol=1e-6)
+    np.testing.assert_allclose(observed.derivatives.sum(axis=1), 0.0, atol=1e-10)
+    z = np.log(observed.states / observed.clean) / NOISE_SD
+    # 66 standard normals: the sum of squares within its central 1 - 1e-6
+    assert 22.0 < (z**2).sum() < 140.0
+    np.testing.assert_array_equal(data(noise_sd=0.0).states, observed.clean)
+
+
+def test_both_fidelities_are_near_the_exact_data():
+    posterior = reactions()
+    for fidelity, bound in (("coarse", 2e-2), ("fine", 1e-4)):
+        np.testing.assert_allclose(posterior.predict(POINT, fidelity)[0], data().clean, rtol=bound)
+
+
+def test_gradient():
+    posterior = reactions(rtol=1e-9)
+    assert posterior.check_gradient(POINT[0]).passed
+    assert posterior.check_gradient(POINT[0] * (1.2, 0.7, 1.3)).passed
+
+
+def test_an_explicit_method_gives_up_with_a_status():
+    posterior = reactions(method="RK45")
+    assert np.isposinf(posterior.potential().energy(posterior.to_position(POINT))).all()
+    model = posterior.forward["fine"].model
+    assert model.solve(POINT, np.array(INITIAL), TIMES, t0=0.0).status[0] == Status.TOO_MANY_STEPS
+
+
+def test_prior_draws_have_finite_energies():
+    posterior = reactions()
+    energy = posterior.potential().energy(posterior.sample_start(np.random.default_rng(0), 40))
+    assert np.isfinite(energy).mean() > 0.95
+
+
+def test_a_run_from_the_prior_finds_the_rates(laplace, draw):
+    posterior = reactions()
+    near = laplace(posterior, POINT)
+    run = draw(posterior, mala(), draws=100, warmup=100, chains=4)
+    logs = np.log(run.theta.reshape(-1, 3))
+    mean, sd = logs.mean(axis=0), logs.std(axis=0)
+    assert (np.abs(mean - np.log(POINT[0])) < 4 * sd).all()
+    # 400 draws are worth over 60 independent ones: four standard errors of the mean and of the sd
+    assert (np.abs(mean - near.mode) < 4 * near.sd / np.sqrt(60)).all()
+    assert (np.abs(sd / near.sd - 1) < 4 / np.sqrt(120)).all()
+    # control: had the third rate been taken to be 20% larger, that would have been seen
+    assert np.abs(mean[2] - np.log(1.2 * POINT[0, 2])) > 4 * sd[2]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: data(times=[0.0, 1.0]), "times must be positive"),
+        (lambda: data(times=[2.0, 1.0]), "times must be"),
+        (lambda: data(noise_sd=-1.0), "noise_sd must be finite and not negative, got -1.0"),
+        (lambda: reactions(rtol=-1e-6), "rtol must be"),
+        (lambda: reactions(method="Radau"), "method must be"),
+        (lambda: reactions(data(noise_sd=0.0)), "scale must be positive"),
+    ],
+)
+def test_refusals(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
