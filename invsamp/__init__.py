@@ -16,7 +16,7 @@ from invsamp.distributions import (
     Uniform,
     truncated,
 )
-from invsamp.domains import Ball, Box, Ellipsoid, HalfSpaces, Polygon, Unbounded
+from invsamp.domains import Ball, Box, Ellipsoid, HalfSpaces, LevelSet, Polygon, Product, Unbounded, constraint
 from invsamp.estimators import exact, minibatch, noisy
 from invsamp.forward import finite_differences, from_torch, scalar_function, with_jacobian
 from invsamp.kernels import Langevin, Momentum
@@ -64,6 +64,7 @@ __all__ = [
     "HalfNormal",
     "HalfSpaces",
     "Langevin",
+    "LevelSet",
     "LogNormal",
     "LogNormalNoise",
     "Momentum",
@@ -74,6 +75,7 @@ __all__ = [
     "Potential",
     "Prior",
     "Problem",
+    "Product",
     "Run",
     "Rung",
     "Sampler",
@@ -88,6 +90,7 @@ __all__ = [
     "__version__",
     "adjacent",
     "constant",
+    "constraint",
     "corrected",
     "cyclic_cosine",
     "cyclic_sgld",
