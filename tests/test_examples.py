@@ -97,6 +97,46 @@ def test_constrained_mixtures(example) -> None:
     }
 
 
+def matches_the_exact_posterior(row: dict, boundary_layer: float = 0.04) -> bool:
+    """Means within 4.5 standard errors and sds within 5, and a reflecting step's layer at the walls.
+
+    Three or four comparisons of each at about 1e-5. A step of 0.02 of a variance is 0.2 sd long; reflected, it moves
+    means by a few hundredths of an sd and widens sds by about one.
+    """
+    error = np.array(list(row["bias_standard_error"].values()))
+    bias = np.abs(list(row["bias_in_sd"].values()))
+    width = np.abs(np.array(list(row["sd_ratio"].values())) - 1.0)
+    # the standard error of a mean in sds is one over the root of the effective size
+    return bool((bias < 4.5 * error + boundary_layer).all() and (width < 5.0 * error + boundary_layer).all())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["lorenz", "lotka_volterra"])
+def test_identification(example, name: str) -> None:
+    summary, out = example(name, 200)
+    cut = summary["cut"]["samplers"]
+    # 64 chains of 1,000 steps that relax in 50: the bounds are about 0.2 sd; independent draws are the truth
+    assert matches_the_exact_posterior(cut["r2SGLD"])
+    assert matches_the_exact_posterior(cut["R-SGLD"])
+    # the wrong samplers: without walls
+    assert not matches_the_exact_posterior(cut["SGLD"])
+    assert not matches_the_exact_posterior(cut["reSGLD"])
+    assert cut["r2SGLD"]["infeasible"] == cut["R-SGLD"]["infeasible"] == cut["R-cycSGLD"]["infeasible"] == 0.0
+    # what the constraints cut off, known from the exact draws; a share has at most the sd of a coin, and of the
+    # parameters' effective size of 600 and more
+    for label in ("SGLD", "reSGLD"):
+        assert abs(cut[label]["infeasible"] - summary["cut"]["cut_off_by_the_constraints"]) < 4.5 * 0.5 / np.sqrt(600)
+    # from the prior only the hot replica's rates reach the posterior in the published number of iterations
+    published = summary["published"]["samplers"]
+    first = next(iter(summary["published"]["exact"]))
+    assert published["r2SGLD"]["wasserstein_in_sd"][first] < 0.3 * published["R-SGLD"]["wasserstein_in_sd"][first]
+    shooting = summary["shooting"]
+    assert shooting["fit_converged"]
+    # three or four z-scores of one data set: beyond 4.5 once in 100,000
+    assert max(abs(row["z"]) for row in shooting["parameters"].values()) < 4.5
+    assert len(list(out.glob("*.png"))) == 6
+
+
 def test_the_readme_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert len(code.splitlines()) <= 20
