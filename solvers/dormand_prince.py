@@ -69,7 +69,7 @@ def _call(typingctx: Any, address: Any, t: Any, y: Any, p: Any, out: Any, row: A
 call: Any = intrinsic(_call)  # Any: what is called is not what is written
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def attempt(rhs: int, t: float, h: float, lower: float, upper: float, y: Array, p: Array, k: Array, z: Array) -> None:
     """One step: z (m,) from y (m,), with the stages k (7, m), of which the first is there; t within its bounds."""
     m = len(y)
@@ -95,7 +95,7 @@ def attempt(rhs: int, t: float, h: float, lower: float, upper: float, y: Array, 
     call(rhs, min(max(t + h, lower), upper), z, p, k, 6)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def error_norm(n: int, h: float, y: Array, z: Array, k: Array, rtol: float, atol: float) -> float:
     """Root mean square of the error of the first n components, in units of the tolerance."""
     total = 0.0
@@ -106,7 +106,7 @@ def error_norm(n: int, h: float, y: Array, z: Array, k: Array, rtol: float, atol
     return math.sqrt(total / n)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def interpolant(h: float, k: Array, q: Array) -> None:
     """Coefficients q (4, m) of the powers 1..4 of x = (t - t_old) / h from the stages k (7, m)."""
     for i in range(k.shape[1]):

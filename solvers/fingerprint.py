@@ -80,7 +80,8 @@ def _is_known(value: Any) -> bool:
 def _describe_code(code: types.CodeType, above: list[Any]) -> Iterator[str]:
     yield code.co_code.hex()
     yield code.co_exceptiontable.hex()
-    yield f"{code.co_argcount} {code.co_posonlyargcount} {code.co_kwonlyargcount} {code.co_flags}"
+    # flags without those of `from __future__`
+    yield f"{code.co_argcount} {code.co_posonlyargcount} {code.co_kwonlyargcount} {code.co_flags & 0xFF}"
     yield f"{code.co_names} {code.co_varnames} {code.co_freevars} {code.co_cellvars}"
     yield from _describe(code.co_consts, above)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from numba import cfunc, types
-from numba.core.errors import NumbaError, NumbaWarning
+from numba.core.errors import NumbaWarning
 
 _DOUBLES = types.CPointer(types.float64)
 #: ``void f(double t, double *y, double *p, double *out)``
@@ -49,10 +49,10 @@ def compiled(source: str, name: str, *, key: str | None, scope: Mapping[str, Any
 
     Raises
     ------
-    numba.core.errors.NumbaError
-        If the source does not compile.
+    Exception
+        Whatever numba raises if the source does not compile: mostly, not always, a NumbaError.
     """
-    path = None if key is None else store(f"{name}_{key[:32]}.py", source)
+    path = None if key is None else store(_filename(name, key), source)
     filename = f"<{name}>" if path is None else str(path)
     # numba imports the module of stored code by name
     namespace: dict[str, Any] = {"__name__": __name__, **(scope or {})}
@@ -62,11 +62,25 @@ def compiled(source: str, name: str, *, key: str | None, scope: Mapping[str, Any
             # captured arrays above a megabyte are compiled in by address, which cannot be stored
             warnings.simplefilter("ignore", NumbaWarning)
             function = cfunc(SIGNATURE, cache=path is not None, error_model="numpy")(namespace["evaluate"])
-    except NumbaError:
+    except Exception:
         if path is not None:
             path.unlink(missing_ok=True)
         raise
     return Compiled(int(function.address or 0), function)
+
+
+def stored(name: str, key: str | None) -> str | None:
+    """Source that `compiled` has stored under this name and key, in this process or another."""
+    return (folder() / _filename(name, key)).read_text(encoding="utf-8") if key and is_stored(name, key) else None
+
+
+def is_stored(name: str, key: str | None) -> bool:
+    """Whether there is such source."""
+    return key is not None and (folder() / _filename(name, key)).exists()
+
+
+def _filename(name: str, key: str) -> str:
+    return f"{name}_{key[:32]}.py"
 
 
 def store(filename: str, source: str) -> Path:

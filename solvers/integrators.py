@@ -190,7 +190,7 @@ class _Lsoda:
         return flat
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def evaluate(rhs: int, t: float, lower: float, upper: float, y: Array, p: Array, out: Array) -> bool:
     """Right-hand side at y (m,) and t within its bounds, to out (1, m); whether it is finite."""
     call(rhs, min(max(t, lower), upper), y, p, out, 0)

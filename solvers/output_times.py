@@ -20,11 +20,11 @@ def check_times(times: npt.ArrayLike, t0: npt.ArrayLike | None, batch: int) -> t
         For times that are empty or do not increase, NaN but at the end of a row of its own, wrong shapes, or a ``t0``
         after the first output time.
     """
-    grid = np.ascontiguousarray(times, dtype=float)
+    grid = np.asarray(times, dtype=float)
     if grid.ndim not in (1, 2) or not grid.shape[-1] or (grid.ndim == 2 and len(grid) != batch):
         raise ValueError(f"times must be non-empty, of shape (n_times,) or ({batch}, n_times), got shape {grid.shape}")
     common = grid.ndim == 1
-    grid = np.atleast_2d(grid)
+    grid = np.ascontiguousarray(np.atleast_2d(grid))
     fault = _first_fault(grid, common)
     if fault >= 0:
         row, column = divmod(fault, grid.shape[1])

@@ -7,26 +7,29 @@ compiled as it stands; its derivatives come from a Jacobian that the caller give
 
 from __future__ import annotations
 
+import hashlib
 import math
 import types
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
-from numba.core.errors import NumbaError
 
+from invsamp.solvers import tracing
 from invsamp.solvers.fingerprint import fingerprint
-from invsamp.solvers.generated import Compiled, compiled, digest, folder
-from invsamp.solvers.tracing import Rhs, Untraceable, sensitivities_source, states_source, trace
+from invsamp.solvers.generated import Compiled, compiled, digest, is_stored, stored
+from invsamp.solvers.tracing import Rhs, sensitivities_source, states_source, trace
 from invsamp.solvers.twins import twin
 
 #: ``jacobian(t, x, p)`` returns the rows of df/dx and the rows of df/dp
 Jacobian = Callable[[Any, Any, Any], Sequence[Sequence[Sequence[Any]]]]
 
-#: To be raised with every change of what is generated: it is a part of every key.
-_EDITION = "1"
+
+#: Where derivatives come from; source, and what its names stand for.
+Direct = tuple[str, tuple[str, dict[str, Any]]]
 
 
 class Prepared(NamedTuple):
@@ -74,11 +77,10 @@ def prepare_stop(stop: Callable[..., Any], n: int, q: int) -> Compiled:
     ValueError
         If it does not compile.
     """
-    body = f"out[0] = NAN\n    try:\n        out[0] = inner(t, {_values('y', 0, n)}, {_values('p', 0, q)})\n"
-    source, scope = _guarded(body, {"inner": _jitted(stop)})
+    source, scope = _guarded([f"out[0] = inner(t, {_values('y', n)}, {_values('p', q)})"], 1, {"inner": _jitted(stop)})
     try:
         return compiled(source, "stop", key=_key("stop", stop, n, q), scope=scope)
-    except NumbaError as error:
+    except Exception as error:
         raise ValueError(f"stop must compile with numba, which says: {_short(error)}") from error
 
 
@@ -88,28 +90,28 @@ def _prepare(
     n: int,
     q: int,
     traced_source: Callable[[], str] | None,
-    direct: tuple[str, Callable[[], tuple[str, dict[str, Any]]]],
+    direct: Direct,
 ) -> Prepared:
     key = _key(name, parts, n, q)
-    how, direct_source = direct
+    how, (source, scope) = direct
+    own_key = None if key is None else digest(key, source)
+    reason: Exception | None = None
     # a file from an earlier process says which way is open, without SymPy
-    found = None if key is None else _found(name, key)
-    reason: Exception = Untraceable("Its trace did not compile before")
-    if traced_source is not None and found != "direct":
-        path = None if found is None or key is None else folder() / f"{name}_traced_{key[:32]}.py"
+    if traced_source is not None and not is_stored(f"{name}_direct", own_key):
         try:
-            source = traced_source() if path is None else path.read_text(encoding="utf-8")
-            return Prepared(compiled(source, f"{name}_traced", key=key or digest(_EDITION, source)), "traced")
-        except (Untraceable, NumbaError) as error:
+            text = stored(f"{name}_traced", key) or traced_source()
+            return Prepared(compiled(text, f"{name}_traced", key=key or digest(text)), "traced")
+        except Exception as error:  # numba raises all kinds
             reason = error
     try:
-        source, scope = direct_source()
-        return Prepared(compiled(source, f"{name}_direct", key=key, scope=scope), how)
-    except NumbaError as error:
+        return Prepared(compiled(source, f"{name}_direct", key=own_key, scope=scope), how)
+    except Exception as error:
+        if reason is None and traced_source is not None:  # an abandoned file, gone now: what does the trace say?
+            return _prepare(name, parts, n, q, traced_source, direct)
         raise ValueError(_complaint(how, reason, error)) from error
 
 
-def _complaint(how: str, reason: Exception, error: Exception) -> str:
+def _complaint(how: str, reason: Exception | None, error: Exception) -> str:
     if how == "complex step":
         return (
             f"sensitivities need a rhs that traces or that numba compiles for complex numbers, or else jacobian=. "
@@ -120,85 +122,80 @@ def _complaint(how: str, reason: Exception, error: Exception) -> str:
     return f"rhs must trace or compile with numba. {_short(reason)}. Numba says: {_short(error)}"
 
 
-def _short(error: Exception) -> str:
+def _short(error: Exception | None) -> str:
     """The lines of an error of numba that say what is wrong, out of dozens on how it came there."""
     lines = [line.strip() for line in str(error).splitlines()]
-    told = [line for line in lines if line and not line.startswith(("Failed in nopython", ">>>", "During:", "File "))]
-    return " ".join(told[:3]).rstrip(".:")
-
-
-def _found(name: str, key: str) -> str | None:
-    for way in ("traced", "direct"):
-        if (folder() / f"{name}_{way}_{key[:32]}.py").exists():
-            return way
-    return None
+    told = [line for line in lines if line and not line.startswith(("Failed in nopython", "During:", "File "))]
+    return " ".join(told[:2]).rstrip(".:")
 
 
 def _key(name: str, parts: Any, n: int, q: int) -> str | None:
     prints = [fingerprint(part) for part in (parts if isinstance(parts, tuple) else (parts,))]
     if any(entry is None for entry in prints):
         return None
-    return digest(_EDITION, name, str(n), str(q), *(entry for entry in prints if entry is not None))
+    return digest(_edition(), name, str(n), str(q), *(entry for entry in prints if entry is not None))
 
 
-def _direct(
-    rhs: Rhs, jacobian: Jacobian | None, n: int, q: int, columns: int
-) -> tuple[str, Callable[[], tuple[str, dict[str, Any]]]]:
+@lru_cache(maxsize=1)
+def _edition() -> str:
+    """Changes with the code that writes the source of a trace."""
+    return hashlib.sha256(Path(tracing.__file__).read_bytes()).hexdigest()
+
+
+def _direct(rhs: Rhs, jacobian: Jacobian | None, n: int, q: int, columns: int) -> Direct:
     """Source that calls ``rhs``, and ``jacobian`` for the sensitivities."""
-
-    def source() -> tuple[str, dict[str, Any]]:
-        scope = {"inner": _jitted(rhs)}
-        lines = [
-            f"for i in range({n + n * columns}):\n        out[i] = NAN",
-            "try:",
-            f"    d = inner(t, {_values('y', 0, n)}, {_values('p', 0, q)})",
-        ]
-        if jacobian is not None:
-            scope["jacobian"] = _jitted(jacobian)
-            lines.append(f"    a, b = jacobian(t, {_values('y', 0, n)}, {_values('p', 0, q)})")
-            for i in range(n):
-                lines += [f"    a{i}_{j} = float(a[{i}][{j}])" for j in range(n)]
-                lines += [f"    b{i}_{j} = float(b[{i}][{j}])" for j in range(q)]
-            for i in range(n):
-                for k in range(columns):
-                    terms = [f"a{i}_{j} * y[{n + j * columns + k}]" for j in range(n)]
-                    terms += [f"b{i}_{k}"] if k < q else []
-                    lines.append(f"    out[{n + i * columns + k}] = {' + '.join(terms)}")
-        lines += [f"    out[{i}] = d[{i}]" for i in range(n)]
-        return _guarded("\n    ".join(lines) + "\n", scope)
-
-    return "complex step" if jacobian is None and columns else "given" if jacobian else "direct", source
+    scope = {"inner": _jitted(rhs)}
+    lines = [f"d = inner(t, {_values('y', n)}, {_values('p', q)})"]
+    if jacobian is not None:
+        scope["jacobian"] = _jitted(jacobian)
+        lines.append(f"a, b = jacobian(t, {_values('y', n)}, {_values('p', q)})")
+        for i in range(n):
+            lines += [f"a{i}_{j} = float(a[{i}][{j}])" for j in range(n)]
+            for k in range(columns):
+                terms = [f"a{i}_{j} * y[{n + j * columns + k}]" for j in range(n)]
+                terms += [f"b[{i}][{k}]"] if k < q else []
+                lines.append(f"out[{n + i * columns + k}] = {' + '.join(terms)}")
+    lines += [f"out[{i}] = d[{i}]" for i in range(n)]
+    return "given" if jacobian else "direct", _guarded(lines, n + n * columns, scope)
 
 
-def _stepped(rhs: Rhs, n: int, q: int, columns: int) -> tuple[str, Callable[[], tuple[str, dict[str, Any]]]]:
+def _stepped(rhs: Rhs, n: int, q: int, columns: int) -> Direct:
     """Source that calls ``rhs`` for the states, then for complex states once per column of the sensitivities."""
-
-    def source() -> tuple[str, dict[str, Any]]:
-        states = "".join(f"complex(y[{i}], H * y[{n + i * columns} + k]), " for i in range(n))
-        parameters = "".join(f"complex(p[{j}], H if k == {j} else 0.0), " for j in range(q))
-        lines = [
-            f"for i in range({n + n * columns}):\n        out[i] = NAN",
-            "try:",
-            f"    d = inner(t, {_values('y', 0, n)}, {_values('p', 0, q)})",
-            f"    for k in range({columns}):",
-            f"        e = analytic(t, ({states}), ({parameters}))",
-            *(f"        out[{n + i * columns} + k] = complex(e[{i}]).imag / H" for i in range(n)),
-            *(f"    out[{i}] = d[{i}]" for i in range(n)),
-        ]
-        analytic = _jitted(twin(rhs, _analytic, wrap=_jitted, builtins=_ANALYTIC_BUILTINS))
-        return _guarded("\n    ".join(lines) + "\n", {"inner": _jitted(rhs), "analytic": analytic, "H": 1e-100})
-
-    return "complex step", source
+    states = "".join(f"complex(y[{i}], H * y[{n + i * columns} + k]), " for i in range(n))
+    parameters = "".join(f"complex(p[{j}], H if k == {j} else 0.0), " for j in range(q))
+    lines = [
+        f"d = inner(t, {_values('y', n)}, {_values('p', q)})",
+        f"for k in range({columns}):",
+        f"    e = analytic(t, ({states}), ({parameters}))",
+        *(f"    out[{n + i * columns} + k] = complex(e[{i}]).imag / H" for i in range(n)),
+        *(f"out[{i}] = d[{i}]" for i in range(n)),
+    ]
+    analytic = _jitted(twin(rhs, _analytic, wrap=_jitted, builtins=_ANALYTIC_BUILTINS))
+    scope = {"inner": _jitted(rhs), "analytic": analytic, "H": 1e-100}
+    return "complex step", _guarded(lines, n + n * columns, scope)
 
 
-def _guarded(body: str, scope: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """An exception inside leaves NaN behind: a failed trajectory."""
-    source = f"def evaluate(t, y, p, out):\n    {body}    except Exception:\n        return\n"
-    return source, {"NAN": math.nan, **scope}
+def _guarded(lines: list[str], size: int, scope: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Source that runs the lines; an exception inside leaves NaN behind: a failed trajectory."""
+    body = "\n    ".join(lines)
+    source = f"""@njit(error_model="numpy")
+def body(t, y, p, out):
+    {body}
 
 
-def _values(pointer: str, first: int, count: int) -> str:
-    return f"({''.join(f'{pointer}[{i}], ' for i in range(first, first + count))})"
+def evaluate(t, y, p, out):
+    for i in range({size}):
+        out[i] = NAN
+    try:
+        body(t, y, p, out)
+    except Exception:
+        return
+"""
+    return source, {"NAN": math.nan, "njit": njit, **scope}
+
+
+def _values(pointer: str, count: int) -> str:
+    return f"({''.join(f'{pointer}[{i}], ' for i in range(count))})"
 
 
 def _jitted(function: Callable[..., Any]) -> Any:

@@ -98,7 +98,7 @@ def integrate(
         np.empty(batch),
     )
     # writable and contiguous: every other kind of array would compile another kernel
-    p, y, times, start = (np.require(array, float, "CW") for array in (parameters, initial, times, start))
+    p, y, times, start = (np.require(array, float, ["C", "W"]) for array in (parameters, initial, times, start))
     kernel: Any = _rows
 
     def rows(first: int, last: int) -> None:
@@ -123,7 +123,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _rows(
     rhs: int,
     n: int,
@@ -154,7 +154,7 @@ def _rows(
         )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _trajectory(
     rhs: int,
     n: int,
@@ -217,7 +217,7 @@ def _trajectory(
     return status, evaluations, steps, t
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _stretch(
     rhs: int,
     n: int,
@@ -290,7 +290,7 @@ def _stretch(
     return OK, done, evaluations, steps, t, side
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _first_step(
     rhs: int,
     n: int,
@@ -325,7 +325,7 @@ def _first_step(
     return min(100 * guess, step, target - t)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _is_finite(values: Array) -> bool:
     finite = True
     for i in range(len(values)):
@@ -333,7 +333,7 @@ def _is_finite(values: Array) -> bool:
     return finite
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _write(first: int, last: int, t: float, h: float, times: Array, y: Array, q: Array, out: Array) -> None:
     m = len(y)
     per_length = 1 / h
@@ -351,26 +351,26 @@ def _write(first: int, last: int, t: float, h: float, times: Array, y: Array, q:
                 out[j, i] = y[i] + x * (q[0, i] + x * (q[1, i] + x * (q[2, i] + x * q[3, i])))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def inset(t: float) -> float:
     """How far from a pause the right-hand side is evaluated: some roundings, as in ``t - dose_time < duration``."""
     return 8 * (np.nextafter(abs(t), math.inf) - abs(t))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _value(stop: int, t: float, y: Array, p: Array, work: Array) -> float:
     scratch = work[_SCRATCH:]
     call(stop, t, y, p, scratch, 0)
     return scratch[0, 0]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _crosses(before: float, after: float) -> bool:
     # a trajectory that starts at zero has not crossed it
     return (before < 0 <= after) or (before > 0 >= after)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _locate(stop: int, n: int, t: float, h: float, before: float, p: Array, work: Array) -> float:
     """Time within the step at which the stopping function changes its sign on the interpolant, by bisection."""
     y, z, q = work[_Y], work[_NEXT], work[_Q:_SCRATCH]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -227,7 +229,7 @@ def test_elementary_functions_of_math_and_numpy_are_traced():
 def test_a_branch_cannot_be_traced_but_can_be_solved():
     branch = OdeModel(lambda t, x, p: (p[0] if x[0] < 1 else -p[0],), ("x",), ("k",))
     assert branch.solve(np.array([[0.5]]), np.array([0.0]), np.array([0.0, 1.0])).status[0] == Status.OK
-    with pytest.raises(ValueError, match="sensitivities need a rhs that traces .* or else jacobian="):
+    with pytest.raises(ValueError, match=r"sensitivities need a rhs that traces .* or else jacobian="):
         branch.solve_with_sensitivities(np.array([[0.5]]), np.array([0.0]), np.array([0.0, 1.0]))
 
 
@@ -241,6 +243,14 @@ def test_a_branch_cannot_be_traced_but_can_be_solved():
         (lambda: model(rtol=0.0), "rtol must be .* got 0.0"),
         (lambda: model(atol=-1.0), "atol must be positive .* got -1.0"),
         (lambda: model(max_steps=0), "max_steps must be at least 1, got 0"),
+        (lambda: model(max_steps=2.5), "max_steps must be at least 1, got 2.5"),
+        (lambda: model(threads=0), "threads must be at least 1, got 0"),
+        (lambda: model(jacobian=3), "jacobian must be a callable .* got 3"),
+        (lambda: model(stop="u"), "stop must be a callable .* got 'u'"),
+        (lambda: model("LSODA", stop=lambda t, x, p: x[0]), "stop needs method='RK45', got 'LSODA'"),
+        (lambda: model(breakpoints=(1.0, math.inf)), r"breakpoints must be finite times, got \(1.0, inf\)"),
+        (lambda: model(doses=((1.0, {"w": 2.0}),)), r"doses must name states .* got \['w'\] at 1.0"),
+        (lambda: model(doses=((1.0, {"u": math.nan}),)), "doses must be finite, got .*nan.* at 1.0"),
         (lambda: model().observe([1.0, 1.0], ("u0", "v0")), "times must be .*increasing"),
         (lambda: model().observe([], ("u0", "v0")), "times must be .*non-empty"),
         (lambda: model().observe(TIMES, ("u0", "v0"), t0=1.0), "t0 must not be after .* got 1.0"),
@@ -258,3 +268,22 @@ def test_a_branch_cannot_be_traced_but_can_be_solved():
 def test_bad_input_is_a_value_error_that_names_it(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_a_model_can_be_hashed_copied_and_pickled():
+    dosed = model("RK45", doses=((1.0, {"u": 2.0}),), breakpoints=[3.0])
+    assert hash(dosed) == hash(dataclasses.replace(dosed)) and dosed == dataclasses.replace(dosed)
+    copy = pickle.loads(pickle.dumps(dosed))
+    np.testing.assert_array_equal(
+        copy.solve(THETA[:, :4], THETA[:, 4:], TIMES).states, dosed.solve(THETA[:, :4], THETA[:, 4:], TIMES).states
+    )
+
+
+def test_read_only_and_strided_arrays_are_taken():
+    theta = THETA.copy()
+    theta.flags.writeable = False
+    states = model("RK45").solve(theta[:, :4], theta[0, 4:], TIMES).states
+    np.testing.assert_array_equal(
+        states, model("RK45").solve(THETA[:, :4].tolist(), THETA[0, 4:].tolist(), TIMES.tolist()).states
+    )
+    np.testing.assert_array_equal(theta, THETA)
