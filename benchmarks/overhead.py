@@ -17,8 +17,9 @@ import numpy as np
 
 import invsamp as iv
 from invsamp.contract import Array
+from invsamp.evaluation import Evaluator
 from invsamp.ladder import Sampler
-from invsamp.replica import Evaluator, Replica
+from invsamp.replica import Replica
 from invsamp.swap.exchange import Exchange
 
 GOALS = {1: 60.0, 64: 5.0}  # microseconds per chain

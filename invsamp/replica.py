@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg.blas import dasum
 
-from invsamp.contract import Array, Potential, Terms, TermwisePotential
+from invsamp.contract import Array
 from invsamp.domains import Domain, Unbounded
 from invsamp.estimators import BoundEstimator, Estimate, Rows, probe
+from invsamp.evaluation import Evaluator
 from invsamp.kernels import Momentum, Proposal, StepSize, log_acceptance, propose, propose_within_budget
 from invsamp.ladder import GradientNoise, Rung
 from invsamp.metric import IdentityMetric, Metric
@@ -26,57 +25,6 @@ FAILING_STEPS = 200
 #: much higher curvature than elsewhere would refuse every full step and sit there for hundreds of draws. The cycle
 #: does not look at the state, so the law stays exact.
 SHORT_EVERY, SHORT = 8, 0.1
-
-
-class Evaluator:
-    """A potential with a guard against non-finite results, and with counts. One for each fidelity."""
-
-    def __init__(self, potential: Potential, fidelity: str) -> None:
-        self.potential, self.fidelity = potential, fidelity
-        self.dimension = potential.dimension
-        self.evaluations, self.failed, self.seconds = 0, 0, 0.0
-        if isinstance(potential, TermwisePotential):
-            self.size, self.terms = potential.size, self._guarded_terms
-
-    def energy(self, position: Array) -> Array:
-        """Energy (chains,), +inf where it is not finite."""
-        begin = time.perf_counter()
-        energy = self.potential.energy(position)
-        self.seconds += time.perf_counter() - begin
-        self.evaluations += len(position)
-        bad = ~np.isfinite(energy)
-        if bad.any():
-            self.failed += int(bad.sum())
-            energy = np.where(bad, np.inf, energy)
-        return energy
-
-    def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
-        """Energy and gradient; +inf and 0 where either is not finite."""
-        begin = time.perf_counter()
-        energy, gradient = self.potential.energy_and_gradient(position)
-        energy, gradient = np.asarray(energy, dtype=float), np.asarray(gradient, dtype=float)
-        self.seconds += time.perf_counter() - begin
-        self.evaluations += len(position)
-        # two sums of moduli are enough to see that all is well, and BLAS takes them without a warning on overflow;
-        # if they are not finite, the careful path decides
-        if not math.isfinite(dasum(energy.ravel()) + dasum(gradient.ravel())):
-            bad = ~(np.isfinite(energy) & np.isfinite(gradient).all(axis=1))
-            self.failed += int(bad.sum())
-            energy = np.where(bad, np.inf, energy)
-            gradient = np.where(bad[:, None], 0.0, gradient)
-        return energy, gradient
-
-    def _guarded_terms(self, position: Array, indices: npt.NDArray[np.intp]) -> Terms:
-        begin = time.perf_counter()
-        terms = self.potential.terms(position, indices)  # type: ignore[attr-defined]
-        self.seconds += time.perf_counter() - begin
-        self.evaluations += len(position)
-        if not math.isfinite(sum(float(part.sum()) for part in terms)):
-            bad = ~np.isfinite(sum(part.reshape(len(part), -1).sum(axis=1) for part in terms))
-            self.failed += int(bad.sum())
-            terms = Terms(*(np.where(bad.reshape(-1, *[1] * (part.ndim - 1)), 0.0, part) for part in terms))
-            terms.prior_energy[bad] = np.inf
-        return terms
 
 
 class SolvesFailed(RuntimeError):

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-import invsamp.replica
 from invsamp.domains import HalfSpaces
 from invsamp.estimators import exact, noisy
+from invsamp.evaluation import Evaluator
 from invsamp.kernels import Langevin, Momentum, stability_limit
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
 from invsamp.potential import FunctionPotential, Target
@@ -234,7 +234,7 @@ def test_friction(friction):
 
 def test_adjusted_exploration_leaves_the_momentum_alone():
     """Warm-up may explore with the adjusted kernel: it neither spends nor changes what is carried."""
-    evaluator = invsamp.replica.Evaluator(gaussian(1.0).potentials, "model")
+    evaluator = Evaluator(gaussian(1.0).potentials, "model")
     made = Replica(
         Rung(kernel=Momentum(), estimator=exact()),
         evaluator,

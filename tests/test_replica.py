@@ -1,4 +1,4 @@
-"""One rung at work: guards, streams, counts, what a step does with failed solves and walls."""
+"""One rung at work: streams, counts, what a step does with failed solves and walls."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import pytest
 
 from invsamp.domains import Box, Reflection, Unbounded
 from invsamp.estimators import Estimate, minibatch, noisy
+from invsamp.evaluation import Evaluator
 from invsamp.kernels import Langevin
 from invsamp.ladder import GradientNoise, Rung
 from invsamp.potential import FunctionPotential, SumPotential
-from invsamp.replica import FAILING_STEPS, Evaluator, Replica, SolvesFailed, Stream
+from invsamp.replica import FAILING_STEPS, Replica, SolvesFailed, Stream
 from invsamp.variance import kernel_ridge, running_average
 
 
@@ -24,53 +25,6 @@ def replica(function=square, domain=None, start=None, chains=4, **rung):
     made.start(np.zeros((chains, 2)) if start is None else np.array(start, dtype=float))
     made.step_size = rung.get("step_size") or 0.1
     return made
-
-
-class TestEvaluator:
-    @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-    @pytest.mark.parametrize("where", ["energy", "gradient"])
-    def test_non_finite_results_become_failed_solves(self, bad, where):
-        def function(position):
-            energy, gradient = square(position)
-            (energy if where == "energy" else gradient[:, 1])[position[:, 0] > 0.0] = bad
-            return energy, gradient
-
-        evaluator = Evaluator(FunctionPotential(function, 2), "model")
-        position = np.array([[1.0, 1.0], [-1.0, 1.0], [2.0, 2.0]])
-        energy, gradient = evaluator.energy_and_gradient(position)
-        np.testing.assert_array_equal(energy, [np.inf, 1.0, np.inf])
-        np.testing.assert_array_equal(gradient, [[0.0, 0.0], [-1.0, 1.0], [0.0, 0.0]])
-        assert (evaluator.evaluations, evaluator.failed) == (3, 2)
-        if where == "energy":
-            np.testing.assert_array_equal(evaluator.energy(position), energy)
-            assert (evaluator.evaluations, evaluator.failed) == (6, 4)
-
-    def test_large_but_finite_results_are_no_failures(self):
-        huge = FunctionPotential(lambda p: (np.full(len(p), 1e200), np.full_like(p, 1e300)), 2)
-        evaluator = Evaluator(huge, "model")
-        energy, gradient = evaluator.energy_and_gradient(np.zeros((3, 2)))
-        assert evaluator.failed == 0
-        assert (energy == 1e200).all()
-        assert (gradient == 1e300).all()
-
-    def test_failed_terms(self):
-        def term(position, data):
-            energies = np.where(data[..., 0] > 2.5, np.nan, 1.0 + 0.0 * position)
-            return energies, np.ones((*energies.shape, 1))
-
-        data = np.arange(4.0)[:, None]
-        evaluator = Evaluator(SumPotential(data, term, 1), "model")
-        terms = evaluator.terms(np.zeros((2, 1)), np.array([[0, 1], [2, 3]]))
-        np.testing.assert_array_equal(terms.prior_energy, [0.0, np.inf])
-        np.testing.assert_array_equal(terms.energies, [[1.0, 1.0], [0.0, 0.0]])
-        assert evaluator.failed == 1
-        estimate = minibatch(2).bind(evaluator, "full").estimate(np.random.default_rng(0), np.zeros((50, 1)))
-        assert np.isinf(estimate.energy).any()
-        assert np.isfinite(estimate.energy).any()
-        assert np.isfinite(estimate.gradient_variance).all()
-
-    def test_offers_terms_only_where_the_potential_does(self):
-        assert not hasattr(Evaluator(FunctionPotential(square, 2), "model"), "terms")
 
 
 def test_stream_does_not_depend_on_its_blocks():

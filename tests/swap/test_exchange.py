@@ -13,9 +13,10 @@ from scipy.special import ndtr
 from invsamp.diagnostics import round_trips
 from invsamp.domains import Unbounded
 from invsamp.estimators import Estimate, noisy
+from invsamp.evaluation import Evaluator
 from invsamp.ladder import GradientNoise, Rung, Swap
 from invsamp.potential import FunctionPotential
-from invsamp.replica import Evaluator, Replica
+from invsamp.replica import Replica
 from invsamp.swap.exchange import Exchange, RoundTrips, _Meeting
 from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target
 from invsamp.swap.schemes import adjacent, deo, seo
