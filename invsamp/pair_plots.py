@@ -26,10 +26,13 @@ from invsamp._figure import (
     truth_of,
     view_of,
 )
-from invsamp.domains import Box, Domain
+from invsamp.domains import Domain
 
 if TYPE_CHECKING:
     from invsamp.run import Run
+
+#: Lower and upper ends (d,) of the domain's bounding box.
+Ends = tuple[np.ndarray, np.ndarray]
 
 
 def plot_pairs(run: Run, names: Sequence[str] | None = None, truth: Mapping[str, Any] | None = None) -> Figure:
@@ -59,7 +62,8 @@ def plot_pairs(run: Run, names: Sequence[str] | None = None, truth: Mapping[str,
     theta = run.theta.reshape(-1, run.theta.shape[-1])
     theta = theta[np.isfinite(theta).all(axis=1)] if np.isfinite(theta).any() else np.zeros((2, theta.shape[1]))
     domain = run.domain
-    views = {column: _view(theta[:, column], column, domain, true.get(label)) for column, label in shown}
+    ends = None if domain is None else domain.bounding_box(theta.shape[1])
+    views = {column: _view(theta[:, column], column, ends, true.get(label)) for column, label in shown}
     count = len(shown)
     side = 2.6 if count <= 3 else max(1.35, 10.0 / count)
     figure = new_figure(side * count + 0.5, side * count + 0.3)
@@ -75,7 +79,7 @@ def plot_pairs(run: Run, names: Sequence[str] | None = None, truth: Mapping[str,
                 if x_label in true:
                     axes.axvline(true[x_label], color=TRUTH, lw=1.4, ls=(0, (4, 2)))
                 clean(axes, yticks=False).set_ylim(bottom=0)
-                _walls(axes, domain, i, views[i])
+                _walls(axes, ends, i, views[i])
             else:
                 _density(axes, theta[:, i], theta[:, j])
                 _boundary(axes, domain, i, j, views[i], views[j])
@@ -108,26 +112,25 @@ def _density(axes: Axes, x: np.ndarray, y: np.ndarray) -> None:
         axes.contour(*centres, smooth.T, levels=thresholds, colors=INK, linewidths=(0.7, 1.1), alpha=0.75, zorder=1.5)
 
 
-def _view(values: np.ndarray, column: int, domain: Domain | None, true: float | None) -> tuple[float, float]:
-    """Limits that show all draws, the truth, and a wall of a box that is near."""
+def _view(values: np.ndarray, column: int, ends: Ends | None, true: float | None) -> tuple[float, float]:
+    """Limits that show all draws, the truth, and an end of the domain that is near."""
     shown = values if true is None else np.append(values, true)
     low, high = view_of(shown)
-    for wall in _box_walls(domain, column, (low, high)):
+    for wall in _near_ends(ends, column, (low, high)):
         low, high = min(low, wall - 0.04 * (high - low)), max(high, wall + 0.04 * (high - low))
     return low, high
 
 
-def _box_walls(domain: Domain | None, column: int, view: tuple[float, float]) -> list[float]:
-    """Bounds of one coordinate alone that lie within a third of the view beside it."""
-    if not isinstance(domain, Box):
+def _near_ends(ends: Ends | None, column: int, view: tuple[float, float]) -> list[float]:
+    """Ends of the domain in one coordinate that lie within a third of the view beside it."""
+    if ends is None:
         return []
     margin = (view[1] - view[0]) / 3
-    sides = [float(bound if bound.ndim == 0 else bound[column]) for bound in (domain.lower, domain.upper)]
-    return [side for side in sides if view[0] - margin < side < view[1] + margin]
+    return [float(end[column]) for end in ends if view[0] - margin < end[column] < view[1] + margin]
 
 
-def _walls(axes: Axes, domain: Domain | None, column: int, view: tuple[float, float]) -> None:
-    for wall in _box_walls(domain, column, view):
+def _walls(axes: Axes, ends: Ends | None, column: int, view: tuple[float, float]) -> None:
+    for wall in _near_ends(ends, column, view):
         axes.axvline(wall, color=INK, lw=1.2)
 
 

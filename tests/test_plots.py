@@ -10,7 +10,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from invsamp._figure import GRID
-from invsamp.domains import Box, HalfSpaces
+from invsamp.domains import Box, HalfSpaces, Polygon
 from invsamp.plots import plot_ladder, plot_marginals, plot_pairs, plot_predictive, plot_swaps, plot_trace
 from invsamp.run import Run
 
@@ -142,6 +142,21 @@ def test_pairs_draw_the_boundary_of_half_spaces_and_grey_what_is_outside():
         assert not is_grey(figure, figure.axes[2], inside), inside
     for axes in figure.axes[:2]:
         assert not outline(axes)
+
+
+def test_pairs_draw_holes_and_every_part_of_an_intersection():
+    square = Polygon([[-2, -2], [2, -2], [2, 2], [-2, 2]], [[[-0.3, -0.3], [0.3, -0.3], [0.3, 0.3], [-0.3, 0.3]]])
+    run = make(rungs=1, domain=square & Box([-np.inf, -np.inf], [1.0, 1.1]), shapes={"x": (), "y": ()})
+    figure = plot_pairs(run)
+    rendered(figure)
+    assert len(outline(figure.axes[2])) == 2
+    figure.canvas.draw()
+    for outside in ((0.0, 0.0), (0.25, -0.25), (1.03, 0.0), (0.0, 1.13)):
+        assert is_grey(figure, figure.axes[2], outside), outside
+    for inside in ((0.5, 0.5), (-0.4, 0.0), (0.9, 1.0)):
+        assert not is_grey(figure, figure.axes[2], inside), inside
+    # the ends of the domain that are near, on the diagonal
+    assert [line.get_xdata()[0] for line in figure.axes[0].lines] == [1.0]
 
 
 def test_pairs_draw_the_walls_of_a_box_that_are_near():

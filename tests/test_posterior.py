@@ -19,7 +19,7 @@ from invsamp.distributions import (
     Uniform,
     truncated,
 )
-from invsamp.domains import Box, HalfSpaces, Unbounded
+from invsamp.domains import Ball, Box, HalfSpaces, LevelSet, Polygon, Product, Unbounded, constraint
 from invsamp.forward import with_jacobian
 from invsamp.noise import GaussianNoise, LogNormalNoise, StudentTNoise
 from invsamp.posterior import Posterior
@@ -134,6 +134,7 @@ VARIANTS = {
     "scale_in_the_model": {"forward": Waves(("s", "x"))},
     "logit": {"transforms": {"x": "logit", "g": "identity"}},
     "log": {"transforms": {"x": "log"}},
+    "polygon": {"domain": Product({("k", "g"): Polygon([[0, 0], [2, 0], [2, 3], [1, 1], [0, 3]])})},
     "half_spaces": {"domain": HalfSpaces([[1, 0, 0, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 1, 0, 0]], [2.5, 3.0])},
     "jacobian": {"forward": WavesWithJacobian()},
 }
@@ -243,6 +244,51 @@ def test_constrained_columns_are_sampled_as_themselves() -> None:
     inside[:, 3], inside[:, 5] = [1.0, 0.1, 1.0, 2.0], [1.0, 1.0, -0.1, 1.5]
     # the supports of k (above 0.2) and g (positive) have become walls
     assert posterior.sampling_domain.contains(inside).tolist() == [True, False, False, False]
+
+
+def test_constraints_and_domains_by_name() -> None:
+    posterior = mixed(domain=[constraint("k + g < 3"), Product({("x", "c"): Ball([0.0, 0.0], 1.5)})])
+    wall = HalfSpaces([[0, 0, 0, 1.0, 0, 1.0, 0, 0]], [3.0])
+    assert posterior.domain == wall & Product({(0, 4): Ball([0.0, 0.0], 1.5)})
+    # s is the only column with a support that nothing else constrains
+    assert [type(t).__name__ for t in posterior.coordinates.transforms][:6] == ["Identity", "Log", "Log"] + [
+        "Identity"
+    ] * 3
+    theta = posterior.to_theta(start(posterior, 500))
+    assert (theta[:, 3] + theta[:, 5] < 3).all() and (theta[:, [3, 5]] > [0.2, 0]).all()
+    assert (theta[:, 0] ** 2 + theta[:, 4] ** 2 <= 2.25).all() and (theta[:, 0] >= -1).all()
+    assert posterior.support.contains(theta).all()
+    assert mixed(domain=constraint("s[0] < s[1]")).domain.constrains(8).tolist() == [False, True, True] + [False] * 5
+    assert mixed(domain=constraint("h[0] < 1") & constraint("x > 0")).dimension == 8
+
+
+def test_level_set_among_the_supports() -> None:
+    def gradient(x: np.ndarray) -> np.ndarray:
+        return np.column_stack([2 * x[:, 0], -np.ones(len(x))])
+
+    parabola = LevelSet(lambda x: x[:, 0] ** 2 - x[:, 1], gradient, 2)  # x^2 < k
+    posterior = mixed(domain=Product({("x", "k"): parabola}))
+    position = start(posterior, 300)
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        position = posterior.sampling_domain.reflect(position, 0.3 * rng.normal(size=position.shape)).position
+    theta = posterior.to_theta(position)
+    assert (theta[:, 0] ** 2 <= theta[:, 3]).all() and (theta[:, 3] >= 0.2).all() and (theta[:, 0] <= 2).all()
+
+
+def test_without_domain_keeps_coordinates_and_supports() -> None:
+    posterior = mixed(domain=constraint("k + g < 3"))
+    free = posterior.without_domain()
+    assert free.domain == Unbounded() and free.coordinates is posterior.coordinates
+    assert free.sampling_domain == Box([-1, -np.inf, -np.inf, 0.2, -np.inf, 0] + [-np.inf] * 2, [2] + [np.inf] * 7)
+    assert posterior.domain != Unbounded() and isinstance(posterior.sampling_domain, HalfSpaces)
+    position = start(posterior, 5)
+    energy, gradient = posterior.potential().energy_and_gradient(position)
+    np.testing.assert_array_equal(free.potential().energy_and_gradient(position)[0], energy)
+    np.testing.assert_array_equal(free.potential().energy_and_gradient(position)[1], gradient)
+    position[:, 5] = 4.0
+    assert (posterior.potential().energy(position) == np.inf).all()
+    assert np.isfinite(free.potential().energy(position)).all()
 
 
 @pytest.mark.parametrize("domain", [None, HalfSpaces([[1.0, 0, 0, 0, 0, 0, 0, 0]], [1.0])])
@@ -456,6 +502,10 @@ def test_wrong_number_of_observations_is_a_mistake() -> None:
         ({"transforms": {"c": "log"}}, r"transforms\['c'\] is 'log': its support must be bounded below"),
         ({"transforms": {"g": "logit"}}, r"transforms\['g'\] is 'logit': its support must be finite"),
         ({"domain": Box([0.0] * 3, [1.0] * 3)}, "Box has 3 coordinates"),
+        ({"domain": "k > 1"}, "domain must be a Domain, a constraint"),
+        ({"domain": constraint("q > 1")}, "names 'q', which is none of"),
+        ({"domain": [constraint("k > 1"), constraint("k < 0.5")]}, "leave an interior"),
+        ({"domain": constraint("k > 1"), "transforms": {"k": "log"}}, "the domain constrains k"),
         (
             {"domain": HalfSpaces([[0, 0, 0, 1.0, 0, 0, 0, 0]], [3.0]), "transforms": {"k": "log"}},
             r"transforms\['k'\] must be 'identity', got 'log': the domain constrains k",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from invsamp.contract import Potential, Problem, TermwisePotential
-from invsamp.domains import Box
+from invsamp.domains import Ball, Box, HalfSpaces, Polygon, Unbounded, constraint
 from invsamp.potential import FunctionPotential, SumPotential, Target
 
 
@@ -118,6 +118,23 @@ class TestTarget:
         assert points.shape == (100, 2)
         assert domain.contains(points).all()
         assert len(np.unique(points, axis=0)) > 1
+
+    def test_domains_of_all_sorts(self):
+        target = Target(self.potential, [constraint("a > b"), Ball([0.0, 0.0], 2.0)], names=["a", "b"])
+        assert target.sampling_domain == HalfSpaces([[-1.0, 1.0]], [0.0]) & Ball([0.0, 0.0], 2.0)
+        assert Target(self.potential, constraint("theta[0] > 1")).support == HalfSpaces([[-1.0, 0.0]], [-1.0])
+        with pytest.raises(ValueError, match="names 'a', which is none of"):
+            Target(self.potential, constraint("a > 0"))
+        with pytest.raises(ValueError, match="domain must be a Domain"):
+            Target(self.potential, "a > 0")
+        free = target.without_domain()
+        assert free.sampling_domain == Unbounded()
+        assert free.potentials is target.potentials and free.names == target.names
+
+    def test_starts_far_from_the_origin_are_uniform(self):
+        square = Polygon([[50, 50], [51, 50], [51, 51], [50, 51]])
+        points = Target(self.potential, square).sample_start(np.random.default_rng(0), 50)
+        assert square.contains(points).all() and len(np.unique(points)) == 100
 
     def test_starts_that_never_lie_in_the_domain(self):
         target = Target(self.potential, Box(0.0, 2.0), np.array([-1.0, -1.0]))

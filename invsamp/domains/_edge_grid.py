@@ -177,6 +177,7 @@ def first_edge(
         each_y = dy / abs(vy)
     cells, edges = at + indices[at + 3], at + indices[at + 5]
     slack = ROUNDING * numbers[start + 6]
+    sideways = slack * (abs(vx) + abs(vy))
     best, best_edge = horizon, -1
     while True:
         cell = cells + j * columns + i
@@ -186,8 +187,9 @@ def first_edge(
                 continue
             first = start + NUMBERS_HEAD + 4 * edge
             x1, y1, x2, y2 = numbers[first], numbers[first + 1], numbers[first + 2], numbers[first + 3]
-            # the signs belong to the vertices: no line slips between two edges that share one
-            if vx * (y1 - y) - vy * (x1 - x) < 0.0 and vx * (y2 - y) - vy * (x2 - x) >= 0.0:
+            # the line passes the start of an edge on its left and the end on its right. Edges are a little longer than
+            # they are, so that nothing slips out between two of them in a corner
+            if vx * (y1 - y) - vy * (x1 - x) < sideways and vx * (y2 - y) - vy * (x2 - x) >= -sideways:
                 gap = (x1 - x) * (y2 - y1) - (y1 - y) * (x2 - x1)
                 rate = vx * (y2 - y1) - vy * (x2 - x1)
                 # slightly behind is rounding of the last bounce in a corner; far behind is another part of the curve

@@ -83,7 +83,7 @@ class Ball(_Round):
 
     def __init__(self, centre: npt.ArrayLike, radius: float) -> None:
         freeze(self, centre=_checked_centre(centre))
-        if not 0.0 < radius**2 < np.inf:
+        if not (radius > 0.0 and 0.0 < radius**2 < np.inf):
             raise ValueError(f"radius must be positive and finite, got {radius}")
         object.__setattr__(self, "radius", float(radius))
 

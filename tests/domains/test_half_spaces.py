@@ -1,4 +1,4 @@
-"""Domains: the specular path keeps the uniform law, is reversible, and agrees with the whitened path."""
+"""Boxes and half-spaces: paths, sets, values, errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import chi2
 
 from invsamp.domains import MAX_BOUNCES, Box, Domain, HalfSpaces, Reflection, Unbounded, from_dict
 
@@ -47,115 +46,6 @@ def starts_and_moves(rng: np.random.Generator, domain: HalfSpaces, n: int = 20) 
     reach = np.where(rates > 0, domain.offsets / np.where(rates > 0, rates, 1.0), 3.0).min(axis=1)
     position = direction * (reach * rng.beta(3, 0.5, n) * (1 - 1e-9))[:, None]
     return position, rng.normal(size=position.shape) * 10 ** rng.uniform(-2, 0.5, (n, 1))
-
-
-# --- the uniform law -------------------------------------------------------------------------------------------------
-
-
-def uniform_draws(domain: Domain, rng: np.random.Generator, n: int, dimension: int) -> np.ndarray:
-    """Independent draws by rejection from a box that holds all the domains tested here."""
-    draws = np.empty((0, dimension))
-    while len(draws) < n:
-        proposals = rng.uniform(-1.5, 1.5, (4 * n, dimension))
-        draws = np.concatenate([draws, proposals[domain.contains(proposals)]])
-    return draws[:n]
-
-
-def two_sample_chi2(a: np.ndarray, b: np.ndarray, bins: int) -> tuple[float, int]:
-    """Statistic and degrees of freedom for equal-sized samples (n, d) counted in cells of one grid."""
-    edges = [np.linspace(low, high, bins + 1) for low, high in zip(b.min(axis=0), b.max(axis=0), strict=True)]
-    # draws beyond the edges count in the outermost cells
-    counts = [np.histogramdd(np.clip(sample, b.min(axis=0), b.max(axis=0)), edges)[0].ravel() for sample in (a, b)]
-    # cells that a corner leaves nearly empty have no Gaussian counts: join them into one
-    few = counts[0] + counts[1] < 50
-    first, second = (np.append(count[~few], count[few].sum()) for count in counts)
-    total = first + second
-    used = total > 0
-    return float(np.sum((first - second)[used] ** 2 / total[used])), int(used.sum()) - 1
-
-
-def walk_is_uniform(
-    domain: Domain, dimension: int, reflect: Callable[..., np.ndarray], metric: np.ndarray | None = None, seed: int = 0
-) -> tuple[bool, float]:
-    """Whether 100,000 independent uniform starts are still uniform after 6 moves; and chi2 per dof.
-
-    Every walker is independent, so the statistic is chi-square distributed: the bound has a false-alarm rate
-    of 1e-4 per call, whatever the walk's correlation time.
-    """
-    rng = np.random.default_rng(seed)
-    start, reference = (uniform_draws(domain, rng, 100_000, dimension) for _ in range(2))
-    factor = 0.8 * (np.eye(dimension) if metric is None else np.linalg.cholesky(metric))
-    position = start
-    for _ in range(6):
-        position = reflect(position, rng.normal(size=position.shape) @ factor.T)
-    assert domain.contains(position).all()
-    statistic, dof = two_sample_chi2(position, reference, bins=10 if dimension == 2 else 6)
-    return statistic < chi2.ppf(1 - 1e-4, dof), statistic / dof
-
-
-UNIFORM_CASES: dict[str, tuple[Any, int]] = {"box": (BOX, 2), "triangle": (TRIANGLE, 2), "cut cube": (CUT_CUBE, 3)}
-
-
-@pytest.mark.parametrize("name", UNIFORM_CASES)
-@pytest.mark.parametrize("preconditioned", [False, True])
-def test_random_walk_keeps_the_uniform_law(name: str, preconditioned: bool) -> None:
-    domain, dimension = UNIFORM_CASES[name]
-    metric = None
-    if preconditioned:
-        metric = np.full((dimension, dimension), 0.6) + np.diag(np.linspace(0.5, 2.0, dimension))
-    failed = []
-
-    def reflect(position: np.ndarray, move: np.ndarray) -> np.ndarray:
-        end = domain.reflect(position, move, metric)
-        failed.append(end.failed.mean())
-        return end.position
-
-    uniform, ratio = walk_is_uniform(domain, dimension, reflect, metric)
-    assert uniform, f"chi2/dof {ratio:.3f}"
-    assert np.mean(failed) < 1e-4
-
-
-def project(domain: HalfSpaces, position: np.ndarray, move: np.ndarray) -> np.ndarray:
-    """Wrong: onto the wall that is violated most, again until inside; the start where that takes too long."""
-    end = position + move
-    for _ in range(15):
-        gap = domain.offsets - end @ domain.normals.T
-        worst = gap.argmin(axis=1)
-        normal = domain.normals[worst]
-        violation = np.minimum(gap[np.arange(len(end)), worst], 0.0) - 1e-12
-        end += np.where(domain.contains(end), 0.0, violation / np.sum(normal**2, axis=1))[:, None] * normal
-    return np.where(domain.contains(end)[:, None], end, position)
-
-
-def mirror(domain: HalfSpaces, position: np.ndarray, move: np.ndarray) -> np.ndarray:
-    """Wrong: mirror the end at the violated walls in the order in which they are listed, not that of the path."""
-    end = position + move
-    for _ in range(MAX_BOUNCES):
-        for normal, offset in zip(domain.normals, domain.offsets, strict=True):
-            violation = np.maximum(end @ normal - offset, 0.0)
-            end -= 2 * violation[:, None] * normal / (normal @ normal)
-    return np.where(domain.contains(end)[:, None], end, position)
-
-
-@pytest.mark.parametrize("wrong", [project, mirror])
-@pytest.mark.parametrize("name", ["triangle", "cut cube"])
-def test_control_wrong_reflections_are_rejected(wrong: Callable[..., np.ndarray], name: str) -> None:
-    domain, dimension = UNIFORM_CASES[name]
-    uniform, ratio = walk_is_uniform(domain, dimension, lambda position, move: wrong(domain, position, move))
-    assert not uniform, f"chi2/dof {ratio:.3f}"
-
-
-def test_control_projection_in_a_box_is_rejected() -> None:
-    uniform, _ = walk_is_uniform(BOX, 2, lambda position, move: np.clip(position + move, BOX.lower, BOX.upper))
-    assert not uniform
-
-
-def test_control_euclidean_turn_of_preconditioned_moves_is_rejected() -> None:
-    metric = np.array([[1.1, 0.9], [0.9, 1.1]])
-    uniform, _ = walk_is_uniform(TRIANGLE, 2, lambda x, v: TRIANGLE.reflect(x, v, metric).position, metric)
-    assert uniform
-    uniform, ratio = walk_is_uniform(TRIANGLE, 2, lambda x, v: TRIANGLE.reflect(x, v).position, metric)
-    assert not uniform, f"chi2/dof {ratio:.3f}"
 
 
 # --- geometry of the path --------------------------------------------------------------------------------------------
