@@ -44,7 +44,11 @@ def rk45(
     rhs: int, parameters: Array, initial: Array, times: Array, start: Array, course: Course, control: Control
 ) -> Outcome:
     """Dormand-Prince 5(4); see `invsamp.solvers.trajectories.integrate` for the arguments."""
-    return integrate(rhs, parameters, initial, times, start, course, **control._asdict())
+    n, rtol, atol, max_steps, threads = control
+    return integrate(
+        rhs, parameters, initial, times, start, course,
+        n_states=n, rtol=rtol, atol=atol, max_steps=max_steps, threads=threads,
+    )  # fmt: skip
 
 
 def lsoda(

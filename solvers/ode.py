@@ -264,7 +264,9 @@ class OdeModel:
         n = len(self.states)
         if x0.shape != (n,) and x0.shape != (len(p), n):
             raise ValueError(f"initial must have shape ({n},) or ({len(p)}, {n}), got {x0.shape}")
-        return p, np.broadcast_to(x0, (len(p), n)), *check_times(times, t0, len(p))
+        if x0.ndim == 1:
+            x0 = np.repeat(x0[None], len(p), axis=0)
+        return p, x0, *check_times(times, t0, len(p))
 
     def _integrate(self, rhs: int, p: Array, y0: Array, times: Array, start: Array) -> Outcome:
         n = len(self.states)

@@ -34,26 +34,33 @@ def check_times(times: npt.ArrayLike, t0: npt.ArrayLike | None, batch: int) -> t
             f"times must be a non-empty, finite, increasing sequence{ending}, "
             f"got {grid[row]}: see {grid[row, column]} at {place}"
         )
-    first = np.where(np.isnan(grid[:, 0]), math.inf, grid[:, 0])
+    first = grid[:, 0]
+    if not common:
+        first = np.where(np.isnan(first), math.inf, first)
     if t0 is None:
-        return grid, np.ascontiguousarray(np.broadcast_to(np.where(np.isinf(first), 0.0, first), (batch,)))
+        return grid, np.full(batch, first[0]) if common else np.where(np.isinf(first), 0.0, first)
     start = np.asarray(t0, dtype=float)
     if start.shape not in ((), (batch,)) or not np.isfinite(start).all():
         raise ValueError(f"t0 must be a finite number or of shape ({batch},), got {t0}")
-    late = ~(start <= first)
+    start = np.full(batch, start) if start.ndim == 0 else start
+    late = start > first
     if late.any():
-        row = int(np.argmax(np.broadcast_to(late, (batch,)))) if late.ndim else 0
-        bound = first[0 if common else row]
-        raise ValueError(
-            f"t0 must not be after the first of times, {bound}, got {start if start.ndim == 0 else start[row]}"
-        )
-    return grid, np.ascontiguousarray(np.broadcast_to(start, (batch,)))
+        row = int(np.argmax(late))
+        raise ValueError(f"t0 must not be after the first of times, {first[0 if common else row]}, got {start[row]}")
+    return grid, start
 
 
 @njit(cache=True)
 def _first_fault(grid: Array, common: bool) -> int:
     """Flat index of the first time that is out of order; -1 if there is none."""
     columns = grid.shape[1]
+    if common and -math.inf < grid[0, 0] and grid[0, -1] < math.inf:
+        # in order from one end to the other: without a branch, several at a time
+        ordered = True
+        for column in range(1, columns):
+            ordered &= grid[0, column - 1] < grid[0, column]
+        if ordered:
+            return -1
     for row in range(len(grid)):
         before = -math.inf
         for column in range(columns):

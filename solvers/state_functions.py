@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.solvers.tracing import _symbolic
+from invsamp.solvers.tracing import symbolic
 from invsamp.solvers.twins import twin
 
 Array = npt.NDArray[np.float64]
@@ -169,7 +169,7 @@ def _trace(
     x = list(sympy.symbols(f"state0:{n_states}", real=True, seq=True))
     p = list(sympy.symbols(f"parameter0:{n_parameters}", real=True, seq=True))
     try:
-        result = twin(function, _symbolic)(t, x, p)
+        result = twin(function, symbolic)(t, x, p)
         outputs = [sympy.sympify(entry) for entry in result]
         slopes = list(sympy.Matrix(len(outputs), 1, outputs).jacobian([*x, *p]))
     except Exception as error:

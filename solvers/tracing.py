@@ -51,7 +51,7 @@ def trace(rhs: Rhs, n_states: int, n_parameters: int) -> Trace:
     x = sympy.symbols(f"state0:{n_states}", real=True, seq=True)
     p = sympy.symbols(f"parameter0:{n_parameters}", real=True, seq=True)
     try:
-        derivatives = tuple(sympy.sympify(entry) for entry in twin(rhs, _symbolic)(t, x, p))
+        derivatives = tuple(sympy.sympify(entry) for entry in twin(rhs, symbolic)(t, x, p))
         if not all(isinstance(entry, sympy.Expr) for entry in derivatives):
             raise TypeError(f"expressions are needed, got {derivatives}")
     except Exception as error:
@@ -144,7 +144,8 @@ def _symbolic_functions() -> dict[str, Any]:
     }
 
 
-def _symbolic(value: Any) -> Any:
+def symbolic(value: Any) -> Any:
+    """What a value that a function reads is to SymPy: `math` and `numpy`, or functions of theirs, are replaced."""
     if value is math or value is np:
         return types.SimpleNamespace(**_symbolic_functions())
     name = getattr(value, "__name__", None)

@@ -97,8 +97,7 @@ def integrate(
         np.empty(batch, dtype=np.int64),
         np.empty(batch),
     )
-    # writable and contiguous: every other kind of array would compile another kernel
-    p, y, times, start = (np.require(array, float, ["C", "W"]) for array in (parameters, initial, times, start))
+    p, y, times, start = _plain(parameters), _plain(initial), _plain(times), _plain(start)
     kernel: Any = _rows
 
     def rows(first: int, last: int) -> None:
@@ -111,6 +110,11 @@ def integrate(
         edges = np.linspace(0, batch, min(batch, 4 * threads) + 1).astype(int).tolist()
         list(_pool(threads).map(rows, edges[:-1], edges[1:]))
     return outcome
+
+
+def _plain(array: Array) -> Array:
+    # every other kind of array would compile another kernel
+    return array if array.flags.carray else np.array(array, order="C")
 
 
 @lru_cache(maxsize=4)
@@ -337,13 +341,16 @@ def _is_finite(values: Array) -> bool:
 def _write(first: int, last: int, t: float, h: float, times: Array, y: Array, q: Array, out: Array) -> None:
     m = len(y)
     per_length = 1 / h
-    if m < 4 and last - first > m:
-        # few components: their coefficients stay in registers, and the polynomial is evaluated at several times at once
-        for i in range(m):
+    if m < 4:
+        # few components: two at a time, with their coefficients in registers
+        for i in range(0, m, 2):
+            e = min(i + 1, m - 1)
             c0, c1, c2, c3, c4 = y[i], q[0, i], q[1, i], q[2, i], q[3, i]
+            e0, e1, e2, e3, e4 = y[e], q[0, e], q[1, e], q[2, e], q[3, e]
             for j in range(first, last):
                 x = (times[j] - t) * per_length
                 out[j, i] = c0 + x * (c1 + x * (c2 + x * (c3 + x * c4)))
+                out[j, e] = e0 + x * (e1 + x * (e2 + x * (e3 + x * e4)))
     else:
         for j in range(first, last):
             x = (times[j] - t) * per_length

@@ -56,6 +56,7 @@ def run(environment, folder):
     return result.stdout, int(passes), sympy == "True"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="XDG_CACHE_HOME is Linux's")
 def test_a_second_process_compiles_nothing(cache, tmp_path):
     first, passes, sympy = run({}, tmp_path)
