@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -208,21 +207,3 @@ def torchdiffeq(system: System) -> Iterator[Contestant]:
             ).numpy()
 
     yield "states", "torchdiffeq dopri5", solve
-
-
-def numbakit(system: System) -> Iterator[Contestant]:
-    """numbakit-ode (nbkode): the same Runge-Kutta pair, compiled."""
-    import nbkode
-
-    rhs = numba.njit(system.rhs)
-    array = numba.njit(lambda t, x, p: np.array(rhs(t, x, p)))
-    start, p = np.array(system.initial), np.array(system.values)
-
-    def solve() -> Array:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", numba.NumbaExperimentalFeatureWarning)
-            # its own first step calls a SciPy function that has changed since
-            solver = nbkode.RungeKutta45(array, TIMES[0], start, p, rtol=RTOL, atol=ATOL, first_step=1e-3)
-            return solver.run(TIMES)[1]
-
-    yield "states", "numbakit-ode RungeKutta45", solve

@@ -101,7 +101,7 @@ def test_gradient_matching_is_linear_regression():
     observed = data(TIMES[::10])
     posterior = gradient_matching(observed, noise_sd=2.0)
     u, v = observed.states.T
-    prey, *_ = np.linalg.lstsq(np.column_stack([u, -u * v]), observed.derivatives[:, 0])
+    prey, *_ = np.linalg.lstsq(np.column_stack([u, -u * v]), observed.derivatives[:, 0], rcond=None)
     exact = posterior.forward["model"].gaussian(2.0)
     np.testing.assert_allclose(exact.mean[:2], prey, rtol=1e-9)
     np.testing.assert_allclose(exact.mean, RATES[0], rtol=1e-6)
