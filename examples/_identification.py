@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -86,14 +86,6 @@ def published(iterations: int, cold: float, hot: float) -> dict[str, iv.Sampler]
     factor = PUBLISHED / iterations
     decaying = [exponential(rate, 0.9999**factor, round(10_000 / factor)) for rate in (cold, hot)]
     return _side_by_side(decaying, 2.0 * cold, None, 1.0)
-
-
-def batched(sampler: iv.Sampler, size: int) -> iv.Sampler:
-    """The same sampler, told of ``size`` data at a time."""
-    # each batch shows its own variance: far from the posterior it is many times what it is within
-    estimator, variance = iv.minibatch(size), iv.known()
-    rungs = tuple(replace(rung, estimator=estimator, energy_variance=variance) for rung in sampler.rungs)
-    return replace(sampler, rungs=rungs)
 
 
 def steady(cold: float, hot: float) -> dict[str, iv.Sampler]:
