@@ -31,7 +31,6 @@ BATCHED = iv.r2sgld(
     estimator=iv.minibatch(BATCH),
     # each batch shows its own variance: far from the posterior it is many times what it is within
     energy_variance=iv.known(),
-    swap_fraction=1.0,
 )
 SHOOTING_TIMES = np.arange(401) / 20.0
 DATA_SETS = 50
