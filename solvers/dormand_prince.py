@@ -3,6 +3,9 @@ r"""The pair of Dormand and Prince, 5(4), with its interpolant: one step, compil
 The right-hand side comes in as the address of a compiled ``void f(double t, double *y, double *p, double *out)``, made
 by `invsamp.solvers.generated`: a new model compiles its own few lines and nothing else. Constants are those of SciPy's
 ``RK45``: Dormand and Prince (1980, Table 2) with local extrapolation, and the quartic interpolant of Shampine (1986).
+
+What numba stores of `invsamp.solvers.trajectories` contains this module, and numba does not notice changes here: delete
+the `__pycache__` after one.
 """
 
 from __future__ import annotations
