@@ -19,7 +19,8 @@ from invsamp.domains.contract import Array
 IntArray = npt.NDArray[np.int64]
 
 # A bounce takes tens of nanoseconds: counting references to arrays at every call would take several times that, so
-# that is off in functions that allocate nothing; the innermost ones are inlined.
+# that is off in functions that allocate nothing; the innermost ones are inlined. (The compiler's cache knows a function
+# by its own file: after a change in one of these files, touch those that call it.)
 KERNEL: dict[str, Any] = {"cache": True, "error_model": "numpy", "_nrt": False}
 INNER = KERNEL | {"forceinline": True}
 

@@ -6,7 +6,7 @@ import contourpy
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.domains import _paths
+from invsamp.domains import _members
 from invsamp.domains._edge_grid import edge_grid
 from invsamp.domains._walls import Member, Walls
 from invsamp.domains.contract import Array
@@ -37,6 +37,6 @@ def shared_outline(outlines: list[list[Array]], view: tuple[npt.ArrayLike, npt.A
     if not outlines:
         return []
     x, y, points = view_points(view, RESOLUTION)
-    members = [Member(_paths.EDGES, (0, 1), 0, numbers, indices) for indices, numbers in map(edge_grid, outlines)]
+    members = [Member(_members.EDGES, (0, 1), 0, numbers, indices) for indices, numbers in map(edge_grid, outlines)]
     inside = Walls(members).contains(points).reshape(len(y), len(x))
     return level_curves(x, y, np.where(inside, 0.5, -0.5))

@@ -35,8 +35,8 @@ def bounding_box(normals: Array, offsets: Array) -> tuple[Array, Array]:
     """Lower and upper ends (d,) of all that satisfies the inequalities, by linear programs; infinite where open."""
     rows, columns, unit = _equilibration(normals, offsets)
     a, b = rows[:, None] * normals * columns, rows * offsets * unit
-    ends = np.empty((2, normals.shape[1]))
-    for j in range(normals.shape[1]):
+    ends = np.tile([[-np.inf], [np.inf]], normals.shape[1])
+    for j in np.flatnonzero(normals.any(axis=0)):
         for k, sign in enumerate((1.0, -1.0)):
             goal = np.zeros(normals.shape[1])
             goal[j] = sign

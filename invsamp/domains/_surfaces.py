@@ -29,12 +29,15 @@ class Surface:
     resolution : float or ndarray, shape (m,), or None
         Moves are looked at in steps no longer than this; None stands for eight steps.
     columns : tuple of int
+    check : callable
+        Called with points inside, (n, m), before the first moves; raises ValueError for a gradient that is wrong.
     """
 
     level: Callable[[Array], Array]
     gradient: Callable[[Array], Array]
     resolution: Array | None
     columns: tuple[int, ...]
+    check: Callable[[Array], None]
 
     def on(self, columns: tuple[int, ...]) -> Surface:
         """The same surface, where column k is now ``columns[k]``."""

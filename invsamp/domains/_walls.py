@@ -22,7 +22,7 @@ NO_INDICES, NO_METRIC = np.empty(0, dtype=np.int64), np.empty((0, 0))
 
 @dataclass(frozen=True)
 class Member:
-    """Walls of one kind on some columns; see `invsamp.domains._paths` for what the arrays hold."""
+    """Walls of one kind on some columns; see `invsamp.domains._members` for what the arrays hold."""
 
     kind: int
     columns: tuple[int, ...]
@@ -90,6 +90,8 @@ class Walls:
         failed: BoolArray = np.asarray(~np.isfinite(velocity).all(axis=1))
         failed[~failed] = ~self.contains(end[~failed])
         rows = np.flatnonzero(~failed)
+        for surface in self.surfaces:
+            surface.check(end[rows][:, surface.columns])
         for count in range(self.max_bounces + 1):
             if not len(rows):
                 break

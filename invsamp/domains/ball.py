@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.domains import _paths
+from invsamp.domains import _members
 from invsamp.domains._arrays import entries, freeze
 from invsamp.domains._walls import Member, Walled
 from invsamp.domains.contract import Array, BoolArray
@@ -93,7 +93,7 @@ class Ball(_Round):
     def members(self, dimension: int) -> list[Member]:
         """The sphere."""
         numbers = np.append(self.centre, self.radius**2)
-        return [Member(_paths.BALL, tuple(range(self.dimension)), 1, numbers, curved=True)]
+        return [Member(_members.BALL, tuple(range(self.dimension)), 1, numbers, curved=True)]
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able description, undone by `from_dict`."""
@@ -165,7 +165,7 @@ class Ellipsoid(_Round):
     def members(self, dimension: int) -> list[Member]:
         """The surface."""
         numbers = np.concatenate([self.centre, self.matrix.ravel()])
-        return [Member(_paths.ELLIPSOID, tuple(range(self.dimension)), 1, numbers, curved=True)]
+        return [Member(_members.ELLIPSOID, tuple(range(self.dimension)), 1, numbers, curved=True)]
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able description, undone by `from_dict`."""

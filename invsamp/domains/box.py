@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.domains import _paths
+from invsamp.domains import _members
 from invsamp.domains._arrays import check_metric, copies, entries, freeze
 from invsamp.domains._fold import fold_box
 from invsamp.domains._polytope import clipped_polygon
@@ -113,7 +113,9 @@ class Box(Walled):
 
     def members(self, dimension: int) -> list[Member]:
         """The finite ends."""
-        return [Member(_paths.BOUNDS, tuple(range(dimension)), dimension, np.concatenate(self.bounding_box(dimension)))]
+        return [
+            Member(_members.BOUNDS, tuple(range(dimension)), dimension, np.concatenate(self.bounding_box(dimension)))
+        ]
 
     def bounding_box(self, dimension: int) -> tuple[Array, Array]:
         """Lower and upper ends (d,)."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.domains import _paths
+from invsamp.domains import _members
 from invsamp.domains._arrays import entries, freeze
 from invsamp.domains._polytope import bounding_box, clipped_polygon, interior_point
 from invsamp.domains._rejection import sample_by_rejection
@@ -59,7 +59,7 @@ class HalfSpaces(Walled):
     def members(self, dimension: int) -> list[Member]:
         """The walls."""
         numbers = np.concatenate([self._interior, self.offsets, self.normals.ravel()])
-        return [Member(_paths.HALF_SPACES, tuple(range(self.dimension)), len(self.offsets), numbers)]
+        return [Member(_members.HALF_SPACES, tuple(range(self.dimension)), len(self.offsets), numbers)]
 
     def constrains(self, dimension: int) -> BoolArray:
         """Which coordinates appear in some inequality, shape (d,)."""
@@ -67,7 +67,7 @@ class HalfSpaces(Walled):
         return np.asarray(self.normals.any(axis=0))
 
     def bounding_box(self, dimension: int) -> tuple[Array, Array]:
-        """Lower and upper ends (d,), by two linear programs for each coordinate; infinite where open."""
+        """Lower and upper ends (d,), by two linear programs for each coordinate in use; infinite where open."""
         self.check_dimension(dimension)
         known: list[tuple[Array, Array]] = self.__dict__.setdefault("_bounding_box", [])
         if not known:

@@ -94,7 +94,9 @@ class Intersection(Walled):
         if len(fixed) > 1:
             raise ValueError(f"cannot intersect domains of {fixed} coordinates: {list(self.parts)}")
         if fixed:
-            lower, upper = self.bounding_box(fixed[0])
+            # those of half-spaces take linear programs
+            boxes = [part.bounding_box(fixed[0]) for part in self.parts if not isinstance(part, HalfSpaces)]
+            lower, upper = np.max([box[0] for box in boxes], axis=0), np.min([box[1] for box in boxes], axis=0)
             if (lower >= upper).any():
                 raise ValueError(f"domains must overlap, but these are apart: {' and '.join(map(repr, self.parts))}")
 

@@ -14,7 +14,7 @@ from invsamp.domains._outlines import level_curves, view_points
 from invsamp.domains._rejection import sample_by_rejection
 from invsamp.domains._surfaces import Surface, bracketed_roots
 from invsamp.domains._walls import Walled
-from invsamp.domains.contract import Array, BoolArray, Reflection
+from invsamp.domains.contract import Array, BoolArray
 
 #: Directions in which the boundary is looked for, to check the gradient there.
 DIRECTIONS = 32
@@ -105,14 +105,7 @@ class LevelSet(Walled):
 
     def members(self, dimension: int) -> list[Surface]:
         """The surface."""
-        return [Surface(self._levels, self._gradients, self.resolution, tuple(range(self.size)))]
-
-    def reflect(self, position: Array, move: Array, metric: Array | None = None) -> Reflection:
-        """Follow the moves from wall to wall. See `Domain.reflect` and `Walled.reflect`."""
-        if self._unchecked:
-            points = np.array(position, dtype=float, ndmin=2)
-            self._check(points[self.contains(points)])
-        return super().reflect(position, move, metric)
+        return [Surface(self._levels, self._gradients, self.resolution, tuple(range(self.size)), self._check)]
 
     def constrains(self, dimension: int) -> BoolArray:
         """All coordinates, shape (d,)."""
@@ -166,6 +159,8 @@ class LevelSet(Walled):
         return f"LevelSet({self.name}, dimension={self.size})"
 
     def _levels(self, points: Array) -> Array:
+        if not len(points):  # which not every function can do
+            return np.empty(0)
         with np.errstate(all="ignore"):
             values = np.asarray(self.level(points), dtype=float)
         if values.shape != points.shape[:1]:
@@ -180,7 +175,7 @@ class LevelSet(Walled):
 
     def _check(self, inside: Array) -> None:
         """Look at the boundary in some directions from points inside; ValueError for a gradient that is wrong there."""
-        if not len(inside):
+        if not (self._unchecked and len(inside)):
             return
         self._unchecked.clear()
         rng = np.random.default_rng(0)
@@ -195,6 +190,9 @@ class LevelSet(Walled):
             reach[open_ended & out] = 2.0**power
         found = reach > 0.0
         start, direction, reach = start[found], direction[found], reach[found]
+        # not where the function ends being defined, which may be beyond other walls
+        defined = np.isfinite(self._levels(start + reach[:, None] * direction))
+        start, direction, reach = start[defined], direction[defined], reach[defined]
         if not len(start):
             return
         time = bracketed_roots(

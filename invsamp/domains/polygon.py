@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.domains import _paths
+from invsamp.domains import _members
 from invsamp.domains._arrays import entries, freeze
 from invsamp.domains._edge_grid import edge_grid
 from invsamp.domains._rings import Trapezoids, check_holes, check_simple, signed_area, without_repeats
@@ -65,7 +65,7 @@ class Polygon(Walled):
         indices, numbers = edge_grid([outline, *inner])
         convex = not inner and bool((_turns(outline) >= 0.0).all())
         edges = sum(map(len, (outline, *inner)))
-        object.__setattr__(self, "_member", Member(_paths.EDGES, (0, 1), edges, numbers, indices, convex, True))
+        object.__setattr__(self, "_member", Member(_members.EDGES, (0, 1), edges, numbers, indices, convex, True))
 
     @classmethod
     def from_curve(cls, function: Callable[[Array], npt.ArrayLike], points: int = 400) -> Polygon:
