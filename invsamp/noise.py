@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -75,6 +75,11 @@ class ScaleFamily(Noise):
             raise ValueError(f"scale must be positive, or the name of a parameter, got {self.scale}")
         object.__setattr__(self, "scale", freeze(scale))
 
+    def __repr__(self) -> str:
+        """The scale in short where there is one for each of thousands of data."""
+        others = [f"{entry.name}={getattr(self, entry.name)!r}" for entry in fields(self) if entry.name != "scale"]
+        return f"{type(self).__name__}({', '.join([*others, f'scale={_short(self.scale)}'])})"
+
     @property
     @abstractmethod
     def compiled(self) -> tuple[int, float, float]:
@@ -93,7 +98,7 @@ class ScaleFamily(Noise):
         return value, y_slope, scale_slope
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GaussianNoise(ScaleFamily):
     """data = y + scale * (standard normal).
 
@@ -121,7 +126,7 @@ class GaussianNoise(ScaleFamily):
         return y + scale * rng.standard_normal(y.shape)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LogNormalNoise(ScaleFamily):
     """data = y * exp(scale * (standard normal)): the median is y, and both are positive.
 
@@ -161,7 +166,7 @@ class LogNormalNoise(ScaleFamily):
             raise ValueError(f"data must be positive under LogNormalNoise, got {data[index]} at index {index}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StudentTNoise(ScaleFamily):
     """data = y + scale * (Student's t): heavy tails for outliers.
 
@@ -311,3 +316,10 @@ class BoundNoise:
             for i, column in enumerate(self.column_of_datum):
                 slope[:, column] += scale_slope[:, i]
         return np.where(np.isfinite(y_slope), y_slope, 0.0)
+
+
+def _short(scale: Any) -> str:
+    """A scale as text, abbreviated where it has more than a handful of entries."""
+    if isinstance(scale, str) or np.size(scale) <= 8:
+        return repr(scale)
+    return np.array2string(np.asarray(scale), threshold=8, edgeitems=2, precision=4).replace("\n", "")

@@ -130,6 +130,7 @@ def plot_marginals(
         bar = axes.get_xaxis_transform()
         axes.plot([low, high], [0.0, 0.0], transform=bar, color=INK, lw=3, solid_capstyle="butt", clip_on=False)
         axes.plot(median, 0.0, "o", transform=bar, color="white", mec=INK, ms=5.5, clip_on=False, zorder=5)
+        axes.locator_params(axis="x", nbins=4)
         if label in true:
             axes.axvline(true[label], color=TRUTH, lw=1.6, ls=(0, (4, 2)))
         clean(axes, yticks=False).set_ylim(bottom=0)
