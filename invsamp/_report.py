@@ -19,6 +19,7 @@ def report(problem: Problem, sampler: Sampler, replicas: list[Replica], exchange
     """What a person needs to know to trust the draws, in plain types."""
     moves = [max(1, r.counts.steps * len(r.position)) for r in replicas]
     evaluators = {r.evaluator.fidelity: r.evaluator for r in replicas}
+    evaluators |= {e.fidelity: e for r in replicas for e in r.evaluators}
     attempts = np.zeros(0, dtype=int) if exchange is None else exchange.attempts
     accepts = np.zeros(0, dtype=int) if exchange is None else exchange.accepts
     return {

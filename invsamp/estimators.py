@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -47,11 +47,13 @@ class Estimate(NamedTuple):
 class BoundEstimator(Protocol):
     """An estimator joined to its potential.
 
+    ``exact``: nothing is random. ``exact_energy``: what `energy` gives is without noise, even where estimates are not.
     ``degrees_of_freedom`` is that of the variances that come with each estimate where they are sample
     variances (a minibatch shows its own), None where there are none or where they are the true ones.
     """
 
     exact: bool
+    exact_energy: bool
     degrees_of_freedom: int | None
 
     def estimate(self, rng: np.random.Generator, position: Array) -> Estimate:
@@ -60,6 +62,15 @@ class BoundEstimator(Protocol):
 
     def energy(self, rng: np.random.Generator, position: Array) -> tuple[Array, Array | None]:
         """Energy and its stated variance."""
+        ...
+
+
+@runtime_checkable
+class SelfProbing(Protocol):
+    """A bound estimator that knows the law of its noise, and so needs no repeated estimates."""
+
+    def probe(self, position: Array) -> tuple[Array, Array, int]:
+        """Variances of energy and gradient at a position, and their degrees of freedom."""
         ...
 
 
@@ -145,7 +156,7 @@ class Noisy:
 
 
 class _BoundExact:
-    exact = True
+    exact = exact_energy = True
     degrees_of_freedom: int | None = None
 
     def __init__(self, potential: Potential) -> None:
@@ -159,7 +170,7 @@ class _BoundExact:
 
 
 class _BoundMinibatch:
-    exact = False
+    exact = exact_energy = False
 
     def __init__(self, potential: TermwisePotential, size: int, structure: Structure) -> None:
         self._potential, self._size, self._structure = potential, size, structure
@@ -189,7 +200,7 @@ class _BoundMinibatch:
 
 
 class _BoundNoisy:
-    exact = False
+    exact = exact_energy = False
     degrees_of_freedom: int | None = None
 
     def __init__(
@@ -233,13 +244,18 @@ class _BoundNoisy:
 
 def probe(
     estimator: BoundEstimator, rng: np.random.Generator, position: Array, repeats: int, structure: Structure
-) -> tuple[Array, Array]:
-    """Sample variances of energy (chains,) and gradient (by ``structure``) from repeated estimates at a position."""
+) -> tuple[Array, Array, int]:
+    """Variances of energy (chains,) and gradient (by ``structure``) at a position, and their degrees of freedom.
+
+    From repeated estimates, or from the estimator itself where it can tell more for less.
+    """
+    if isinstance(estimator, SelfProbing):
+        return estimator.probe(position)
     chains, d = position.shape
     estimate = estimator.estimate(rng, np.repeat(position, repeats, axis=0))
     energies = estimate.energy.reshape(chains, repeats)
     gradients = estimate.gradient.reshape(chains, repeats, d)
-    return energies.var(axis=1, ddof=1), sample_variance(gradients, structure)
+    return energies.var(axis=1, ddof=1), sample_variance(gradients, structure), repeats - 1
 
 
 def sample_variance(values: Array, structure: Structure) -> Array:

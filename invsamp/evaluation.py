@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +14,15 @@ from invsamp.contract import Array, Potential, Terms, TermwisePotential
 
 
 class Evaluator:
-    """A potential with a guard against non-finite results, and with counts. One for each fidelity."""
+    """A potential with a guard against non-finite results, and with counts. One for each fidelity.
 
-    def __init__(self, potential: Potential, fidelity: str) -> None:
+    ``levels`` holds the evaluators of all fidelities of a run by name, from the coarsest to the finest, for estimators
+    that combine several; by default this one alone. It may be filled after.
+    """
+
+    def __init__(self, potential: Potential, fidelity: str, levels: Mapping[str, Evaluator] | None = None) -> None:
         self.potential, self.fidelity = potential, fidelity
+        self.levels: Mapping[str, Evaluator] = {fidelity: self} if levels is None else levels
         self.dimension = potential.dimension
         self.evaluations, self.failed, self.seconds = 0, 0, 0.0
         if isinstance(potential, TermwisePotential):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from invsamp.boundary import Boundary, Reflect, as_boundary
+from invsamp.coupled_sum import CoupledSum
 from invsamp.estimators import STRUCTURES, Estimator, Exact, Structure
 from invsamp.kernels import Kernel, Langevin, Momentum
 from invsamp.schedules import Schedule
@@ -86,6 +87,11 @@ class Rung:
             raise ValueError(f"fidelity as a number must be >= 0 levels below the finest, got {self.fidelity}")
         if self.kernel.adjusted and not isinstance(self.estimator, Exact):
             raise ValueError(f"an adjusted kernel (MALA) needs exact energies, got the estimator {self.estimator}")
+        if isinstance(self.estimator, CoupledSum) and self.gradient_noise and self.gradient_noise.variance == known():
+            raise ValueError(
+                "gradient_noise of a coupled sum must have a variance that is learnt or given, got known(): a single "
+                "draw does not state its own. Use running_average()"
+            )
         if self.probes < 2:
             raise ValueError(f"probes must be at least 2 to show a variance, got {self.probes}")
 
@@ -94,7 +100,9 @@ class Rung:
         """Whether warm-up has a variance model to train: never where there is no noise."""
         if isinstance(self.estimator, Exact):
             return False
-        models = [self.energy_variance] + ([self.gradient_noise.variance] if self.gradient_noise else [])
+        # swaps get a coupled sum's energies without noise
+        models: list[VarianceModel] = [] if isinstance(self.estimator, CoupledSum) else [self.energy_variance]
+        models += [self.gradient_noise.variance] if self.gradient_noise else []
         return any(not isinstance(model, Known) for model in models)
 
 

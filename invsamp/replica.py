@@ -99,6 +99,8 @@ class Replica:
         self.bounded = not isinstance(domain, Unbounded)
         self.structure = rung.gradient_noise.structure if rung.gradient_noise else "isotropic"
         self.estimator: BoundEstimator = rung.estimator.bind(evaluator, self.structure)
+        #: of all fidelities that the estimator may solve
+        self.evaluators: tuple[Evaluator, ...] = getattr(self.estimator, "evaluators", (evaluator,))
         self.streams = dict(zip(PURPOSES, (np.random.default_rng(s) for s in seed.spawn(len(PURPOSES))), strict=True))
         self.adjusted = rung.kernel.adjusted
         self.temperature = rung.temperature
@@ -144,10 +146,10 @@ class Replica:
         end, velocity, failed = self._follow(proposal.move)
         self.counts.steps += 1
         self.counts.clipped += proposal.clipped
-        failures = self.evaluator.failed
+        failures = self._failures()
         estimate = self.estimator.estimate(self.streams["estimate"], end)
         refused = None
-        if self.evaluator.failed > failures:
+        if self._failures() > failures:
             refused = ~np.isfinite(estimate.energy)
             self._watch(refused)
         else:
@@ -213,7 +215,7 @@ class Replica:
 
     def energy_variance(self, position: Array, stated: Array | None) -> Array | None:
         """Variance (chains,) of this rung's energy estimates at positions, None where there is no noise."""
-        if self.estimator.exact:
+        if self.estimator.exact_energy:
             return None
         return _predict(self.rung.energy_variance, self.energy_variance_state, position, stated)
 
@@ -221,7 +223,8 @@ class Replica:
         """Let the variance models learn from the current positions, by what estimates state or by probes."""
         rung, freedom = self.rung, self.estimator.degrees_of_freedom
         gradient_model = rung.gradient_noise.variance if rung.gradient_noise else None
-        wanted = rung.energy_variance.wants_samples(self.energy_variance_state)
+        exact_energy = self.estimator.exact_energy
+        wanted = not exact_energy and rung.energy_variance.wants_samples(self.energy_variance_state)
         if gradient_model is not None:
             wanted = wanted or gradient_model.wants_samples(self.gradient_variance_state)
         if self.estimator.exact or not wanted:
@@ -229,14 +232,18 @@ class Replica:
         if freedom is not None:
             _, _, energy, gradient = self.estimate
         else:
-            freedom = rung.probes - 1
-            energy, gradient = probe(self.estimator, self.streams["probe"], self.position, rung.probes, self.structure)
+            energy, gradient, freedom = probe(
+                self.estimator, self.streams["probe"], self.position, rung.probes, self.structure
+            )
         assert energy is not None and gradient is not None  # there are degrees of freedom, or probes
         fine = np.isfinite(energy)
         if not fine.any():
             return
         at = self.position[fine]
-        self.energy_variance_state = rung.energy_variance.update(self.energy_variance_state, at, energy[fine], freedom)
+        if not exact_energy:
+            self.energy_variance_state = rung.energy_variance.update(
+                self.energy_variance_state, at, energy[fine], freedom
+            )
         if gradient_model is not None:
             self.gradient_variance_state = gradient_model.update(
                 self.gradient_variance_state, at, gradient[fine], freedom
@@ -323,6 +330,9 @@ class Replica:
                 np.where(accept, estimate.energy, old.energy), np.where(by_row, estimate.gradient, old.gradient)
             )
         return accepted
+
+    def _failures(self) -> int:
+        return sum(evaluator.failed for evaluator in self.evaluators)
 
     def _watch(self, refused: npt.NDArray[np.bool_]) -> None:
         if not refused.all():

@@ -17,6 +17,7 @@ from tqdm.auto import tqdm
 from invsamp import _report
 from invsamp.boundary import as_boundary
 from invsamp.contract import Array, Potential, Problem
+from invsamp.coupled_sum import CoupledSum
 from invsamp.domains import Domain
 from invsamp.evaluation import Evaluator
 from invsamp.ladder import Sampler
@@ -96,7 +97,7 @@ def sample(
 
     entropy = np.random.SeedSequence(seed)
     swap_seed, *rung_seeds = entropy.spawn(len(sampler.rungs) + 1)
-    evaluators = {name: Evaluator(walked.potential(name), name) for name in dict.fromkeys(fidelities)}
+    evaluators = _evaluators(walked, sampler, fidelities)
     steps = warmup + draws * thin
     replicas = [
         Replica(rung, evaluators[name], walked.sampling_domain, rung_seed, steps)
@@ -231,6 +232,19 @@ def _fidelity(problem: Problem, wanted: str | int) -> str:
             raise ValueError(f"fidelity must be one of {names}, got {wanted!r}")
         return wanted
     return names[max(0, len(names) - 1 - wanted)]
+
+
+def _evaluators(problem: Problem, sampler: Sampler, fidelities: Sequence[str]) -> dict[str, Evaluator]:
+    """One for each fidelity that a rung or its estimator solves, from the coarsest to the finest."""
+    used = set(fidelities)
+    for rung, own in zip(sampler.rungs, fidelities, strict=True):
+        if isinstance(rung.estimator, CoupledSum):
+            used.update(rung.estimator.levels_below(own, problem.fidelities))
+    evaluators: dict[str, Evaluator] = {}
+    for name in problem.fidelities:
+        if name in used:
+            evaluators[name] = Evaluator(problem.potential(name), name, evaluators)
+    return evaluators
 
 
 def _check_swaps(sampler: Sampler, fidelities: Sequence[str]) -> None:

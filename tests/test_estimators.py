@@ -167,7 +167,8 @@ class TestNoisy:
 def test_probes_show_the_variance(structure, agrees):
     bound = noisy(2.0, 0.5).bind(QUARTIC, structure)
     position = np.random.default_rng(0).standard_normal((2000, 2))
-    energy, gradient = probe(bound, np.random.default_rng(1), position, 5, structure)
+    energy, gradient, freedom = probe(bound, np.random.default_rng(1), position, 5, structure)
+    assert freedom == 4
     truth = expand_isotropic(np.array([0.25]), 2, structure)[0]
     assert agrees(energy, 4.0)
     assert gradient.shape == (2000, *np.shape(truth))
