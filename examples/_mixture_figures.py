@@ -33,7 +33,7 @@ class Outcome(NamedTuple):
 
     curve: np.ndarray  # (checkpoints, chains) divergence of the draws inside, the first fifth dropped
     divergence: np.ndarray  # (chains,) at the end, of all draws: those outside are mass that is missing
-    density: np.ndarray  # (bins, bins) of all chains' draws
+    density: np.ndarray  # (bins, bins) of the first chain's draws
     inside: float  # share of the draws
     report: dict[str, Any]
 
@@ -53,7 +53,7 @@ def half_band(values: np.ndarray) -> float:
 
 
 def draw_densities(cases: Mapping[str, Case], extent: float) -> Figure:
-    """Truth and samplers side by side, a row for each domain; what lies outside is red."""
+    """Truth and one chain of each sampler side by side, a row for each domain; what lies outside is red."""
     figure = Figure(figsize=(2.0 * (len(COLORS) + 1), 2.05 * len(cases) + 0.3), layout="constrained")
     grid = figure.subplots(len(cases), len(COLORS) + 1)
     area = (2.0 * extent / len(next(iter(cases.values())).probabilities)) ** 2
@@ -65,7 +65,7 @@ def draw_densities(cases: Mapping[str, Case], extent: float) -> Figure:
         row[0].set_ylabel(name, fontsize=11)
         for axes, outcome in zip(row[1:], case.outcomes.values(), strict=True):
             panel(axes, outcome.density, truth, name, extent)
-            note = f"KL {outcome.curve[-1].mean():.3f}"
+            note = f"mean KL {outcome.curve[-1].mean():.3f}"
             note += f", {1.0 - outcome.inside:.0%} outside" if outcome.inside < 1.0 else ""
             axes.set_xlabel(note, fontsize=8)
     return figure

@@ -114,8 +114,9 @@ def measure(run: iv.Run, name: str, probabilities: np.ndarray, checkpoints: Sequ
 
     curve = np.array([[divergence(chain, k) for chain in range(CHAINS)] for k in checkpoints])
     kept = theta[:, theta.shape[1] // 5 :]
-    density, _, _ = np.histogram2d(*kept.reshape(-1, 2).T, bins=(edges, edges))
-    density /= kept[..., 0].size * (edges[1] - edges[0]) ** 2
+    # of one chain: ten together would hide that each of them is stuck somewhere else
+    density, _, _ = np.histogram2d(*kept[0].T, bins=(edges, edges))
+    density /= len(kept[0]) * (edges[1] - edges[0]) ** 2
     everything = iv.diagnostics.divergence_on_grid(kept, probabilities, edges)
     return Outcome(curve, everything, density, float(inside[:, theta.shape[1] // 5 :].mean()), run.report)
 
