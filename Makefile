@@ -13,7 +13,7 @@ SHELL := bash
 .PHONY: help demo test test-pypi test-dolfinx test-lower-bounds lint bench clean
 
 WORKERS ?= 2
-DEMO_HARE_LYNX ?= --draws 800
+DEMO_HARE_LYNX ?= --draws 4000
 DEMO_HEAT_SOURCE ?= --draws 4000
 PYTEST_ARGUMENTS ?=
 # DOLFINX=no leaves the second environment out

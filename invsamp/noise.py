@@ -77,7 +77,7 @@ class ScaleFamily(Noise):
 
     def __repr__(self) -> str:
         """The scale in short where there is one for each of thousands of data."""
-        others = [f"{entry.name}={getattr(self, entry.name)!r}" for entry in fields(self) if entry.name != "scale"]
+        others = [f"{entry.name}={getattr(self, entry.name)!r}" for entry in fields(self) if entry.name != "scale"]  # type: ignore[arg-type]
         return f"{type(self).__name__}({', '.join([*others, f'scale={_short(self.scale)}'])})"
 
     @property

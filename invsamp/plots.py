@@ -197,6 +197,8 @@ def plot_predictive(
             title(axes, series[k])
         if k == 0:
             axes.legend(frameon=False, fontsize=8, ncols=4, loc="lower right", bbox_to_anchor=(1.0, 1.0), borderpad=0.1)
+    if (where == np.rint(where)).all():  # years, days, counts
+        axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel(x_label or ("datum" if x is None else "x"), color=INK, fontsize=9)
     return figure
 

@@ -46,7 +46,7 @@ def agrees_with_the_published_posterior(theta: np.ndarray) -> bool:
 
 @pytest.mark.slow
 def test_hare_lynx(example) -> None:
-    run, out = example("hare_lynx", 600)
+    run, out = example("hare_lynx", 2000)
     assert agrees_with_the_published_posterior(run.theta)
     # the wrong sampler: the first hot rung, at temperature 1.7
     assert not agrees_with_the_published_posterior(run.rung_theta(1))
