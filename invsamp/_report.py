@@ -38,6 +38,8 @@ def report(problem: Problem, sampler: Sampler, replicas: list[Replica], exchange
         "swap_rules": [] if exchange is None else [str(rule) for rule in exchange.rules],
         "swap_attempts": attempts.tolist(),
         "swap_accepts": accepts.tolist(),
+        "swap_first_stage_accepts": [] if exchange is None else exchange.first_stage_accepts.tolist(),
+        "discrepancy_residual_sd": [] if exchange is None else exchange.residual_sds,
         "swap_noise_sd": [] if exchange is None else (exchange.log_ratio_sd / np.maximum(attempts, 1)).tolist(),
         "swap_solves": {} if exchange is None else exchange.solves,
         "swap_solves_per_attempt": {}
@@ -51,6 +53,7 @@ def report(problem: Problem, sampler: Sampler, replicas: list[Replica], exchange
             (m for name in evaluators if (m := getattr(problem, "failure_message", lambda _: None)(name))), None
         ),
         "clipped_noise": [r.counts.clipped / n for r, n in zip(replicas, moves, strict=True)],
+        "uncovered_variance": [r.uncovered for r in replicas],
         "reflections": [r.counts.reflected for r in replicas],
         "reflection_fallbacks": [r.counts.fallbacks for r in replicas],
         "versions": versions(),
@@ -83,7 +86,8 @@ def _step_size_source(replica: Replica) -> str:
     if replica.schedule is not None:
         return f"the mean of {replica.schedule}"
     if replica.rung.step_size is not None:
-        return "given"
+        given = replica.rung.step_size
+        return "given" if replica.step_size == given else f"given as {given:g}, shrunk to the noise budget"
     if replica.adjusted:
         return "found in warm-up by acceptance"
     return f"found in warm-up as {STABILITY_FRACTION} of the stability limit"

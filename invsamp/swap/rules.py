@@ -7,8 +7,11 @@ colder rung c at position t_c, the hotter rung h at t_h, and coefficients k,
           e \in \{U_c(t_c), U_c(t_h), U_h(t_h), U_h(t_c)\},
 
 v_e the variance of the noise of energy e. For Gaussian noise of known variance that is the same for the
-forward and the reverse swap, F = 1 keeps detailed balance exactly (Ceperley and Dewing 1999).
-A rule with several stages accepts if every stage accepts, and evaluates a stage only after the one before.
+forward and the reverse swap, F = 1 keeps detailed balance exactly (Ceperley and Dewing 1999). Rules with all four
+energies have the same variance both ways by construction; those with each rung's own energy have it where the two
+variances are constant or the same function, and are equalised where they are not (see `fast`).
+A rule with several stages accepts if every stage accepts, and evaluates a stage only after the one before. Each
+stage draws its noisy energies afresh and pays its own penalty, so that each keeps detailed balance by itself.
 """
 
 from __future__ import annotations
@@ -17,14 +20,18 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, Protocol
 
+from invsamp.swap.discrepancy import Discrepancy
+
 
 class Coefficients(NamedTuple):
-    """Coefficients of the four energies in one stage's log acceptance."""
+    """Coefficients of the four energies in one stage's log acceptance, and of what was learnt of their difference."""
 
     cold_at_cold: float = 0.0
     cold_at_hot: float = 0.0
     hot_at_hot: float = 0.0
     hot_at_cold: float = 0.0
+    learnt_at_cold: float = 0.0
+    learnt_at_hot: float = 0.0
 
 
 class SwapRule(Protocol):
@@ -38,6 +45,16 @@ class SwapRule(Protocol):
     @property
     def needs_common_energy(self) -> bool:
         """Whether the rule is wrong for two rungs whose mean energies differ (two meshes, say)."""
+        ...
+
+    @property
+    def equalise(self) -> bool:
+        """Whether noise is added to the log ratio until its variance is that of the reverse swap."""
+        ...
+
+    @property
+    def discrepancy(self) -> Discrepancy | None:
+        """How the difference of the two rungs' energies is learnt, where the rule uses it."""
         ...
 
     def stages(self, cold_temperature: float, hot_temperature: float) -> tuple[Coefficients, ...]:
@@ -56,6 +73,9 @@ class OwnEnergies:
     name: str
     factor: float = 1.0
     assume_unbiased: bool = False
+    equalise: bool = False
+
+    discrepancy: ClassVar[None] = None
 
     @property
     def needs_common_energy(self) -> bool:
@@ -80,6 +100,8 @@ class MultiVariance:
     assume_unbiased: bool = False
 
     factor: ClassVar[float] = 1.0
+    equalise: ClassVar[bool] = False
+    discrepancy: ClassVar[None] = None
 
     @property
     def needs_common_energy(self) -> bool:
@@ -106,9 +128,11 @@ class ProductTarget:
     """Metropolis rule of the product of two different tempered targets, in one stage or two."""
 
     delayed: bool = False
+    discrepancy: Discrepancy | None = None
 
     factor: ClassVar[float] = 1.0
     needs_common_energy: ClassVar[bool] = False
+    equalise: ClassVar[bool] = False
 
     def stages(self, cold_temperature: float, hot_temperature: float) -> tuple[Coefficients, ...]:
         """One stage with all four energies, or a cheap one with the hot rung's and a second with the rest."""
@@ -116,9 +140,10 @@ class ProductTarget:
         if not self.delayed:
             return (Coefficients(cold, -cold, hot, -hot),)
         gap = cold - hot
+        learnt = 0.0 if self.discrepancy is None else cold
         return (
-            Coefficients(hot_at_cold=gap, hot_at_hot=-gap),
-            Coefficients(cold_at_cold=cold, cold_at_hot=-cold, hot_at_hot=cold, hot_at_cold=-cold),
+            Coefficients(hot_at_cold=gap, hot_at_hot=-gap, learnt_at_cold=learnt, learnt_at_hot=-learnt),
+            Coefficients(cold, -cold, cold, -cold, -learnt, learnt),
         )
 
     def resolve(self, cold_variance: float, hot_variance: float) -> SwapRule:
@@ -139,7 +164,7 @@ def naive(*, assume_unbiased: bool = False) -> SwapRule:
     return OwnEnergies("naive", math.inf, assume_unbiased)
 
 
-def corrected(factor: float = 1.0, *, assume_unbiased: bool = False) -> SwapRule:
+def corrected(factor: float = 1.0, *, equalise: bool = True, assume_unbiased: bool = False) -> SwapRule:
     r"""Noisy energies of one fidelity.
 
     .. math:: \log S = \delta (U_c(t_c) - U_h(t_h)) - \delta^2 (v_c + v_h) / (2F)
@@ -148,6 +173,8 @@ def corrected(factor: float = 1.0, *, assume_unbiased: bool = False) -> SwapRule
     ----------
     factor : float, > 0
         Correction factor F. 1 is unbiased for Gaussian noise; larger values swap more, with bias.
+    equalise : bool
+        As in `fast`.
     assume_unbiased : bool
         Vouch that rungs of different fidelity have the same mean energy; refused otherwise.
 
@@ -162,18 +189,26 @@ def corrected(factor: float = 1.0, *, assume_unbiased: bool = False) -> SwapRule
     """
     if not factor > 0.0:
         raise ValueError(f"factor must be positive, got {factor}")
-    return OwnEnergies("corrected", float(factor), assume_unbiased)
+    return OwnEnergies("corrected", float(factor), assume_unbiased, equalise)
 
 
-def fast(*, assume_unbiased: bool = False) -> SwapRule:
+def fast(*, equalise: bool = True, assume_unbiased: bool = False) -> SwapRule:
     r"""f-reSGLD: each rung's own energy at its own position, with its own, state-dependent variance.
 
     .. math:: \log S = \delta \left[ U_c(t_c) - U_h(t_h) - \delta\, (v_c(t_c) + v_h(t_h)) / 2 \right]
 
-    Exact where the noise is Gaussian and v_c(t_c) + v_h(t_h) is the same before and after the swap.
+    Exact where the noise is Gaussian and :math:`v = v_c(t_c) + v_h(t_h)` is the same before and after the swap. It is
+    not where the two variances are different functions of the state: an energy of variance 1 on the cold rung
+    and :math:`(6 / (1 + e^{-x}))^2` on the hot one turn a mode's weight of 0.59 into 0.03. There the rule adds Gaussian
+    noise to the log ratio up to the larger of v and its value after the swap, which is the same both ways, and pays the
+    penalty of that.
 
     Parameters
     ----------
+    equalise : bool
+        Add that noise where the variances of two rungs may differ as functions of the state. It needs both variances
+        at both positions: free where a model predicts them, one more energy of each rung where the estimator states
+        them. False is the published rule.
     assume_unbiased : bool
         Vouch that rungs of different fidelity have the same mean energy. Two meshes do not: a constant
         offset of half a unit of energy moves a mode's weight from 0.60 to 0.64. Refused otherwise.
@@ -182,7 +217,7 @@ def fast(*, assume_unbiased: bool = False) -> SwapRule:
     ----------
     Li, Lin, Zhang and Zhou (2023), "Fast replica exchange SGLD", eq. (18).
     """
-    return OwnEnergies("fast", 1.0, assume_unbiased)
+    return OwnEnergies("fast", 1.0, assume_unbiased, equalise)
 
 
 def multi_variance(weight: float | None = None, *, assume_unbiased: bool = False) -> SwapRule:
@@ -218,11 +253,21 @@ def product_target() -> SwapRule:
     return ProductTarget()
 
 
-def delayed_acceptance() -> SwapRule:
+def delayed_acceptance(discrepancy: Discrepancy | None = None) -> SwapRule:
     r"""`product_target` in two stages: the hot rung's cheap model screens, the fine model decides.
 
-    Stage 1: :math:`\delta (U_h(t_c) - U_h(t_h))`. Stage 2, only where stage 1 accepted:
-    :math:`(D(t_c) - D(t_h)) / \tau_c`, :math:`D = U_c - U_h`. Keeps the same law as `product_target`
-    (Christen and Fox 2005) with a fine solve at those attempts only that pass the first stage.
+    .. math:: \log S_1 = \delta (U_h(t_c) - U_h(t_h)) + (m(t_c) - m(t_h)) / \tau_c, \qquad
+              \log S_2 = (D(t_c) - m(t_c) - D(t_h) + m(t_h)) / \tau_c, \quad D = U_c - U_h
+
+    Stage 2 is tried only where stage 1 accepted. Keeps the same law as `product_target` (Christen and Fox 2005)
+    whatever m is, with a fine solve at those attempts only that pass the first stage. Where a swap is accepted and the
+    cold rung's energies are exact, that solve is the one of its next step. Noisy energies are drawn afresh for each
+    stage, which carries the penalty of its own.
+
+    Parameters
+    ----------
+    discrepancy : Discrepancy, optional
+        Learn m, the mean of D at a position, from the states at which warm-up solved both models anyway. The better
+        it is, the surer what passes the first stage passes the second. Default: m = 0.
     """
-    return ProductTarget(delayed=True)
+    return ProductTarget(delayed=True, discrepancy=discrepancy)

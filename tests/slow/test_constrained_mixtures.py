@@ -32,6 +32,8 @@ class SwapAlways:
 
     factor: ClassVar[float] = 1.0
     needs_common_energy: ClassVar[bool] = False
+    equalise: ClassVar[bool] = False
+    discrepancy: ClassVar[None] = None
 
     def stages(self, cold_temperature: float, hot_temperature: float) -> tuple[Coefficients, ...]:
         """One stage in which no energy has a weight."""

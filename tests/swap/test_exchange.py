@@ -272,7 +272,7 @@ class Offset:
         outer = self
 
         class Bound:
-            exact, degrees_of_freedom = False, None
+            exact, exact_energy, degrees_of_freedom = False, False, None
 
             def estimate(self, rng, position):
                 return Estimate(*potential.energy_and_gradient(position), np.full(len(position), outer.variance))
@@ -297,7 +297,7 @@ class TestNoisyRatio:
         for replica, position in zip(replicas, positions, strict=True):
             replica.start(np.tile(position, (len(grid[0]), 1)))
         (stage,) = rule.stages(1.0, 4.0)
-        ratio, _ = _Meeting(*replicas).log_ratio(stage, np.arange(len(grid[0])), rule.factor)
+        ratio, _ = _Meeting(*replicas, rule).log_ratio(stage, np.arange(len(grid[0])))
         return np.outer(weight, weight).ravel() @ np.minimum(1.0, np.exp(ratio))
 
     def test_penalty_keeps_detailed_balance(self):
