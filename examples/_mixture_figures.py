@@ -179,7 +179,7 @@ def draw_walls(distances: Mapping[str, np.ndarray]) -> Figure:
     share = np.diff(1.0 - (1.0 - edges / inner) ** 2)
     for (boundary, values), color in zip(distances.items(), ("#1f6fb2", "#d1495b"), strict=True):
         heights = np.histogram(values, edges)[0] / len(values) / share
-        axes.stairs(heights, edges, color=color, lw=1.6, label=f'boundary="{boundary}"')
+        axes.stairs(heights, edges, baseline=None, color=color, lw=1.6, label=f'boundary="{boundary}"')
     axes.axhline(1.0, color="black", ls=":", lw=1.2, label="uniform law")
     axes.set(xlabel="distance from the wall", ylabel="density over the uniform one", ylim=(0.0, None), xlim=(0.0, 0.6))
     axes.legend(frameon=False, fontsize=9)
