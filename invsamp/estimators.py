@@ -7,6 +7,7 @@ loop calls. Every call draws fresh randomness from the generator that it is give
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
@@ -87,17 +88,43 @@ def exact() -> Exact:
     return Exact()
 
 
-def minibatch(size: int) -> Minibatch:
-    """Estimator from ``size`` data terms drawn without replacement, with its variance from within the batch.
+def minibatch(size: int, groups: npt.ArrayLike | None = None) -> Minibatch:
+    r"""Estimator from ``size`` data terms, or groups of them, drawn without replacement, each chain with its own.
+
+    With :math:`g_i` the sum of the terms in group i of G,
+
+    .. math:: \hat g = g_0 + \frac{G}{n} \sum_{i \in B} g_i, \qquad
+              \mathrm{cov}\,\hat g = \frac{G^2}{n} \Bigl(1 - \frac{n}{G}\Bigr) S,
+
+    :math:`g_0` that of the prior and S the covariance of the group sums; what is stated is the unbiased estimate of S
+    within the batch. The energies likewise.
+
+    A forward model with ``rows`` (`invsamp.contract.RowsForwardModel`) evaluates the batch alone.
+
+    Parameters
+    ----------
+    size : int, >= 2
+        Terms or groups in a batch, n.
+    groups : array_like of int, optional
+        A label for each datum, in the shape of the data or flattened in C order: data of one label are drawn together,
+        as all times of one sensor, which one solve gives. They may differ in number. Default: each datum by itself.
 
     Raises
     ------
     ValueError
-        If ``size`` is below 2 (no variance within the batch), or, once bound, above the number of data.
+        If ``size`` is below 2 (no variance within the batch) or above the number of groups, or the labels are no
+        integers; in a run, if there are not as many labels as data, or fewer data than ``size``.
     """
     if size < 2:
         raise ValueError(f"size must be at least 2 so that a batch shows its own variance, got {size}")
-    return Minibatch(int(size))
+    if groups is None:
+        return Minibatch(int(size))
+    labels = np.asarray(groups)
+    if labels.dtype.kind not in "iu":
+        raise ValueError(f"groups must be integer labels, one for each datum, got {labels.dtype}")
+    if size > (count := len(np.unique(labels))):
+        raise ValueError(f"size of a minibatch must be at most the {count} groups, got {size}")
+    return Minibatch(int(size), tuple(labels.ravel().tolist()))
 
 
 def noisy(energy_sd: StandardDeviation = 0.0, gradient_sd: StandardDeviation = 0.0) -> Noisy:
@@ -130,17 +157,30 @@ class Exact:
 
 @dataclass(frozen=True)
 class Minibatch:
-    """A random subset of the data terms, each chain with its own."""
+    """A random subset of the data terms, or of groups of them. Made by `minibatch`."""
 
     size: int
+    groups: tuple[int, ...] | None = None
+
+    def __repr__(self) -> str:
+        if self.groups is None:
+            return f"Minibatch(size={self.size})"
+        # a digest in place of thousands of labels: equal parts still print alike, and others do not
+        digest = zlib.crc32(np.array(self.groups, dtype=np.int64).tobytes())
+        return f"Minibatch(size={self.size} of {len(set(self.groups))} groups, labels {digest:08x})"
 
     def bind(self, potential: Potential, structure: Structure) -> BoundEstimator:
         """Join to a potential that has data terms."""
         if not isinstance(potential, TermwisePotential):
             raise ValueError(f"minibatch needs a potential with data terms (`terms`, `size`), got {potential!r}")
-        if self.size > potential.size:
+        if self.groups is None and self.size > potential.size:
             raise ValueError(f"size of a minibatch must be at most the {potential.size} data terms, got {self.size}")
-        return _BoundMinibatch(potential, self.size, structure)
+        if self.groups is not None and len(self.groups) != potential.size:
+            raise ValueError(
+                f"groups must have one label for each of the {potential.size} data terms, got {len(self.groups)}"
+            )
+        groups = None if self.groups is None else _Groups.of(np.array(self.groups))
+        return _BoundMinibatch(potential, self.size, groups, structure)
 
 
 @dataclass(frozen=True)
@@ -172,10 +212,11 @@ class _BoundExact:
 class _BoundMinibatch:
     exact = exact_energy = False
 
-    def __init__(self, potential: TermwisePotential, size: int, structure: Structure) -> None:
+    def __init__(self, potential: TermwisePotential, size: int, groups: _Groups | None, structure: Structure) -> None:
         self._potential, self._size, self._structure = potential, size, structure
+        self._groups = groups
         self.degrees_of_freedom: int | None = size - 1
-        total = potential.size
+        self._total = total = potential.size if groups is None else len(groups.members)
         self._scale = total / size
         # variance of (N/n) sum over a batch drawn without replacement, per unit of within-batch variance
         self._variance_scale = total**2 / size * (1.0 - size / total)
@@ -193,10 +234,35 @@ class _BoundMinibatch:
         return energy, self._energy_variance(terms.energies)
 
     def _terms(self, rng: np.random.Generator, position: Array) -> Terms:
-        return self._potential.terms(position, _batches(rng, len(position), self._size, self._potential.size))
+        batch = _batches(rng, len(position), self._size, self._total)
+        return self._potential.terms(position, batch) if self._groups is None else self._summed(position, batch)
+
+    def _summed(self, position: Array, batch: npt.NDArray[np.intp]) -> Terms:
+        """Terms of whole groups."""
+        assert self._groups is not None
+        members, counted = self._groups.members[batch], self._groups.counted[batch]
+        terms = self._potential.terms(position, members.reshape(len(batch), -1))
+        energies = (terms.energies.reshape(members.shape) * counted).sum(axis=2)
+        gradients = np.einsum("cnmd,cnm->cnd", terms.gradients.reshape(*members.shape, -1), counted)
+        return Terms(terms.prior_energy, terms.prior_gradient, energies, gradients)
 
     def _energy_variance(self, energies: Array) -> Array:
         return self._variance_scale * energies.var(axis=1, ddof=1)
+
+
+class _Groups(NamedTuple):
+    """Indices of each group's data (groups, most), filled up with repetitions that do not count."""
+
+    members: npt.NDArray[np.intp]
+    counted: Array  # (groups, most): 1 or 0
+
+    @classmethod
+    def of(cls, labels: npt.NDArray[np.int64]) -> _Groups:
+        """From the label of each datum."""
+        _, group, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+        ordered = np.split(np.argsort(group, kind="stable"), np.cumsum(sizes)[:-1])
+        members = np.stack([np.resize(indices, sizes.max()) for indices in ordered])
+        return cls(members, (np.arange(sizes.max()) < sizes[:, None]).astype(float))
 
 
 class _BoundNoisy:

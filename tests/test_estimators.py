@@ -9,8 +9,12 @@ import pytest
 from scipy.stats import chi2
 
 from invsamp import estimators
+from invsamp.distributions import Normal
 from invsamp.estimators import exact, expand_isotropic, minibatch, noisy, probe, sample_variance
+from invsamp.noise import GaussianNoise
+from invsamp.posterior import Posterior
 from invsamp.potential import FunctionPotential, SumPotential
+from invsamp.prior import Prior
 
 STRUCTURES = ["isotropic", "diagonal", "full"]
 
@@ -77,6 +81,55 @@ class TestMinibatch:
         np.testing.assert_array_equal(estimate.energy_variance, 0.0)
         np.testing.assert_array_equal(estimate.gradient_variance, np.zeros((1, 2, 2)))
 
+    @pytest.mark.parametrize("structure", STRUCTURES)
+    @pytest.mark.parametrize("labels", [[7, 1, 7, 3, 1, 3], [0, 0, 0, 5, 2, 4]], ids=["equal groups", "unequal groups"])
+    def test_groups_are_unbiased_with_unbiased_variances(self, regression, monkeypatch, structure, labels):
+        potential, position = regression
+        estimator = minibatch(2, groups=labels)
+        subsets = np.array(list(combinations(range(len(set(labels))), 2)))
+        monkeypatch.setattr(estimators, "_batches", lambda *_: subsets)
+        bound = estimator.bind(potential, structure)
+        estimate = bound.estimate(np.random.default_rng(0), np.repeat(position, len(subsets), axis=0))
+        energy, gradient = potential.energy_and_gradient(position)
+        np.testing.assert_allclose(estimate.energy.mean(), energy[0], rtol=1e-13)
+        np.testing.assert_allclose(estimate.gradient.mean(axis=0), gradient[0], rtol=1e-12)
+        np.testing.assert_allclose(estimate.energy_variance.mean(), estimate.energy.var(), rtol=1e-12)
+        covariance = np.cov(estimate.gradient.T, ddof=0)
+        wanted = {"full": covariance, "diagonal": np.diag(covariance), "isotropic": np.trace(covariance) / 2.0}
+        np.testing.assert_allclose(estimate.gradient_variance.mean(axis=0), wanted[structure], rtol=1e-12)
+        assert bound.degrees_of_freedom == 1
+
+    def test_groups_of_one_datum_are_the_data(self, regression):
+        potential, position = regression
+        position = np.repeat(position, 50, axis=0)
+        plain = minibatch(3).bind(potential, "full").estimate(np.random.default_rng(5), position)
+        grouped = minibatch(3, groups=np.arange(6)).bind(potential, "full").estimate(np.random.default_rng(5), position)
+        for one, other in zip(plain, grouped, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12)
+
+    def test_a_model_with_rows_evaluates_the_groups_of_the_batch_alone(self):
+        asked = []
+
+        class Rows:
+            def __call__(self, theta):
+                raise AssertionError("the whole model was evaluated")
+
+            linearize = __call__
+
+            def rows(self, theta, indices):
+                asked.append(indices)
+                return theta * indices, indices[:, :, None].astype(float)
+
+        sensors = np.tile(np.arange(4), 3)  # 3 times, 4 sensors
+        posterior = Posterior(Prior(x=Normal(0.0, 1.0)), Rows(), np.zeros((3, 4)), GaussianNoise(1.0))
+        bound = minibatch(2, groups=sensors.reshape(3, 4)).bind(posterior.potential(), "full")
+        estimate = bound.estimate(np.random.default_rng(0), np.ones((5, 1)))
+        (indices,) = asked
+        assert indices.shape == (5, 6)
+        assert all(len(set(row)) == 2 for row in sensors[indices].tolist())
+        constant = 12 * 0.5 * np.log(2.0 * np.pi) + 0.5 * np.log(2.0 * np.pi) + 0.5
+        np.testing.assert_allclose(estimate.energy, constant + (indices**2).sum(axis=1), rtol=1e-12)
+
     # the ways to draw them: rejected rows, random ranks, row by row
     @pytest.mark.parametrize(("size", "total"), [(2, 6), (3, 9), (3, 6), (5, 6), (33, 1001)])
     def test_batches_have_no_repetition(self, size, total):
@@ -113,6 +166,20 @@ class TestMinibatch:
             minibatch(7).bind(potential, "full")
         with pytest.raises(ValueError, match="minibatch needs a potential with data terms"):
             minibatch(3).bind(QUARTIC, "full")
+        with pytest.raises(ValueError, match="size of a minibatch must be at most the 2 groups, got 3"):
+            minibatch(3, groups=[0, 0, 1, 1, 1, 0])
+        with pytest.raises(ValueError, match="groups must be integer labels, one for each datum, got float64"):
+            minibatch(2, groups=[0.0, 1.0, 2.0])
+        with pytest.raises(ValueError, match="one label for each of the 6 data terms, got 4"):
+            minibatch(2, groups=[0, 1, 2, 3]).bind(potential, "full")
+
+    def test_groups_print_shortly_and_tell_each_other_apart(self):
+        first, second = minibatch(5, np.arange(1000) % 20), minibatch(5, np.arange(1000) // 50)
+        assert repr(first).startswith("Minibatch(size=5 of 20 groups, labels ")
+        assert len(repr(first)) < 60
+        assert repr(first) != repr(second)
+        assert first == minibatch(5, np.arange(1000).reshape(50, 20) % 20)
+        assert repr(minibatch(3)) == "Minibatch(size=3)"
 
 
 class TestNoisy:
