@@ -7,6 +7,11 @@ fitted along with the weights would go anywhere there, when the length scale is 
 The error at point i of a fit about any constant c without point i is ``(M^-1 (y - c e))_i / (M^-1)_ii``, by
 the block inverse of M. With c the mean of the other targets it is the error of this regression, so nothing
 has to be fitted twice.
+
+Many inputs are too dear for both: the settings are then chosen on some of them, and the fit is that of functions
+``k(x)^T weights`` with the kernel at some of the inputs only, the centres, to all targets (Rasmussen and Williams
+2006, section 8.3.1, "subset of regressors"). In one and two dimensions `tabulated` makes predictions a matter of
+interpolation.
 """
 
 from __future__ import annotations
@@ -15,12 +20,27 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.ndimage import map_coordinates
 
 Array = npt.NDArray[np.float64]
 
 #: Tried where they are not given. Scales are in units of sqrt(d), as are the distances of standardised inputs.
 LENGTH_SCALES = np.geomspace(0.1, 4.0, 9)
 RIDGES = np.geomspace(1e-3, 1e3, 13)
+#: Most inputs that carry a kernel, and most from which the settings are chosen: both cost their third power.
+CENTRES = 200
+#: Grid points of a table per length scale, by dimension: interpolation is then off by less than 1e-3 of the amplitude.
+_PER_SCALE = {1: 32, 2: 16}
+#: Length scales from the outermost centre to a table's edge, where the kernel is 1e-8, and most entries of a table.
+_MARGIN, _MOST_ENTRIES = 6.0, 2_000_000
+
+
+class Table(NamedTuple):
+    """A fit less its mean on a regular grid of one or two dimensions; zero outside."""
+
+    origin: Array  # (d, 1) the first grid point
+    per_unit: Array  # (d, 1) grid points per unit of the inputs
+    values: Array  # (q, n) or (q, n, n)
 
 
 class RidgeFit(NamedTuple):
@@ -28,13 +48,14 @@ class RidgeFit(NamedTuple):
 
     centre: Array  # (d,) of the standardisation of inputs
     scale: Array  # (d,) of the standardisation, times the length scale
-    inputs: Array  # (k, d) standardised training inputs
+    inputs: Array  # (k, d) standardised training inputs, or the centres among them
     mean: Array  # (q,) of the targets
     weights: Array  # (k, q)
     lower: Array  # (q,) predictions are held above the least target
     upper: Array  # (q,) and below the greatest
     length_scale: float
     ridge: Array  # (q,)
+    table: Table | None = None
 
 
 def fit_ridge(inputs: Array, targets: Array, length_scale: float | None = None, ridge: float | None = None) -> RidgeFit:
@@ -43,31 +64,58 @@ def fit_ridge(inputs: Array, targets: Array, length_scale: float | None = None, 
     # a coordinate that never moved says nothing
     scale = np.where(scale > 0.0, scale, 1.0)
     standardised = (inputs - centre) / scale
-    spread = np.where(np.ptp(targets, axis=0) > 0.0, targets.std(axis=0), 1.0)
-    ridges = RIDGES if ridge is None else np.array([ridge])
-    best_error, best = np.inf, (0.0, np.empty(0))
-    candidates = LENGTH_SCALES * np.sqrt(inputs.shape[1]) if length_scale is None else [length_scale]
-    for candidate in candidates:
-        errors = leave_one_out_errors(standardised / candidate, targets, ridges)
-        mean_squares = np.mean((errors / spread) ** 2, axis=1)
-        # from the strongest penalty down, so that a tie goes to the smoother fit
-        choice = len(ridges) - 1 - np.argmin(mean_squares[::-1], axis=0)
-        total = mean_squares.min(axis=0).sum()
-        if total <= best_error:
-            best_error, best = total, (float(candidate), ridges[choice])
-    chosen_scale, chosen_ridge = best
+    some = slice(None) if len(inputs) <= CENTRES else np.linspace(0, len(inputs) - 1, CENTRES).astype(int)
+    chosen_scale, chosen_ridge = _settings(standardised[some], targets[some], length_scale, ridge)
     standardised = standardised / chosen_scale
-    eigenvalues, vectors = _spectrum(standardised)
     mean = targets.mean(axis=0)
-    weights = vectors @ ((vectors.T @ (targets - mean)) / (eigenvalues[:, None] + chosen_ridge))
+    if len(inputs) <= CENTRES:
+        eigenvalues, vectors = _spectrum(standardised)
+        weights = vectors @ ((vectors.T @ (targets - mean)) / (eigenvalues[:, None] + chosen_ridge))
+    else:
+        centres = _spread_out(standardised, CENTRES)
+        weights = _weights_of_centres(standardised, centres, targets - mean, chosen_ridge)
+        standardised = centres
     bounds = targets.min(axis=0), targets.max(axis=0)
     return RidgeFit(centre, scale * chosen_scale, standardised, mean, weights, *bounds, chosen_scale, chosen_ridge)
 
 
 def predict_ridge(fit: RidgeFit, inputs: Array) -> Array:
     """Predictions (n, q) at inputs (n, d), within the range of the targets."""
-    values = fit.mean + _gaussian_kernel((inputs - fit.centre) / fit.scale, fit.inputs) @ fit.weights
-    return np.asarray(np.clip(values, fit.lower, fit.upper))
+    if fit.table is None:
+        values = fit.mean + kernel_at(fit, inputs, fit.inputs) @ fit.weights
+    else:
+        origin, per_unit, columns = fit.table
+        at = (inputs.T - origin) * per_unit
+        values = np.empty((len(inputs), len(columns)))
+        for q, column in enumerate(columns):
+            values[:, q] = map_coordinates(column, at, order=1, prefilter=False)
+        values += fit.mean
+    return np.minimum(np.maximum(values, fit.lower), fit.upper)
+
+
+def kernel_at(fit: RidgeFit, inputs: Array, scaled: Array) -> Array:
+    """Kernel of a fit between inputs (n, d) and others (k, d) that are scaled as ``fit.inputs`` are."""
+    return _gaussian_kernel((inputs - fit.centre) / fit.scale, scaled)
+
+
+def tabulated(fit: RidgeFit) -> RidgeFit:
+    """The same fit with a table, where there are one or two dimensions and the table is not too large."""
+    d = fit.inputs.shape[1]
+    if d not in _PER_SCALE:
+        return fit
+    low, high = fit.inputs.min(axis=0) - _MARGIN, fit.inputs.max(axis=0) + _MARGIN
+    counts = np.ceil((high - low) * _PER_SCALE[d]).astype(int) + 1
+    if counts.prod() > _MOST_ENTRIES:
+        return fit
+    axes = [low[j] + np.arange(counts[j]) / _PER_SCALE[d] for j in range(d)]
+    kernels = [_gaussian_kernel(axis[:, None], fit.inputs[:, j : j + 1]) for j, axis in enumerate(axes)]
+    if d == 1:
+        values = (kernels[0] @ fit.weights).T
+    else:
+        # the kernel is a product over the coordinates, so a table is a product of matrices
+        values = np.stack([(kernels[0] * column) @ kernels[1].T for column in fit.weights.T])
+    origin = fit.centre + low * fit.scale
+    return fit._replace(table=Table(origin[:, None], (_PER_SCALE[d] / fit.scale)[:, None], values))
 
 
 def leave_one_out_errors(inputs: Array, targets: Array, ridges: Array) -> Array:
@@ -82,6 +130,47 @@ def leave_one_out_errors(inputs: Array, targets: Array, ridges: Array) -> Array:
         residuals = vectors @ (damping[:, None] * rotated) - (vectors @ (damping * ones))[:, None] * mean_of_others
         errors.append(residuals / (squares @ damping)[:, None])
     return np.array(errors)
+
+
+def _settings(
+    standardised: Array, targets: Array, length_scale: float | None, ridge: float | None
+) -> tuple[float, Array]:
+    """Length scale and ridges (q,) of the least leave-one-out error."""
+    spread = np.where(np.ptp(targets, axis=0) > 0.0, targets.std(axis=0), 1.0)
+    ridges = RIDGES if ridge is None else np.array([ridge])
+    best_error, best = np.inf, (0.0, np.empty(0))
+    candidates = LENGTH_SCALES * np.sqrt(standardised.shape[1]) if length_scale is None else [length_scale]
+    for candidate in candidates:
+        errors = leave_one_out_errors(standardised / candidate, targets, ridges)
+        mean_squares = np.mean((errors / spread) ** 2, axis=1)
+        # from the strongest penalty down, so that a tie goes to the smoother fit
+        choice = len(ridges) - 1 - np.argmin(mean_squares[::-1], axis=0)
+        total = mean_squares.min(axis=0).sum()
+        if total <= best_error:
+            best_error, best = total, (float(candidate), ridges[choice])
+    return best
+
+
+def _spread_out(inputs: Array, count: int) -> Array:
+    """At most ``count`` of the inputs, each the farthest from those before: rare regions have centres too."""
+    chosen = [0]
+    distance = np.sum((inputs - inputs[0]) ** 2, axis=1)
+    while len(chosen) < count and distance.max() > 0.0:
+        chosen.append(int(np.argmax(distance)))
+        distance = np.minimum(distance, np.sum((inputs - inputs[chosen[-1]]) ** 2, axis=1))
+    return inputs[chosen]
+
+
+def _weights_of_centres(inputs: Array, centres: Array, residuals: Array, ridge: Array) -> Array:
+    """Weights (c, q) of the least sum of squares plus ridge times the squared norm of the function."""
+    values, vectors = _spectrum(centres)
+    kept = values > 1e-10 * values.max()
+    # in these coordinates of the weights the norm of the function is that of a vector
+    basis = vectors[:, kept] / np.sqrt(values[kept])
+    features = _gaussian_kernel(inputs, centres) @ basis
+    squares, axes = np.linalg.eigh(features.T @ features)
+    projected = axes.T @ (features.T @ residuals)
+    return np.asarray(basis @ (axes @ (projected / (np.maximum(squares, 0.0)[:, None] + ridge))))
 
 
 def _spectrum(inputs: Array) -> tuple[Array, Array]:

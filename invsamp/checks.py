@@ -22,6 +22,10 @@ SWAP_RATE_LIMIT = 0.02
 SWAP_NOISE_LIMIT = 3.0
 #: Fraction of steps whose gradient noise may exceed the noise that the step injects.
 CLIPPED_NOISE_LIMIT = 0.01
+#: The same, above which draws are of no use; warm-up refuses to go on to them.
+CLIPPED_NOISE_REFUSED = 0.1
+#: Fraction of the states visited that the pilot of a variance model may leave out.
+UNCOVERED_LIMIT = 0.05
 #: Fraction of the solves of one fidelity that may fail.
 FAILED_SOLVES_LIMIT = 0.05
 #: Fraction of steps that may find no reflected path back into the domain.
@@ -50,6 +54,7 @@ def diagnose(summary: pd.DataFrame, report: Mapping[str, Any]) -> list[str]:
         # a ladder with a broken rung has no round trips either: one message for one cause
         *([] if swaps else _round_trip_warnings(report)),
         *_clipped_noise_warnings(report),
+        *_uncovered_warnings(report),
         *_failed_solve_warnings(report),
         *_fallback_warnings(report),
         *_boundary_warnings(report),
@@ -154,12 +159,25 @@ def _clipped_noise_warnings(report: Mapping[str, Any]) -> list[str]:
             continue
         steps = report.get("step_sizes") or []
         now = f" (now {steps[rung]:.3g})" if rung < len(steps) and steps[rung] is not None else ""
+        refused = fraction > CLIPPED_NOISE_REFUSED
+        limit, useless = (CLIPPED_NOISE_REFUSED, ": do not use them") if refused else (CLIPPED_NOISE_LIMIT, "")
         found.append(
             f"rung {rung}{_temperatures(report, rung)}: in {fraction:.1%} of the steps, above "
-            f"{CLIPPED_NOISE_LIMIT:.0%}, the gradient was noisier than the noise that the step injects, so these draws "
-            f"are too wide. Reduce step_size{now} or the noise of the gradient (larger minibatches, more probes)."
+            f"{limit:.0%}, the gradient was noisier than the noise that the step injects, so these draws "
+            f"are too wide{useless}. Reduce step_size{now} or the noise of the gradient (larger minibatches, more "
+            "probes)."
         )
     return found
+
+
+def _uncovered_warnings(report: Mapping[str, Any]) -> list[str]:
+    return [
+        f"rung {rung}{_temperatures(report, rung)}: the variance of the noise was extrapolated at {fraction:.0%} of "
+        f"the states that warm-up visited, above {UNCOVERED_LIMIT:.0%}, as its pilot has no states near them. Raise "
+        f"warmup, or let kernel_ridge have more states (most=...)."
+        for rung, fraction in enumerate(report.get("uncovered_variance") or [])
+        if fraction is not None and fraction > UNCOVERED_LIMIT
+    ]
 
 
 def _failed_solve_warnings(report: Mapping[str, Any]) -> list[str]:

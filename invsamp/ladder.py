@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
@@ -18,10 +19,30 @@ from invsamp.swap.rules import SwapRule
 from invsamp.swap.schemes import SwapScheme, deo
 from invsamp.variance import Known, VarianceModel, known
 
+#: What is done where the noise of a gradient exceeds the noise that a step injects.
+Beyond = Literal["shrink", "effective_temperature", "refuse", "clip"]
+BEYOND: tuple[Beyond, ...] = ("shrink", "effective_temperature", "refuse", "clip")
+
 
 @dataclass(frozen=True)
 class GradientNoise:
-    """Subtract the covariance of the gradient's noise from the noise that the kernel injects (f-reSGLD).
+    r"""Subtract the covariance of the gradient's noise from the noise that the kernel injects (f-reSGLD).
+
+    The budget is spent where :math:`\eta^2 S > 2 \tau \eta`, S the covariance (:math:`2 \alpha \tau \eta` with
+    friction :math:`\alpha`). What is then done is settled in warm-up, from the states visited in its last part, and
+    is the same at all states afterwards. A step shrunk state by state would not do: with step :math:`\eta(\theta)`
+    the law becomes :math:`\exp(-U / \tau) / \eta(\theta)`, as a chain rests where its steps are short.
+
+    - ``"shrink"``: the rung's step size, given or found, is held below :math:`2 \tau / s^2`, with :math:`s^2` the
+      largest eigenvalue of S exceeded at one state in a thousand. The law stays that of the temperature.
+    - ``"effective_temperature"``, for hot rungs only: the step size stays and the rung takes the temperature at which
+      its budget holds the noise, :math:`\eta s^2 / 2`, in its swaps too. (Nothing taken out at all would make
+      it :math:`\tau + \eta s^2 / 2`, and another one at each state.)
+    - ``"refuse"``: `RuntimeError` at the end of warm-up if more than 1% of the steps exceed the budget.
+    - ``"clip"``: nothing is injected in the directions that exceed it, which makes the draws too wide there.
+      `RuntimeError` at the end of warm-up above 10% of the steps.
+
+    Whatever is exceeded in the draws all the same is clipped and counted; above 1% of the steps the run warns.
 
     Parameters
     ----------
@@ -29,14 +50,24 @@ class GradientNoise:
         How the covariance is known: `known`, `running_average` or `kernel_ridge`.
     structure : "isotropic", "diagonal" or "full"
         Its form.
+    beyond : "shrink", "effective_temperature", "refuse" or "clip"
+        What is done where the noise exceeds the budget.
+
+    Raises
+    ------
+    ValueError
+        If the structure or ``beyond`` is unknown.
     """
 
     variance: VarianceModel = field(default_factory=known)
     structure: Structure = "isotropic"
+    beyond: Beyond = "shrink"
 
     def __post_init__(self) -> None:
         if self.structure not in STRUCTURES:
             raise ValueError(f"structure must be one of {STRUCTURES}, got {self.structure!r}")
+        if self.beyond not in BEYOND:
+            raise ValueError(f"beyond must be one of {BEYOND}, got {self.beyond!r}")
 
 
 @dataclass(frozen=True)
@@ -91,6 +122,12 @@ class Rung:
             raise ValueError(
                 "gradient_noise of a coupled sum must have a variance that is learnt or given, got known(): a single "
                 "draw does not state its own. Use running_average()"
+            )
+        noise = self.gradient_noise
+        if noise is not None and noise.beyond == "effective_temperature" and callable(step):
+            raise ValueError(
+                f"a rung that takes its effective temperature needs one step size, got the schedule {step!r}: the "
+                "temperature would change with it"
             )
         if self.probes < 2:
             raise ValueError(f"probes must be at least 2 to show a variance, got {self.probes}")
@@ -149,7 +186,8 @@ class Sampler:
     Raises
     ------
     ValueError
-        If the temperatures do not start at 1 or do not increase, or the preconditioner or the boundary is unknown.
+        If the temperatures do not start at 1 or do not increase, the preconditioner or the boundary is unknown, or
+        the cold rung is to take an effective temperature.
     """
 
     rungs: Sequence[Rung]
@@ -161,6 +199,9 @@ class Sampler:
         object.__setattr__(self, "rungs", tuple(self.rungs))
         object.__setattr__(self, "boundary", as_boundary(self.boundary))
         check_temperatures([rung.temperature for rung in self.rungs])
+        noise = self.rungs[0].gradient_noise
+        if noise is not None and noise.beyond == "effective_temperature":
+            raise ValueError("beyond must not be 'effective_temperature' on the cold rung: it samples the posterior")
         if self.preconditioner not in (None, "diagonal", "dense"):
             raise ValueError(f"preconditioner must be None, 'diagonal' or 'dense', got {self.preconditioner!r}")
 

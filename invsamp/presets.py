@@ -18,6 +18,7 @@ boundary : "reflect", "ignore", "project" or `invsamp.boundary.penalised`
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from invsamp.boundary import Boundary
 from invsamp.estimators import Estimator, Structure
 from invsamp.estimators import exact as exact_energies
 from invsamp.kernels import Langevin, Momentum
-from invsamp.ladder import GradientNoise, Rung, Sampler, Swap, check_temperatures
+from invsamp.ladder import Beyond, GradientNoise, Rung, Sampler, Swap, check_temperatures
 from invsamp.schedules import Schedule, cyclic_cosine
 from invsamp.swap import rules
 from invsamp.swap.schemes import SwapScheme, deo
@@ -293,6 +294,7 @@ def fast_resgld(
     variance: VarianceModel | None = None,
     energy_variance: VarianceModel | None = None,
     structure: Structure = "isotropic",
+    beyond: Beyond = "shrink",
     probes: int = 10,
     swap: rules.SwapRule | None = None,
     fidelities: Sequence[str | int] | None = None,
@@ -312,6 +314,9 @@ def fast_resgld(
         Of the energies. Default: as ``variance``, or what the estimator states where that has a value.
     structure : "isotropic", "diagonal" or "full"
         Form of the gradient noise's covariance.
+    beyond : "shrink", "effective_temperature", "refuse" or "clip"
+        What is done where a gradient is noisier than the noise that the step injects
+        (`invsamp.ladder.GradientNoise`). "effective_temperature" is for the hot rungs: the cold one shrinks its step.
     probes : int
         Repeated estimates per pilot state, for the variance models that learn.
     swap : SwapRule, optional
@@ -332,9 +337,11 @@ def fast_resgld(
         _graded(fidelities, temperatures),
         estimator,
         energy_variance=energy_variance,
-        gradient_noise=GradientNoise(model, structure),
+        gradient_noise=GradientNoise(model, structure, beyond),
         probes=probes,
     )
+    if beyond == "effective_temperature":
+        rungs = (replace(rungs[0], gradient_noise=GradientNoise(model, structure, "shrink")), *rungs[1:])
     return _exchange(rungs, swap, swap_fraction, scheme, preconditioner, boundary)
 
 

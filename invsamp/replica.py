@@ -14,10 +14,10 @@ from invsamp.domains import Domain, Unbounded
 from invsamp.estimators import BoundEstimator, Estimate, Rows, probe
 from invsamp.evaluation import Evaluator
 from invsamp.kernels import Momentum, Proposal, StepSize, log_acceptance, propose, propose_within_budget
-from invsamp.ladder import GradientNoise, Rung
+from invsamp.ladder import Rung
 from invsamp.metric import IdentityMetric, Metric
+from invsamp.noise_models import NoiseModels
 from invsamp.schedules import Schedule, over
-from invsamp.variance import Known, VarianceModel
 
 #: A rung whose every solve failed for so many steps in a row is stopped: there is nothing to sample.
 FAILING_STEPS = 200
@@ -99,6 +99,7 @@ class Replica:
         self.bounded = not isinstance(domain, Unbounded)
         self.structure = rung.gradient_noise.structure if rung.gradient_noise else "isotropic"
         self.estimator: BoundEstimator = rung.estimator.bind(evaluator, self.structure)
+        self.noise = NoiseModels(rung, evaluator.dimension, self.estimator.exact_energy)
         #: of all fidelities that the estimator may solve
         self.evaluators: tuple[Evaluator, ...] = getattr(self.estimator, "evaluators", (evaluator,))
         self.streams = dict(zip(PURPOSES, (np.random.default_rng(s) for s in seed.spawn(len(PURPOSES))), strict=True))
@@ -107,16 +108,23 @@ class Replica:
         self.metric: Metric = IdentityMetric()
         self.schedule: Schedule | None = over(rung.step_size, steps) if callable(rung.step_size) else None
         self.step_size: StepSize = 0.0
+        self.longest_step = math.inf  # what the budget for the gradient's noise allows
         self.momentum: Array | None = None  # (chains, d): the last move over the square root of its step size
         self.iteration = 0
         self.counts = Counts()
-        d = evaluator.dimension
-        form = {"isotropic": (), "diagonal": (d,), "full": (d, d)}[self.structure]
-        self.energy_variance_state = rung.energy_variance.init(())
-        self.gradient_variance_state = rung.gradient_noise.variance.init(form) if rung.gradient_noise else None
-        self.variance_ready = not rung.learns_variance
+        self.uncovered: float | None = None  # fraction of the states that the pilot of its variances leaves out
         self.log_ratio: Array | None = None  # (chains,) log Metropolis ratios of the last adjusted, full step
         self.bounces: npt.NDArray[np.int64] | None = None  # (chains,) walls hit in the last step
+
+    @property
+    def fidelity(self) -> str:
+        """Name of the fidelity."""
+        return self.evaluator.fidelity
+
+    @property
+    def variance_ready(self) -> bool:
+        """Whether the variances of energies and gradients are known by now."""
+        return self.noise.ready
 
     def start(self, position: Array) -> None:
         """Place the chains at positions (chains, d) and evaluate there."""
@@ -138,7 +146,7 @@ class Replica:
         """Move every chain once."""
         self.iteration += 1
         if self.schedule is not None:
-            self.step_size = self.schedule(self.iteration - 1)
+            self.step_size = min(self.schedule(self.iteration - 1), self.longest_step)
         short = self.adjusted and self.rung.step_size is None and self.iteration % SHORT_EVERY == 0
         step_size = SHORT * self.step_size if short else self.step_size
         noise = self._moves.draw()
@@ -215,40 +223,24 @@ class Replica:
 
     def energy_variance(self, position: Array, stated: Array | None) -> Array | None:
         """Variance (chains,) of this rung's energy estimates at positions, None where there is no noise."""
-        if self.estimator.exact_energy:
-            return None
-        return _predict(self.rung.energy_variance, self.energy_variance_state, position, stated)
+        return self.noise.energy_variance(position, stated)
 
     def train(self) -> None:
         """Let the variance models learn from the current positions, by what estimates state or by probes."""
-        rung, freedom = self.rung, self.estimator.degrees_of_freedom
-        gradient_model = rung.gradient_noise.variance if rung.gradient_noise else None
-        exact_energy = self.estimator.exact_energy
-        wanted = not exact_energy and rung.energy_variance.wants_samples(self.energy_variance_state)
-        if gradient_model is not None:
-            wanted = wanted or gradient_model.wants_samples(self.gradient_variance_state)
-        if self.estimator.exact or not wanted:
+        if self.estimator.exact:
             return
+        rows = np.flatnonzero(self.noise.wants_samples(self.position))
+        if not len(rows):
+            return
+        at, freedom = self.position[rows], self.estimator.degrees_of_freedom
         if freedom is not None:
-            _, _, energy, gradient = self.estimate
+            _, _, energy, gradient = self.estimate.take(rows)
         else:
             energy, gradient, freedom = probe(
-                self.estimator, self.streams["probe"], self.position, rung.probes, self.structure
+                self.estimator, self.streams["probe"], at, self.rung.probes, self.structure
             )
         assert energy is not None and gradient is not None  # there are degrees of freedom, or probes
-        fine = np.isfinite(energy)
-        if not fine.any():
-            return
-        at = self.position[fine]
-        if not exact_energy:
-            self.energy_variance_state = rung.energy_variance.update(
-                self.energy_variance_state, at, energy[fine], freedom
-            )
-        if gradient_model is not None:
-            self.gradient_variance_state = gradient_model.update(
-                self.gradient_variance_state, at, gradient[fine], freedom
-            )
-        self.variance_ready = True
+        self.noise.learn(at, energy, gradient, freedom)
 
     def reevaluate(self, rows: Rows) -> None:
         """New estimates for the chains ``rows``, whose positions have just been replaced."""
@@ -284,10 +276,9 @@ class Replica:
 
     def gradient_variance(self) -> Array | None:
         """Covariance of the gradient estimates at the current positions, if it is to be taken out of the noise."""
-        noise: GradientNoise | None = self.rung.gradient_noise
-        if noise is None or self.estimator.exact or not self.variance_ready:
+        if self.noise.gradient_model is None or self.estimator.exact or not self.noise.ready:
             return None
-        return _predict(noise.variance, self.gradient_variance_state, self.position, self.estimate.gradient_variance)
+        return self.noise.gradient_variance(self.position, self.estimate.gradient_variance)
 
     def _settle(self, end: Array, estimate: Estimate, refused: npt.NDArray[np.bool_]) -> None:
         """Unadjusted: go to the end, except where the energy is not finite (a failed solve)."""
@@ -347,10 +338,3 @@ def _replaced(array: Array, rows: Rows, values: Array) -> Array:
     copy = array.copy()  # the model may have kept its own reference to what it returned
     copy[rows] = values
     return copy
-
-
-def _predict(model: VarianceModel, state: object, position: Array, stated: Array | None) -> Array | None:
-    """What a variance model says; `known()` without a value repeats what the estimator itself states."""
-    if isinstance(model, Known) and model.stated:
-        return stated
-    return model.predict(state, position)

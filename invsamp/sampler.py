@@ -21,6 +21,7 @@ from invsamp.coupled_sum import CoupledSum
 from invsamp.domains import Domain
 from invsamp.evaluation import Evaluator
 from invsamp.ladder import Sampler
+from invsamp.noise_models import share_pilots
 from invsamp.potential import Target
 from invsamp.presets import mala
 from invsamp.replica import Replica, SolvesFailed
@@ -79,7 +80,8 @@ def sample(
         If an argument is wrong: its name, its value and what would be right are in the message. Nothing has
         been solved by then.
     RuntimeError
-        If every solve fails: at the start, or for 200 steps in a row.
+        If every solve fails: at the start, or for 200 steps in a row. If gradients are noisier than a rung may have
+        them (`invsamp.ladder.GradientNoise`), at the end of warm-up.
     """
     problem = _as_problem(problem)
     sampler = mala() if sampler is None else sampler
@@ -103,6 +105,7 @@ def sample(
         Replica(rung, evaluators[name], walked.sampling_domain, rung_seed, steps)
         for rung, name, rung_seed in zip(sampler.rungs, fidelities, rung_seeds, strict=True)
     ]
+    share_pilots(replicas)
     began = time.perf_counter()
     for replica in replicas:
         _start(problem, walked, replica, positions, chains)

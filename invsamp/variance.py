@@ -4,6 +4,7 @@ A model is a frozen dataclass of settings; what it learns is a state that goes i
 
     state = model.init(shape)
     state = model.update(state, position, sample_variance, degrees_of_freedom)
+    state = model.finish(state)
     variance = model.predict(state, position)
 
 ``shape`` is that of one variance: ``()`` for an energy or for isotropic gradient noise, ``(d,)`` for
@@ -21,10 +22,15 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import digamma
 
-from invsamp._ridge import RidgeFit, fit_ridge, predict_ridge
+from invsamp._ridge import RidgeFit, fit_ridge, kernel_at, predict_ridge, tabulated
 
 Array = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
 Shape = tuple[int, ...]
+#: States of a pilot, weighted by the kernel's values, that a position must be near to, to count as covered.
+COVERING = 3.0
+#: Growth of a pilot after which it is fitted anew.
+_REFIT = 1.25
 
 
 @runtime_checkable
@@ -46,8 +52,12 @@ class VarianceModel(Protocol):
         """Variances (n, *shape) at positions (n, d); RuntimeError before any data."""
         ...
 
-    def wants_samples(self, state: Any) -> bool:
-        """Whether another `update` would change the state: probes cost solves."""
+    def wants_samples(self, state: Any, position: Array) -> Mask:
+        """At which of the positions (n, d) a sample variance would tell something new: probes cost solves."""
+        ...
+
+    def finish(self, state: Any) -> Any:
+        """The state after the last update, made ready for many predictions."""
         ...
 
 
@@ -100,9 +110,13 @@ class Known:
             raise ValueError(f"value must return variances >= 0, got {_diagonal(value).min()}")
         return _expanded(value, state.shape)
 
-    def wants_samples(self, state: KnownState) -> bool:
-        """False."""
-        return False
+    def wants_samples(self, state: KnownState, position: Array) -> Mask:
+        """Nowhere."""
+        return np.zeros(len(position), dtype=bool)
+
+    def finish(self, state: KnownState) -> KnownState:
+        """The same state."""
+        return state
 
 
 class RunningAverageState(NamedTuple):
@@ -144,13 +158,17 @@ class RunningAverage:
             raise RuntimeError("running_average has seen no sample variance yet: call update before predict")
         return np.repeat(state.mean[None], len(position), axis=0)
 
-    def wants_samples(self, state: RunningAverageState) -> bool:
-        """True."""
-        return True
+    def wants_samples(self, state: RunningAverageState, position: Array) -> Mask:
+        """Everywhere."""
+        return np.ones(len(position), dtype=bool)
+
+    def finish(self, state: RunningAverageState) -> RunningAverageState:
+        """The same state."""
+        return state
 
 
 class KernelRidgeState(NamedTuple):
-    """The pilot: what was seen at the first states, and the fit once there are enough of them."""
+    """The pilot: what was seen at its states, and the fit once there are enough of them."""
 
     shape: Shape
     positions: Array  # (k, d)
@@ -158,6 +176,7 @@ class KernelRidgeState(NamedTuple):
     degrees_of_freedom: Array  # (k,)
     fit: RidgeFit | None  # of the log variances, or of the logs of the diagonal
     correlation: Array | None  # (d, d), for full covariances
+    fitted: int = 0  # states that the fit is of
 
 
 @dataclass(frozen=True)
@@ -167,6 +186,7 @@ class KernelRidge:
     states: int = 100
     length_scale: float | None = None
     ridge: float | None = None
+    most: int = 500
 
     def init(self, shape: Shape) -> KernelRidgeState:
         """State before any data."""
@@ -175,18 +195,19 @@ class KernelRidge:
     def update(
         self, state: KernelRidgeState, position: Array, sample_variance: Array, degrees_of_freedom: int
     ) -> KernelRidgeState:
-        """Add rows to the pilot; fit when ``states`` are there. After that the state does not change."""
+        """Add rows to the pilot, up to ``most``; fit when ``states`` are there, and again as it grows by a quarter."""
         samples = _checked_samples(sample_variance, state.shape, degrees_of_freedom)
-        if state.fit is not None:
-            return state
         position = np.asarray(position, dtype=float)
-        kept = np.flatnonzero(_finite_rows(samples))[: self.states - len(state.degrees_of_freedom)]
+        kept = np.flatnonzero(_finite_rows(samples))[: self.most - len(state.degrees_of_freedom)]
+        if not len(kept):
+            return state
         state = state._replace(
             positions=np.concatenate([state.positions.reshape(-1, position.shape[1]), position[kept]]),
             variances=np.concatenate([state.variances, samples[kept]]),
             degrees_of_freedom=np.append(state.degrees_of_freedom, np.full(len(kept), float(degrees_of_freedom))),
         )
-        return state if len(state.degrees_of_freedom) < self.states else self._fitted(state)
+        n = len(state.degrees_of_freedom)
+        return self._fitted(state) if n >= self.states and n >= _REFIT * state.fitted else state
 
     def predict(self, state: KernelRidgeState, position: Array) -> Array:
         """Variances (n, *shape): the regression, or the pooled average of the pilot while it is not complete."""
@@ -201,23 +222,40 @@ class KernelRidge:
         sd = np.sqrt(variance)
         return np.asarray(sd[:, :, None] * state.correlation * sd[:, None, :])
 
-    def wants_samples(self, state: KernelRidgeState) -> bool:
-        """Whether the pilot still lacks states."""
-        return state.fit is None
+    def wants_samples(self, state: KernelRidgeState, position: Array) -> Mask:
+        """Everywhere until the first fit, then where the pilot does not cover; nowhere once it has ``most`` states."""
+        if len(state.degrees_of_freedom) >= self.most:
+            return np.zeros(len(position), dtype=bool)
+        return ~self.covers(state, position)
+
+    def covers(self, state: KernelRidgeState, position: Array) -> Mask:
+        """Whether each position (n, d) is near enough to states of the pilot; nowhere before the first fit."""
+        if state.fit is None:
+            return np.zeros(len(position), dtype=bool)
+        pilot = (state.positions - state.fit.centre) / state.fit.scale
+        return np.asarray(kernel_at(state.fit, np.asarray(position, dtype=float), pilot).sum(axis=1) >= COVERING)
+
+    def finish(self, state: KernelRidgeState) -> KernelRidgeState:
+        """The state fitted to all of the pilot, and tabulated in one and two dimensions."""
+        if state.fit is None:
+            return state
+        state = self._fitted(state) if len(state.degrees_of_freedom) > state.fitted else state
+        assert state.fit is not None
+        return state._replace(fit=tabulated(state.fit))
 
     def _fitted(self, state: KernelRidgeState) -> KernelRidgeState:
         """The state with its regression and, for full covariances, its correlation matrix."""
-        full = len(state.shape) == 2
-        diagonals = (_diagonal(state.variances) if full else state.variances).reshape(self.states, -1)
+        full, n = len(state.shape) == 2, len(state.degrees_of_freedom)
+        diagonals = (_diagonal(state.variances) if full else state.variances).reshape(n, -1)
         targets = unbiased_log(diagonals, state.degrees_of_freedom[:, None])
         fit = fit_ridge(state.positions, targets, self.length_scale, self.ridge)
+        state = state._replace(fit=fit, fitted=n)
         if not full:
-            return state._replace(fit=fit)
+            return state
         sd = np.exp(0.5 * predict_ridge(fit, state.positions))
         scaled = state.variances / (sd[:, :, None] * sd[:, None, :])
-        return state._replace(
-            fit=fit, correlation=_correlation(np.average(scaled, axis=0, weights=state.degrees_of_freedom))
-        )
+        correlation = _correlation(np.average(scaled, axis=0, weights=state.degrees_of_freedom))
+        return state._replace(correlation=correlation)
 
 
 def known(value: npt.ArrayLike | Callable[[Array], Array] | None = None) -> Known:
@@ -270,7 +308,9 @@ def running_average(smoothing: float | None = None) -> RunningAverage:
     return RunningAverage(None if smoothing is None else float(smoothing))
 
 
-def kernel_ridge(states: int = 100, length_scale: float | None = None, ridge: float | None = None) -> KernelRidge:
+def kernel_ridge(
+    states: int = 100, length_scale: float | None = None, ridge: float | None = None, *, most: int | None = None
+) -> KernelRidge:
     r"""Variance as a function of the position, by kernel ridge regression on a pilot.
 
     With :math:`s^2_i` a sample variance of :math:`\nu` degrees of freedom at position i, the regression is on
@@ -281,17 +321,30 @@ def kernel_ridge(states: int = 100, length_scale: float | None = None, ridge: fl
     standardised by the mean and sd of the pilot. Far from the pilot the log returns to the pilot's mean, and
     everywhere it is held within the range of the pilot's targets. A full
     covariance is :math:`D^{1/2} R D^{1/2}` with D from the regression of the diagonal and one correlation
-    matrix R. The pilot must visit every mode: what it has not seen is extrapolated.
+    matrix R.
+
+    The pilot must visit every mode: what it has not seen is extrapolated. So it does not end with the first
+    ``states``: in warm-up every later position that is near to fewer than about three of them (the sum of the kernel
+    over the pilot) is probed too and the regression fitted anew, settings and all, whenever the pilot has grown by a
+    quarter. Once it covers what the chains visit, nothing more is probed. After warm-up it does not change. The
+    settings are chosen on 200 of the pilot's states at most, and the kernel stands at 200 of them at most.
+
+    All chains of a run share one pilot, and so do rungs of one fidelity with the same estimator and settings: more
+    states are a better fit, and the hot rung's cover the modes that the cold one has yet to see. Another fidelity
+    never uses it. As the chains share the fit, they share its error, which R-hat cannot see: that shows between runs
+    of several seeds.
 
     Parameters
     ----------
     states : int, >= 3
-        Number of states of the pilot, the first ones that are seen; the fit is made once and kept.
+        Number of states, the first ones that are seen, from which the first fit is made.
     length_scale : float, > 0, optional
         Length scale of the kernel, in standardised units.
     ridge : float, > 0, optional
         Penalty, in units of the kernel's variance 1.
         What is not given of these two is chosen on a grid by the closed-form leave-one-out error.
+    most : int, >= states, optional
+        Number of states at which the pilot ends, covering or not. Default: five times ``states``.
 
     Raises
     ------
@@ -303,7 +356,10 @@ def kernel_ridge(states: int = 100, length_scale: float | None = None, ridge: fl
     for name, value in (("length_scale", length_scale), ("ridge", ridge)):
         if value is not None and not 0.0 < value < np.inf:
             raise ValueError(f"{name} must be positive and finite, got {value}")
-    return KernelRidge(int(states), length_scale, ridge)
+    most = 5 * int(states) if most is None else most
+    if int(most) != most or most < states:
+        raise ValueError(f"most must be an integer of at least the {int(states)} states, got {most}")
+    return KernelRidge(int(states), length_scale, ridge, int(most))
 
 
 def unbiased_log(sample_variance: Array, degrees_of_freedom: Array) -> Array:
@@ -327,7 +383,7 @@ def _checked_samples(sample_variance: Array, shape: Shape, degrees_of_freedom: i
     return samples
 
 
-def _finite_rows(samples: Array) -> npt.NDArray[np.bool_]:
+def _finite_rows(samples: Array) -> Mask:
     return np.asarray(np.isfinite(samples.reshape(len(samples), -1)).all(axis=1))
 
 

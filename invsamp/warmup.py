@@ -27,6 +27,7 @@ from invsamp.estimators import Exact
 from invsamp.kernels import stability_limit
 from invsamp.ladder import Rung
 from invsamp.metric import DenseMetric, DiagonalMetric, Metric
+from invsamp.noise_budget import NoiseBudget
 from invsamp.replica import Counts, Replica
 from invsamp.swap.exchange import Exchange
 from invsamp.variance import KernelRidge
@@ -48,6 +49,8 @@ SETTLED = 5.0
 LONG_PATH = 5
 #: Pilot states from which each variance model learns, over all chains, where it does not ask for another number.
 PILOT_STATES = 100
+#: How much more often than it takes for those states a pilot is shown where the chains are, to learn what it lacks.
+MORE_OFTEN = 4
 #: Numbers in the positions that a Hessian's differences are solved at together: what bounds the memory they take.
 _AT_ONCE = 100_000
 _DIFFERENCE = 1e-3  # length of a finite difference in whitened coordinates, where posteriors have width one
@@ -61,21 +64,27 @@ def warm_up(
     preconditioner: str | None,
     tick: Callable[[], None],
 ) -> None:
-    """Run ``steps`` steps of warm-up and leave every replica ready to sample."""
+    """Run ``steps`` steps of warm-up and leave every replica ready to sample.
+
+    Raises
+    ------
+    RuntimeError
+        If gradients are noisier than a rung may have them (`invsamp.ladder.GradientNoise`).
+    """
     tuners = [_Tuner(problem, replica, preconditioner) for replica in replicas]
     ends = np.rint(np.cumsum(WINDOWS) * steps).astype(int)
     count = _snapshots([replica.rung for replica in replicas], len(replicas[0].position))
-    # spread over the last 60% of warm-up, so that they cover what is visited
-    snapshots = set(np.rint(np.linspace(0.4, 1.0, count, endpoint=False) * steps).astype(int).tolist())
+    snapshots = _spread(count, steps)
+    more = _spread(min(MORE_OFTEN * count, int(0.6 * steps)), steps)
     begin = 0
     for window, end in enumerate(ends):
         last = window == len(ends) - 1
         for tuner in tuners:
-            tuner.open(last)
+            tuner.open(end - begin, last)
         for k in range(begin, end):
             for tuner in tuners:
                 tuner.step((k - begin) / (end - begin))
-                if k in snapshots and tuner.replica.rung.learns_variance:
+                if k in (more if tuner.has_pilot else snapshots) and tuner.replica.rung.learns_variance:
                     tuner.replica.train()
             if exchange is not None:
                 exchange.step()
@@ -83,6 +92,10 @@ def warm_up(
         for tuner in tuners:
             tuner.close(last)
         begin = end
+    for replica in replicas:
+        replica.noise.finish()
+    for tuner in tuners:
+        tuner.settle()
     if exchange is not None:
         exchange.resolve()
         exchange.reset()
@@ -103,6 +116,11 @@ def check_length(rungs: Sequence[Rung], preconditioner: str | None, steps: int, 
             f"warmup must be at least {math.ceil(count / 0.6)} steps for {count} pilot states of each of "
             f"{chains} chains, got {steps}"
         )
+
+
+def _spread(count: int, steps: int) -> set[int]:
+    """Steps spread over the last 60% of warm-up, so that they cover what is visited."""
+    return set(np.rint(np.linspace(0.4, 1.0, count, endpoint=False) * steps).astype(int).tolist())
 
 
 def _snapshots(rungs: Sequence[Rung], chains: int) -> int:
@@ -144,27 +162,32 @@ class _Tuner:
         self._first = True
         self._tail: list[float] = []
         self._last, self._moves = False, 0
+        self._budget = NoiseBudget(replica)
+        models = (replica.noise.energy_model, replica.noise.gradient_model)
+        self.has_pilot = any(isinstance(model, KernelRidge) for model in models)
 
-    def open(self, last: bool) -> None:
-        """Begin a window."""
+    def open(self, length: int, last: bool) -> None:
+        """Begin a window of that many steps."""
         replica, rung = self.replica, self.replica.rung
         self._outer, self._count, self._squares = np.zeros((replica.position.shape[1],) * 2), 0, []
         self._moves, self._last = 0, last
         replica.adjusted = rung.kernel.adjusted or (self._explores_adjusted and not last)
-        if not (self._finds_step and last):
-            return
-        if replica.adjusted:
-            pooled = float(np.exp(np.mean(np.log(replica.step_size))))
-            replica.step_size = np.full((len(replica.position), 1), pooled)
-        else:
-            self._measure_curvature(iterations=10)
-            replica.step_size = float(self._stable_step(self._curvature).min())
+        if self._finds_step and last:
+            if replica.adjusted:
+                pooled = float(np.exp(np.mean(np.log(replica.step_size))))
+                replica.step_size = np.full((len(replica.position), 1), pooled)
+            else:
+                self._measure_curvature(iterations=10)
+                replica.step_size = float(self._stable_step(self._curvature).min())
+        self._budget.open(length)
 
     def step(self, progress: float) -> None:
         """One step of the replica, and what is learnt from it; ``progress`` in [0, 1) through the window."""
         replica = self.replica
         replica.step()
         self._moves += 1
+        if self._last:
+            self._budget.record()
         if progress >= 0.5 and self._finds_metric and not self._last:
             gradient = replica.estimate.gradient
             self._outer += gradient.T @ gradient
@@ -195,6 +218,11 @@ class _Tuner:
             replica.step_size = (
                 float(np.exp(np.mean(self._tail))) if self._tail else float(np.ravel(replica.step_size)[0])
             )
+
+    def settle(self) -> None:
+        """After the last window, when the variances have been learnt."""
+        self._budget.settle()
+        self.replica.uncovered = self._budget.uncovered()
 
     def _adapt_to_acceptance(self, progress: float) -> None:
         """Robbins-Monro on the log step size: each chain its own while exploring, one for all at the end."""
@@ -293,7 +321,7 @@ class _Tuner:
             white = replica.metric.whiten_covariance(noise)
             largest = np.linalg.eigvalsh(white).max() if white.ndim == 3 else white.max()
             # half of the noise budget 2 alpha tau / s^2: room for states noisier than those met so far
-            step = np.minimum(step, kernel.friction * replica.temperature / max(float(largest), 1e-300))
+            step = np.minimum(step, kernel.friction * replica.rung.temperature / max(float(largest), 1e-300))
         return step
 
     def _measure_curvature(self, iterations: int) -> None:

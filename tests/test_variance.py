@@ -180,18 +180,18 @@ def test_full_covariance_has_the_regressed_diagonal_and_one_correlation() -> Non
 
 def test_pilot_fills_up_and_then_stays() -> None:
     rng = np.random.default_rng(9)
-    model = kernel_ridge(states=10)
+    model = kernel_ridge(states=10, most=12)
     empty = model.init(())
     position, samples = rng.normal(size=(8, 2)), rng.gamma(2.0, size=8)
     samples[0], samples[1] = np.nan, np.inf
     first = model.update(empty, position, samples, 3)
     assert len(empty.degrees_of_freedom) == 0
     assert len(first.degrees_of_freedom) == 6
-    assert model.wants_samples(first)
+    assert model.wants_samples(first, position).all()
     np.testing.assert_allclose(model.predict(first, position), samples[2:].mean())
     second = model.update(first, position, rng.gamma(2.0, size=8), 5)
-    np.testing.assert_array_equal(second.degrees_of_freedom, [3] * 6 + [5] * 4)
-    assert not model.wants_samples(second)
+    np.testing.assert_array_equal(second.degrees_of_freedom, [3] * 6 + [5] * 6)
+    assert not model.wants_samples(second, 1e3 * position).any()
     assert model.update(second, position, rng.gamma(2.0, size=8), 5) is second
 
 
@@ -242,7 +242,7 @@ def test_constant_smoothing_is_an_exponential_average() -> None:
         state = model.update(state, np.zeros((1, 1)), np.array([value]), 9)
         expected = value if expected is None else 0.75 * expected + 0.25 * value
         np.testing.assert_allclose(model.predict(state, np.zeros((1, 1))), [expected])
-    assert model.wants_samples(state)
+    assert model.wants_samples(state, np.zeros((2, 1))).all()
 
 
 @settings(deadline=None, max_examples=30)
@@ -278,7 +278,7 @@ def test_known_values_take_the_wanted_form() -> None:
     for value, shape, expected in cases:
         model = known(value)
         state = model.init(shape)
-        assert not model.wants_samples(state)
+        assert not model.wants_samples(state, position).any()
         assert model.update(state, position, np.ones((2, *shape)), 3) is state
         np.testing.assert_array_equal(model.predict(state, position), expected)
 
@@ -309,6 +309,7 @@ def test_settings_compare_hash_and_follow_the_protocol() -> None:
         (lambda: running_average(1.5), "smoothing"),
         (lambda: kernel_ridge(2), "states must be an integer of at least 3, got 2"),
         (lambda: kernel_ridge(10.5), "states"),  # type: ignore[arg-type]
+        (lambda: kernel_ridge(10, most=9), "most must be an integer of at least the 10 states, got 9"),
         (lambda: kernel_ridge(length_scale=0.0), "length_scale must be positive and finite, got 0.0"),
         (lambda: kernel_ridge(ridge=-1.0), "ridge must be positive"),
         (lambda: _update(running_average(), np.ones((2, 3)), 4), r"shape \(n, \*\(\)\), got \(2, 3\)"),
