@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from invsamp.boundary import Boundary
+from invsamp.coupled_sum import CoupledSum
 from invsamp.estimators import Estimator, Structure
 from invsamp.estimators import exact as exact_energies
 from invsamp.kernels import Langevin, Momentum
@@ -309,7 +310,8 @@ def fast_resgld(
     Parameters
     ----------
     variance : VarianceModel, optional
-        Of the gradients: `known` (what the estimator states; the default), `running_average` or `kernel_ridge`.
+        Of the gradients: `known` (what the estimator states; the default), `running_average` (the default with a
+        `coupled_sum`, as in ``estimator=[coupled_sum(), exact()]``) or `kernel_ridge`.
     energy_variance : VarianceModel, optional
         Of the energies. Default: as ``variance``, or what the estimator states where that has a value.
     structure : "isotropic", "diagonal" or "full"
@@ -328,9 +330,11 @@ def fast_resgld(
     ----------
     Li, Lin, Zhang and Zhou (2023), "Fast replica exchange SGLD", Algorithm 1, eq. (13), (15), (18).
     """
-    model = variance or known()
+    estimators = estimator if isinstance(estimator, Sequence) else [estimator]
+    # a coupled sum's draw does not state its variance
+    model = variance or (running_average() if any(isinstance(e, CoupledSum) for e in estimators) else known())
     if energy_variance is None:
-        energy_variance = known() if isinstance(model, Known) else model
+        energy_variance = known() if variance is None or isinstance(variance, Known) else variance
     rungs = _rungs(
         temperatures,
         step_size,
