@@ -20,8 +20,7 @@ import invsamp as iv
 from invsamp.contract import Array
 from invsamp.forward import with_jacobian
 from invsamp.replica import Evaluator, Replica
-from invsamp.solvers.gradient_matching import GradientMatching, match
-from invsamp.solvers.libraries import linear_in_parameters
+from invsamp.solvers.gradient_matching import GradientMatching, linear_in_parameters, match
 from invsamp.solvers.ode import OdeModel
 
 STATES, PARAMETERS, TRUTH = ("x", "y", "z"), ("sigma", "rho", "beta"), (10.0, 28.0, 8.0 / 3.0)

@@ -18,8 +18,7 @@ import numpy as np
 
 import invsamp as iv
 from invsamp.problems import lorenz
-from invsamp.solvers.ode import OdeModel
-from invsamp.solvers.shooting import MultipleShooting
+from invsamp.solvers.ode import MultipleShooting, OdeModel
 
 TRUTH = np.array([10.0, 28.0, 8.0 / 3.0])
 

@@ -19,8 +19,7 @@ from invsamp.noise import GaussianNoise
 from invsamp.posterior import Posterior
 from invsamp.prior import Prior
 from invsamp.problems.trajectory import Trajectory, simulate
-from invsamp.solvers.observation import OdeObservation
-from invsamp.solvers.ode import OdeModel
+from invsamp.solvers.ode import OdeModel, OdeObservation
 
 Array = npt.NDArray[np.float64]
 

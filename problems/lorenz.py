@@ -23,11 +23,8 @@ from invsamp.noise import GaussianNoise
 from invsamp.posterior import Posterior
 from invsamp.prior import Prior
 from invsamp.problems.trajectory import Trajectory, segment_begins, simulate
-from invsamp.solvers.derivatives import weak
-from invsamp.solvers.gradient_matching import match
-from invsamp.solvers.libraries import linear_in_parameters
-from invsamp.solvers.ode import OdeModel
-from invsamp.solvers.shooting import MultipleShooting
+from invsamp.solvers.gradient_matching import linear_in_parameters, match, weak
+from invsamp.solvers.ode import MultipleShooting, OdeModel
 
 Array = npt.NDArray[np.float64]
 

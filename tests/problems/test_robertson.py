@@ -8,7 +8,7 @@ from scipy.integrate import solve_ivp
 
 from invsamp.presets import mala
 from invsamp.problems.robertson import INITIAL, NOISE_SD, TIMES, TRUTH, data, reactions, rhs
-from invsamp.solvers.integrators import Status
+from invsamp.solvers.ode.integrators import Status
 
 POINT = np.array([list(TRUTH.values())])
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import invsamp as iv
-from invsamp.solvers.ode import OdeModel
-from invsamp.solvers.shooting import MultipleShooting
+from invsamp.solvers.ode import MultipleShooting, OdeModel
 
 TRUTH = np.array([10.0, 28.0, 8.0 / 3.0])
 TIMES = np.arange(401) * 0.05

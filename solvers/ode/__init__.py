@@ -1,0 +1,22 @@
+"""Ordinary differential equations: `OdeModel` solves them, `OdeObservation` and `MultipleShooting` observe them.
+
+Where to look: `model` (the settings and checks), `observation`, `shooting` (what is measured), `right_hand_side` (from
+plain Python to compiled code and its derivatives, with `tracing`, `twins`, `fingerprint` and `generated`),
+`trajectories` and `dormand_prince` (the compiled integrator), `integrators` (statuses, LSODA).
+"""
+
+from invsamp.solvers.ode.integrators import Status
+from invsamp.solvers.ode.model import OdeModel, SensitiveSolution, Solution
+from invsamp.solvers.ode.observation import OdeObservation
+from invsamp.solvers.ode.shooting import MultipleShooting
+from invsamp.solvers.ode.shooting_fit import ShootingFit
+
+__all__ = [
+    "MultipleShooting",
+    "OdeModel",
+    "OdeObservation",
+    "SensitiveSolution",
+    "ShootingFit",
+    "Solution",
+    "Status",
+]

@@ -1,0 +1,161 @@
+"""Generated source in a folder of the user's, named by its content, compiled into functions that have an address.
+
+A second process finds the source and, beside it, the machine code that numba stored: it compiles nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+import sys
+import tempfile
+import warnings
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from numba import cfunc, types
+from numba.core.errors import NumbaWarning
+
+_DOUBLES = types.CPointer(types.float64)
+#: ``void f(double t, double *y, double *p, double *out)``
+SIGNATURE = types.void(types.float64, _DOUBLES, _DOUBLES, _DOUBLES)
+
+
+class Compiled(NamedTuple):
+    """A compiled ``f(t, y, p, out)``."""
+
+    address: int
+    function: Any  # keeps the machine code alive
+
+
+def compiled(source: str, name: str, *, key: str | None, scope: Mapping[str, Any] | None = None) -> Compiled:
+    """Compile the function ``evaluate(t, y, p, out)`` of a piece of source.
+
+    Parameters
+    ----------
+    source : str
+        Python source that defines ``evaluate``, which reads from the pointers ``y`` and ``p`` and writes to ``out``.
+    name : str
+        Begins the file's name; an identifier.
+    key : str or None
+        Digest of all that the result depends on: the source and what the names in ``scope`` stand for. None
+        compiles in memory, for this process alone.
+    scope : mapping, optional
+        Values of names that the source reads.
+
+    Raises
+    ------
+    Exception
+        Whatever numba raises if the source does not compile: mostly, not always, a NumbaError.
+    """
+    path = None if key is None else store(_filename(name, key), source)
+    filename = f"<{name}>" if path is None else str(path)
+    # numba imports the module of stored code by name
+    namespace: dict[str, Any] = {"__name__": __name__, **(scope or {})}
+    exec(compile(source, filename, "exec"), namespace)
+    try:
+        with warnings.catch_warnings():
+            # captured arrays above a megabyte are compiled in by address, which cannot be stored
+            warnings.simplefilter("ignore", NumbaWarning)
+            function = cfunc(SIGNATURE, cache=path is not None, error_model="numpy")(namespace["evaluate"])
+    except Exception:
+        if path is not None:
+            path.unlink(missing_ok=True)
+        raise
+    return Compiled(int(function.address or 0), function)
+
+
+def stored(name: str, key: str | None) -> str | None:
+    """Source that `compiled` has stored under this name and key, in this process or another."""
+    return (folder() / _filename(name, key)).read_text(encoding="utf-8") if key and is_stored(name, key) else None
+
+
+def is_stored(name: str, key: str | None) -> bool:
+    """Whether there is such source."""
+    return key is not None and (folder() / _filename(name, key)).exists()
+
+
+def _filename(name: str, key: str) -> str:
+    # stored code knows this module by its name: where that changes, older files must not be found
+    return f"{name}_{digest(__name__, key)[:32]}.py"
+
+
+def store(filename: str, source: str) -> Path:
+    """Path of a file of `folder` with this content, written if it is not there.
+
+    Several processes may do so at once: a file appears with all its content, and is never written twice, because
+    numba takes a newer file for a changed one.
+    """
+    path = folder() / filename
+    if not path.exists():
+        handle, temporary = tempfile.mkstemp(suffix=".tmp", dir=path.parent)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(source)
+        try:
+            os.link(temporary, path)  # fails where another process came first
+        except FileExistsError:
+            pass
+        except OSError:  # no hard links on this file system
+            os.replace(temporary, path)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+    return path
+
+
+def digest(*parts: str) -> str:
+    """Digest of several strings, for use as a key."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def folder() -> Path:
+    """Folder of the generated files.
+
+    ``invsamp`` in NUMBA_CACHE_DIR if that is set, or else in the platform's folder for caches; if that cannot be
+    written, a folder of the user's among the temporary files.
+    """
+    return _folder(os.environ.get("NUMBA_CACHE_DIR"), os.environ.get("XDG_CACHE_HOME"), os.environ.get("HOME"))
+
+
+@lru_cache(maxsize=8)
+def _folder(numba: str | None, xdg: str | None, home: str | None) -> Path:
+    for parent in _candidates(numba, xdg, home):
+        if _is_writable(path := parent / "invsamp"):
+            return path
+    user = getattr(os, "getuid", lambda: "user")()
+    path = Path(tempfile.gettempdir()) / f"invsamp-{user}"
+    # the files are run: nobody else may be able to put one there
+    if _is_writable(path) and _is_private(path):
+        return path
+    return Path(tempfile.mkdtemp(prefix="invsamp-"))
+
+
+def _candidates(numba: str | None, xdg: str | None, home: str | None) -> list[Path]:
+    if numba:
+        return [Path(numba)]
+    if sys.platform == "win32":
+        return [Path(local)] if (local := os.environ.get("LOCALAPPDATA")) else []
+    if sys.platform != "darwin" and xdg:
+        return [Path(xdg)]
+    if not home:
+        return []
+    return [Path(home) / ("Library/Caches" if sys.platform == "darwin" else ".cache")]
+
+
+def _is_writable(path: Path) -> bool:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            return True
+    except OSError:
+        return False
+
+
+def _is_private(path: Path) -> bool:
+    if not hasattr(os, "getuid"):
+        return True
+    status = path.lstat()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022

@@ -1,0 +1,204 @@
+"""Batches of trajectories by either method in a bounded number of steps; a failure is a `Status`, not an exception."""
+
+from __future__ import annotations
+
+import enum
+import math
+import threading
+import warnings
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+from scipy.integrate import ODEintWarning, odeint
+
+from invsamp.solvers.ode.dormand_prince import call
+from invsamp.solvers.ode.trajectories import Course, Outcome, inset, integrate
+
+Array = npt.NDArray[np.float64]
+
+
+class Status(enum.IntEnum):
+    """How the integration of one trajectory ended."""
+
+    OK = 0
+    TOO_MANY_STEPS = 1
+    NON_FINITE = 2
+    STEP_TOO_SMALL = 3
+    STOPPED = 4  # by the model's `stop`: what comes before is good
+
+
+class Control(NamedTuple):
+    """Error and step control: the first ``n_states`` components of y count in the error test, the rest do not."""
+
+    n_states: int
+    rtol: float
+    atol: float
+    max_steps: int
+    threads: int = 1
+
+
+def rk45(
+    rhs: int, parameters: Array, initial: Array, times: Array, start: Array, course: Course, control: Control
+) -> Outcome:
+    """Dormand-Prince 5(4); see `invsamp.solvers.ode.trajectories.integrate` for the arguments."""
+    n, rtol, atol, max_steps, threads = control
+    return integrate(
+        rhs, parameters, initial, times, start, course,
+        n_states=n, rtol=rtol, atol=atol, max_steps=max_steps, threads=threads,
+    )  # fmt: skip
+
+
+def lsoda(
+    rhs: int, parameters: Array, initial: Array, times: Array, start: Array, course: Course, control: Control
+) -> Outcome:
+    """LSODA by SciPy's `odeint`, row by row; arguments as of `rk45`, without a stopping function."""
+    batch, m = initial.shape
+    outcome = Outcome(
+        np.full((batch, times.shape[1], m), np.nan),
+        np.zeros(batch, dtype=np.int64),
+        np.zeros(batch, dtype=np.int64),
+        np.zeros(batch, dtype=np.int64),
+        np.array(start, dtype=float),
+    )
+    with _ODEPACK, warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore", ODEintWarning)
+        for row in range(batch):
+            wanted = times[row if len(times) > 1 else 0]
+            wanted = wanted[np.isfinite(wanted)]
+            trajectory = _Lsoda(rhs, np.ascontiguousarray(parameters[row], dtype=float), course, control)
+            values = trajectory.run(initial[row].astype(float), wanted, float(start[row]))
+            outcome.status[row] = trajectory.status
+            outcome.evaluations[row] = trajectory.evaluations
+            outcome.steps[row] = trajectory.steps
+            outcome.ended[row] = trajectory.ended
+            if trajectory.status == Status.OK:
+                outcome.values[row, : len(wanted)] = values
+    return outcome
+
+
+#: ODEPACK keeps its state in common blocks: one solve at a time.
+_ODEPACK = threading.Lock()
+#: Weight of the sensitivities in the error test: an absolute tolerance that no error reaches. Not inf, because
+#: LSODA divides by the weights when it perturbs the states for its Jacobian.
+_UNCONTROLLED = 1e10
+#: LSODA shortens its step after a bad value of the right-hand side; it does not notice that there are only such.
+_PATIENCE = 200
+#: Evaluations per step, beside those for Jacobians: the corrector takes at most three, and fails at most ten times.
+_MOST_PER_STEP = 40
+
+
+class _GaveUp(Exception):
+    """Raised within LSODA to get out of it."""
+
+
+class _Lsoda:
+    """One trajectory, restarted at every pause."""
+
+    def __init__(self, rhs: int, p: Array, course: Course, control: Control) -> None:
+        self.rhs, self.p, self.course, self.control = rhs, p, course, control
+        self.status, self.evaluations, self.steps, self.ended = Status.OK, 0, 0, math.nan
+        self.bad = 0  # values of the right-hand side in succession that were not finite
+        self.seen_bad = False
+
+    def run(self, y: Array, times: Array, start: float) -> Array:
+        """Values at ``times``; good if the status is then OK."""
+        out = np.empty((len(times), len(y)))
+        done, t, self.ended = int(np.searchsorted(times, start, side="right")), start, start
+        out[:done] = y
+        if not (np.isfinite(y).all() and np.isfinite(self.p).all()):
+            self.status = Status.NON_FINITE
+        pause = int(np.searchsorted(self.course.pauses, start))
+        while done < len(times) and self.status == Status.OK:
+            lower, upper, target, last = -math.inf, math.inf, float(times[-1]), len(times)
+            if pause < len(self.course.pauses) and self.course.pauses[pause] == t:
+                lower = t + inset(t)
+                y = y + self.course.jumps[pause]
+                pause += 1
+            stops_at_target = pause < len(self.course.pauses) and bool(self.course.pauses[pause] <= target)
+            if stops_at_target:
+                target = float(self.course.pauses[pause])
+                upper = target - inset(target)
+                last = int(np.searchsorted(times, target, side="right"))
+            nodes = np.concatenate([[t], times[done:last]])
+            if nodes[-1] < target:
+                nodes = np.append(nodes, target)
+            values = self._stretch(y, nodes, lower, upper, stops_at_target)
+            if values is None:
+                break
+            out[done:last] = values[1 : 1 + last - done]
+            y, t, done, self.ended = values[-1], target, last, target
+        return out
+
+    def _stretch(self, y: Array, nodes: Array, lower: float, upper: float, critical: bool) -> Array | None:
+        n, rtol, atol, max_steps, _ = self.control
+        budget = max_steps - self.steps
+        flat = self._guarded(len(y), lower, upper, budget * _MOST_PER_STEP + len(y) * (budget + 1))
+        weights = np.full(len(y), _UNCONTROLLED)
+        weights[:n] = atol
+        # LSODA counts steps to its limit when the first derivative is infinite
+        if not np.isfinite(flat(nodes[0], y)).all():
+            self.status = Status.NON_FINITE
+            return None
+        if budget < 1:
+            self.status = Status.TOO_MANY_STEPS
+            return None
+        try:
+            values, info = odeint(
+                flat,
+                y,
+                nodes,
+                tfirst=True,
+                rtol=rtol,
+                atol=weights,
+                mxstep=budget,
+                tcrit=nodes[-1:] if critical else None,
+                full_output=True,
+            )
+        except _GaveUp:
+            return None
+        succeeded = info["message"] == "Integration successful."
+        if succeeded:  # the counters are not set otherwise
+            self.steps += int(info["nst"][-1])
+        # mxstep bounds each output interval; the promise is about the whole trajectory
+        if info["message"].startswith("Excess work") or self.steps > max_steps:
+            self.status = Status.TOO_MANY_STEPS
+        elif not np.isfinite(values).all() if succeeded else self.seen_bad:  # LSODA may call the former a success
+            self.status = Status.NON_FINITE
+        elif not succeeded:
+            self.status = Status.STEP_TOO_SMALL
+        return values if self.status == Status.OK else None
+
+    def _guarded(self, m: int, lower: float, upper: float, most: int) -> Callable[[float, Array], Array]:
+        """The right-hand side as LSODA wants it; leaves LSODA when it goes on without end or without numbers."""
+        rhs, p, out = self.rhs, self.p, np.empty((1, m))
+        row, limit = out[0], self.evaluations + most
+
+        def flat(t: float, y: Array) -> Array:
+            self.evaluations += 1
+            if evaluate(rhs, t, lower, upper, y, p, out):
+                self.bad = 0
+            else:
+                self.bad += 1
+                self.seen_bad = True
+                if self.bad > _PATIENCE:
+                    self.status = Status.NON_FINITE
+                    raise _GaveUp
+            if self.evaluations > limit:
+                self.status = Status.TOO_MANY_STEPS
+                raise _GaveUp
+            return row
+
+        return flat
+
+
+@njit(cache=True, error_model="numpy")
+def evaluate(rhs: int, t: float, lower: float, upper: float, y: Array, p: Array, out: Array) -> bool:
+    """Right-hand side at y (m,) and t within its bounds, to out (1, m); whether it is finite."""
+    call(rhs, min(max(t, lower), upper), y, p, out, 0)
+    finite = True
+    for i in range(out.shape[1]):
+        finite = finite and math.isfinite(out[0, i])
+    return finite

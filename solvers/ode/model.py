@@ -1,0 +1,343 @@
+"""Ordinary differential equations x' = f(t, x, p) from a plain right-hand side, with forward sensitivities.
+
+Trajectories are integrated in batches; one that fails gets a status and NaN, never an exception.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.solvers.ode.integrators import Array, Control, Status, lsoda, rk45
+from invsamp.solvers.ode.observation import OdeObservation, observe
+from invsamp.solvers.ode.output_times import check_times
+from invsamp.solvers.ode.right_hand_side import Jacobian, prepare_sensitivities, prepare_states, prepare_stop
+from invsamp.solvers.ode.state_functions import Function
+from invsamp.solvers.ode.tracing import Rhs
+from invsamp.solvers.ode.trajectories import Course, Integers, Outcome
+
+__all__ = ["OdeModel", "SensitiveSolution", "Solution", "Status"]
+
+#: A time, and what is added to which states then.
+Dose = tuple[float, Mapping[str, float] | Sequence[tuple[str, float]]]
+
+
+class Solution(NamedTuple):
+    """States of a batch of trajectories; NaN where there is none."""
+
+    states: Array  # (batch, n_times, n_states)
+    status: Integers  # (batch,), values of `Status`
+    evaluations: Integers  # (batch,), calls of the right-hand side
+    steps: Integers  # (batch,), accepted steps
+    ended: Array  # (batch,), time reached: of the event where the status is STOPPED
+
+
+class SensitiveSolution(NamedTuple):
+    """States and their derivatives with respect to parameters, then initial values."""
+
+    states: Array  # (batch, n_times, n_states)
+    sensitivities: Array  # (batch, n_times, n_states, n_parameters + n_initial)
+    status: Integers  # (batch,)
+    evaluations: Integers  # (batch,)
+    steps: Integers  # (batch,)
+    ended: Array  # (batch,)
+
+
+@dataclass(frozen=True, repr=False)
+class OdeModel:
+    r"""An ODE with named states and parameters.
+
+    Parameters
+    ----------
+    rhs : callable
+        ``rhs(t, x, p)`` with a float and two sequences of floats, returning one derivative per state. Plain Python:
+        it is compiled. Either it consists of arithmetic and elementary functions of `math` or `numpy`, without
+        branches on its arguments, and then its derivatives are symbolic; or numba has to be able to compile it as it
+        stands. What it captures is read once, when it is compiled.
+    states, parameters : sequence of str
+        Names, in the order of ``x`` and ``p``.
+    method : {"RK45", "LSODA"}
+        Dormand-Prince 5(4) with dense output, compiled, for problems that are not stiff; or LSODA (Adams and BDF
+        with automatic switching, ODEPACK) for those that are.
+    rtol, atol : float, > 0
+        Relative and absolute tolerance of the local error of the states.
+    max_steps : int, >= 1
+        Bound on the accepted steps of one trajectory.
+    jacobian : callable, optional
+        ``jacobian(t, x, p)`` returning ``(rows of df/dx, rows of df/dp)``, for the sensitivities, compiled by numba.
+        Needed only where ``rhs`` neither traces nor takes complex numbers.
+    stop : callable, optional
+        ``stop(t, x, p)``: the trajectory ends when this changes its sign from one step to the next. RK45 only.
+    breakpoints : sequence of float
+        Times at which the right-hand side switches: the integration restarts there, so that no step goes across, and
+        the right-hand side is evaluated on either side only.
+    doses : sequence of (float, {state: amount})
+        Times at which amounts are added to states at once. A value at the time of a dose is the one before it. A dose
+        at ``t0`` counts.
+    threads : int, >= 1
+        Threads for the rows of a batch, with RK45. The numbers do not depend on it.
+
+    Raises
+    ------
+    ValueError
+        For duplicate or unknown names, an unknown method, settings out of range, or a ``rhs`` that does not take and
+        return as many values as there are names, or that cannot be compiled.
+
+    Notes
+    -----
+    Step sizes are chosen from the error of the states alone, also when sensitivities are integrated along
+    (Hindmarsh and Serban, CVODES, "partial error control"). The states are then the same with and without
+    sensitivities, and the sensitivities are the derivative of the computed trajectory at frozen step sizes.
+    """
+
+    rhs: Rhs
+    states: tuple[str, ...]
+    parameters: tuple[str, ...]
+    method: Literal["RK45", "LSODA"] = "RK45"
+    rtol: float = 1e-6
+    atol: float = 1e-9
+    max_steps: int = 10_000
+    jacobian: Jacobian | None = None
+    stop: Callable[[Any, Any, Any], Any] | None = None
+    breakpoints: tuple[float, ...] = ()
+    doses: tuple[Dose, ...] = ()
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "states", tuple(self.states))
+        object.__setattr__(self, "parameters", tuple(self.parameters))
+        _check_settings(self)
+        object.__setattr__(self, "breakpoints", tuple(float(time) for time in self.breakpoints))
+        # pairs in place of dictionaries: a model can be hashed
+        doses = tuple((float(time), tuple(dict(amounts).items())) for time, amounts in self.doses)
+        object.__setattr__(self, "doses", doses)
+        _check_course(self)
+        n, q = len(self.states), len(self.parameters)
+        _probe(self.rhs, n, q)
+        prepare_states(self.rhs, n, q)
+        if self.stop is not None:
+            prepare_stop(self.stop, n, q)
+
+    def __repr__(self) -> str:
+        name = getattr(self.rhs, "__qualname__", repr(self.rhs))
+        shown = [f"{entry.name}={getattr(self, entry.name)!r}" for entry in fields(self)[1:7]]
+        return f"OdeModel({name}, {', '.join(shown)}, derivatives={self.derivatives!r})"
+
+    @property
+    def derivatives(self) -> str:
+        """Where sensitivities come from: "given", "traced" or "complex step"; "none" if they cannot be had."""
+        try:
+            return prepare_sensitivities(self.rhs, self.jacobian, len(self.states), len(self.parameters), 0).derivatives
+        except ValueError:
+            return "none"
+
+    def solve(
+        self,
+        parameters: npt.ArrayLike,
+        initial: npt.ArrayLike,
+        times: npt.ArrayLike,
+        *,
+        t0: npt.ArrayLike | None = None,
+    ) -> Solution:
+        """Integrate a batch of trajectories.
+
+        Parameters
+        ----------
+        parameters : array, shape (batch, n_parameters)
+        initial : array, shape (batch, n_states) or (n_states,)
+            States at ``t0``.
+        times : array, shape (n_times,) or (batch, n_times)
+            Output times, increasing, not before ``t0``. A row of its own for each trajectory may end in NaN; so do
+            the states then.
+        t0 : float or array, shape (batch,), optional
+            Initial times; the first output times by default.
+
+        Returns
+        -------
+        Solution
+            States (batch, n_times, n_states), NaN in rows that failed and after an event that stopped the
+            trajectory; status, numbers of evaluations and of steps, and the time reached, each (batch,).
+
+        Raises
+        ------
+        ValueError
+            For wrong shapes or times that do not increase. Never for a trajectory that fails.
+        """
+        p, x0, grid, start = self._check(parameters, initial, times, t0)
+        prepared = prepare_states(self.rhs, len(self.states), len(self.parameters))
+        return Solution(*self._integrate(prepared.compiled.address, p, x0, grid, start))
+
+    def solve_with_sensitivities(
+        self,
+        parameters: npt.ArrayLike,
+        initial: npt.ArrayLike,
+        times: npt.ArrayLike,
+        *,
+        t0: npt.ArrayLike | None = None,
+        initial_states: Sequence[str] | None = None,
+    ) -> SensitiveSolution:
+        """Integrate a batch of trajectories together with their forward sensitivities.
+
+        Parameters
+        ----------
+        parameters, initial, times, t0
+            As in `solve`.
+        initial_states : sequence of str, optional
+            States whose initial value is differentiated; all by default.
+
+        Returns
+        -------
+        SensitiveSolution
+            As `Solution`, with sensitivities (batch, n_times, n_states, n_parameters + n_initial) whose columns are
+            in the order of `parameters` then ``initial_states``. The time of an event is not differentiated.
+
+        Raises
+        ------
+        ValueError
+            As in `solve`; also for unknown ``initial_states``, and where `derivatives` is "none".
+        """
+        p, x0, grid, start = self._check(parameters, initial, times, t0)
+        columns = self.state_indices("initial_states", initial_states)
+        n, q = len(self.states), len(self.parameters)
+        prepared = prepare_sensitivities(self.rhs, self.jacobian, n, q, len(columns))
+        seed = np.zeros((n, q + len(columns)))
+        seed[columns, range(q, q + len(columns))] = 1.0
+        y0 = np.concatenate([x0, np.broadcast_to(seed.ravel(), (len(x0), seed.size))], axis=1)
+        outcome = self._integrate(prepared.compiled.address, p, y0, grid, start)
+        states, flat = outcome.values[:, :, :n], outcome.values[:, :, n:]
+        return SensitiveSolution(states, flat.reshape(*flat.shape[:2], *seed.shape), *outcome[1:])
+
+    def observe(
+        self,
+        times: npt.ArrayLike,
+        initial: Sequence[str | float],
+        *,
+        t0: float | None = None,
+        states: Sequence[str] | None = None,
+        of: Function | None = None,
+        jacobian: Callable[[Any, Any, Any], npt.ArrayLike] | None = None,
+        mask: npt.ArrayLike | None = None,
+    ) -> OdeObservation:
+        """Forward model that observes states, or functions of them, at given times.
+
+        Parameters
+        ----------
+        times : array, shape (n_times,)
+            Observation times, increasing.
+        initial : sequence of n_states entries
+            Per state its known initial value, or the name of the parameter that is its unknown initial value.
+        t0 : float, optional
+            Time of the initial values; the first observation time by default.
+        states : sequence of str, optional
+            The observed states; all by default.
+        of, jacobian, mask
+            Functions of states, and different outputs at different times: see `invsamp.solvers.ode.observation`.
+
+        Raises
+        ------
+        ValueError
+            For a wrong number of initial entries, names that clash or are unknown, or bad times.
+        """
+        return observe(self, times, initial, t0=t0, states=states, of=of, jacobian=jacobian, mask=mask)
+
+    def state_indices(self, argument: str, names: Sequence[str] | None) -> tuple[int, ...]:
+        """Positions of states by name, all by default; ``argument`` is what an error calls them."""
+        names = self.states if names is None else tuple(names)
+        missing = [name for name in names if name not in self.states]
+        if missing or len(set(names)) < len(names):
+            raise ValueError(f"{argument} must be distinct names out of {self.states}, got {names}")
+        return tuple(self.states.index(name) for name in names)
+
+    def _check(
+        self, parameters: npt.ArrayLike, initial: npt.ArrayLike, times: npt.ArrayLike, t0: npt.ArrayLike | None
+    ) -> tuple[Array, Array, Array, Array]:
+        p = np.asarray(parameters, dtype=float)
+        if p.ndim != 2 or p.shape[1] != len(self.parameters):
+            raise ValueError(f"parameters must have shape (batch, {len(self.parameters)}), got {p.shape}")
+        x0 = np.asarray(initial, dtype=float)
+        n = len(self.states)
+        if x0.shape != (n,) and x0.shape != (len(p), n):
+            raise ValueError(f"initial must have shape ({n},) or ({len(p)}, {n}), got {x0.shape}")
+        if x0.ndim == 1:
+            x0 = np.repeat(x0[None], len(p), axis=0)
+        return p, x0, *check_times(times, t0, len(p))
+
+    def _integrate(self, rhs: int, p: Array, y0: Array, times: Array, start: Array) -> Outcome:
+        n = len(self.states)
+        course = Course(*_pauses(self.breakpoints, self.doses, self.states, y0.shape[1]))
+        if self.stop is not None:
+            course = course._replace(stop=prepare_stop(self.stop, n, len(self.parameters)).address)
+        control = Control(n, self.rtol, self.atol, self.max_steps, self.threads)
+        return _INTEGRATORS[self.method](rhs, p, y0, times, start, course, control)
+
+
+_INTEGRATORS = {"LSODA": lsoda, "RK45": rk45}
+
+
+@lru_cache(maxsize=64)
+def _pauses(
+    breakpoints: tuple[float, ...], doses: tuple[Dose, ...], states: tuple[str, ...], width: int
+) -> tuple[Array, Array]:
+    """Times at which the integration restarts, and what y of the given width gains there."""
+    times = np.array(sorted({*breakpoints, *(time for time, _ in doses)}), dtype=float)
+    jumps = np.zeros((len(times), width))
+    for time, amounts in doses:
+        for state, amount in dict(amounts).items():
+            jumps[np.searchsorted(times, time), states.index(state)] += amount
+    return times, jumps
+
+
+def _check_settings(model: OdeModel) -> None:
+    if not callable(model.rhs):
+        raise ValueError(f"rhs must be a callable rhs(t, x, p), got {model.rhs!r}")
+    names = model.states + model.parameters
+    if not model.states or len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"states and parameters must be distinct names, at least one state, got {names}")
+    if model.method not in _INTEGRATORS:
+        raise ValueError(f"method must be one of {sorted(_INTEGRATORS)}, got {model.method!r}")
+    if not 1e-13 <= model.rtol < 1:
+        raise ValueError(f"rtol must be in [1e-13, 1), got {model.rtol}")
+    if not (0 < model.atol < math.inf):
+        raise ValueError(f"atol must be positive and finite, got {model.atol}")
+    for name in ("max_steps", "threads"):
+        value = getattr(model, name)
+        if not isinstance(value, (int, np.integer)) or value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value!r}")
+    for name in ("jacobian", "stop"):
+        value = getattr(model, name)
+        if value is not None and not callable(value):
+            raise ValueError(f"{name} must be a callable {name}(t, x, p), got {value!r}")
+    if model.stop is not None and model.method != "RK45":
+        raise ValueError(f"stop needs method='RK45', got {model.method!r}")
+
+
+def _check_course(model: OdeModel) -> None:
+    if not np.isfinite(model.breakpoints).all():
+        raise ValueError(f"breakpoints must be finite times, got {model.breakpoints}")
+    for time, amounts in model.doses:
+        values = dict(amounts)
+        if not math.isfinite(time) or not np.isfinite(list(values.values())).all():
+            raise ValueError(f"doses must be finite, got {values} at {time}")
+        if unknown := [state for state in values if state not in model.states]:
+            raise ValueError(f"doses must name states out of {model.states}, got {unknown} at {time}")
+
+
+def _probe(rhs: Rhs, n_states: int, n_parameters: int) -> None:
+    """Call rhs once with ones: a wrong number of values is a bug to report now, not a failed trajectory."""
+    try:
+        derivative = getattr(rhs, "py_func", rhs)(0.0, [1.0] * n_states, (1.0,) * n_parameters)
+    except ArithmeticError:
+        return
+    except (ValueError, IndexError) as error:
+        if isinstance(error, ValueError) and "unpack" not in str(error):
+            return  # out of a function's domain
+        message = f"rhs must take {n_states} states and {n_parameters} parameters, but raised: {error}"
+        raise ValueError(message) from error
+    if np.shape(derivative) != (n_states,):
+        raise ValueError(f"rhs must return {n_states} values, one per state, got {derivative!r}")

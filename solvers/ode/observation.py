@@ -1,0 +1,235 @@
+"""Observation models of ordinary differential equations: which functions of the trajectory are data."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.solvers.ode.state_functions import Function, StateFunction
+
+if TYPE_CHECKING:
+    from invsamp.solvers.ode.model import OdeModel
+
+Array = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+def observe(
+    model: OdeModel,
+    times: npt.ArrayLike,
+    initial: Sequence[str | float],
+    *,
+    t0: float | None = None,
+    states: Sequence[str] | None = None,
+    of: Function | None = None,
+    jacobian: Callable[[Any, Any, Any], npt.ArrayLike] | None = None,
+    mask: npt.ArrayLike | None = None,
+) -> OdeObservation:
+    """Forward model that observes states, or functions of them, at given times; see `OdeModel.observe`.
+
+    Parameters
+    ----------
+    model : OdeModel
+    times : array, shape (n_times,)
+        Observation times, increasing.
+    initial : sequence of n_states entries
+        Per state its known initial value, or the name of the parameter that is its unknown initial value.
+    t0 : float, optional
+        Time of the initial values; the first observation time by default.
+    states : sequence of str, optional
+        The observed states; all by default.
+    of : callable, optional
+        ``of(t, x, p)`` -> outputs, observed in place of states: sums, ratios, a quantity with a calibration. It takes
+        all states and the model's parameters, among which may be some that only it uses. Its derivatives are
+        symbolic where it can be traced; `OdeObservation.derivatives` says whether.
+    jacobian : callable, optional
+        Of ``of``: ``jacobian(t, x, p)`` -> (n_outputs, n_states + n_parameters).
+    mask : array of bool, shape (n_times, n_observed), optional
+        Which outputs are observed at which time; all by default. The data are then those where it is true.
+
+    Raises
+    ------
+    ValueError
+        For a wrong number of initial entries, names that clash or are unknown, bad times, both ``states`` and
+        ``of``, or an ``of`` that cannot be differentiated.
+    """
+    grid = np.asarray(times, dtype=float)
+    if grid.ndim != 1 or not grid.size or not np.isfinite(grid).all() or (np.diff(grid) <= 0).any():
+        raise ValueError(f"times must be a non-empty, finite, increasing sequence, got {grid}")
+    start = float(grid[0] if t0 is None else t0)
+    if not start <= grid[0]:
+        raise ValueError(f"t0 must not be after the first of times, {grid[0]}, got {t0}")
+    if isinstance(initial, str) or len(initial) != len(model.states):
+        raise ValueError(f"initial must have one name or value for each of the states {model.states}, got {initial}")
+    entries = tuple(entry if isinstance(entry, str) else float(entry) for entry in initial)
+    names = (*model.parameters, *(entry for entry in entries if isinstance(entry, str)))
+    if len(set(names)) < len(names):
+        raise ValueError(f"initial must not repeat a name or name a parameter of the model, got {entries}")
+    if of is not None and states is not None:
+        raise ValueError(f"states and of exclude each other: of sees all states, got states {tuple(states)}")
+    if of is None and jacobian is not None:
+        raise ValueError("jacobian is the derivative of of, but of was not given")
+    output: tuple[int, ...] | StateFunction = observed_states(model, states)
+    if of is not None:
+        output = StateFunction(of, len(model.states), len(model.parameters), jacobian)
+    width = output.n_outputs if isinstance(output, StateFunction) else len(output)
+    return OdeObservation(model, grid, start, entries, output, names, as_mask(mask, (len(grid), width)))
+
+
+@dataclass(frozen=True, eq=False)
+class OdeObservation:
+    """Observed states of an `OdeModel`, or functions of them, as a forward model; made by `OdeModel.observe`.
+
+    Observations are ordered by time, then by output, without those that the mask leaves out. The columns of theta
+    are `parameters`. Rows that fail are NaN.
+
+    Attributes
+    ----------
+    output : tuple of int, or StateFunction
+        Indices of the observed states, or the function of states that is observed.
+    mask : ndarray of bool, shape (n_times, n_outputs)
+    data_indices : ndarray of int or None
+        Where the observations are among those of the model that this one was made from by `coarsen`; None: all.
+    """
+
+    model: OdeModel
+    times: Array
+    t0: float
+    initial: tuple[str | float, ...]
+    output: tuple[int, ...] | StateFunction
+    parameters: tuple[str, ...]
+    mask: BoolArray
+    data_indices: npt.NDArray[np.intp] | None = None
+    _timing: list[float] = field(default_factory=lambda: [0.0, 0.0], init=False, repr=False)
+
+    def __call__(self, theta: Array) -> Array:
+        """Observations, shape (batch, n_observations), at theta, shape (batch, n_parameters)."""
+        began = time.perf_counter()
+        p, x0 = self._split(theta)
+        y = self._observed(self.model.solve(p, x0, self.times, t0=self.t0).states, p)
+        self._timing[0] += time.perf_counter() - began
+        self._timing[1] += len(p)
+        return y
+
+    def jacobian(self, theta: Array) -> tuple[Array, Array]:
+        """Observations (batch, n_observations) and their Jacobian (batch, n_observations, n_parameters)."""
+        p, x0 = self._split(theta)
+        unknown = [s for s, entry in zip(self.model.states, self.initial, strict=True) if isinstance(entry, str)]
+        solution = self.model.solve_with_sensitivities(p, x0, self.times, t0=self.t0, initial_states=unknown)
+        states, slopes = solution.states, solution.sensitivities
+        y = self._observed(states, p)
+        if isinstance(self.output, StateFunction):
+            n = len(self.initial)
+            outer = self.output.jacobians(self.times, states, p)
+            with np.errstate(all="ignore"):
+                matrix = np.matmul(outer[..., :n], slopes)
+                matrix[..., : p.shape[1]] += outer[..., n:]
+        else:
+            matrix = slopes[:, :, self.output]
+        return y, matrix.reshape(len(p), self.mask.size, -1)[:, self.mask.ravel()]
+
+    def linearize(self, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
+        """Observations (batch, m) and the product cotangent (batch, m) -> (batch, n_parameters)."""
+        y, jacobian = self.jacobian(theta)
+        return y, lambda cotangent: np.matmul(cotangent[:, None, :], jacobian)[:, 0]
+
+    def coarsen(
+        self, *, rtol: float | None = None, atol: float | None = None, until: float | None = None, every: int = 1
+    ) -> OdeObservation:
+        """A cheaper fidelity with the same unknowns: looser tolerances, or a part of the times.
+
+        A part of the times predicts a part of the data, and the energy is that of this part, without a factor for
+        what is missing; `data_indices` tells a posterior which it is.
+
+        Parameters
+        ----------
+        rtol, atol : float, optional
+            Of the integrator.
+        until : float, optional
+            Leave out later times: the integration ends earlier. Of a chaotic or oscillating system this also makes
+            the energy smoother.
+        every : int, >= 1
+            Keep every so many times, from the first on. That hardly saves time: the solver steps over the same span.
+
+        Raises
+        ------
+        ValueError
+            If no time is left, or ``every`` is less than 1.
+        """
+        settings: dict[str, Any] = {k: v for k, v in (("rtol", rtol), ("atol", atol)) if v is not None}
+        model = dataclasses.replace(self.model, **settings) if settings else self.model
+        if isinstance(every, bool) or not isinstance(every, int | np.integer) or every < 1:
+            raise ValueError(f"every must be an integer >= 1, got {every!r}")
+        kept = np.arange(len(self.times)) % every == 0
+        if until is not None:
+            kept &= self.times <= until
+        if not (kept[:, None] & self.mask).any():
+            raise ValueError(f"until must leave at least one datum of the times from {self.times[0]}, got {until}")
+        if kept.all():
+            return dataclasses.replace(self, model=model)
+        chosen = np.flatnonzero(np.broadcast_to(kept[:, None], self.mask.shape)[self.mask])
+        indices = chosen if self.data_indices is None else self.data_indices[chosen]
+        return dataclasses.replace(
+            self, model=model, times=self.times[kept], mask=self.mask[kept], data_indices=indices
+        )
+
+    @property
+    def derivatives(self) -> str | None:
+        """Source of the derivatives of ``of``: "symbolic", "given" or "complex step"; None if states are observed."""
+        return self.output.derivatives if isinstance(self.output, StateFunction) else None
+
+    @property
+    def n_observations(self) -> int:
+        """Length of a row of observations."""
+        return int(self.mask.sum())
+
+    @property
+    def cost(self) -> float:
+        """Mean seconds per evaluation so far; NaN before the first."""
+        seconds, rows = self._timing
+        return seconds / rows if rows else math.nan
+
+    def _observed(self, states: Array, p: Array) -> Array:
+        if isinstance(self.output, StateFunction):
+            values = self.output(self.times, states, p)
+        else:
+            values = states[:, :, self.output]
+        return values.reshape(len(p), -1)[:, self.mask.ravel()]
+
+    def _split(self, theta: Array) -> tuple[Array, Array]:
+        theta = np.asarray(theta, dtype=float)
+        if theta.ndim != 2 or theta.shape[1] != len(self.parameters):
+            raise ValueError(f"theta must have shape (batch, {len(self.parameters)}), got {theta.shape}")
+        q = len(self.model.parameters)
+        x0 = np.empty((len(theta), len(self.initial)))
+        unknown = np.array([isinstance(entry, str) for entry in self.initial])
+        x0[:, unknown] = theta[:, q:]
+        x0[:, ~unknown] = [entry for entry in self.initial if not isinstance(entry, str)]
+        return theta[:, :q], x0
+
+
+def observed_states(model: OdeModel, states: Sequence[str] | None) -> tuple[int, ...]:
+    """Indices of the states observed, all by default; ValueError for names that are unknown or repeated."""
+    names = model.states if states is None else tuple(states)
+    if not names or isinstance(states, str) or len(set(names)) < len(names) or not set(names) <= set(model.states):
+        raise ValueError(f"states must be distinct names out of {model.states}, got {states!r}")
+    return tuple(model.states.index(name) for name in names)
+
+
+def as_mask(mask: npt.ArrayLike | None, shape: tuple[int, int]) -> BoolArray:
+    """The mask as an array of that shape, all true by default; ValueError if it does not fit or is true nowhere."""
+    if mask is None:
+        return np.ones(shape, dtype=bool)
+    array = np.asarray(mask)
+    if array.dtype != bool or array.shape != shape or not array.any():
+        raise ValueError(
+            f"mask must be an array of bool of shape {shape} (times, observed), true somewhere, got {mask!r}"
+        )
+    return array

@@ -1,0 +1,248 @@
+"""From a plain ``rhs(t, x, p)`` to compiled functions of pointers, with derivatives by whichever way is open.
+
+What traces is compiled from its trace. What does not, for instance because it branches or interpolates a table, is
+compiled as it stands; its derivatives come from a Jacobian that the caller gives, or from the complex step
+``Im f(x + ih v) / h`` (Squire and Trapp 1998), which has no rounding error however small h is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import types
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from invsamp.solvers.ode import tracing
+from invsamp.solvers.ode.fingerprint import fingerprint
+from invsamp.solvers.ode.generated import Compiled, compiled, digest, is_stored, stored
+from invsamp.solvers.ode.tracing import Rhs, sensitivities_source, states_source, trace
+from invsamp.solvers.ode.twins import twin
+
+#: ``jacobian(t, x, p)`` returns the rows of df/dx and the rows of df/dp
+Jacobian = Callable[[Any, Any, Any], Sequence[Sequence[Sequence[Any]]]]
+
+
+#: Where derivatives come from; source, and what its names stand for.
+Direct = tuple[str, tuple[str, dict[str, Any]]]
+
+
+class Prepared(NamedTuple):
+    """A compiled function and where its derivatives come from."""
+
+    compiled: Compiled
+    derivatives: str  # "traced", "given" or "complex step"
+
+
+@lru_cache(maxsize=256)
+def prepare_states(rhs: Rhs, n: int, q: int) -> Prepared:
+    """Compile the right-hand side of the states.
+
+    Raises
+    ------
+    ValueError
+        If ``rhs`` neither traces nor compiles as it stands.
+    """
+    return _prepare("states", rhs, n, q, lambda: states_source(trace(rhs, n, q)), _direct(rhs, None, n, q, 0))
+
+
+@lru_cache(maxsize=256)
+def prepare_sensitivities(rhs: Rhs, jacobian: Jacobian | None, n: int, q: int, n_initial: int) -> Prepared:
+    """Compile the right-hand side of states and sensitivities: those to parameters, then ``n_initial`` columns.
+
+    Raises
+    ------
+    ValueError
+        If ``rhs`` neither traces nor compiles for complex numbers, and no Jacobian is given.
+    """
+    name = f"sensitivities{n_initial}"
+    if jacobian is not None:
+        return _prepare(name, (rhs, jacobian), n, q, None, _direct(rhs, jacobian, n, q, q + n_initial))
+    return _prepare(
+        name, rhs, n, q, lambda: sensitivities_source(trace(rhs, n, q), n_initial), _stepped(rhs, n, q, q + n_initial)
+    )
+
+
+@lru_cache(maxsize=256)
+def prepare_stop(stop: Callable[..., Any], n: int, q: int) -> Compiled:
+    """Compile a function ``stop(t, x, p)`` with one value.
+
+    Raises
+    ------
+    ValueError
+        If it does not compile.
+    """
+    source, scope = _guarded([f"out[0] = inner(t, {_values('y', n)}, {_values('p', q)})"], 1, {"inner": _jitted(stop)})
+    try:
+        return compiled(source, "stop", key=_key("stop", stop, n, q), scope=scope)
+    except Exception as error:
+        raise ValueError(f"stop must compile with numba, which says: {_short(error)}") from error
+
+
+def _prepare(
+    name: str,
+    parts: Any,
+    n: int,
+    q: int,
+    traced_source: Callable[[], str] | None,
+    direct: Direct,
+) -> Prepared:
+    key = _key(name, parts, n, q)
+    how, (source, scope) = direct
+    own_key = None if key is None else digest(key, source)
+    reason: Exception | None = None
+    # a file from an earlier process says which way is open, without SymPy
+    if traced_source is not None and not is_stored(f"{name}_direct", own_key):
+        try:
+            text = stored(f"{name}_traced", key) or traced_source()
+            return Prepared(compiled(text, f"{name}_traced", key=key or digest(text)), "traced")
+        except Exception as error:  # numba raises all kinds
+            reason = error
+    try:
+        return Prepared(compiled(source, f"{name}_direct", key=own_key, scope=scope), how)
+    except Exception as error:
+        if reason is None and traced_source is not None:  # an abandoned file, gone now: what does the trace say?
+            return _prepare(name, parts, n, q, traced_source, direct)
+        raise ValueError(_complaint(how, reason, error)) from error
+
+
+def _complaint(how: str, reason: Exception | None, error: Exception) -> str:
+    if how == "complex step":
+        return (
+            f"sensitivities need a rhs that traces or that numba compiles for complex numbers, or else jacobian=. "
+            f"{_short(reason)}. For the complex step numba says: {_short(error)}"
+        )
+    if how == "given":
+        return f"rhs and jacobian must compile with numba, which says: {_short(error)}"
+    return f"rhs must trace or compile with numba. {_short(reason)}. Numba says: {_short(error)}"
+
+
+def _short(error: Exception | None) -> str:
+    """The lines of an error of numba that say what is wrong, out of dozens on how it came there."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    told = [line for line in lines if line and not line.startswith(("Failed in nopython", "During:", "File "))]
+    return " ".join(told[:2]).rstrip(".:")
+
+
+def _key(name: str, parts: Any, n: int, q: int) -> str | None:
+    prints = [fingerprint(part) for part in (parts if isinstance(parts, tuple) else (parts,))]
+    if any(entry is None for entry in prints):
+        return None
+    return digest(_edition(), name, str(n), str(q), *(entry for entry in prints if entry is not None))
+
+
+@lru_cache(maxsize=1)
+def _edition() -> str:
+    """Changes with the code that writes source."""
+    return hashlib.sha256(b"".join(Path(path).read_bytes() for path in (tracing.__file__, __file__))).hexdigest()
+
+
+def _direct(rhs: Rhs, jacobian: Jacobian | None, n: int, q: int, columns: int) -> Direct:
+    """Source that calls ``rhs``, and ``jacobian`` for the sensitivities."""
+    scope = {"inner": _jitted(rhs)}
+    lines = [f"d = inner(t, {_values('y', n)}, {_values('p', q)})"]
+    if jacobian is not None:
+        scope["jacobian"] = _jitted(jacobian)
+        lines.append(f"a, b = jacobian(t, {_values('y', n)}, {_values('p', q)})")
+        for i in range(n):
+            lines += [f"a{i}_{j} = float(a[{i}][{j}])" for j in range(n)]
+            for k in range(columns):
+                terms = [f"a{i}_{j} * y[{n + j * columns + k}]" for j in range(n)]
+                terms += [f"b[{i}][{k}]"] if k < q else []
+                lines.append(f"out[{n + i * columns + k}] = {' + '.join(terms)}")
+    lines += [f"out[{i}] = d[{i}]" for i in range(n)]
+    return "given" if jacobian else "direct", _guarded(lines, n + n * columns, scope)
+
+
+def _stepped(rhs: Rhs, n: int, q: int, columns: int) -> Direct:
+    """Source that calls ``rhs`` for the states, then for complex states once per column of the sensitivities."""
+    states = "".join(f"complex(y[{i}], H * y[{n + i * columns} + k]), " for i in range(n))
+    parameters = "".join(f"complex(p[{j}], H if k == {j} else 0.0), " for j in range(q))
+    lines = [
+        f"d = inner(t, {_values('y', n)}, {_values('p', q)})",
+        f"for k in range({columns}):",
+        f"    e = analytic(t, ({states}), ({parameters}))",
+        *(f"    out[{n + i * columns} + k] = complex(e[{i}]).imag / H" for i in range(n)),
+        *(f"out[{i}] = d[{i}]" for i in range(n)),
+    ]
+    analytic = _jitted(twin(rhs, _analytic, wrap=_jitted, builtins=_ANALYTIC_BUILTINS))
+    scope = {"inner": _jitted(rhs), "analytic": analytic, "H": 1e-100}
+    return "complex step", _guarded(lines, n + n * columns, scope)
+
+
+def _guarded(lines: list[str], size: int, scope: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Source that runs the lines; an exception inside leaves NaN behind: a failed trajectory."""
+    body = "\n    ".join(lines)
+    source = f"""@njit(error_model="numpy")
+def body(t, y, p, out):
+    {body}
+
+
+def evaluate(t, y, p, out):
+    for i in range({size}):
+        out[i] = NAN
+    try:
+        body(t, y, p, out)
+    except Exception:
+        return
+"""
+    return source, {"NAN": math.nan, "njit": njit, **scope}
+
+
+def _values(pointer: str, count: int) -> str:
+    return f"({''.join(f'{pointer}[{i}], ' for i in range(count))})"
+
+
+def _jitted(function: Callable[..., Any]) -> Any:
+    """Compile on use, together with the plain functions that it calls."""
+    copied = twin(function, lambda value: value, wrap=_jitted)
+    return njit(error_model="numpy")(copied) if isinstance(copied, types.FunctionType) else copied
+
+
+def _analytic(value: Any) -> Any:
+    """Functions of real numbers replaced by analytic ones: `math` refuses complex numbers, and |z| is not analytic."""
+    if value is math or value is np:
+        return _analytic_module(value)
+    name = getattr(value, "__name__", None)
+    if isinstance(name, str) and value in (getattr(math, name, None), getattr(np, name, None)):
+        return getattr(_analytic_module(np), name, value)
+    return value
+
+
+@lru_cache(maxsize=4)
+def _analytic_module(original: types.ModuleType) -> types.ModuleType:
+    module = types.ModuleType(f"analytic_{original.__name__}")
+    vars(module).update({name: value for name, value in vars(original).items() if not name.startswith("_")})
+    if original is math:
+        for name in vars(math):
+            twin_name = f"arc{name[1:]}" if name.startswith("a") and hasattr(np, f"arc{name[1:]}") else name
+            if callable(getattr(math, name)) and hasattr(np, twin_name):
+                setattr(module, name, getattr(np, twin_name))
+    for name in ("abs", "absolute", "fabs"):
+        setattr(module, name, _analytic_abs)
+    for name, pair in (("maximum", _analytic_max), ("minimum", _analytic_min)):
+        setattr(module, name, pair)
+    return module
+
+
+@njit
+def _analytic_abs(z: complex) -> complex:
+    return -z if z.real < 0 else +z
+
+
+@njit
+def _analytic_max(a: complex, b: complex) -> complex:
+    return complex(a) if a.real >= b.real else complex(b)
+
+
+@njit
+def _analytic_min(a: complex, b: complex) -> complex:
+    return complex(a) if a.real <= b.real else complex(b)
+
+
+_ANALYTIC_BUILTINS = {"abs": _analytic_abs, "max": _analytic_max, "min": _analytic_min}

@@ -1,0 +1,182 @@
+"""Functions of the states of an ODE that are observed, with derivatives by tracing, complex step, or as given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.solvers.ode.tracing import symbolic
+from invsamp.solvers.ode.twins import twin
+
+Array = npt.NDArray[np.float64]
+#: ``function(t, x, p)`` -> sequence of outputs.
+Function = Callable[[Any, Any, Any], Sequence[Any]]
+
+_STEP = 1e-20  # imaginary: no difference is taken, so nothing cancels however small it is
+
+
+class _WrongJacobian(ValueError):
+    """The given Jacobian has the wrong shape."""
+
+
+@dataclass(frozen=True, eq=False)
+class StateFunction:
+    """Outputs ``function(t, x, p)`` along trajectories, and their derivatives by states and parameters.
+
+    Parameters
+    ----------
+    function : callable
+        With a float and two sequences, of n_states and n_parameters numbers, returning a sequence of outputs.
+    n_states, n_parameters : int
+    jacobian : callable, optional
+        ``jacobian(t, x, p)`` -> array (n_outputs, n_states + n_parameters).
+
+    Attributes
+    ----------
+    n_outputs : int
+    derivatives : {"given", "symbolic", "complex step"}
+        Where the derivatives come from: ``jacobian`` if there is one; else SymPy if the function can be traced (no
+        branches on its arguments), which is evaluated on whole arrays; else a complex step, which takes an
+        analytic function and, as a given Jacobian does, one Python call for each time and trajectory.
+
+    Raises
+    ------
+    ValueError
+        If the function does not return a sequence of outputs, or can neither be traced nor take complex numbers.
+    """
+
+    function: Function
+    n_states: int
+    n_parameters: int
+    jacobian: Callable[[Any, Any, Any], npt.ArrayLike] | None = None
+    n_outputs: int = field(init=False)
+    derivatives: Literal["given", "symbolic", "complex step"] = field(init=False)
+    _values: Callable[..., Any] | None = field(init=False, repr=False)
+    _slopes: Callable[..., Any] | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name, value in (("of", self.function), ("jacobian", self.jacobian)):
+            if not callable(value) and (name == "of" or value is not None):
+                raise ValueError(f"{name} must be a callable {name}(t, x, p), got {value!r}")
+        traced = _trace(self.function, self.n_states, self.n_parameters)
+        if isinstance(traced, Exception):
+            count = self._probe(traced)
+            values = slopes = None
+            source = "complex step"
+        else:
+            count, values, slopes = traced
+            source = "symbolic"
+        object.__setattr__(self, "n_outputs", count)
+        object.__setattr__(self, "derivatives", "given" if self.jacobian is not None else source)
+        object.__setattr__(self, "_values", values)
+        object.__setattr__(self, "_slopes", slopes)
+
+    def __call__(self, times: Array, states: Array, parameters: Array) -> Array:
+        """Outputs (batch, n_times, n_outputs).
+
+        At times (n_times,), for states (batch, n_times, n_states) and parameters (batch, n_parameters).
+        """
+        if self._values is None:
+            return self._looped(self._value_at, times, states, parameters, self.n_outputs)
+        return self._vectorised(self._values, times, states, parameters, self.n_outputs)
+
+    def jacobians(self, times: Array, states: Array, parameters: Array) -> Array:
+        """Derivatives (batch, n_times, n_outputs, n_states + n_parameters), for the same arguments."""
+        columns = self.n_states + self.n_parameters
+        size = self.n_outputs * columns
+        if self.derivatives == "symbolic":
+            assert self._slopes is not None
+            flat = self._vectorised(self._slopes, times, states, parameters, size)
+        else:
+            flat = self._looped(self._jacobian_at, times, states, parameters, size)
+        return flat.reshape(*flat.shape[:2], self.n_outputs, columns)
+
+    def _vectorised(
+        self, compiled: Callable[..., Any], times: Array, states: Array, parameters: Array, size: int
+    ) -> Array:
+        out = np.empty((*states.shape[:2], size))
+        with np.errstate(all="ignore"):
+            entries = compiled(times, np.moveaxis(states, 2, 0), parameters.T[:, :, None])
+        for k, entry in enumerate(entries):
+            out[:, :, k] = entry
+        return out
+
+    def _looped(
+        self, function: Callable[..., Array], times: Array, states: Array, parameters: Array, size: int
+    ) -> Array:
+        out = np.full((*states.shape[:2], size), np.nan)
+        with np.errstate(all="ignore"):
+            for row, (trajectory, p) in enumerate(zip(states.tolist(), parameters.tolist(), strict=True)):
+                for k, (t, x) in enumerate(zip(times.tolist(), trajectory, strict=True)):
+                    try:
+                        out[row, k] = function(t, x, p).ravel()
+                    except _WrongJacobian:
+                        raise
+                    except (ArithmeticError, ValueError):  # 1/0, overflow or math's domain error: not finite
+                        continue
+        return out
+
+    def _value_at(self, t: float, x: list[float], p: list[float]) -> Array:
+        return np.array(self.function(t, x, p), dtype=float)
+
+    def _jacobian_at(self, t: float, x: list[float], p: list[float]) -> Array:
+        shape = (self.n_outputs, self.n_states + self.n_parameters)
+        if self.jacobian is not None:
+            matrix = np.asarray(self.jacobian(t, x, p), dtype=float)
+            if matrix.shape != shape:
+                raise _WrongJacobian(f"jacobian must return an array of shape {shape}, got {matrix.shape}")
+            return matrix
+        matrix = np.empty(shape)
+        for column in range(shape[1]):
+            point = [complex(value) for value in (*x, *p)]
+            point[column] += 1j * _STEP
+            moved = self.function(t, point[: self.n_states], point[self.n_states :])
+            matrix[:, column] = np.imag(np.array(moved, dtype=complex)) / _STEP
+        return matrix
+
+    def _probe(self, untraceable: Exception) -> int:
+        """Number of outputs; makes sure that derivatives can be had."""
+        # no round numbers: those are where quotients and logarithms of differences are not defined
+        point = [1.37 + 0.11 * k for k in range(self.n_states)], [1.61 + 0.07 * k for k in range(self.n_parameters)]
+        try:
+            count = len(self.function(0.0, *point))
+            if self.jacobian is None:
+                self.function(0.0, [complex(v, _STEP) for v in point[0]], [complex(v, _STEP) for v in point[1]])
+        except ArithmeticError as error:
+            raise ValueError(
+                f"of must be defined at t = 0, x = {point[0]}, p = {point[1]}, but raised {error!r}"
+            ) from error
+        except Exception as error:
+            raise ValueError(
+                f"of(t, x, p) must take {self.n_states} states and {self.n_parameters} parameters and be traceable "
+                f"(no branches), or take complex numbers, or come with jacobian=; tracing raised "
+                f"{type(untraceable).__name__}: {untraceable}, and the call {type(error).__name__}: {error}"
+            ) from error
+        return count
+
+
+def _trace(
+    function: Function, n_states: int, n_parameters: int
+) -> tuple[int, Callable[..., Any], Callable[..., Any]] | Exception:
+    """Number of outputs, and NumPy functions for them and for their derivatives; or what kept it from being traced."""
+    import sympy  # a quarter of a second, which observing states does not need
+
+    t = sympy.Symbol("time", real=True)
+    x = list(sympy.symbols(f"state0:{n_states}", real=True, seq=True))
+    p = list(sympy.symbols(f"parameter0:{n_parameters}", real=True, seq=True))
+    try:
+        result = twin(function, symbolic)(t, x, p)
+        outputs = [sympy.sympify(entry) for entry in result]
+        slopes = list(sympy.Matrix(len(outputs), 1, outputs).jacobian([*x, *p]))
+    except Exception as error:
+        return error
+    if not outputs:
+        raise ValueError(f"of must return a sequence of at least one output, got {result!r}")
+    compiled = (
+        sympy.lambdify([t, x, p], entries, modules=["scipy", "numpy"], cse=True) for entries in (outputs, slopes)
+    )
+    return len(outputs), *compiled

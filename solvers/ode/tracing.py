@@ -1,0 +1,154 @@
+"""Symbolic tracing of a plain Python right-hand side, and the straight-line source of it and its sensitivities."""
+
+from __future__ import annotations
+
+import functools
+import math
+import types
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from invsamp.solvers.ode.twins import twin
+
+Rhs = Callable[[Any, Any, Any], Sequence[Any]]
+
+
+class Untraceable(ValueError):
+    """A right-hand side that does not run on symbols."""
+
+
+class Trace(NamedTuple):
+    """A right-hand side as SymPy expressions in real symbols."""
+
+    time: Any
+    states: tuple[Any, ...]
+    parameters: tuple[Any, ...]
+    derivatives: tuple[Any, ...]
+
+
+def trace(rhs: Rhs, n_states: int, n_parameters: int) -> Trace:
+    """Run a right-hand side on symbols.
+
+    Parameters
+    ----------
+    rhs : callable
+        ``rhs(t, x, p)`` returning a sequence of ``n_states`` expressions: arithmetic and the elementary functions of
+        `math` and `numpy`, no branches on ``t, x, p``.
+    n_states, n_parameters : int
+        Lengths of ``x`` and ``p``.
+
+    Raises
+    ------
+    Untraceable
+        A ValueError, if ``rhs`` cannot be traced, for instance because it branches on its arguments.
+    """
+    import sympy  # a quarter of a second, and not needed where the source is at hand
+
+    # not x0, x1, ...: SymPy names common subexpressions so, and older versions do not see the clash
+    t = sympy.Symbol("time", real=True)
+    x = sympy.symbols(f"state0:{n_states}", real=True, seq=True)
+    p = sympy.symbols(f"parameter0:{n_parameters}", real=True, seq=True)
+    try:
+        derivatives = tuple(sympy.sympify(entry) for entry in twin(rhs, symbolic)(t, x, p))
+        if not all(isinstance(entry, sympy.Expr) for entry in derivatives):
+            raise TypeError(f"expressions are needed, got {derivatives}")
+    except Exception as error:
+        raise Untraceable(
+            f"rhs must be traceable (arithmetic and {', '.join(sorted(_symbolic_functions()))}; no branches), "
+            f"but tracing raised {type(error).__name__}: {error}"
+        ) from error
+    if len(derivatives) != n_states:
+        raise ValueError(f"rhs must return {n_states} values, one per state, got {derivatives}")
+    return Trace(t, tuple(x), tuple(p), derivatives)
+
+
+def states_source(traced: Trace) -> str:
+    """Source of ``evaluate(t, y, p, out)``, the right-hand side with y = x."""
+    return _source(traced, (), traced.derivatives)
+
+
+def sensitivities_source(traced: Trace, n_initial: int) -> str:
+    r"""Source of ``evaluate(t, y, p, out)``, the right-hand side of states and forward sensitivities.
+
+    With :math:`x' = f(t, x, p)` and :math:`S = \partial x / \partial (p, x_0)`, the variational equations are
+    :math:`S' = (\partial f/\partial x) S + (\partial f/\partial p, 0)`.
+
+    Parameters
+    ----------
+    traced : Trace
+    n_initial : int
+        Columns of S for initial values, after those for the parameters.
+
+    Returns
+    -------
+    str
+        ``y`` has the states, then S in row-major order.
+    """
+    import sympy
+
+    derivative = sympy.Matrix(traced.derivatives)
+    n, q = len(traced.states), len(traced.parameters)
+    S = sympy.Matrix(n, q + n_initial, lambda i, j: sympy.Symbol(f"sensitivity{i}_{j}", real=True))
+    variation = derivative.jacobian(traced.states) * S
+    if q:
+        variation[:, :q] += derivative.jacobian(traced.parameters)
+    return _source(traced, tuple(S), (*traced.derivatives, *variation))
+
+
+def _source(traced: Trace, carried: tuple[Any, ...], outputs: tuple[Any, ...]) -> str:
+    import sympy
+
+    common, outputs = sympy.cse(outputs, symbols=sympy.numbered_symbols("v"), list=False)
+    used = {traced.time}.union(*(entry.free_symbols for entry in (*outputs, *(value for _, value in common))))
+    show = _printer().doprint
+    lines = [
+        *(f"{name} = y[{i}]" for i, name in enumerate((*traced.states, *carried)) if name in used),
+        *(f"{name} = p[{i}]" for i, name in enumerate(traced.parameters) if name in used),
+        *(f"{name} = {show(value)}" for name, value in common),
+        # read all, then write: the compiler cannot know that the arrays lie apart
+        *(f"d{i} = {show(value)}" for i, value in enumerate(outputs)),
+        *(f"out[{i}] = d{i}" for i in range(len(outputs))),
+    ]
+    body = "\n    ".join(lines)
+    if "Not supported" in body:
+        raise Untraceable(f"the derivatives of rhs must be elementary functions, got {outputs}")
+    return f"import math\n\n\ndef evaluate(time, y, p, out):\n    {body}\n"
+
+
+@functools.cache
+def _printer() -> Any:
+    from sympy.printing.pycode import PythonCodePrinter
+
+    class Printer(PythonCodePrinter):
+        def _print_Integer(self, expr: Any) -> str:
+            return str(expr) if abs(expr) < 2**31 else repr(float(expr))
+
+    return Printer({"fully_qualified_modules": True, "human": True})
+
+
+@functools.cache
+def _symbolic_functions() -> dict[str, Any]:
+    """What a right-hand side may call from `math` or `numpy`, and its symbolic counterpart."""
+    import sympy
+
+    inverse = ("asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh")
+    same = ("exp", "log", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "erf", *inverse)
+    return {
+        **{name: getattr(sympy, name) for name in same},
+        **{f"arc{name[1:]}": getattr(sympy, name) for name in inverse},
+        **{"abs": sympy.Abs, "absolute": sympy.Abs, "fabs": sympy.Abs, "power": sympy.Pow, "pow": sympy.Pow},
+        **{"log1p": lambda x: sympy.log(1 + x), "expm1": lambda x: sympy.exp(x) - 1, "square": lambda x: x**2},
+        **{"pi": sympy.pi, "e": sympy.E},
+    }
+
+
+def symbolic(value: Any) -> Any:
+    """What a value that a function reads is to SymPy: `math` and `numpy`, or functions of theirs, are replaced."""
+    if value is math or value is np:
+        return types.SimpleNamespace(**_symbolic_functions())
+    name = getattr(value, "__name__", None)
+    if isinstance(name, str) and value in (getattr(math, name, None), getattr(np, name, None)):
+        return _symbolic_functions().get(name, value)
+    return value

@@ -1,0 +1,121 @@
+"""The folder of generated source: written once, found by the next process, which compiles nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numba.core.errors import NumbaError
+
+from invsamp.solvers.ode import generated
+
+PROGRAM = """
+import sys
+import numpy as np
+from numba.core import event
+from invsamp.solvers.ode.model import OdeModel
+
+table = np.linspace(0.0, 1.0, 7)
+
+def traced(t, x, p):
+    return -p[0] * x[0] + np.sin(t),
+
+def branching(t, x, p):
+    return table[3] - p[0] * x[0] if x[0] > 0.1 else 1.0,
+
+with event.install_recorder("numba:run_pass") as passes:
+    model = OdeModel(traced, ["x"], ["k"])
+    print(model.solve_with_sensitivities([[0.5]], [1.0], [0.0, 1.0]))
+    model = OdeModel(branching, ["x"], ["k"], stop=lambda t, x, p: x[0] - 5.0)
+    print(model.solve([[0.5]], [1.0], [0.0, 1.0]))
+mine = [entry for _, entry in passes.buffer if "solvers" not in entry.data["qualname"]]
+print("passes", len(mine), "sympy" in sys.modules, file=sys.stderr)
+"""
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path / "cache"
+
+
+def run(environment, folder):
+    environment = {**os.environ, **environment}
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=environment, cwd=folder, capture_output=True, text=True, check=True
+    )
+    _, passes, sympy = result.stderr.split()
+    return result.stdout, int(passes), sympy == "True"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="XDG_CACHE_HOME is Linux's")
+def test_a_second_process_compiles_nothing(cache, tmp_path):
+    first, passes, sympy = run({}, tmp_path)
+    assert passes > 0 and sympy
+    sources = sorted((cache / "invsamp").glob("*.py"))
+    written = [path.stat().st_mtime_ns for path in sources]
+    assert {path.name.rsplit("_", 1)[0] for path in sources} >= {"states_traced", "states_direct", "stop"}
+    second, passes, sympy = run({}, tmp_path)
+    assert second == first
+    assert passes == 0 and not sympy
+    assert [path.stat().st_mtime_ns for path in sources] == written
+
+
+def test_a_file_is_written_once_and_whole(cache):
+    text = "x = 1\n" * 1000
+    with ThreadPoolExecutor(8) as pool:
+        paths = set(pool.map(lambda _: generated.store("once.py", text), range(64)))
+    (path,) = paths
+    assert path.read_text() == text
+    assert [entry.name for entry in path.parent.iterdir()] == ["once.py"]
+    assert generated.store("once.py", "other") == path and path.read_text() == text
+
+
+def test_the_folder_follows_the_environment(cache, tmp_path, monkeypatch):
+    assert generated.folder() == cache / "invsamp"
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "numba"))
+    assert generated.folder() == tmp_path / "numba" / "invsamp"
+
+
+def test_without_a_writable_home_a_temporary_folder_serves(cache, tmp_path, monkeypatch):
+    blocked = tmp_path / "file"
+    blocked.write_text("a folder cannot be made below this")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    folder = generated.folder()
+    assert folder.parent == tmp_path / "temporary"
+    # one that others can write to is not used: its files would be run
+    generated._folder.cache_clear()
+    folder.chmod(0o777)
+    other = generated.folder()
+    assert other != folder and other.is_dir()
+    generated._folder.cache_clear()
+
+
+def test_source_that_does_not_compile_leaves_no_file(cache):
+    with pytest.raises(NumbaError):
+        generated.compiled("def evaluate(t, y, p, out):\n    out[0] = undefined\n", "broken", key="a" * 64)
+    assert not list(generated.folder().glob("broken*"))
+
+
+def test_compiled_functions_read_and_write_through_pointers(cache):
+    from invsamp.solvers.ode.integrators import evaluate
+
+    source = "def evaluate(t, y, p, out):\n    out[0] = t + y[1] * p[0]\n    out[1] = 1 / y[0]\n"
+    for key in (None, generated.digest(source)):
+        function = generated.compiled(source, "product", key=key)
+        out = np.zeros((1, 2))
+        finite = evaluate(function.address, 0.5, -np.inf, np.inf, np.array([0.0, 3.0]), np.array([2.0]), out)
+        np.testing.assert_array_equal(out, [[6.5, np.inf]])
+        assert not finite
+    assert [path.suffix for path in Path(generated.folder()).glob("product*")] == [".py"]
