@@ -15,7 +15,6 @@ from invsamp.posterior import Posterior
 from invsamp.presets import relangevin
 from invsamp.prior import Prior
 from invsamp.swap.rules import delayed_acceptance, fast, multi_variance, product_target
-from invsamp.variance import known
 
 DATA = (1.6, 2.4, 2.2)
 SLOPES = np.array([0.6, 1.0, 1.4])
@@ -111,7 +110,7 @@ def test_coupled_sums_on_the_cold_rung_of_three(draw):
     temperatures, steps = LADDERS[3]
     estimators = (coupled_sum(probabilities=(1.0, 0.4, 0.2)), None, None)
     rungs = tuple(
-        Rung(t, k, step_size=h) if e is None else Rung(t, k, e, Langevin(), 1e-4, energy_variance=known())
+        Rung(t, k, kernel=Langevin(adjusted=True), step_size=h) if e is None else Rung(t, k, e, Langevin(), 1e-4)
         for k, (t, h, e) in enumerate(zip(temperatures, steps, estimators, strict=True))
     )
     report = draw(POSTERIOR, Sampler(rungs, Swap(fraction=0.1)), draws=200, warmup=0, start={"x": 1.2}).report
