@@ -76,7 +76,7 @@ class Exchange:
         self.attempts, self.accepts = np.zeros(pairs, dtype=int), np.zeros(pairs, dtype=int)
         self.first_stage_accepts = np.zeros(pairs, dtype=int)
         self.log_ratio_sd = np.zeros(pairs)  # sum over attempts of the noise's sd
-        self.solves = {r.evaluator.fidelity: 0 for r in self._replicas}
+        self.solves = {e.fidelity: 0 for r in self._replicas for e in r.evaluators}
         self.trips.reset()
 
     @property
@@ -113,7 +113,7 @@ class Exchange:
         cold, hot = self._replicas[k], self._replicas[k + 1]
         if not (cold.variance_ready and hot.variance_ready):
             return  # early in warm-up: a rule without its variances would be another rule
-        evaluators = {cold.evaluator.fidelity: cold.evaluator, hot.evaluator.fidelity: hot.evaluator}
+        evaluators = {e.fidelity: e for r in (cold, hot) for e in r.evaluators}
         before = {name: evaluator.evaluations for name, evaluator in evaluators.items()}
         rule, learnt = self.rules[k], self.discrepancies[k]
         meeting = _Meeting(cold, hot, rule, learnt, self._added if self._unequal[k] else None)
