@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from invsamp._ridge import RidgeFit, fit_ridge, leave_one_out_errors, predict_ridge
+from invsamp._ridge import RidgeFit, fit_ridge, leave_one_out_errors, predict_ridge, tabulated
 
 Array = npt.NDArray[np.float64]
 #: Fewer states than this say nothing about a function of the position.
@@ -72,8 +72,8 @@ class Discrepancy:
             return state
         targets = state.differences[:, None]
         fit = fit_ridge(state.positions, targets)
-        errors = leave_one_out_errors(fit.inputs, targets, fit.ridge)[0]
-        return state._replace(fit=fit, residual_sd=float(np.sqrt(np.mean(errors**2))))
+        errors = leave_one_out_errors((state.positions - fit.centre) / fit.scale, targets, fit.ridge)[0]
+        return state._replace(fit=tabulated(fit), residual_sd=float(np.sqrt(np.mean(errors**2))))
 
     def predict(self, state: DiscrepancyState, position: Array) -> Array:
         """Mean difference (n,) at positions (n, d): zero before a fit."""

@@ -123,8 +123,8 @@ class TwoRungs:
     def _leading(self) -> tuple[Array, Array]:
         n = len(self.points)
         flat = LinearOperator((n * n, n * n), matvec=lambda law: self.step(law.reshape(n, n)).ravel(), dtype=float)
-        start = np.ones(n * n) / n**2
-        values, vectors = eigs(flat, k=2, which="LM", ncv=30, v0=start, tol=1e-9)
+        start = np.outer(*(on_grid(r.potential, self.points, r.temperature) for r in (self.cold, self.hot))).ravel()
+        values, vectors = eigs(flat, k=2, which="LM", ncv=30, v0=start, tol=1e-6)
         order = np.argsort(-np.abs(values))
         return values[order], vectors[:, order]
 
