@@ -22,6 +22,9 @@ from invsamp.variance import Known, VarianceModel, known
 #: What is done where the noise of a gradient exceeds the noise that a step injects.
 Beyond = Literal["shrink", "effective_temperature", "refuse", "clip"]
 BEYOND: tuple[Beyond, ...] = ("shrink", "effective_temperature", "refuse", "clip")
+#: Where the energies of a swap come from.
+SwapEnergies = Literal["estimated", "exact"]
+SWAP_ENERGIES: tuple[SwapEnergies, ...] = ("estimated", "exact")
 
 
 @dataclass(frozen=True)
@@ -156,13 +159,25 @@ class Swap:
         Who meets whom.
     fraction : float in (0, 1]
         Probability of an attempt after a step. A tenth costs almost no relaxation and saves the solves.
+    energies : "estimated" or "exact"
+        Whose energies decide: those of each rung's estimator, drawn afresh, or those of its whole potential, without
+        noise. The noise of a minibatch's energy mostly leaves no swap to accept; at a tenth of the steps the
+        whole energy is affordable.
+
+    Raises
+    ------
+    ValueError
+        If the fraction is out of range, or ``energies`` is unknown.
     """
 
     rule: SwapRule | None = None
     scheme: SwapScheme = field(default_factory=deo)
     fraction: float = 0.1
+    energies: SwapEnergies = "estimated"
 
     def __post_init__(self) -> None:
+        if self.energies not in SWAP_ENERGIES:
+            raise ValueError(f"energies must be one of {SWAP_ENERGIES}, got {self.energies!r}")
         if not 0.0 < self.fraction <= 1.0:
             raise ValueError(f"swap fraction must lie in (0, 1], got {self.fraction!r}")
 
@@ -212,7 +227,8 @@ class Sampler:
         parts += [str(estimator) for estimator in estimators]
         if len(self.rungs) > 1:
             rule = "the default rule" if self.swap.rule is None else str(self.swap.rule)
-            parts.append(f"{len(self.rungs)} rungs, swaps by {rule} at {self.swap.fraction:g} of the steps")
+            energies = " with exact energies" if self.swap.energies == "exact" else ""
+            parts.append(f"{len(self.rungs)} rungs, swaps by {rule}{energies} at {self.swap.fraction:g} of the steps")
         if self.boundary != Reflect():
             parts.append(f"boundary {self.boundary}")
         return "; ".join(parts)

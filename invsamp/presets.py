@@ -11,6 +11,9 @@ fidelities : sequence of str, optional
     the coarsest, where a preset does not say otherwise.
 preconditioner : "auto", None, "diagonal" or "dense"
     "auto": "dense" where warm-up finds the step sizes, None where they are given.
+swap_energies : "estimated" or "exact"
+    Whether swaps take the energies of the rungs' estimators, drawn afresh, or whole ones without noise, which is what
+    minibatches need to swap at all.
 boundary : "reflect", "ignore", "project" or `invsamp.boundary.penalised`
     What moves do that leave the problem's domain. Only "reflect", the default, samples the restricted posterior.
 """
@@ -28,7 +31,7 @@ from invsamp.coupled_sum import CoupledSum
 from invsamp.estimators import Estimator, Structure
 from invsamp.estimators import exact as exact_energies
 from invsamp.kernels import Langevin, Momentum
-from invsamp.ladder import Beyond, GradientNoise, Rung, Sampler, Swap, check_temperatures
+from invsamp.ladder import Beyond, GradientNoise, Rung, Sampler, Swap, SwapEnergies, check_temperatures
 from invsamp.schedules import Schedule, cyclic_cosine
 from invsamp.swap import rules
 from invsamp.swap.schemes import SwapScheme, deo
@@ -185,6 +188,7 @@ def resgld(
     energy_variance: VarianceModel | None = None,
     fidelities: Sequence[str | int] | None = None,
     swap_fraction: float = 0.1,
+    swap_energies: SwapEnergies = "estimated",
     scheme: SwapScheme | None = None,
     preconditioner: str | None = "auto",
     boundary: Boundary | str = "reflect",
@@ -207,7 +211,7 @@ def resgld(
     flat = fidelities or [0] * len(temperatures)
     variance = energy_variance or running_average()
     rungs = _rungs(temperatures, step_size, flat, estimator, energy_variance=variance)
-    return _exchange(rungs, swap or rules.corrected(), swap_fraction, scheme, preconditioner, boundary)
+    return _exchange(rungs, swap or rules.corrected(), swap_fraction, scheme, preconditioner, boundary, swap_energies)
 
 
 def r2sgld(
@@ -219,6 +223,7 @@ def r2sgld(
     energy_variance: VarianceModel | None = None,
     fidelities: Sequence[str | int] | None = None,
     swap_fraction: float = 0.1,
+    swap_energies: SwapEnergies = "estimated",
     scheme: SwapScheme | None = None,
     preconditioner: str | None = "auto",
 ) -> Sampler:
@@ -242,6 +247,7 @@ def r2sgld(
         energy_variance=energy_variance,
         fidelities=fidelities,
         swap_fraction=swap_fraction,
+        swap_energies=swap_energies,
         scheme=scheme,
         preconditioner=preconditioner,
     )
@@ -257,6 +263,7 @@ def multi_variance_resgld(
     energy_variance: VarianceModel | None = None,
     fidelities: Sequence[str | int] | None = None,
     swap_fraction: float = 0.1,
+    swap_energies: SwapEnergies = "estimated",
     scheme: SwapScheme | None = None,
     preconditioner: str | None = "auto",
     boundary: Boundary | str = "reflect",
@@ -284,7 +291,7 @@ def multi_variance_resgld(
         energy_variance=energy_variance or running_average(),
     )
     rule = rules.multi_variance(weight, assume_unbiased=assume_unbiased)
-    return _exchange(rungs, rule, swap_fraction, scheme, preconditioner, boundary)
+    return _exchange(rungs, rule, swap_fraction, scheme, preconditioner, boundary, swap_energies)
 
 
 def fast_resgld(
@@ -300,6 +307,7 @@ def fast_resgld(
     swap: rules.SwapRule | None = None,
     fidelities: Sequence[str | int] | None = None,
     swap_fraction: float = 0.1,
+    swap_energies: SwapEnergies = "estimated",
     scheme: SwapScheme | None = None,
     preconditioner: str | None = "auto",
     boundary: Boundary | str = "reflect",
@@ -346,7 +354,7 @@ def fast_resgld(
     )
     if beyond == "effective_temperature":
         rungs = (replace(rungs[0], gradient_noise=GradientNoise(model, structure, "shrink")), *rungs[1:])
-    return _exchange(rungs, swap, swap_fraction, scheme, preconditioner, boundary)
+    return _exchange(rungs, swap, swap_fraction, scheme, preconditioner, boundary, swap_energies)
 
 
 def _graded(fidelities: Sequence[str | int] | None, temperatures: Sequence[float]) -> Sequence[str | int]:
@@ -384,9 +392,10 @@ def _exchange(
     scheme: SwapScheme | None,
     preconditioner: str | None,
     boundary: Boundary | str,
+    energies: SwapEnergies = "estimated",
 ) -> Sampler:
     kind = _preconditioner(preconditioner, [rung.step_size for rung in rungs])
-    return Sampler(rungs, Swap(rule, scheme or deo(), fraction), kind, boundary)
+    return Sampler(rungs, Swap(rule, scheme or deo(), fraction, energies), kind, boundary)
 
 
 def _single(rung: Rung, preconditioner: str | None, boundary: Boundary | str) -> Sampler:

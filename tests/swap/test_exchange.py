@@ -17,7 +17,8 @@ from invsamp.evaluation import Evaluator
 from invsamp.ladder import GradientNoise, Rung, Swap
 from invsamp.potential import FunctionPotential
 from invsamp.replica import Replica
-from invsamp.swap.exchange import Exchange, RoundTrips, _Meeting
+from invsamp.swap.exchange import Exchange, RoundTrips
+from invsamp.swap.meeting import Meeting
 from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target
 from invsamp.swap.schemes import adjacent, deo, seo
 from invsamp.variance import running_average
@@ -297,7 +298,7 @@ class TestNoisyRatio:
         for replica, position in zip(replicas, positions, strict=True):
             replica.start(np.tile(position, (len(grid[0]), 1)))
         (stage,) = rule.stages(1.0, 4.0)
-        ratio, _ = _Meeting(*replicas, rule).log_ratio(stage, np.arange(len(grid[0])))
+        ratio, _ = Meeting(*replicas, rule).log_ratio(stage, np.arange(len(grid[0])))
         return np.outer(weight, weight).ravel() @ np.minimum(1.0, np.exp(ratio))
 
     def test_penalty_keeps_detailed_balance(self):
