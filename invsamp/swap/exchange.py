@@ -86,12 +86,10 @@ class Exchange:
     def resolve(self) -> None:
         """Fill in what the rules take from warm-up, which is over: variances and discrepancies."""
         whole = self._swap.energies == "exact"
-        means = [
-            0.0
-            if whole or (v := r.energy_variance(r.position, r.estimate.energy_variance)) is None
-            else float(np.mean(v))
-            for r in self._replicas
+        variances = [
+            None if whole else r.energy_variance(r.position, r.estimate.energy_variance) for r in self._replicas
         ]
+        means = [0.0 if variance is None else float(np.mean(variance)) for variance in variances]
         self.rules = [rule.resolve(means[k], means[k + 1]) for k, rule in enumerate(self.rules)]
         self.discrepancies = [
             rule.discrepancy.fitted(state) if rule.discrepancy and state else None

@@ -1,0 +1,218 @@
+"""Which energies an attempt takes, and which it solves, where estimates are noisy or their variances differ."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+from invsamp.domains import Unbounded
+from invsamp.estimators import exact, noisy
+from invsamp.evaluation import Evaluator
+from invsamp.ladder import Rung, Swap
+from invsamp.potential import FunctionPotential
+from invsamp.replica import Replica
+from invsamp.swap.discrepancy import Discrepancy
+from invsamp.swap.exchange import Exchange
+from invsamp.swap.meeting import Meeting, variances_may_differ
+from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, product_target
+from invsamp.variance import kernel_ridge, known, running_average
+
+
+def fine(position):
+    return 0.5 * (position**2).sum(axis=1), position.copy()
+
+
+def coarse(position):
+    away = position - 0.4
+    return 0.7 * (away**2).sum(axis=1) + 0.3, 1.4 * away
+
+
+def rising_sd(position, energy):
+    return 1.0 / (1.0 + np.exp(-position[:, 0]))
+
+
+def rising_variance(position):
+    return rising_sd(position, None) ** 2
+
+
+def pair(functions=(fine, fine), rungs=({}, {}), chains=64):
+    """Two replicas at normal positions."""
+    evaluators = {f: Evaluator(FunctionPotential(f, 2), f.__name__) for f in functions}
+    replicas = []
+    for k, (function, settings) in enumerate(zip(functions, rungs, strict=True)):
+        rung = Rung(4.0**k, step_size=0.1, **settings)
+        replica = Replica(rung, evaluators[function], Unbounded(), np.random.SeedSequence(k))
+        replica.start(2.0**k * np.random.default_rng(k).standard_normal((chains, 2)))
+        replica.step_size = 0.1
+        replicas.append(replica)
+    return replicas
+
+
+class TestVariancesMayDiffer:
+    CONSTANT = (
+        {},
+        {"estimator": noisy(1.0)},
+        {"estimator": noisy(rising_sd), "energy_variance": known(2.0)},
+        {"estimator": noisy(rising_sd), "energy_variance": running_average()},
+    )
+    VARYING = (
+        {"estimator": noisy(rising_sd)},
+        {"estimator": noisy(rising_sd), "energy_variance": known(rising_variance)},
+        {"estimator": noisy(rising_sd), "energy_variance": kernel_ridge()},
+    )
+
+    @pytest.mark.parametrize("rungs", list(itertools.product(CONSTANT, CONSTANT)))
+    def test_constants_do_not(self, rungs):
+        assert not variances_may_differ(*pair(rungs=rungs))
+
+    @pytest.mark.parametrize("rungs", list(itertools.product(CONSTANT, VARYING)))
+    def test_one_that_varies_does(self, rungs):
+        assert variances_may_differ(*pair(rungs=rungs))
+        assert variances_may_differ(*pair(rungs=rungs[::-1]))
+
+    def test_the_same_function_does_not(self):
+        for settings in self.VARYING[:2]:
+            assert not variances_may_differ(*pair(rungs=(settings, settings)))
+        # each rung learns its own
+        assert variances_may_differ(*pair(rungs=self.VARYING[2:] * 2))
+        # what estimators of two fidelities state are two functions
+        assert variances_may_differ(*pair((fine, coarse), self.VARYING[:1] * 2))
+
+
+class TestEqualised:
+    """Constant variance 0.8 on the cold rung, one that rises with x on the hot rung, energies on a grid of noise."""
+
+    a, b = np.array([1.0, -0.5]), np.array([-1.3, 0.4])
+    variance = staticmethod(lambda position: 6.0 / (1.0 + np.exp(-2.0 * position[:, 0])))
+
+    def acceptance(self, rule, positions, seed):
+        chains = 400_000
+        rungs = (
+            {"estimator": noisy(math.sqrt(0.8))},
+            {
+                "estimator": noisy(lambda position, energy: np.sqrt(self.variance(position))),
+                "energy_variance": known(self.variance),
+            },
+        )
+        replicas = pair(rungs=rungs, chains=chains)
+        for replica, position in zip(replicas, positions, strict=True):
+            replica.start(np.tile(position, (chains, 1)))
+        added = np.random.default_rng(seed) if rule.equalise else None
+        (stage,) = rule.stages(1.0, 4.0)
+        ratio, noise = Meeting(*replicas, rule, None, added).log_ratio(stage, np.arange(chains))
+        return np.minimum(1.0, np.exp(ratio)).mean(), noise / chains
+
+    @pytest.mark.parametrize("rule", [fast(), corrected()])
+    def test_both_ways_have_the_larger_variance(self, rule):
+        """Against the closed form for the larger v; 400,000 draws are right to 0.001."""
+        d = 0.75 * float(fine(self.a[None])[0][0] - fine(self.b[None])[0][0])
+        v = 0.75**2 * (0.8 + max(self.variance(np.stack([self.a, self.b]))))
+        root = math.sqrt(v)
+        for sign, positions in ((1.0, (self.a, self.b)), (-1.0, (self.b, self.a))):
+            found, noise = self.acceptance(rule, positions, seed=int(sign) + 1)
+            closed = ndtr((sign * d - v / 2) / root) + math.exp(sign * d) * ndtr(-(sign * d + v / 2) / root)
+            assert found == pytest.approx(closed, abs=0.004)
+            assert noise == pytest.approx(root)
+
+    def test_published_has_two(self):
+        (there, one), (back, other) = (
+            self.acceptance(fast(equalise=False), p, 0) for p in ((self.a, self.b), (self.b, self.a))
+        )
+        assert abs(one - other) > 0.5
+        d = 0.75 * float(fine(self.a[None])[0][0] - fine(self.b[None])[0][0])
+        assert abs(there / (back * math.exp(d)) - 1.0) > 0.2
+
+
+class TestWholeEnergies:
+    """Noisy estimates, swaps by energies without noise."""
+
+    def attempt(self, functions, rule, **swap):
+        rungs = ({"estimator": noisy(30.0, 1.0)}, {"estimator": noisy(20.0, 1.0)})
+        replicas = pair(functions, rungs)
+        before = [replica.evaluator.evaluations for replica in replicas]
+        exchange = Exchange(Swap(rule, fraction=1.0, **swap), replicas, np.random.SeedSequence(0))
+        positions = [replica.position for replica in replicas]
+        exchange.step()
+        spent = [replica.evaluator.evaluations - b for replica, b in zip(replicas, before, strict=True)]
+        return positions, replicas, exchange, spent
+
+    def test_swaps_happen_exactly_where_the_equation_says(self):
+        (cold, hot), replicas, exchange, _ = self.attempt((fine, coarse), product_target(), energies="exact")
+        ratio = fine(cold)[0] - fine(hot)[0] + (coarse(hot)[0] - coarse(cold)[0]) / 4.0
+        uniform = np.random.default_rng(np.random.SeedSequence(0).spawn(3)[2]).random(64)
+        wanted = np.log1p(-uniform) < ratio
+        np.testing.assert_array_equal((replicas[0].position == hot).all(axis=1), wanted)
+        assert 0 < wanted.sum() < 64
+        assert exchange.log_ratio_sd.tolist() == [0.0]
+
+    def test_noise_leaves_none_of_them(self):
+        _, _, exchange, _ = self.attempt((fine, coarse), product_target())
+        assert exchange.accepts.tolist() == [0]
+
+    def test_each_energy_is_solved_once(self):
+        """Two stages share them; accepted chains get new estimates at their new positions."""
+        _, _, exchange, spent = self.attempt((fine, coarse), delayed_acceptance(), energies="exact")
+        passed, accepted = exchange.first_stage_accepts[0], exchange.accepts[0]
+        assert 0 < accepted < passed < 64
+        assert spent == [2 * passed + accepted, 2 * 64 + accepted]
+
+    def test_refuses(self):
+        with pytest.raises(ValueError, match=r"energies must be one of .*, got 'full'"):
+            Swap(energies="full")
+
+
+class TestDifferences:
+    def test_known_where_both_models_were_solved(self):
+        """At every cold position (its fine energy is at hand), and at the hot ones that passed the first stage."""
+        replicas = pair((fine, coarse))
+        rule = delayed_acceptance()
+        meeting = Meeting(*replicas, rule)
+        first, second = rule.stages(1.0, 4.0)
+        meeting.log_ratio(first, np.arange(64))
+        solves = [replica.evaluator.evaluations for replica in replicas]
+        assert [len(position) for position, _ in meeting.differences()] == [64]
+        rows = np.array([3, 10, 50])
+        meeting.log_ratio(second, rows)
+        (at_cold, cold), (at_hot, hot) = meeting.differences()
+        np.testing.assert_array_equal(at_cold, replicas[0].position)
+        np.testing.assert_array_equal(at_hot, replicas[1].position[rows])
+        for position, difference in ((at_cold, cold), (at_hot, hot)):
+            np.testing.assert_allclose(difference, fine(position)[0] - coarse(position)[0])
+        # what is learnt costs nothing
+        assert [r.evaluator.evaluations - s for r, s in zip(replicas, solves, strict=True)] == [3, 0]
+
+    @pytest.mark.parametrize("rungs", [({}, {}), ({"estimator": noisy(0.01)}, {"estimator": exact()})])
+    def test_learnt_in_warm_up_and_frozen_after(self, rungs):
+        replicas = pair((fine, coarse), rungs)
+        rule = delayed_acceptance(Discrepancy(states=200))
+        exchange = Exchange(Swap(rule, fraction=1.0), replicas, np.random.SeedSequence(0))
+
+        def run(steps):
+            for _ in range(steps):
+                for replica in replicas:
+                    replica.step()
+                exchange.step()
+
+        run(50)
+        assert exchange.discrepancies[0].fit is None
+        before = exchange.first_stage_accepts[0], exchange.accepts[0]
+        exchange.resolve()
+        exchange.reset()
+        state = exchange.discrepancies[0]
+        assert state.fit is not None and exchange.residual_sds[0] < 0.3
+        run(50)
+        assert exchange.discrepancies[0] is state
+        # what passes the first stage passes the second
+        assert before[1] < 0.7 * before[0]
+        assert exchange.accepts[0] > 0.9 * exchange.first_stage_accepts[0]
+
+    @pytest.mark.parametrize("rule", [fast(), multi_variance(0.5), delayed_acceptance()])
+    def test_other_rules_learn_nothing(self, rule):
+        exchange = Exchange(Swap(rule, fraction=1.0), pair(), np.random.SeedSequence(0))
+        exchange.step()
+        exchange.resolve()
+        assert exchange.discrepancies == [None]
