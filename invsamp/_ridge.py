@@ -72,8 +72,8 @@ def fit_ridge(inputs: Array, targets: Array, length_scale: float | None = None, 
         eigenvalues, vectors = _spectrum(standardised)
         weights = vectors @ ((vectors.T @ (targets - mean)) / (eigenvalues[:, None] + chosen_ridge))
     else:
-        centres = _spread_out(standardised, CENTRES)
-        weights = _weights_of_centres(standardised, centres, targets - mean, chosen_ridge)
+        centres = spread_out(standardised, CENTRES)
+        weights = weights_of_centres(standardised, centres, targets - mean, chosen_ridge)
         standardised = centres
     bounds = targets.min(axis=0), targets.max(axis=0)
     return RidgeFit(centre, scale * chosen_scale, standardised, mean, weights, *bounds, chosen_scale, chosen_ridge)
@@ -151,7 +151,7 @@ def _settings(
     return best
 
 
-def _spread_out(inputs: Array, count: int) -> Array:
+def spread_out(inputs: Array, count: int) -> Array:
     """At most ``count`` of the inputs, each the farthest from those before: rare regions have centres too."""
     chosen = [0]
     distance = np.sum((inputs - inputs[0]) ** 2, axis=1)
@@ -161,7 +161,7 @@ def _spread_out(inputs: Array, count: int) -> Array:
     return inputs[chosen]
 
 
-def _weights_of_centres(inputs: Array, centres: Array, residuals: Array, ridge: Array) -> Array:
+def weights_of_centres(inputs: Array, centres: Array, residuals: Array, ridge: Array) -> Array:
     """Weights (c, q) of the least sum of squares plus ridge times the squared norm of the function."""
     values, vectors = _spectrum(centres)
     kept = values > 1e-10 * values.max()

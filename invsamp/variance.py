@@ -28,7 +28,7 @@ Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Shape = tuple[int, ...]
 #: States of a pilot, weighted by the kernel's values, that a position must be near to, to count as covered.
-COVERING = 3.0
+COVERING = 10.0
 #: Growth of a pilot after which it is fitted anew.
 _REFIT = 1.25
 
@@ -324,7 +324,7 @@ def kernel_ridge(
     matrix R.
 
     The pilot must visit every mode: what it has not seen is extrapolated. So it does not end with the first
-    ``states``: in warm-up every later position that is near to fewer than about three of them (the sum of the kernel
+    ``states``: in warm-up every later position that is near to fewer than about ten of them (the sum of the kernel
     over the pilot) is probed too and the regression fitted anew, settings and all, whenever the pilot has grown by a
     quarter. Once it covers what the chains visit, nothing more is probed. After warm-up it does not change. The
     settings are chosen on 200 of the pilot's states at most, and the kernel stands at 200 of them at most.

@@ -11,8 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit, polygamma
 
-from invsamp._ridge import fit_ridge, leave_one_out_errors, predict_ridge
-from invsamp.variance import KernelRidgeState, VarianceModel, kernel_ridge, known, running_average, unbiased_log
+from invsamp._ridge import CENTRES, fit_ridge, leave_one_out_errors, predict_ridge, spread_out, weights_of_centres
+from invsamp.variance import (
+    KernelRidge,
+    KernelRidgeState,
+    VarianceModel,
+    kernel_ridge,
+    known,
+    running_average,
+    unbiased_log,
+)
 
 SEEDS = st.integers(0, 2**32 - 1)
 PROBES = 10
@@ -207,6 +215,96 @@ def test_energy_without_noise_is_predicted_as_next_to_none() -> None:
     model = kernel_ridge(states=5)
     state = model.update(model.init(()), np.arange(5.0)[:, None], np.zeros(5), 9)
     assert (model.predict(state, np.arange(5.0)[:, None]) < 1e-300).all()
+
+
+def visits(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """A hundred states in one mode, then n in both; and how noisy they are: sd 1 in one mode, 10 in the other."""
+    far = np.append(np.zeros(100, dtype=bool), rng.random(n) < 0.5)
+    position = np.where(far, 3.0, -4.0)[:, None] + 0.5 * rng.normal(size=(100 + n, 1))
+    return position, np.where(far, 100.0, 1.0)
+
+
+def learnt(model: KernelRidge, position: np.ndarray, truth: np.ndarray, seed: int = 13) -> KernelRidgeState:
+    """The model's state after it was shown every position in turn and probed those that it asked for."""
+    rng = np.random.default_rng(seed)
+    state = model.init(())
+    for k in range(len(position)):
+        if model.wants_samples(state, position[k : k + 1])[0]:
+            state = model.update(state, position[k : k + 1], sample_variances(rng, truth[k : k + 1]), PROBES - 1)
+    return model.finish(state)
+
+
+def test_a_pilot_grows_until_it_covers_what_is_visited() -> None:
+    position, truth = visits(np.random.default_rng(12), 400)
+    model, first_only = kernel_ridge(100), kernel_ridge(100, most=100)
+    grown, stuck = learnt(model, position, truth), learnt(first_only, position, truth)
+    modes, sizes = np.array([[-4.0], [3.0]]), np.array([1.0, 100.0])
+    # some ten states of nine degrees of freedom stand behind each prediction: 0.16 is the sd of its log, four of them
+    assert np.abs(np.log(model.predict(grown, modes) / sizes)).max() < 0.64
+    # the first states alone know nothing of the second mode, and say so
+    assert np.log(sizes[1] / first_only.predict(stuck, modes)[1]) > 3.0
+    assert first_only.covers(stuck, modes).tolist() == [True, False]
+    # it stops by itself: of the 400 later states only those that told something new were probed
+    assert 110 <= len(grown.degrees_of_freedom) < 250
+    assert model.covers(grown, position).mean() > 0.9
+    assert not model.wants_samples(grown, modes).any()
+
+
+def test_a_pilot_ends_at_most_there() -> None:
+    rng = np.random.default_rng(14)
+    position = 1e3 * rng.normal(size=(60, 3))
+    state = learnt(kernel_ridge(10, length_scale=0.01, most=40), position, np.ones(60))
+    assert len(state.degrees_of_freedom) == state.fitted == 40
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3])
+@pytest.mark.parametrize("shape", [(), (2,)])
+def test_tables_say_what_the_regression_says(dimension: int, shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(15)
+    position = rng.normal(size=(150, dimension)) * 10.0 ** np.arange(dimension) + 5.0
+    truth = np.exp(np.tanh(position[:, 0] - 5.0)).reshape(-1, *(1,) * len(shape)) * np.ones(shape)
+    model = kernel_ridge(150)
+    state = model.update(model.init(shape), position, sample_variances(rng, truth), PROBES - 1)
+    finished = model.finish(state)
+    assert state.fit is not None and finished.fit is not None
+    assert (finished.fit.table is not None) == (dimension < 3)
+    at = np.concatenate([position, rng.normal(size=(200, dimension)) * 20.0**dimension, np.full((1, dimension), 1e9)])
+    np.testing.assert_allclose(model.predict(finished, at), model.predict(state, at), rtol=5e-3)
+
+
+def test_thousands_of_states_are_cheap_and_tell_more() -> None:
+    rng = np.random.default_rng(16)
+    grid = np.linspace(-3.5, 3.5, 50)[:, None]
+    errors = []
+    for n in (200, 5000):
+        model, squares = kernel_ridge(n), []
+        for _ in range(8):
+            position = rng.uniform(-4, 4, (n, 1))
+            state = model.update(
+                model.init(()), position, sample_variances(rng, sigmoid_variance(position)), PROBES - 1
+            )
+            assert state.fit is not None and len(state.fit.inputs) <= CENTRES
+            squares.append(np.mean((np.log(model.predict(state, grid) / sigmoid_variance(grid))) ** 2))
+        errors.append(np.mean(squares))
+    # as for a hundred states above, but with twice the effective degrees of freedom: settings from few states vary
+    assert errors[1] < 20 * LOG_NOISE / 5000 < errors[0]
+
+
+def test_centres_are_the_regression_where_every_input_is_one() -> None:
+    rng = np.random.default_rng(17)
+    inputs, targets = rng.normal(size=(40, 2)), rng.normal(size=(40, 3))
+    ridge = np.array([0.1, 1.0, 10.0])
+    distance = np.sum((inputs[:, None] - inputs) ** 2, axis=2)
+    kernel = np.exp(-0.5 * distance)
+    expected = np.stack(
+        [kernel @ np.linalg.solve(kernel + r * np.eye(40), y) for r, y in zip(ridge, targets.T, strict=True)], 1
+    )
+    centres = spread_out(inputs, 40)
+    assert len(np.unique(centres, axis=0)) == 40
+    weights = weights_of_centres(inputs, centres, targets, ridge)
+    found = np.exp(-0.5 * np.sum((inputs[:, None] - centres) ** 2, axis=2)) @ weights
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert len(spread_out(np.repeat(inputs, 3, axis=0), 60)) == 40  # chains that did not move
 
 
 # --- running average -------------------------------------------------------------------------------------------------
