@@ -7,9 +7,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from invsamp._kernel_ridge import KernelRidge
+from invsamp._sample_variances import Mask
 from invsamp.contract import Array
 from invsamp.ladder import Rung
-from invsamp.variance import KernelRidge, Known, Mask, VarianceModel
+from invsamp.variance import Known, VarianceModel
 
 
 class NoiseModels:

@@ -20,17 +20,9 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import digamma
 
-from invsamp._ridge import RidgeFit, fit_ridge, kernel_at, predict_ridge, tabulated
-
-Array = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
-Shape = tuple[int, ...]
-#: States of a pilot, weighted by the kernel's values, that a position must be near to, to count as covered.
-COVERING = 10.0
-#: Growth of a pilot after which it is fitted anew.
-_REFIT = 1.25
+from invsamp._kernel_ridge import KernelRidge
+from invsamp._sample_variances import Array, Mask, Shape, checked_samples, diagonal, finite_rows
 
 
 @runtime_checkable
@@ -106,8 +98,8 @@ class Known:
         value = np.asarray(self.value(position), dtype=float)
         if value.shape[:1] != (len(position),):
             raise ValueError(f"value must return one variance per position ({len(position)}), got shape {value.shape}")
-        if not _diagonal(value).min(initial=0.0) >= 0.0:
-            raise ValueError(f"value must return variances >= 0, got {_diagonal(value).min()}")
+        if not diagonal(value).min(initial=0.0) >= 0.0:
+            raise ValueError(f"value must return variances >= 0, got {diagonal(value).min()}")
         return _expanded(value, state.shape)
 
     def wants_samples(self, state: KnownState, position: Array) -> Mask:
@@ -140,9 +132,9 @@ class RunningAverage:
         self, state: RunningAverageState, position: Array, sample_variance: Array, degrees_of_freedom: int
     ) -> RunningAverageState:
         """Average in the rows of one call. Constant smoothing counts a call, 1/k counts rows."""
-        samples = _checked_samples(sample_variance, state.mean.shape, degrees_of_freedom)
+        samples = checked_samples(sample_variance, state.mean.shape, degrees_of_freedom)
         if not np.isfinite(samples.sum()):
-            samples = samples[_finite_rows(samples)]
+            samples = samples[finite_rows(samples)]
         if not len(samples):
             return state
         added = float(len(samples) * degrees_of_freedom)
@@ -167,97 +159,6 @@ class RunningAverage:
         return state
 
 
-class KernelRidgeState(NamedTuple):
-    """The pilot: what was seen at its states, and the fit once there are enough of them."""
-
-    shape: Shape
-    positions: Array  # (k, d)
-    variances: Array  # (k, *shape)
-    degrees_of_freedom: Array  # (k,)
-    fit: RidgeFit | None  # of the log variances, or of the logs of the diagonal
-    correlation: Array | None  # (d, d), for full covariances
-    fitted: int = 0  # states that the fit is of
-
-
-@dataclass(frozen=True)
-class KernelRidge:
-    """Variance by regression on the states of a pilot. Made by `kernel_ridge`."""
-
-    states: int = 100
-    length_scale: float | None = None
-    ridge: float | None = None
-    most: int = 500
-
-    def init(self, shape: Shape) -> KernelRidgeState:
-        """State before any data."""
-        return KernelRidgeState(tuple(shape), np.empty((0, 0)), np.empty((0, *shape)), np.empty(0), None, None)
-
-    def update(
-        self, state: KernelRidgeState, position: Array, sample_variance: Array, degrees_of_freedom: int
-    ) -> KernelRidgeState:
-        """Add rows to the pilot, up to ``most``; fit when ``states`` are there, and again as it grows by a quarter."""
-        samples = _checked_samples(sample_variance, state.shape, degrees_of_freedom)
-        position = np.asarray(position, dtype=float)
-        kept = np.flatnonzero(_finite_rows(samples))[: self.most - len(state.degrees_of_freedom)]
-        if not len(kept):
-            return state
-        state = state._replace(
-            positions=np.concatenate([state.positions.reshape(-1, position.shape[1]), position[kept]]),
-            variances=np.concatenate([state.variances, samples[kept]]),
-            degrees_of_freedom=np.append(state.degrees_of_freedom, np.full(len(kept), float(degrees_of_freedom))),
-        )
-        n = len(state.degrees_of_freedom)
-        return self._fitted(state) if n >= self.states and n >= _REFIT * state.fitted else state
-
-    def predict(self, state: KernelRidgeState, position: Array) -> Array:
-        """Variances (n, *shape): the regression, or the pooled average of the pilot while it is not complete."""
-        if not len(state.degrees_of_freedom):
-            raise RuntimeError("kernel_ridge has seen no sample variance yet: call update before predict")
-        if state.fit is None:
-            pooled = np.average(state.variances, axis=0, weights=state.degrees_of_freedom)
-            return np.repeat(pooled[None], len(position), axis=0)
-        variance = np.exp(predict_ridge(state.fit, np.asarray(position, dtype=float)))
-        if state.correlation is None:
-            return variance.reshape(len(position), *state.shape)
-        sd = np.sqrt(variance)
-        return np.asarray(sd[:, :, None] * state.correlation * sd[:, None, :])
-
-    def wants_samples(self, state: KernelRidgeState, position: Array) -> Mask:
-        """Everywhere until the first fit, then where the pilot does not cover; nowhere once it has ``most`` states."""
-        if len(state.degrees_of_freedom) >= self.most:
-            return np.zeros(len(position), dtype=bool)
-        return ~self.covers(state, position)
-
-    def covers(self, state: KernelRidgeState, position: Array) -> Mask:
-        """Whether each position (n, d) is near enough to states of the pilot; nowhere before the first fit."""
-        if state.fit is None:
-            return np.zeros(len(position), dtype=bool)
-        pilot = (state.positions - state.fit.centre) / state.fit.scale
-        return np.asarray(kernel_at(state.fit, np.asarray(position, dtype=float), pilot).sum(axis=1) >= COVERING)
-
-    def finish(self, state: KernelRidgeState) -> KernelRidgeState:
-        """The state fitted to all of the pilot, and tabulated in one and two dimensions."""
-        if state.fit is None:
-            return state
-        state = self._fitted(state) if len(state.degrees_of_freedom) > state.fitted else state
-        assert state.fit is not None
-        return state._replace(fit=tabulated(state.fit))
-
-    def _fitted(self, state: KernelRidgeState) -> KernelRidgeState:
-        """The state with its regression and, for full covariances, its correlation matrix."""
-        full, n = len(state.shape) == 2, len(state.degrees_of_freedom)
-        diagonals = (_diagonal(state.variances) if full else state.variances).reshape(n, -1)
-        targets = unbiased_log(diagonals, state.degrees_of_freedom[:, None])
-        fit = fit_ridge(state.positions, targets, self.length_scale, self.ridge)
-        state = state._replace(fit=fit, fitted=n)
-        if not full:
-            return state
-        sd = np.exp(0.5 * predict_ridge(fit, state.positions))
-        scaled = state.variances / (sd[:, :, None] * sd[:, None, :])
-        correlation = _correlation(np.average(scaled, axis=0, weights=state.degrees_of_freedom))
-        return state._replace(correlation=correlation)
-
-
 def known(value: npt.ArrayLike | Callable[[Array], Array] | None = None) -> Known:
     """Variance that need not be learnt.
 
@@ -278,7 +179,7 @@ def known(value: npt.ArrayLike | Callable[[Array], Array] | None = None) -> Know
     array = np.asarray(value, dtype=float)
     if array.ndim > 2 or (array.ndim == 2 and array.shape[0] != array.shape[1]):
         raise ValueError(f"value must have shape (), (d,) or (d, d), got {array.shape}")
-    if not np.isfinite(array).all() or not _diagonal(array[None]).min(initial=0.0) >= 0.0:
+    if not np.isfinite(array).all() or not diagonal(array[None]).min(initial=0.0) >= 0.0:
         raise ValueError(f"value must hold finite variances >= 0, got {array.tolist()}")
     if array.ndim == 2:
         scale = np.abs(array).max(initial=0.0)
@@ -360,45 +261,6 @@ def kernel_ridge(
     if int(most) != most or most < states:
         raise ValueError(f"most must be an integer of at least the {int(states)} states, got {most}")
     return KernelRidge(int(states), length_scale, ridge, int(most))
-
-
-def unbiased_log(sample_variance: Array, degrees_of_freedom: Array) -> Array:
-    """Logs of sample variances, corrected so that their mean is the log variance for Gaussian noise.
-
-    ``nu s^2 / sigma^2`` is chi-square with nu degrees of freedom, the log of which has mean
-    ``psi(nu / 2) + log 2``. Sample variances of zero are raised to 1e-12 of the largest in their column.
-    """
-    half = degrees_of_freedom / 2.0
-    # an entry without any noise has no log; next to none is as good
-    floor = np.maximum(1e-12 * sample_variance.max(axis=0), np.finfo(float).tiny)
-    return np.asarray(np.log(np.maximum(sample_variance, floor)) - digamma(half) + np.log(half))
-
-
-def _checked_samples(sample_variance: Array, shape: Shape, degrees_of_freedom: int) -> Array:
-    samples = np.asarray(sample_variance, dtype=float)
-    if samples.ndim == 0 or samples.shape[1:] != shape:
-        raise ValueError(f"sample_variance must have shape (n, *{shape}), got {samples.shape}")
-    if degrees_of_freedom < 1:
-        raise ValueError(f"degrees_of_freedom must be at least 1, got {degrees_of_freedom}")
-    return samples
-
-
-def _finite_rows(samples: Array) -> Mask:
-    return np.asarray(np.isfinite(samples.reshape(len(samples), -1)).all(axis=1))
-
-
-def _diagonal(variance: Array) -> Array:
-    """The diagonals of full covariances (n, d, d); (n,) and (n, d) are returned as they are."""
-    return np.diagonal(variance, axis1=1, axis2=2) if variance.ndim == 3 else variance
-
-
-def _correlation(covariance: Array) -> Array:
-    """The correlation matrix of one covariance; an entry without variance is uncorrelated."""
-    variance = np.diag(covariance)
-    sd = np.sqrt(np.where(variance > 0.0, variance, 1.0))
-    correlation = covariance / np.outer(sd, sd)
-    np.fill_diagonal(correlation, 1.0)
-    return np.asarray(correlation)
 
 
 def _expanded(value: Array, shape: Shape) -> Array:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from invsamp._kernel_ridge import KernelRidge
 from invsamp.contract import Array, Problem
 from invsamp.estimators import Exact
 from invsamp.kernels import stability_limit
@@ -30,7 +31,6 @@ from invsamp.metric import DenseMetric, DiagonalMetric, Metric
 from invsamp.noise_budget import NoiseBudget
 from invsamp.replica import Counts, Replica
 from invsamp.swap.exchange import Exchange
-from invsamp.variance import KernelRidge
 
 ACCEPTANCE = 0.574
 #: Step size of an unadjusted kernel as a fraction of the stability limit: the stiffest direction's variance
