@@ -154,7 +154,8 @@ class Swap:
     ----------
     rule : SwapRule, optional
         Log acceptance. Default, by pair: `delayed_acceptance` where the fidelities differ (exact whatever the
-        coarse model is), `fast` where they are the same (exact for noise-free energies too).
+        coarse model is), its first stage sharpened by what warm-up learns of their difference
+        (`invsamp.swap.discrepancy`); `fast` where they are the same (exact for noise-free energies too).
     scheme : SwapScheme
         Who meets whom.
     fraction : float in (0, 1]

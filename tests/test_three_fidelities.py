@@ -14,6 +14,7 @@ from invsamp.noise import GaussianNoise
 from invsamp.posterior import Posterior
 from invsamp.presets import relangevin
 from invsamp.prior import Prior
+from invsamp.swap.discrepancy import Discrepancy
 from invsamp.swap.rules import delayed_acceptance, fast, multi_variance, product_target
 
 DATA = (1.6, 2.4, 2.2)
@@ -74,7 +75,8 @@ class TestLadders:
         run = self.run(draw, rungs)
         report = run.report
         assert report["fidelities"] == GRADED[rungs]
-        between = [str(delayed_acceptance()), str(delayed_acceptance()), str(fast())][: rungs - 1]
+        learnt = str(delayed_acceptance(Discrepancy()))
+        between = [learnt, learnt, str(fast())][: rungs - 1]
         assert report["swap_rules"] == between
         assert agrees(seen(run), truth("fine"))
         # the levels are far enough apart for the test to tell

@@ -9,6 +9,7 @@ import numpy as np
 from invsamp.estimators import Rows
 from invsamp.ladder import Swap
 from invsamp.replica import Replica
+from invsamp.swap.discrepancy import Discrepancy
 from invsamp.swap.meeting import Meeting, variances_may_differ
 from invsamp.swap.rules import SwapRule, delayed_acceptance, fast
 
@@ -144,4 +145,4 @@ class Exchange:
 def _rule(swap: Swap, cold: Replica, hot: Replica) -> SwapRule:
     if swap.rule is not None:
         return swap.rule
-    return fast() if cold.evaluator is hot.evaluator else delayed_acceptance()
+    return fast() if cold.evaluator is hot.evaluator else delayed_acceptance(Discrepancy())

@@ -17,6 +17,7 @@ from invsamp.evaluation import Evaluator
 from invsamp.ladder import GradientNoise, Rung, Swap
 from invsamp.potential import FunctionPotential
 from invsamp.replica import Replica
+from invsamp.swap.discrepancy import Discrepancy
 from invsamp.swap.exchange import Exchange, RoundTrips
 from invsamp.swap.meeting import Meeting
 from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target
@@ -60,7 +61,7 @@ def ladder(functions, temperatures=(1.0, 4.0), chains=64, rungs=None, rule=None,
 class TestRules:
     def test_default_is_exact_for_one_and_for_two_fidelities(self):
         _, exchange = ladder((fine, coarse, coarse), (1.0, 2.0, 4.0))
-        assert exchange.rules == [delayed_acceptance(), fast()]
+        assert exchange.rules == [delayed_acceptance(Discrepancy()), fast()]
 
     @pytest.mark.parametrize("hot", [fine, coarse])
     @pytest.mark.parametrize("name", RULES)
