@@ -1,0 +1,75 @@
+"""The ring of heat sources of Li, Lin, Zhang and Zhou (2023), section 5.2, short: what `examples/heat_ring.py` shows.
+
+Gradient noise of 80% of what a cold step injects. Left in, it widens a Gaussian's sd by sqrt(1.8) = 1.34; the step
+size alone widens it by 1 / sqrt(1 - eta lambda / 2) = 1.02, lambda the curvature across the ring.
+"""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from invsamp.problems.heat_source import quadrature, ring
+
+pytestmark = pytest.mark.slow
+EXAMPLES = Path(__file__).parents[2] / "examples"
+DRAWS = 6000
+
+
+@pytest.fixture(scope="module")
+def example():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(EXAMPLES)
+        yield runpy.run_path(str(EXAMPLES / "heat_ring.py"))
+
+
+@pytest.fixture(scope="module")
+def posterior():
+    return ring(noise_sd=1.0)
+
+
+@pytest.fixture(scope="module")
+def rows(example, posterior):
+    truth = example["integrate"](quadrature(posterior, "fine", points=300))
+    found = {}
+    for label in ("f-reSGLD", "l-reSGLD", "f-reSGLD, noise left in"):
+        run = example["sample"](posterior, example["METHODS"][label], DRAWS, seed=1)
+        found[label] = example["measure"](run, truth, DRAWS) | example["costs"](run)
+        print(label, found[label])
+    return found
+
+
+def has_the_rings_width(row) -> bool:
+    """Within the step size's 2%, 4.5 standard errors over 24 runs, and 1% for the one fit of the variance."""
+    error = row["radial_sd_over_truth_error"]
+    return error < 0.01 and abs(row["radial_sd_over_truth"] - 1.02) < 4.5 * error + 0.01
+
+
+def test_noise_taken_out_leaves_the_ring(rows):
+    row = rows["f-reSGLD"]
+    assert has_the_rings_width(row)
+    # by quadrature 2e-5 at the step size zero
+    assert row["off_the_ring"] < 5e-4
+    assert row["swap_rate"] > 0.1
+
+
+@pytest.mark.parametrize("label", ["l-reSGLD", "f-reSGLD, noise left in"])
+def test_noise_left_in_smears_the_ring(rows, label):
+    row = rows[label]
+    assert not has_the_rings_width(row)
+    assert row["radial_sd_over_truth"] > 1.15
+    assert row["off_the_ring"] > 8e-4
+
+
+def test_the_published_noise_never_lets_a_swap_pass(example, posterior):
+    """Its log ratios have sds from 32: a swap of equal energies is accepted once in 10^56 attempts."""
+    for label, meshes in example["MESHES"].items():
+        expected = example["literal_noise"](meshes)
+        assert expected["log10_acceptance_of_equal_energies"] < -50.0
+        run = example["sample"](posterior, example["with_literal_noise"](meshes), 500, seed=1)
+        assert run.report["swap_accepts"] == [0] and run.report["swap_attempts"][0] > 500, label
+        # the hot replica is idle, and the cold one is the chain that it would be alone
+        assert np.isfinite(run.theta).all()
