@@ -38,6 +38,7 @@ def report(problem: Problem, sampler: Sampler, replicas: list[Replica], exchange
         "swap_rules": [] if exchange is None else [str(rule) for rule in exchange.rules],
         "swap_attempts": attempts.tolist(),
         "swap_accepts": accepts.tolist(),
+        "warnings": [] if exchange is None else exchange.doubts,
         "swap_first_stage_accepts": [] if exchange is None else exchange.first_stage_accepts.tolist(),
         "discrepancy_residual_sd": [] if exchange is None else exchange.residual_sds,
         "swap_noise_sd": [] if exchange is None else (exchange.log_ratio_sd / np.maximum(attempts, 1)).tolist(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 
@@ -80,6 +81,26 @@ class Exchange:
         self.trips.reset()
 
     @property
+    def doubts(self) -> list[str]:
+        """What is known to be wrong with the rules as they were chosen, in words."""
+        found = []
+        for k, (rule, pair) in enumerate(zip(self.rules, itertools.pairwise(self._replicas), strict=True)):
+            if self._swap.energies == "exact" or all(r.estimator.exact_energy for r in pair):
+                continue
+            where = f"rungs {k} and {k + 1} swap by {rule}"
+            if math.isinf(rule.factor):
+                found.append(
+                    f"{where}, which takes noisy energies for exact ones: the draws are biased. Use fast() or "
+                    "corrected(), or exact energies for swaps."
+                )
+            elif _own_energies(rule, pair) and not rule.equalise and variances_may_differ(*pair):
+                found.append(
+                    f"{where}, and the variance of their energies may change at a swap: the draws are biased. "
+                    "Use fast(), which equalises it, or a rule with all four energies (multi_variance, product_target)."
+                )
+        return found
+
+    @property
     def residual_sds(self) -> list[float | None]:
         """Sd of what each pair's learnt discrepancy leaves unexplained; None where nothing was learnt."""
         return [state.residual_sd if state else None for state in self.discrepancies]
@@ -140,6 +161,12 @@ class Exchange:
             self.trips.swapped(k, rows)
         for name, evaluator in evaluators.items():
             self.solves[name] += evaluator.evaluations - before[name]
+
+
+def _own_energies(rule: SwapRule, pair: tuple[Replica, Replica]) -> bool:
+    """Whether no rung's energy is taken at both positions, so that the noise depends on who is where."""
+    stages = rule.stages(*(replica.temperature for replica in pair))
+    return all(stage.cold_at_hot == stage.hot_at_cold == 0.0 for stage in stages)
 
 
 def _rule(swap: Swap, cold: Replica, hot: Replica) -> SwapRule:

@@ -158,7 +158,8 @@ def variances_may_differ(cold: Replica, hot: Replica) -> bool:
 
     It does not where both are constant, nor where they are the same function of the position.
     """
-    if all(_constant_variance(replica) for replica in (cold, hot)):
+    # rungs that share a pilot predict by one function of the position
+    if cold.noise is hot.noise or all(_constant_variance(replica) for replica in (cold, hot)):
         return False
     model = cold.rung.energy_variance
     one_model = isinstance(model, Known) and model == hot.rung.energy_variance

@@ -12,7 +12,7 @@ from scipy.special import ndtr
 
 from invsamp.diagnostics import round_trips
 from invsamp.domains import Unbounded
-from invsamp.estimators import Estimate, noisy
+from invsamp.estimators import Estimate, exact, noisy
 from invsamp.evaluation import Evaluator
 from invsamp.ladder import GradientNoise, Rung, Swap
 from invsamp.potential import FunctionPotential
@@ -382,3 +382,31 @@ def test_round_trip_counts_both_ends():
         trips.swapped(cold, rows)
     assert trips.replica[:, 0].tolist() == [0, 1, 2]
     assert trips.count == 1
+
+
+class TestDoubts:
+    """Rules that are known to be wrong for the energies at hand say so."""
+
+    def rising(self, position, energy):
+        return 1.0 / (1.0 + np.exp(-position[:, 0]))
+
+    def doubts(self, rule, *estimators, **swap):
+        _, exchange = ladder((fine, fine), rungs=[{"estimator": e} for e in estimators], rule=rule, **swap)
+        return exchange.doubts
+
+    def test_noise_taken_for_exact(self):
+        (words,) = self.doubts(naive(), noisy(1.0), noisy(1.0))
+        assert "takes noisy energies for exact ones" in words
+        assert not self.doubts(naive(), noisy(1.0), noisy(1.0), energies="exact")
+        assert not self.doubts(naive(), exact(), exact())
+
+    @pytest.mark.parametrize("rule", [fast(equalise=False), corrected(equalise=False)])
+    def test_variances_that_change_at_a_swap(self, rule):
+        (words,) = self.doubts(rule, noisy(1.0), noisy(self.rising))
+        assert "rungs 0 and 1" in words and "may change at a swap" in words
+        assert not self.doubts(rule, noisy(1.0), noisy(2.0))
+        assert not self.doubts(rule, noisy(self.rising), noisy(self.rising))
+
+    @pytest.mark.parametrize("rule", [None, fast(), corrected(), multi_variance(0.5), product_target()])
+    def test_none_about_the_rest(self, rule):
+        assert not self.doubts(rule, noisy(1.0), noisy(self.rising))

@@ -251,17 +251,46 @@ class TestDiscrepancy:
 
 
 class TestBeyondTheBudget:
-    """Gradient noise s = 12 on the cold rung: eta s^2 = 4.32 at step 0.03, more than the 2 that may be taken out."""
+    """A gradient noisier than the noise that a step injects: eta s^2 > 2 tau."""
 
-    hot = replace(HOT, adjusted=True)
+    @staticmethod
+    def sd(position, energy):
+        """14 sigmoid(x): at step 0.03 up to three times what may be taken out on the cold rung."""
+        return 14.0 / (1.0 + np.exp(-position[:, 0]))
 
-    def divergence(self, **settings):
-        cold = Level(MIXTURE, gradient_sd=12.0, subtracted=144.0, **settings)
-        return figures((cold, self.hot), product_target())["KL"]
+    def cold(self, **settings):
+        def variance(position, energy):
+            return self.sd(position, energy) ** 2
+
+        level = Level(MIXTURE, gradient_sd=self.sd, subtracted=variance, **settings)
+        return figures((level, replace(HOT, adjusted=True)), product_target())
 
     def test_clipping_is_wrong_and_a_smaller_step_is_right(self):
-        assert self.divergence() > 0.03
-        assert self.divergence(step_size=2.0 / 144.0) < 2e-4
+        clipped, smaller = self.cold(), self.cold(step_size=2.0 / 14.0**2)
+        assert clipped["right"] < 0.52 and clipped["sd"] > 0.6
+        assert smaller["KL"] < 1e-5
+
+    def test_a_step_shrunk_state_by_state_is_another_law(self):
+        """It rests where its steps are short: where the noise is large."""
+
+        def step_size(position):
+            return np.minimum(0.03, 2.0 / self.sd(position, None) ** 2)
+
+        by_state, smaller = self.cold(step_size=step_size), self.cold(step_size=2.0 / 14.0**2)
+        assert by_state["right"] > 0.602
+        assert smaller["right"] == pytest.approx(0.5996, abs=2e-4)
+
+    def test_a_hot_rung_may_take_its_effective_temperature(self):
+        """tau + eta s^2 / 2 = 16 with noise that is not taken out: the same chain as at 16, if the swap knows."""
+        points = grid(-17.0, 13.0, 200)
+
+        def law(hot):
+            return TwoRungs(COLD, hot, fast(), points=points).law
+
+        noisy_hot = replace(HOT, gradient_sd=20.0)
+        wanted = law(replace(HOT, temperature=16.0))
+        np.testing.assert_allclose(law(replace(noisy_hot, swap_temperature=16.0)), wanted, atol=1e-8)
+        assert np.abs(law(noisy_hot) - wanted).max() > 1e-5
 
 
 class TestCode:
