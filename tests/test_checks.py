@@ -21,6 +21,7 @@ REPORT = {
     "swap_noise_sd": [0.0, 3.0],
     "round_trips": 3,
     "clipped_noise": [0.0, 0.01, None],
+    "uncovered_variance": [None, 0.05, 0.0],
     "evaluations": {"coarse": 1000, "fine": 1000},
     "failed_solves": {"coarse": 0, "fine": 50},
     "failure_message": "the mesh folded",
@@ -83,7 +84,9 @@ def test_warnings_about_the_draws(columns, parts):
             {"clipped_noise": [0.011, 0.0, 0.0]},
             ["rung 0 (temperature 1)", "1.1%", "step_size (now 0.01)", "minibatches"],
         ),
-        ({"clipped_noise": [0.0, 0.0, 0.5]}, ["rung 2 (temperature 9)", "Reduce step_size or"]),
+        ({"clipped_noise": [0.0, 0.0, 0.1]}, ["rung 2 (temperature 9)", "above 1%", "Reduce step_size or"]),
+        ({"clipped_noise": [0.11, 0.0, 0.0]}, ["11.0%", "above 10%", "do not use them"]),
+        ({"uncovered_variance": [None, 0.06, 0.0]}, ["rung 1 (temperature 3)", "extrapolated at 6%", "Raise warmup"]),
         (
             {"failed_solves": {"coarse": 0, "fine": 51}},
             ["51 of 1000 solves of 'fine'", "5.1%", "The last failure said: the mesh folded.", "prior"],
