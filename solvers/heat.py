@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
 from invsamp.solvers.heat_fields import DecayingGaussian, Expansion, GaussianBump
 from invsamp.solvers.heat_stepper import Array, Boundary, HeatStepper, Scheme
@@ -235,6 +236,26 @@ class HeatObservation:
 
         return self(theta), vjp
 
+    def rows(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
+        """Observations (batch, k) and their Jacobian (batch, k, 2), for each row of theta its own ``indices``.
+
+        Precomputed, they cost in proportion to k. Otherwise one solve, and one adjoint solve for each of the k.
+        """
+        theta = _check_batch("theta", theta)
+        y, jacobian = np.zeros(indices.shape), np.zeros((*indices.shape, 2))
+        if self.precomputed:
+            hx, hy = self.equation.profiles(theta, self._order + 1)
+            for (i, j), blocks in self._blocks.items():
+                _add_chosen(blocks, indices, hx[i : i + 2], hy[j : j + 2], y, jacobian)
+            return y, jacobian
+        everything, vjp = self.linearize(theta)
+        row = np.arange(len(theta))
+        for k, chosen in enumerate(indices.T):
+            cotangent = np.zeros(everything.shape)
+            cotangent[row, chosen] = 1.0
+            jacobian[:, k] = vjp(cotangent)
+        return everything[row[:, None], indices], jacobian
+
     @cached_property
     def cost(self) -> float:
         """Seconds per evaluation of one row with its gradient: the least of three."""
@@ -255,6 +276,15 @@ class HeatObservation:
         return max(max(orders) for orders in self._weights)
 
     @cached_property
+    def _blocks(self) -> dict[tuple[int, int], Array]:
+        """The weights once more, one matrix (cells + 1, cells + 1) for each observation."""
+        side = self.equation.cells + 1
+        return {
+            orders: np.ascontiguousarray(w.reshape(side, -1, side).transpose(1, 0, 2))
+            for orders, w in self._weights.items()
+        }
+
+    @cached_property
     def _weights(self) -> dict[tuple[int, int], Array]:
         """Separable weights per observation, as matrices (cells + 1, m * (cells + 1))."""
         rows, m = len(self.sensors), len(self.steps) * len(self.sensors)
@@ -267,6 +297,26 @@ class HeatObservation:
             orders: np.ascontiguousarray(w.transpose(1, 0, 2)).reshape(side, m * side)
             for orders, w in self.equation.separable_weights(seeds).items()
         }
+
+
+@njit(cache=True)
+def _add_chosen(blocks: Array, indices: npt.NDArray[np.intp], hx: Array, hy: Array, y: Array, jacobian: Array) -> None:
+    """Add to y and its Jacobian the chosen observations by their weights (m, side, side); hx, hy (2, batch, side)."""
+    side = blocks.shape[1]
+    over_x = np.empty((2, side))
+    for b in range(indices.shape[0]):
+        for k in range(indices.shape[1]):
+            weights = blocks[indices[b, k]]
+            over_x[:] = 0.0
+            # sums over x, for all y at once: these loops use vector instructions, sums over y would not
+            for i in range(side):
+                for j in range(side):
+                    over_x[0, j] += hx[0, b, i] * weights[i, j]
+                    over_x[1, j] += hx[1, b, i] * weights[i, j]
+            for j in range(side):
+                y[b, k] += over_x[0, j] * hy[0, b, j]
+                jacobian[b, k, 0] += over_x[1, j] * hy[0, b, j]
+                jacobian[b, k, 1] += over_x[0, j] * hy[1, b, j]
 
 
 def _contract(half: Array, right: Array) -> Array:

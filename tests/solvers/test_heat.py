@@ -121,6 +121,19 @@ def test_a_batch_equals_its_rows(precompute):
             np.testing.assert_allclose(whole[row], part[0], rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("precompute", [True, False])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[1])
+def test_chosen_observations_are_those_of_all(case, precompute):
+    model = equation(case).observe([(0.4, 0.5), (0.7, 0.3)], [0.015, 0.03], precompute=precompute)
+    rng = np.random.default_rng(0)
+    theta, indices = rng.uniform(0.2, 0.8, (3, 2)), rng.integers(4, size=(3, 2))
+    y, jacobian = model.jacobian(theta)
+    chosen, slopes = model.rows(theta, indices)
+    row = np.arange(3)[:, None]
+    np.testing.assert_allclose(chosen, y[row, indices], rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(slopes, jacobian[row, indices], rtol=1e-10, atol=1e-12)
+
+
 def test_centres_outside_the_square_still_have_a_field():
     y = equation().observe(SENSORS)(np.array([[-0.2, 1.3], [40.0, 0.5]]))
     assert np.isfinite(y).all() and (np.abs(y) < 1e-3).all()
