@@ -76,7 +76,7 @@ lint:
 	.venv/bin/mypy
 
 bench:
-	@.ci/environment .venv
+	@.ci/environment .venv dev
 	@status=0; for script in benchmarks/[!_]*.py; do \
 		echo "$$script"; $(ONE_THREAD) .venv/bin/python "$$script" || status=1; \
 	done; exit $$status
