@@ -39,7 +39,7 @@ class Discrepancy:
     Parameters
     ----------
     states : int
-        Number of states to learn from: the latest ones of warm-up at which both energies are known.
+        Number of states that are kept: the latest ones of warm-up at which both energies are known.
 
     Raises
     ------
@@ -67,9 +67,16 @@ class Discrepancy:
         return state._replace(positions=positions[-self.states :], differences=differences[-self.states :])
 
     def fitted(self, state: DiscrepancyState) -> DiscrepancyState:
-        """The state with its regression; unchanged where there are too few states to learn from."""
-        if len(state.differences) < LEAST_STATES:
+        """The state with its regression; unchanged where there are too few states to learn from.
+
+        Of a warm-up whose states are all still here the oldest quarter is left out: it may be of the way down, where
+        differences are of another size.
+        """
+        seen = len(state.differences)
+        if seen < LEAST_STATES:
             return state
+        oldest = seen // 4 if seen < self.states else 0
+        state = state._replace(positions=state.positions[oldest:], differences=state.differences[oldest:])
         targets = state.differences[:, None]
         fit = fit_ridge(state.positions, targets)
         errors = leave_one_out_errors((state.positions - fit.centre) / fit.scale, targets, fit.ridge)[0]

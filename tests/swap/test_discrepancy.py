@@ -37,7 +37,7 @@ def test_residual_of_noise_is_the_noise():
 
 
 def test_far_away_it_returns_to_the_mean_within_the_range_seen():
-    model = Discrepancy()
+    model = Discrepancy(states=100)
     difference = bent(positions(100))
     state = model.fitted(model.update(model.init(), positions(100), difference))
     far = model.predict(state, np.full((1, 2), 1e6))
@@ -55,6 +55,16 @@ def test_latest_finite_states_count():
         state = model.update(state, positions(8, k), difference)
     assert state.differences.tolist() == [2.0] * 6 + [3.0] * 7 + [4.0] * 7
     np.testing.assert_array_equal(state.positions[-7:], positions(8, 4)[1:])
+
+
+def test_way_down_is_left_out():
+    """A fifth of the states far away, with huge differences, as chains meet them on the way down."""
+    model = Discrepancy(states=150)
+    far = 100.0 * positions(25, 1)
+    state = model.update(model.init(), far, 1e4 + 100.0 * bent(far))
+    state = model.fitted(model.update(state, positions(100), bent(positions(100))))
+    error = model.predict(state, positions(500, 2)) - bent(positions(500, 2))
+    assert np.sqrt(np.mean(error**2)) < 0.2 * bent(positions(500, 2)).std()
 
 
 def test_fit_is_frozen():
