@@ -10,15 +10,18 @@ import numpy as np
 import pytest
 
 from invsamp.coupled_sum import coupled_sum
-from invsamp.distributions import Uniform
+from invsamp.distributions import Normal, Uniform, truncated
+from invsamp.estimators import exact
 from invsamp.hierarchy import measure_levels
 from invsamp.ladder import GradientNoise
 from invsamp.noise import GaussianNoise
 from invsamp.posterior import Posterior
-from invsamp.presets import mala, sgld
+from invsamp.presets import fast_resgld, mala, sgld
 from invsamp.prior import Prior
+from invsamp.problems import heat_source
 from invsamp.problems.heat_source import END_TIME
 from invsamp.solvers.heat import GaussianBump, HeatEquation
+from invsamp.swap.rules import fast
 from invsamp.variance import running_average
 
 pytestmark = pytest.mark.slow
@@ -76,3 +79,48 @@ def test_sds_are_those_of_exact_gradients_at_a_tenth_of_the_cost(posterior, draw
         assert run.report["clipped_noise"] == [0.0]
         uncorrected, _ = sds(draw(posterior, sgld(STEP, estimator=estimator), **SETTINGS))
         assert (uncorrected / exact - 1.0).max() > 0.05
+
+
+@pytest.fixture(scope="module")
+def two_modes():
+    """The two modes of `invsamp.problems.heat_source` on these meshes: the coarsest gives them equal weights."""
+    bump = GaussianBump(0.06, height=50.0)
+    forward = {
+        f"{cells}": HeatEquation(cells, cells, END_TIME, bump, "dirichlet").observe(heat_source.SENSORS)
+        for cells in CELLS
+    }
+    prior = Prior(x=Uniform(0.0, 1.0), y=truncated(Normal(0.6, 0.25), lower=0.0, upper=1.0))
+    return Posterior(prior, forward, heat_source.TEMPERATURES, GaussianNoise(0.1))
+
+
+def test_two_modes_at_a_tenth_of_the_cost(two_modes, draw, agrees):
+    """Coupled gradients on the cold rung, an 8 x 8 mesh on the hot one, 64 x 64 for the swaps that need it."""
+    modes = heat_source.quadrature(two_modes, points=200).modes
+    assert modes[1].weight - heat_source.quadrature(two_modes, "8", points=200).modes[1].weight > 0.2
+    step = 0.05 * float(np.mean([mode.sd for mode in modes])) ** 2
+    upper = np.random.default_rng(0).random(CHAINS) < modes[1].weight
+    settings = {
+        "draws": 1500, "warmup": 300, "thin": 4, "chains": CHAINS, "seed": 2,
+        "start": np.where(upper[:, None], modes[1].mean, modes[0].mean),
+    }  # fmt: skip
+    estimators = [coupled_sum(probabilities=(1.0, 0.45, 0.05, 0.01)), exact()]
+
+    def run(swap):
+        sampler = fast_resgld(
+            (1.0, 6.0), (step, 6.0 * step), estimator=estimators, structure="full", fidelities=("64", "8"), swap=swap
+        )
+        return draw(two_modes, sampler, **settings)
+
+    right = run(None)
+    above = heat_source.is_upper(right.theta)
+    assert agrees(above.mean(axis=1), modes[1].weight)
+    ratios = [right.theta[side].std(axis=0) / mode.sd for side, mode in zip((~above, above), modes, strict=True)]
+    # a step of 0.05 in whitened coordinates adds 1.3%
+    assert 0.98 < np.mean(ratios) < 1.04
+    solves = right.report["evaluations"]
+    steps = CHAINS * (settings["warmup"] + settings["draws"] * settings["thin"])
+    spent = sum(solves[f"{c}"] * cost for c, cost in zip(CELLS, COSTS, strict=True)) / COSTS[-1] / steps
+    # swaps and the hot rung included
+    assert spent < 0.08
+    wrong = run(fast(assume_unbiased=True))
+    assert not agrees(heat_source.is_upper(wrong.theta).mean(axis=1), modes[1].weight)
