@@ -206,14 +206,14 @@ class TestLadder:
             assert agrees(moments, *self.truth)
 
     def test_momenta_that_travel_are_rejected(self, draw, agrees, monkeypatch):
-        right = exchange._Meeting.exchange
+        right = exchange.Meeting.exchange
 
         def travel(meeting, rows):
             right(meeting, rows)
             cold, hot = meeting._rungs["cold"], meeting._rungs["hot"]
             cold.momentum[rows], hot.momentum[rows] = hot.momentum[rows].copy(), cold.momentum[rows].copy()
 
-        monkeypatch.setattr(exchange._Meeting, "exchange", travel)
+        monkeypatch.setattr(exchange.Meeting, "exchange", travel)
         assert not agrees(self.moments(draw)[0], *self.truth)
 
     def test_momenta_half_a_kick_behind_are_rejected(self, draw, agrees, monkeypatch):
