@@ -10,10 +10,11 @@ import pytest
 from scipy.special import ndtr
 
 from invsamp.domains import Unbounded
-from invsamp.estimators import exact, noisy
+from invsamp.estimators import exact, minibatch, noisy
 from invsamp.evaluation import Evaluator
 from invsamp.ladder import Rung, Swap
 from invsamp.potential import FunctionPotential
+from invsamp.presets import fast_resgld, multi_variance_resgld, r2sgld, resgld
 from invsamp.replica import Replica
 from invsamp.swap.discrepancy import Discrepancy
 from invsamp.swap.exchange import Exchange
@@ -216,3 +217,11 @@ class TestDifferences:
         exchange.step()
         exchange.resolve()
         assert exchange.discrepancies == [None]
+
+
+@pytest.mark.parametrize("preset", [resgld, r2sgld, multi_variance_resgld, fast_resgld])
+def test_presets_pass_whole_energies_on(preset):
+    sampler = preset(estimator=minibatch(10), swap_energies="exact")
+    assert sampler.swap.energies == "exact"
+    assert "with exact energies" in str(sampler)
+    assert preset(estimator=minibatch(10)).swap.energies == "estimated"
