@@ -102,6 +102,20 @@ class TermwisePotential(Potential, Protocol):
 
 
 @runtime_checkable
+class GroupwisePotential(TermwisePotential, Protocol):
+    """A potential that sums the terms of groups itself, for less than it would cost to have them one by one."""
+
+    def group_terms(self, position: Array, members: npt.NDArray[np.intp], counted: Array) -> Terms:
+        """Sums over groups: ``members`` and ``counted``, shape (chains, groups, most), are the groups' data.
+
+        Groups may differ in number: where ``counted`` is 0, the index in ``members`` stands for no datum, and is one
+        that another entry of the group has. Elsewhere it is 1. The terms have shapes (chains, groups) and
+        (chains, groups, dimension).
+        """
+        ...
+
+
+@runtime_checkable
 class Problem(Protocol):
     """What a sampler needs to know: `invsamp.Posterior`, or `invsamp.Target` for a density by itself."""
 

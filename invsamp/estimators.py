@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Array, Potential, Terms, TermwisePotential
+from invsamp.contract import Array, GroupwisePotential, Potential, Terms, TermwisePotential
 
 Structure = Literal["isotropic", "diagonal", "full"]
 STRUCTURES: tuple[Structure, ...] = ("isotropic", "diagonal", "full")
@@ -241,10 +241,12 @@ class _BoundMinibatch:
         """Terms of whole groups."""
         assert self._groups is not None
         members, counted = self._groups.members[batch], self._groups.counted[batch]
+        if isinstance(self._potential, GroupwisePotential):
+            return self._potential.group_terms(position, members, counted)
         terms = self._potential.terms(position, members.reshape(len(batch), -1))
         energies = (terms.energies.reshape(members.shape) * counted).sum(axis=2)
         gradients = np.einsum("cnmd,cnm->cnd", terms.gradients.reshape(*members.shape, -1), counted)
-        return Terms(terms.prior_energy, terms.prior_gradient, energies, gradients)
+        return terms._replace(energies=energies, gradients=gradients)
 
     def _energy_variance(self, energies: Array) -> Array:
         return self._variance_scale * energies.var(axis=1, ddof=1)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg.blas import dasum
 
-from invsamp.contract import Array, Potential, Terms, TermwisePotential
+from invsamp.contract import Array, GroupwisePotential, Potential, Terms, TermwisePotential
 
 
 class Evaluator:
@@ -26,7 +28,9 @@ class Evaluator:
         self.dimension = potential.dimension
         self.evaluations, self.failed, self.seconds = 0, 0, 0.0
         if isinstance(potential, TermwisePotential):
-            self.size, self.terms = potential.size, self._guarded_terms
+            self.size, self.terms = potential.size, partial(self._guarded_terms, potential.terms)
+        if isinstance(potential, GroupwisePotential):
+            self.group_terms = partial(self._guarded_terms, potential.group_terms)
 
     def energy(self, position: Array) -> Array:
         """Energy (chains,), +inf where it is not finite."""
@@ -56,9 +60,9 @@ class Evaluator:
             gradient = np.where(bad[:, None], 0.0, gradient)
         return energy, gradient
 
-    def _guarded_terms(self, position: Array, indices: npt.NDArray[np.intp]) -> Terms:
+    def _guarded_terms(self, function: Callable[..., Terms], position: Array, *chosen: npt.NDArray[Any]) -> Terms:
         begin = time.perf_counter()
-        terms = self.potential.terms(position, indices)  # type: ignore[attr-defined]
+        terms = function(position, *chosen)
         self.seconds += time.perf_counter() - begin
         self.evaluations += len(position)
         if not math.isfinite(sum(float(part.sum()) for part in terms)):

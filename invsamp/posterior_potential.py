@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -69,8 +72,19 @@ class PosteriorPotential:
         batch: what a minibatch saves is up to its ``jacobian``, or else the vector-Jacobian products, one for
         each entry of the batch.
         """
+        return self._terms(position, self._data_terms, indices)
+
+    def group_terms(self, position: Array, members: npt.NDArray[np.intp], counted: Array) -> Terms:
+        """Sums of terms over groups of data; see `invsamp.contract.GroupwisePotential`.
+
+        A model with neither ``rows`` nor ``jacobian`` gives them for one vector-Jacobian product per group.
+        """
+        return self._terms(position, self._group_terms, members, counted)
+
+    def _terms(self, position: Array, function: Callable[..., tuple[Array, Array]], *chosen: npt.NDArray[Any]) -> Terms:
+        """Terms from a function of theta and of what is chosen, where theta is inside."""
         theta, derivative, value, slope, jacobian_slope, inside, _ = self._pose(position)
-        chains, batch = indices.shape
+        chains, batch = chosen[0].shape[:2]
         result = Terms(
             np.full(chains, np.inf),
             np.zeros((chains, self.dimension)),
@@ -80,7 +94,7 @@ class PosteriorPotential:
         rows = np.flatnonzero(inside)
         if not len(rows):
             return result
-        energies, gradients = self._data_terms(theta[rows], indices[rows])
+        energies, gradients = function(theta[rows], *(part[rows] for part in chosen))
         gradients *= derivative[rows, None, :]
         prior_gradient = -(slope[rows] * derivative[rows] + jacobian_slope[rows])
         finite = np.isfinite(energies).all(axis=1) & np.isfinite(gradients).all(axis=(1, 2))
@@ -143,6 +157,31 @@ class PosteriorPotential:
         failed = ~np.isfinite(y).all(axis=1)
         energies = -log_likelihood
         energies[failed] = np.inf
+        return energies, gradients
+
+    def _group_terms(self, theta: Array, members: npt.NDArray[np.intp], counted: Array) -> tuple[Array, Array]:
+        """The same summed over groups, (rows, groups) and (rows, groups, dimension)."""
+        if self._model.has_rows or self._model.has_jacobian:
+            energies, gradients = self._data_terms(theta, members.reshape(len(theta), -1))
+            # a failed solve is infinite throughout; a repeated datum that does not count is finite where the others are
+            summed = np.where(counted > 0.0, energies.reshape(members.shape), 0.0).sum(axis=2)
+            return summed, np.einsum("rgkd,rgk->rgd", gradients.reshape(*members.shape, -1), counted)
+        y, vjp = self._model.linearize(np.ascontiguousarray(theta[:, self._columns]))
+        log_likelihood, y_slope, scale_slope = self._noise.evaluate(theta, y)
+        row = np.arange(len(theta))[:, None]
+        gradients = np.zeros((*members.shape[:2], self.dimension))
+        energies = np.zeros(members.shape[:2])
+        with np.errstate(all="ignore"):
+            for k in range(members.shape[1]):
+                datum, weight = members[:, k], counted[:, k]
+                energies[:, k] = -(log_likelihood[row, datum] * weight).sum(axis=1)
+                cotangent = np.zeros(y.shape)
+                np.add.at(cotangent, (row, datum), y_slope[row, datum] * weight)
+                gradients[:, k, self._columns] = -vjp(cotangent)
+                if self._noise.parameter is not None:
+                    columns = self._noise.column_of_datum[datum]
+                    np.add.at(gradients, (row, np.full_like(datum, k), columns), -scale_slope[row, datum] * weight)
+        energies[~np.isfinite(y).all(axis=1)] = np.inf
         return energies, gradients
 
     def _chosen_rows(self, selected: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:

@@ -179,6 +179,41 @@ def test_terms_add_up(name: str) -> None:
     np.testing.assert_allclose(few.gradients, terms.gradients[:, 2:4], rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("name", VARIANTS)
+def test_terms_of_groups_are_sums(name: str) -> None:
+    """Of groups of three and two data; a place that does not count repeats an entry of its group."""
+    potential = (posterior := mixed(**VARIANTS[name])).potential()
+    position = start(posterior, 4)
+    position[2, 0] = 5.0  # outside, but for the logit
+    members = np.stack([[[0, 3, 5], [4, 1, 4]], [[2, 4, 2], [5, 0, 1]], [[0, 1, 2]] * 2, [[5, 3, 5], [1, 2, 0]]])
+    counted = np.array([[[1, 1, 1], [1, 1, 0]], [[1, 1, 0], [1, 1, 1]], [[1, 1, 1]] * 2, [[1, 1, 0], [1, 1, 1]]])
+    terms = potential.terms(position, members.reshape(4, 6))
+    found = potential.group_terms(position, members, counted.astype(float))
+    energies = (terms.energies.reshape(4, 2, 3) * counted).sum(axis=2)
+    gradients = (terms.gradients.reshape(4, 2, 3, 8) * counted[..., None]).sum(axis=2)
+    for part, wanted in zip(found, terms._replace(energies=energies, gradients=gradients), strict=True):
+        np.testing.assert_allclose(part, wanted, rtol=1e-11, atol=1e-12)
+    assert np.isinf(found.prior_energy[2]) == (name != "logit")
+
+
+def test_groups_cost_one_product_each() -> None:
+    class Counted(Waves):
+        products = 0
+
+        def linearize(self, theta: np.ndarray) -> tuple:
+            y, vjp = super().linearize(theta)
+
+            def counted(cotangent: np.ndarray) -> np.ndarray:
+                self.products += 1
+                return vjp(cotangent)
+
+            return y, counted
+
+    potential = (posterior := mixed(forward=(model := Counted()))).potential()
+    potential.group_terms(start(posterior, 4), np.tile(np.arange(6).reshape(2, 3), (4, 1, 1)), np.ones((4, 2, 3)))
+    assert (model.products, model.calls) == (2, 4)
+
+
 @pytest.mark.parametrize(
     ("names", "noise"),
     [
