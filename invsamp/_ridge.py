@@ -36,7 +36,7 @@ _MARGIN, _MOST_ENTRIES = 6.0, 2_000_000
 
 
 class Table(NamedTuple):
-    """A fit less its mean on a regular grid of one or two dimensions; zero outside."""
+    """A fit on a regular grid of one or two dimensions; its mean outside."""
 
     origin: Array  # (d, 1) the first grid point
     per_unit: Array  # (d, 1) grid points per unit of the inputs
@@ -83,14 +83,13 @@ def predict_ridge(fit: RidgeFit, inputs: Array) -> Array:
     """Predictions (n, q) at inputs (n, d), within the range of the targets."""
     if fit.table is None:
         values = fit.mean + kernel_at(fit, inputs, fit.inputs) @ fit.weights
-    else:
-        origin, per_unit, columns = fit.table
-        at = (inputs.T - origin) * per_unit
-        values = np.empty((len(inputs), len(columns)))
-        for q, column in enumerate(columns):
-            values[:, q] = map_coordinates(column, at, order=1, prefilter=False)
-        values += fit.mean
-    return np.minimum(np.maximum(values, fit.lower), fit.upper)
+        return np.minimum(np.maximum(values, fit.lower), fit.upper)
+    origin, per_unit, columns = fit.table
+    at = (inputs.T - origin) * per_unit
+    values = np.empty((len(inputs), len(columns)))
+    for q, column in enumerate(columns):
+        map_coordinates(column, at, values[:, q], 1, cval=fit.mean[q], prefilter=False)
+    return values
 
 
 def kernel_at(fit: RidgeFit, inputs: Array, scaled: Array) -> Array:
@@ -114,6 +113,10 @@ def tabulated(fit: RidgeFit) -> RidgeFit:
     else:
         # the kernel is a product over the coordinates, so a table is a product of matrices
         values = np.stack([(kernels[0] * column) @ kernels[1].T for column in fit.weights.T])
+    by_column = (slice(None), *(None,) * d)
+    values += fit.mean[by_column]
+    # what is interpolated between values within the range is within it
+    values = np.minimum(np.maximum(values, fit.lower[by_column]), fit.upper[by_column])
     origin = fit.centre + low * fit.scale
     return fit._replace(table=Table(origin[:, None], (_PER_SCALE[d] / fit.scale)[:, None], values))
 
