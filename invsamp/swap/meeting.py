@@ -34,6 +34,8 @@ class Meeting:
         self._same = cold.evaluator is hot.evaluator and alike
         # estimates of one rung at the other's position, by rung: filled where they are solved
         self._crossed: dict[str, tuple[Rows, Estimate]] = {}
+        # means of the learnt difference, by position
+        self._means: dict[str, Array] = {}
         # what an estimator that is not exact last said, by rung and position
         self._drawn: dict[tuple[str, str], tuple[Rows, Array]] = {}
 
@@ -148,9 +150,14 @@ class Meeting:
         return variance
 
     def _mean_difference(self, at: str, rows: Rows) -> Array:
-        if self._learnt is None or self._rule.discrepancy is None:
+        if self._learnt is None or self._learnt.fit is None or self._rule.discrepancy is None:
             return np.zeros(len(rows))
-        return self._rule.discrepancy.predict(self._learnt, self._rungs[at].position[rows])
+        if not self._means:
+            # both positions of all chains at once: the next stage needs them again
+            positions = [replica.position for replica in self._rungs.values()]
+            means = self._rule.discrepancy.predict(self._learnt, np.concatenate(positions))
+            self._means = dict(zip(self._rungs, np.split(means, 2), strict=True))
+        return self._means[at][rows]
 
 
 def variances_may_differ(cold: Replica, hot: Replica) -> bool:
