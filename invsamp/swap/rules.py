@@ -262,13 +262,14 @@ def delayed_acceptance(discrepancy: Discrepancy | None = None) -> SwapRule:
     Stage 2 is tried only where stage 1 accepted. Keeps the same law as `product_target` (Christen and Fox 2005)
     whatever m is, with a fine solve at those attempts only that pass the first stage. Where a swap is accepted and the
     cold rung's energies are exact, that solve is the one of its next step. Noisy energies are drawn afresh for each
-    stage, which carries the penalty of its own. Stage 1 takes those of the hot rung times :math:`\delta`, the one stage of
-    `product_target` times :math:`1/\tau_h` only: where they are noisy, that one swaps more.
+    stage, which carries the penalty of its own. Stage 1 takes those of the hot rung times :math:`\delta`, the one stage
+    of `product_target` times :math:`1/\tau_h` only: where they are noisy, that one swaps more.
 
     Parameters
     ----------
     discrepancy : Discrepancy, optional
         Learn m, the mean of D at a position, from the states at which warm-up solved both models anyway. The better
-        it is, the surer what passes the first stage passes the second. Default: m = 0.
+        it is, the surer what passes the first stage passes the second. None: m = 0. A sampler that is given no rule
+        learns it where fidelities differ.
     """
     return ProductTarget(delayed=True, discrepancy=discrepancy)
