@@ -69,8 +69,8 @@ def coupled_sum(
 
     References
     ----------
-    Rhee and Glynn (2015), "Unbiased estimation with square root convergence for SDE models", Operations Research 63,
-    section 3: the coupled, the independent and the single-term sum.
+    Rhee and Glynn (2015), "Unbiased estimation with square root convergence for SDE models", Operations Research
+    63(5), Theorem 1 for the coupled sum; the independent and the single-term sums are theirs as well.
     """
     if scheme not in SCHEMES:
         raise ValueError(f"scheme must be one of {SCHEMES}, got {scheme!r}")

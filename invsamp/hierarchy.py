@@ -70,7 +70,7 @@ def measure_levels(
 
     References
     ----------
-    Rhee and Glynn (2015), Operations Research 63, section 3 (variance of the coupled sum) and section 4 (best choice).
+    Rhee and Glynn (2015), Operations Research 63(5), Theorem 1 (variance of the coupled sum), section 4 (best choice).
     """
     names = problem.fidelities if levels is None else tuple(levels)
     if len(names) < 2:
