@@ -8,7 +8,8 @@ A likelihood of sd 5 alone leaves no ring (`invsamp.problems.heat_source.ring`).
 and with it come radial sds and mass off the ring as reported for this setting. A posterior divided by 0.04 is one of
 sd 1 at temperature 1, a step size of 2.5e-4 one of 1e-5: this is how it stands here. The gradients' noise has 80% of
 the variance of what a cold step injects: where it is left in, the ring is as wide as at 1.8 times the temperature.
-Energies have noise of sd 0.1 temperatures.
+Energies have noise of sd 0.1 temperatures. The energies' noise of section 5.1, sd 1 and 3, is 25 and 75 temperatures:
+taken over as it is, it lets no swap pass, and every hot replica is idle.
 
 Coverage of the ring does not tell the samplers apart, as a wider law moves faster along it: the radial sd and the mass
 off the ring do. 24 chains of one run stand for 24 runs; their one warm-up settles the variance to about half a percent.
@@ -226,7 +227,8 @@ def draw_radii(runs: Mapping[str, iv.Run], truth: Truth) -> Figure:
         for label in SHOWN:
             radius, _ = polar(runs[label].theta)
             heights = np.histogram(radius, edges)[0] / radius.size / width
-            axes.stairs(heights, edges, color=COLORS[label], lw=1.6, label=label)
+            # two of them lie on each other
+            axes.stairs(heights, edges, color=COLORS[label], lw=3.0 if label == "s-reSGLD" else 1.5, label=label)
         for edge in (RADIUS - OFF, RADIUS + OFF):
             axes.axvline(edge, color="black", ls=":", lw=1.0)
         axes.set(xlabel="distance from the sensor", yscale=scale, xlim=(0.0, 0.24))

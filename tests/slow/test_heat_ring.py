@@ -64,7 +64,7 @@ def test_noise_left_in_smears_the_ring(rows, label):
     assert row["off_the_ring"] > 8e-4
 
 
-def test_the_published_noise_never_lets_a_swap_pass(example, posterior):
+def test_the_noise_of_section_5_1_never_lets_a_swap_pass(example, posterior):
     """Its log ratios have sds from 32: a swap of equal energies is accepted once in 10^56 attempts."""
     for label, meshes in example["MESHES"].items():
         expected = example["literal_noise"](meshes)
