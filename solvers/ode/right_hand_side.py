@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import math
+import operator
 import types
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 from numba import njit
+from numba.extending import overload
 
 from invsamp.solvers.ode import tracing
 from invsamp.solvers.ode.fingerprint import fingerprint
@@ -161,6 +164,7 @@ def _direct(rhs: Rhs, jacobian: Jacobian | None, n: int, q: int, columns: int) -
 
 def _stepped(rhs: Rhs, n: int, q: int, columns: int) -> Direct:
     """Source that calls ``rhs`` for the states, then for complex states once per column of the sensitivities."""
+    _order_complex_numbers()
     states = "".join(f"complex(y[{i}], H * y[{n + i * columns} + k]), " for i in range(n))
     parameters = "".join(f"complex(p[{j}], H if k == {j} else 0.0), " for j in range(q))
     lines = [
@@ -243,6 +247,28 @@ def _analytic_max(a: complex, b: complex) -> complex:
 @njit
 def _analytic_min(a: complex, b: complex) -> complex:
     return complex(a) if a.real <= b.real else complex(b)
+
+
+@lru_cache(maxsize=1)
+def _order_complex_numbers() -> None:
+    """Let compiled code compare complex numbers by their real parts: a right-hand side may branch on a state.
+
+    Numba has one meaning of an operator for all code, so this is done only where a complex step is taken; code that
+    compares complex numbers does not compile at all without it.
+    """
+    for comparison in (operator.lt, operator.le, operator.gt, operator.ge):
+        overload(comparison)(_by_real_parts(comparison))
+
+
+def _by_real_parts(comparison: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def typed(a, b):  # type: ignore[no-untyped-def]  # numba compares the names and annotations of both signatures
+        kinds = (a, b)
+        numbers = all(isinstance(kind, numba.types.Number) for kind in kinds)
+        if numbers and any(isinstance(kind, numba.types.Complex) for kind in kinds):
+            return lambda a, b: comparison(a.real, b.real)
+        return None
+
+    return typed
 
 
 _ANALYTIC_BUILTINS = {"abs": _analytic_abs, "max": _analytic_max, "min": _analytic_min}
