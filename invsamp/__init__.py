@@ -5,6 +5,7 @@ from importlib import metadata
 from invsamp import diagnostics
 from invsamp.boundary import penalised, projected
 from invsamp.contract import ForwardModel, Potential, Problem, Terms, TermwisePotential
+from invsamp.coupled_sum import coupled_sum
 from invsamp.distributions import (
     Beta,
     Cauchy,
@@ -18,7 +19,9 @@ from invsamp.distributions import (
 )
 from invsamp.domains import Ball, Box, Ellipsoid, HalfSpaces, LevelSet, Polygon, Product, Unbounded, constraint
 from invsamp.estimators import exact, minibatch, noisy
+from invsamp.fidelity_comparison import compare_fidelities
 from invsamp.forward import finite_differences, from_torch, scalar_function, with_jacobian
+from invsamp.hierarchy import measure_levels
 from invsamp.kernels import Langevin, Momentum
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap, geometric
 from invsamp.noise import GaussianNoise, LogNormalNoise, StudentTNoise
@@ -39,6 +42,7 @@ from invsamp.prior import Prior
 from invsamp.run import Run
 from invsamp.sampler import sample
 from invsamp.schedules import constant, cyclic_cosine, exponential, polynomial
+from invsamp.swap.discrepancy import Discrepancy
 from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target
 from invsamp.swap.schemes import adjacent, deo, seo
 from invsamp.variance import kernel_ridge, known, running_average
@@ -55,6 +59,7 @@ __all__ = [
     "Beta",
     "Box",
     "Cauchy",
+    "Discrepancy",
     "Ellipsoid",
     "ForwardModel",
     "FunctionPotential",
@@ -89,9 +94,11 @@ __all__ = [
     "Uniform",
     "__version__",
     "adjacent",
+    "compare_fidelities",
     "constant",
     "constraint",
     "corrected",
+    "coupled_sum",
     "cyclic_cosine",
     "cyclic_sgld",
     "delayed_acceptance",
@@ -108,6 +115,7 @@ __all__ = [
     "known",
     "load",
     "mala",
+    "measure_levels",
     "minibatch",
     "multi_variance",
     "multi_variance_resgld",
