@@ -31,7 +31,7 @@ def table(comparison: FidelityComparison) -> str:
     head = ["level", "cost/ms", "relative", "energy offset", "its sd", "correlation", "gradient error", "cosine"]
     lines += _aligned([head + ["noise: energy", "gradient"] * noisy] + [_level_row(level, noisy) for level in levels])
     if pairs:
-        lines += ["", "Swaps on the ladder, by delayed acceptance:"]
+        lines += ["", "Swaps on the ladder, by delayed acceptance without a learnt difference:"]
         head = ["cold", "hot", "stage 1", "stage 2", "swaps", "sd of stage 2", "sqrt v", "misses: eq. 18", "eq. 11"]
         lines += _aligned([head] + [_pair_row(pair) for pair in pairs])
     lines.append("")
@@ -68,7 +68,8 @@ def _of_level(level: Level, finest: Level, temperature: float, rates: Array) -> 
     elif math.isnan(temperature):
         found.append(
             f"{level.name}: at most {np.nanmax(rates):.1%} of the swaps with {finest.name} itself would be accepted, "
-            "whatever its temperature. Put a finer level between, or have its difference learnt."
+            "whatever its temperature, unless its difference is learnt (the default rule does). Or put a finer level "
+            "between."
         )
     else:
         found.append(
@@ -117,7 +118,7 @@ def _rule(pair: Pair, where: str) -> str:
         text += f", multi_variance(1.0) {pair.cold_energies_error:.2g}"
     if pair.second_stage >= AGREES:
         return f"{text}: biased."
-    learnt = "delayed_acceptance(Discrepancy()) learns their difference and makes its first stage sharper"
+    learnt = "the default rule learns their difference in warm-up and swaps more than this forecast"
     if pair.second_stage >= DISAGREES:
         return f"{text}: biased. The levels disagree by {pair.discrepancy_sd:.2g} in the log ratio; {learnt}."
     return (

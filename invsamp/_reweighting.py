@@ -45,10 +45,23 @@ def log_mixture(energies: Array, counts: npt.ArrayLike) -> Array:
 
 def weights(energy: Array, mixture: Array) -> Array:
     """Weights (n,), of sum 1, that make draws of ``mixture`` (its log density) draws of exp(-``energy``)."""
-    log = np.where(np.isfinite(energy) & np.isfinite(mixture), -energy - mixture, -np.inf)
-    if not np.isfinite(log).any():
-        return np.zeros(len(energy))
-    return np.asarray(np.exp(log - logsumexp(log)))
+    weight = np.zeros(len(energy))
+    known = np.isfinite(energy) & np.isfinite(mixture)
+    if known.any():
+        log = -energy[known] - mixture[known]
+        weight[known] = np.exp(log - logsumexp(log))
+    return weight
+
+
+def resampled(weight: Array, count: int) -> npt.NDArray[np.intp]:
+    """Indices of at most ``count`` draws that, equally weighted, stand for all with their weights (sum 1).
+
+    At equal steps of the cumulative weight, so that each draw appears as often as its weight says, to within one.
+    """
+    if len(weight) <= count and np.ptp(weight) == 0.0:
+        return np.arange(len(weight))
+    steps = (np.arange(count) + 0.5) / count
+    return np.minimum(np.searchsorted(np.cumsum(weight), steps), len(weight) - 1)
 
 
 def effective(weight: Array) -> float:

@@ -8,11 +8,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import log_ndtr
 
-from invsamp._reweighting import effective
+from invsamp._reweighting import effective, resampled
 from invsamp.contract import Array
 
 #: Effective draws of each rung below which nothing is said about it.
 LEAST_EFFECTIVE = 20.0
+#: Draws of each rung of which all pairs are looked at.
+MOST_DRAWS = 400
 
 
 class Side(NamedTuple):
@@ -46,9 +48,8 @@ def forecast(cold: Side, hot: Side) -> Forecast:
     """
     if min(effective(cold.weight), effective(hot.weight)) < LEAST_EFFECTIVE:
         return Forecast(*[math.nan] * len(Forecast._fields))
-    at_cold, at_hot = (np.flatnonzero(side.weight > 1e-9 * side.weight.max()) for side in (cold, hot))
-    pairs = cold.weight[at_cold, None] * hot.weight[at_hot]
-    pairs /= pairs.sum()
+    at_cold, at_hot = (resampled(side.weight, MOST_DRAWS) for side in (cold, hot))
+    pairs = np.full((len(at_cold), len(at_hot)), 1.0 / (len(at_cold) * len(at_hot)))
     gap = 1.0 / cold.temperature - 1.0 / hot.temperature
     difference = cold.energy - hot.energy
     d_cold, d_hot = difference[at_cold, None], difference[at_hot]

@@ -356,7 +356,7 @@ def _agreement(energies: Array, gradients: Array) -> tuple[float, float, float, 
     """Offset, sd, correlation, gradient's error and its cosine, of a level (first) and the finest (second)."""
     difference = energies[0] - energies[1]
     spreads = energies.std(axis=1)
-    correlation = float(np.corrcoef(energies)[0, 1]) if spreads.min() > 0.0 else math.nan
+    correlation = float(np.corrcoef(energies[0], energies[1])[0, 1]) if spreads.min() > 0.0 else math.nan
     lengths = np.sqrt((gradients**2).sum(axis=2))
     total = float((lengths[1] ** 2).sum())
     error = float(((gradients[0] - gradients[1]) ** 2).sum())

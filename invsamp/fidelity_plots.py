@@ -139,7 +139,7 @@ def _rates(axes: Axes, comparison: FidelityComparison) -> None:
             axes.annotate(f"{hottest:.2g}", at, (5, 4), textcoords="offset points", fontsize=8, color=INK)
     axes.axhline(WANTED_RATE, color=FAINT, lw=1.0, ls=(0, (4, 3)))
     clean(axes, grid=True)
-    axes.set(xscale="log", ylim=(0.0, 1.0))
+    axes.set(xscale="log", xlim=(1.0, 300.0), ylim=(0.0, 1.0))
     axes.set_xlabel("hot temperature", color=INK, fontsize=9)
     title(axes, f"expected swaps with {comparison.levels[-1].name} at 1")
     if told:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -105,14 +105,11 @@ class StripModel:
     parameters = ("x", "y")
 
     def __init__(self, cells: int, sensor_of_datum: npt.NDArray[np.intp]) -> None:
-        self.equation = HeatEquation(cells, STEPS, END_TIME, BUMP, "dirichlet", "crank_nicolson")
+        self.equation, self._bases, self._core = _prepared(cells)
         self.sensor_of_datum = sensor_of_datum
         self.n_observations = len(sensor_of_datum)
         # where every sensor is one datum, in order, nothing has to be copied
         self._plain = np.array_equal(sensor_of_datum, np.arange(len(SENSORS)))
-        points = self.equation.stepper.point_values(SENSORS)
-        ((_, weights),) = self.equation.separable_weights({STEPS: points.T.toarray()}).items()
-        self._bases, self._core = _compress(self.equation, weights)
 
     def __call__(self, theta: Array) -> Array:
         """Observations (batch, n_observations)."""
@@ -201,6 +198,15 @@ def quadrature(problem: Posterior, fidelity: str | None = None, points: int = 40
     density /= density.mean()
     right = grid > STRIP
     return Quadrature(grid, density, *(_mode(grid, density * side[:, None]) for side in (~right, right)))
+
+
+@cache
+def _prepared(cells: int) -> tuple[HeatEquation, tuple[Array, Array], Array]:
+    """The discretisation, and what `_compress` makes of its weights."""
+    equation = HeatEquation(cells, STEPS, END_TIME, BUMP, "dirichlet", "crank_nicolson")
+    points = equation.stepper.point_values(SENSORS)
+    ((_, weights),) = equation.separable_weights({STEPS: points.T.toarray()}).items()
+    return equation, *_compress(equation, weights)
 
 
 def _compress(equation: HeatEquation, weights: Array) -> tuple[tuple[Array, Array], Array]:
