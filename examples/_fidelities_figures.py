@@ -10,35 +10,36 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import invsamp as iv
-from invsamp._figure import COLD, CYCLE, FAINT, HOT, INK, clean, new_figure, title
 from invsamp.problems import heat_modes as problem
 
-#: Colours of the levels, the finest as the cold rung.
-LEVELS = {"8x8": CYCLE[1], "16x16": CYCLE[2], "32x32": CYCLE[3], "64x64": COLD}
+#: Colours of the levels, from coarse to fine.
+LEVELS = {"8x8": "tab:orange", "16x16": "tab:green", "32x32": "tab:purple", "64x64": "tab:blue"}
 
 
 def draw_problem(truth: Mapping[str, problem.Quadrature], run: iv.Run) -> Figure:
     """The posterior on every mesh with the sensors, and draws of the cold rung."""
-    figure = new_figure(10.5, 3.7)
+    figure = Figure(figsize=(10.5, 3.7), layout="constrained")
     for axes, (name, quadrature) in zip(figure.subplots(1, len(truth), sharey=True), truth.items(), strict=True):
         if name == "64x64":
             draws = run.theta.reshape(-1, 2)
             draws = draws[:: max(1, len(draws) // 3000)]
-            axes.plot(*draws.T, ".", ms=2, color=CYCLE[1], alpha=0.5, rasterized=True, label="draws of the cold rung")
+            axes.plot(
+                *draws.T, ".", ms=2, color="tab:orange", alpha=0.5, rasterized=True, label="draws of the cold rung"
+            )
         _contours(axes, quadrature, LEVELS[name])
-        axes.plot(*problem.SENSORS.T, "^", ms=3, color=INK, label="sensors")
-        clean(axes).set(xlim=(0.2, 0.7), ylim=(0.4, 0.7))
-        axes.set_xlabel("x of the centre", color=INK, fontsize=9)
-        title(axes, name)
-        axes.set_title(f"right mode {quadrature.right.weight:.2f}", loc="right", fontsize=8, color=FAINT)
-    axes.legend(frameon=False, fontsize=8, labelcolor=INK, loc="lower left", markerscale=2.0)
-    figure.axes[0].set_ylabel("y", color=INK, fontsize=9)
+        axes.plot(*problem.SENSORS.T, "^", ms=3, color="black", label="sensors")
+        tidy(axes).set(xlim=(0.2, 0.7), ylim=(0.4, 0.7))
+        axes.set_xlabel("x of the centre")
+        axes.set_title(name, loc="left", fontsize=10)
+        axes.set_title(f"right mode {quadrature.right.weight:.2f}", loc="right", fontsize=8, color="grey")
+    axes.legend(frameon=False, fontsize=8, loc="lower left", markerscale=2.0)
+    figure.axes[0].set_ylabel("y")
     return figure
 
 
 def draw_accuracy(table: Mapping[str, Mapping[str, Any]], truth: np.ndarray) -> Figure:
     """Estimates with their standard errors beside quadrature."""
-    figure = new_figure(10.5, 0.9 + 0.29 * len(table))
+    figure = Figure(figsize=(10.5, 0.9 + 0.29 * len(table)), layout="constrained")
     panels = figure.subplots(1, 3, sharey=True)
     places = np.arange(len(table))
     names = ("weight of the right mode", "its sd of x", "its sd of y")
@@ -46,22 +47,22 @@ def draw_accuracy(table: Mapping[str, Mapping[str, Any]], truth: np.ndarray) -> 
         values = np.array([[row["weight"], *row["sds"]][k] for row in table.values()])
         errors = np.array([[row["weight_error"], *row["sd_errors"]][k] for row in table.values()])
         agrees = np.abs(values - truth[k]) <= 3.0 * errors
-        axes.axvline(truth[k], color=FAINT, lw=1.2)
-        for color, chosen in ((COLD, agrees), (HOT, ~agrees)):
+        axes.axvline(truth[k], color="grey", lw=1.2)
+        for color, chosen in (("tab:blue", agrees), ("tab:red", ~agrees)):
             axes.errorbar(
                 values[chosen], places[chosen], xerr=3.0 * errors[chosen], fmt="o", ms=4.5, color=color, lw=1.4
             )
-        clean(axes, grid=True)
-        title(axes, name)
+        tidy(axes)
+        axes.set_title(name, loc="left", fontsize=10)
     panels[0].set_yticks(places, table)
     panels[0].invert_yaxis()
-    panels[0].set_xlabel("bars: three standard errors; grey line: quadrature", color=INK, fontsize=8)
+    panels[0].set_xlabel("bars: three standard errors; grey line: quadrature", fontsize=8)
     return figure
 
 
 def draw_cost(table: Mapping[str, Mapping[str, Any]]) -> Figure:
     """Solves per effective draw in units of the finest, by the level that they are spent on."""
-    figure = new_figure(8.6, 0.9 + 0.29 * len(table))
+    figure = Figure(figsize=(8.6, 0.9 + 0.29 * len(table)), layout="constrained")
     axes = figure.subplots()
     places = np.arange(len(table))
     left = np.zeros(len(table))
@@ -75,9 +76,17 @@ def draw_cost(table: Mapping[str, Mapping[str, Any]]) -> Figure:
     axes.set_yticks(places, table)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.2 * left.max())
-    clean(axes, grid=True).legend(frameon=False, fontsize=8, labelcolor=INK, title="solved on", title_fontsize=8)
-    axes.set_xlabel("solves per effective draw of the mode's indicator, in units of 64x64", color=INK, fontsize=9)
+    tidy(axes).legend(frameon=False, fontsize=8, title="solved on", title_fontsize=8)
+    axes.set_xlabel("solves per effective draw of the mode's indicator, in units of 64x64")
     return figure
+
+
+def tidy(axes: Axes) -> Axes:
+    """A light grid behind, and no frame above and on the right."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(color="0.92")
+    axes.set_axisbelow(True)
+    return axes
 
 
 def _contours(axes: Axes, quadrature: problem.Quadrature, color: str) -> None:
