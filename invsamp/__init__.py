@@ -5,7 +5,7 @@ from importlib import metadata
 from invsamp import diagnostics
 from invsamp.boundary import penalised, projected
 from invsamp.contract import ForwardModel, Potential, Problem, Terms, TermwisePotential
-from invsamp.coupled_sum import coupled_sum
+from invsamp.coupled_sums import coupled_sum
 from invsamp.distributions import (
     Beta,
     Cauchy,

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from invsamp.boundary import Boundary, Reflect, as_boundary
-from invsamp.coupled_sum import CoupledSum
+from invsamp.coupled_sums import CoupledSum
 from invsamp.estimators import STRUCTURES, Estimator, Exact, Structure
 from invsamp.kernels import Kernel, Langevin, Momentum
 from invsamp.schedules import Schedule

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from invsamp.boundary import Boundary
-from invsamp.coupled_sum import CoupledSum
+from invsamp.coupled_sums import CoupledSum
 from invsamp.estimators import Estimator, Structure
 from invsamp.estimators import exact as exact_energies
 from invsamp.kernels import Langevin, Momentum

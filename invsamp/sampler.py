@@ -17,7 +17,7 @@ from tqdm.auto import tqdm
 from invsamp import _report
 from invsamp.boundary import as_boundary
 from invsamp.contract import Array, Potential, Problem
-from invsamp.coupled_sum import CoupledSum
+from invsamp.coupled_sums import CoupledSum
 from invsamp.domains import Domain
 from invsamp.evaluation import Evaluator
 from invsamp.ladder import Sampler

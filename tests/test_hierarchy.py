@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from invsamp.coupled_sum import coupled_sum
+from invsamp.coupled_sums import coupled_sum
 from invsamp.evaluation import Evaluator
 from invsamp.hierarchy import _best_probabilities, measure_levels
 from invsamp.potential import FunctionPotential, Target

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from invsamp.coupled_sum import coupled_sum
+from invsamp.coupled_sums import coupled_sum
 from invsamp.distributions import Normal
 from invsamp.forward import with_jacobian
 from invsamp.kernels import Langevin

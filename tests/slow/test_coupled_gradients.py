@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from invsamp.coupled_sum import coupled_sum
+from invsamp.coupled_sums import coupled_sum
 from invsamp.distributions import Normal, Uniform, truncated
 from invsamp.estimators import exact
 from invsamp.hierarchy import measure_levels

@@ -226,11 +226,21 @@ def test_elementary_functions_of_math_and_numpy_are_traced():
         )
 
 
-def test_a_branch_cannot_be_traced_but_can_be_solved():
+def test_a_branch_on_a_state_goes_by_the_complex_step():
     branch = OdeModel(lambda t, x, p: (p[0] if x[0] < 1 else -p[0],), ("x",), ("k",))
-    assert branch.solve(np.array([[0.5]]), np.array([0.0]), np.array([0.0, 1.0])).status[0] == Status.OK
+    assert branch.derivatives == "complex step"
+    solution = branch.solve_with_sensitivities(np.array([[0.5]]), np.array([0.0]), np.array([0.0, 1.0]))
+    assert solution.status[0] == Status.OK
+    # x = k t below the switch
+    np.testing.assert_allclose(solution.sensitivities[0, 1, 0], [1.0, 1.0], rtol=1e-12)
+
+
+def test_without_derivatives_solve_still_works():
+    steps = OdeModel(lambda t, x, p: (p[0] * (x[0] // 1.0 + 1.0),), ("x",), ("k",))
+    assert steps.derivatives == "none"
+    assert steps.solve(np.array([[0.5]]), np.array([0.0]), np.array([0.0, 1.0])).status[0] == Status.OK
     with pytest.raises(ValueError, match=r"sensitivities need a rhs that traces .* or else jacobian="):
-        branch.solve_with_sensitivities(np.array([[0.5]]), np.array([0.0]), np.array([0.0, 1.0]))
+        steps.solve_with_sensitivities(np.array([[0.5]]), np.array([0.0]), np.array([0.0, 1.0]))
 
 
 @pytest.mark.parametrize(

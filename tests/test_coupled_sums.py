@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from invsamp import coupled_sum as module
-from invsamp.coupled_sum import DECAY, SCHEMES, CoupledSum, coupled_sum
+from invsamp import coupled_sums as module
+from invsamp.coupled_sums import DECAY, SCHEMES, CoupledSum, coupled_sum
 from invsamp.estimators import exact, probe
 from invsamp.evaluation import Evaluator
 from invsamp.kernels import Langevin
