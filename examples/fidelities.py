@@ -17,7 +17,7 @@ from _fidelities_figures import draw_accuracy, draw_cost, draw_problem
 from tqdm import tqdm
 
 import invsamp as iv
-from invsamp.coupled_sum import coupled_sum
+from invsamp.coupled_sums import coupled_sum
 from invsamp.diagnostics import ess
 from invsamp.fidelity_comparison import compare_fidelities
 from invsamp.kernels import Langevin

@@ -6,6 +6,7 @@ checkout would also import what the wheel forgot.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import shutil
@@ -179,3 +180,10 @@ def test_bare_names_of_the_subpackages_are_banned(line: str, tmp_path: Path) -> 
     ruff = Path(sys.executable).with_name("ruff")
     result = run(ruff, "check", "--config", ROOT / "pyproject.toml", "--select", "TID251", script)
     assert result.returncode == 1 and "TID251" in result.stdout, result.stdout + result.stderr
+
+
+def test_no_public_name_hides_a_module() -> None:
+    """A function that is named as its module would stand in its place after ``from invsamp import name``."""
+    package = importlib.import_module("invsamp")
+    files = {path.stem for path in (ROOT / "invsamp").glob("*.py")}
+    assert [name for name in files & set(package.__all__) if not hasattr(getattr(package, name), "__file__")] == []
