@@ -22,8 +22,8 @@ from invsamp.domains.constraints import constraint
 from invsamp.noise import GaussianNoise
 from invsamp.posterior import Posterior
 from invsamp.prior import Prior
-from invsamp.problems.trajectory import Trajectory, segment_begins, simulate
-from invsamp.solvers.gradient_matching import linear_in_parameters, match, weak
+from invsamp.problems.trajectory import Trajectory, matched, segment_begins, simulate
+from invsamp.solvers.gradient_matching import linear_in_parameters
 from invsamp.solvers.ode import MultipleShooting, OdeModel
 
 Array = npt.NDArray[np.float64]
@@ -100,15 +100,8 @@ def gradient_matching(
     ValueError
         For ``derivatives`` that are unknown or of a wrong shape, and ``noise_sd`` that is not positive.
     """
-    observed = data() if observed is None else observed
-    if derivatives is None:
-        derivatives = observed.derivatives
-    method = isinstance(derivatives, str) or hasattr(derivatives, "equations")
-    if noise_sd is None:
-        noise_sd = observed.noise_sd if method else 1.0
-    if isinstance(derivatives, str) and derivatives == "weak":
-        derivatives = weak(noise=np.broadcast_to(noise_sd, (len(STATES),)))
-    model = match(linear_in_parameters(rhs, STATES, PARAMETERS), observed.times, observed.states, derivatives)
+    library = linear_in_parameters(rhs, STATES, PARAMETERS)
+    model, noise_sd = matched(library, data() if observed is None else observed, derivatives, noise_sd)
     prior = Prior(**dict.fromkeys(PARAMETERS, Uniform(0.0, LARGEST)))
     return Posterior(prior, model, model.data, GaussianNoise(model.scale(noise_sd)), domain=CHAOTIC)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.solvers.gradient_matching import GradientMatching, Library, match, weak
 from invsamp.solvers.ode import OdeModel
 
 Array = npt.NDArray[np.float64]
@@ -90,3 +91,21 @@ def segment_begins(times: Array, segment: float) -> Array:
         raise ValueError(f"segment must be a positive length of time, got {segment}")
     count = max(math.ceil((times[-1] - times[0]) / segment - 1e-6), 1)
     return np.asarray(times[0] + segment * np.arange(count))
+
+
+def matched(
+    library: Library, observed: Trajectory, derivatives: Any, noise_sd: npt.ArrayLike | None
+) -> tuple[GradientMatching, npt.ArrayLike]:
+    """Gradient matching of a trajectory, and the sds of what was measured.
+
+    By default the derivatives are the exact ones with sd 1; those of a method have the sds of the states' noise, from
+    the trajectory unless they are given.
+    """
+    if derivatives is None:
+        derivatives = observed.derivatives
+    method = isinstance(derivatives, str) or hasattr(derivatives, "equations")
+    if noise_sd is None:
+        noise_sd = observed.noise_sd if method else 1.0
+    if isinstance(derivatives, str) and derivatives == "weak":
+        derivatives = weak(noise=np.broadcast_to(noise_sd, (len(library.states),)))
+    return match(library, observed.times, observed.states, derivatives), noise_sd

@@ -16,6 +16,7 @@ def copies(position: Array, move: Array) -> tuple[Array, Array]:
 
 
 def check_metric(shape: tuple[int, ...], dimension: int) -> None:
+    """Raise ValueError unless a preconditioner of this shape fits."""
     if shape not in ((dimension,), (dimension, dimension)):
         raise ValueError(f"metric must have shape ({dimension},) or ({dimension}, {dimension}), got {shape}")
 
@@ -28,4 +29,5 @@ def freeze(instance: object, **arrays: Array) -> None:
 
 
 def entries(array: Array) -> tuple[float, ...]:
+    """All numbers of an array, to hash."""
     return tuple(array.ravel().tolist())

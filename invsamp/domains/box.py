@@ -164,11 +164,13 @@ class Box(Walled):
 
 
 def without_inf(bound: Array) -> Any:
+    """A bound for JSON, which has no infinity: None in its place."""
     listed = [value if np.isfinite(value) else None for value in bound.ravel().tolist()]
     return listed if bound.ndim else listed[0]
 
 
 def with_inf(bound: Any, open_side: float) -> Any:
+    """Undo `without_inf`; ``open_side`` is the infinity that None stood for."""
     if isinstance(bound, list | tuple):
         return [open_side if value is None else value for value in bound]
     return open_side if bound is None else bound
