@@ -1,16 +1,18 @@
 # make demo    two examples, short, with figures in demo/ (needs only Python 3.11 or newer)
 # make test    the whole test suite, in an environment from PyPI and, where it can be had, in one with dolfinx
+# make test-dolfinx-0.9   the tests of what is built on dolfinx, in an unpacked Debian 13; test-dolfinx-0.11 in sid
 # make lint    style, types and the direction of imports
 # make bench   the benchmarks
 # make test-lower-bounds   the suite with the oldest version of every dependency that pyproject.toml allows
 # make clean   removes environments, logs and figures
 #
-# Every target sets up what it needs in .venv (and .venv-dolfinx, .venv-lower), and does so again only when pyproject.toml changes.
+# Every target sets up what it needs (in .venv, .venv-dolfinx, .venv-lower, .debian-trixie), and does so again only when
+# pyproject.toml changes.
 
 SHELL := bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-pypi test-dolfinx test-lower-bounds lint bench clean
+.PHONY: help demo test test-pypi test-dolfinx test-dolfinx-0.9 test-dolfinx-0.11 test-lower-bounds lint bench clean
 
 WORKERS ?= 2
 DEMO_HARE_LYNX ?= --draws 4000
@@ -23,7 +25,8 @@ export MPLBACKEND := Agg
 # the test processes share the cores; nested threads would only slow them down
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 # Open MPI refuses to run as root, and on few cores, unless told
-OPEN_MPI := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+OPEN_MPI := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
+	PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -44,7 +47,7 @@ test:
 	echo; cat .make/closing-lines; exit $$status
 
 # $(call closing_line,NAME,LOG) keeps the line in which pytest says how many tests passed
-closing_line = echo "$(1): $$(grep -E ' in [0-9.]+s' $(2) | tail -n 1)" >> .make/closing-lines
+closing_line = echo "$(1): $$(grep -aE ' in [0-9.]+s' $(2) | tail -n 1)" >> .make/closing-lines
 
 test-pypi:
 	@.ci/environment .venv dev
@@ -62,6 +65,18 @@ test-dolfinx:
 		-m "not slow" --durations=5 $(PYTEST_ARGUMENTS) 2>&1 | tee .make/test-dolfinx.log; \
 	status=$$?; $(call closing_line,dolfinx environment,.make/test-dolfinx.log); exit $$status
 
+# the rest of the suite does not depend on dolfinx's version
+test-dolfinx-0.9: SUITE = trixie
+test-dolfinx-0.11: SUITE = sid
+test-dolfinx-0.9 test-dolfinx-0.11:
+	@mkdir -p .make; .ci/in-debian $(SUITE) | tee .make/$@.log; status=$$?; \
+	if [ $$status = 3 ]; then echo "$@: $$(tail -n 1 .make/$@.log)" >> .make/closing-lines; exit 0; fi; \
+	[ $$status = 0 ] || { echo "$@: could not be set up" >> .make/closing-lines; exit 1; }; \
+	echo "Tests in Debian $(SUITE)"; \
+	.ci/in-debian $(SUITE) env $(ONE_THREAD) $(OPEN_MPI) python -P -m pytest -n $(WORKERS) \
+		-m "(dolfinx or mpi) and not slow" --durations=5 $(PYTEST_ARGUMENTS) 2>&1 | tee .make/$@.log; \
+	status=$$?; $(call closing_line,$@,.make/$@.log); exit $$status
+
 # needs Python 3.11: some of the oldest versions have no build for a newer one
 test-lower-bounds:
 	@mkdir -p .make; "$$(.ci/find-python)" .ci/lower-bounds > .make/lower-bounds.txt
@@ -75,13 +90,18 @@ lint:
 	.venv/bin/lint-imports
 	.venv/bin/mypy
 
+# those that start ranks or compare with dolfinx run in the environment that has it, once `make test` has made it
 bench:
 	@.ci/environment .venv dev
 	@status=0; for script in benchmarks/[!_]*.py; do \
-		echo "$$script"; $(ONE_THREAD) .venv/bin/python "$$script" || status=1; \
+		python=.venv/bin/python; \
+		case $$script in */heat.py|*/mpi.py|*/strong_scaling.py) \
+			[ ! -x .venv-dolfinx/bin/python ] || python=.venv-dolfinx/bin/python;; esac; \
+		echo "$$script"; $(ONE_THREAD) $(OPEN_MPI) $$python "$$script" || status=1; \
 	done; exit $$status
 
 clean:
 	rm -rf .venv .venv-dolfinx .venv-lower .make build dist demo *.egg-info
+	rm -rf --one-file-system .debian-trixie .debian-sid
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -2,11 +2,18 @@
 
 from importlib import metadata
 
-from invsamp import diagnostics
+from invsamp import diagnostics, parallel
 from invsamp.boundary import penalised, projected
 from invsamp.contract import ForwardModel, Potential, Problem, Terms, TermwisePotential
 from invsamp.coupled_sums import coupled_sum
-from invsamp.distributions import (
+from invsamp.domains import Ball, Box, Ellipsoid, HalfSpaces, LevelSet, Polygon, Product, Unbounded, constraint
+from invsamp.estimators import exact, minibatch, noisy
+from invsamp.fidelities.comparison import compare_fidelities
+from invsamp.fidelities.hierarchy import measure_levels
+from invsamp.kernels import Langevin, Momentum
+from invsamp.ladder import GradientNoise, Rung, Sampler, Swap, geometric
+from invsamp.parallel.isolation import isolated
+from invsamp.posing.distributions import (
     Beta,
     Cauchy,
     Gamma,
@@ -17,16 +24,12 @@ from invsamp.distributions import (
     Uniform,
     truncated,
 )
-from invsamp.domains import Ball, Box, Ellipsoid, HalfSpaces, LevelSet, Polygon, Product, Unbounded, constraint
-from invsamp.estimators import exact, minibatch, noisy
-from invsamp.fidelity_comparison import compare_fidelities
-from invsamp.forward import finite_differences, from_torch, scalar_function, with_jacobian
-from invsamp.hierarchy import measure_levels
-from invsamp.kernels import Langevin, Momentum
-from invsamp.ladder import GradientNoise, Rung, Sampler, Swap, geometric
-from invsamp.noise import GaussianNoise, LogNormalNoise, StudentTNoise
-from invsamp.posterior import Posterior
-from invsamp.potential import FunctionPotential, SumPotential, Target
+from invsamp.posing.forward import ModelError, finite_differences, from_torch, scalar_function, with_jacobian
+from invsamp.posing.noise import GaussianNoise, LogNormalNoise, StudentTNoise
+from invsamp.posing.posterior import Posterior
+from invsamp.posing.potential import FunctionPotential, SumPotential, Target
+from invsamp.posing.prior import Prior
+from invsamp.posing.umbridge import from_umbridge
 from invsamp.presets import (
     cyclic_sgld,
     fast_resgld,
@@ -38,14 +41,14 @@ from invsamp.presets import (
     sghmc,
     sgld,
 )
-from invsamp.prior import Prior
-from invsamp.run import Run
+from invsamp.results.run import Run
+from invsamp.resuming import resume
 from invsamp.sampler import sample
 from invsamp.schedules import constant, cyclic_cosine, exponential, polynomial
 from invsamp.swap.discrepancy import Discrepancy
 from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target
 from invsamp.swap.schemes import adjacent, deo, seo
-from invsamp.variance import kernel_ridge, known, running_average
+from invsamp.variances.models import kernel_ridge, known, running_average
 
 try:
     __version__ = metadata.version("invsamp")
@@ -72,6 +75,7 @@ __all__ = [
     "LevelSet",
     "LogNormal",
     "LogNormalNoise",
+    "ModelError",
     "Momentum",
     "MultivariateNormal",
     "Normal",
@@ -110,7 +114,9 @@ __all__ = [
     "fast_resgld",
     "finite_differences",
     "from_torch",
+    "from_umbridge",
     "geometric",
+    "isolated",
     "kernel_ridge",
     "known",
     "load",
@@ -121,6 +127,7 @@ __all__ = [
     "multi_variance_resgld",
     "naive",
     "noisy",
+    "parallel",
     "penalised",
     "polynomial",
     "product_target",
@@ -128,6 +135,7 @@ __all__ = [
     "r2sgld",
     "relangevin",
     "resgld",
+    "resume",
     "running_average",
     "sample",
     "scalar_function",

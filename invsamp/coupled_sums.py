@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.contract import Array, Potential
+from invsamp.engine.evaluation import Evaluator
 from invsamp.estimators import BoundEstimator, Estimate, Structure
-from invsamp.evaluation import Evaluator
 
 Scheme = Literal["coupled", "independent", "single"]
 SCHEMES: tuple[Scheme, ...] = ("coupled", "independent", "single")

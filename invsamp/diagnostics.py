@@ -1,23 +1,20 @@
-"""Statistics that say whether draws can be trusted: ESS, R-hat and MCSE by ArviZ, swap rates and round trips.
+"""Statistics that say whether draws can be trusted: ESS, R-hat and MCSE by arviz-stats, swap rates and round trips.
 
-Distances to a known law (`invsamp.divergences`) are at hand here too.
+Distances to a known law (`invsamp.results.divergences`) are at hand here too.
 """
 
 from __future__ import annotations
 
-import logging
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from invsamp import _layout
 from invsamp.contract import Array
-from invsamp.divergences import (
+from invsamp.results.divergences import (
     divergence_on_grid,
     iid_floor,
     quantile_function,
@@ -35,8 +32,8 @@ __all__ = [
     "replica_paths",
     "rhat",
     "round_trips",
-    "silent_arviz",
     "sliced_wasserstein",
+    "statistics",
     "swap_rates",
     "wasserstein",
 ]
@@ -51,23 +48,8 @@ def load_arviz() -> ModuleType:
     return arviz
 
 
-@contextmanager
-def silent_arviz() -> Iterator[ModuleType]:
-    """ArviZ without its log and NumPy's warnings: where it has no answer it gives NaN, and `checks` says why."""
-    arviz = load_arviz()
-    # ArviZ makes its logger by hand: getLogger knows another one of the same name
-    logger = getattr(arviz, "_log", logging.getLogger("arviz"))
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            yield arviz
-    finally:
-        logger.setLevel(before)
-
-
 def ess(draws: Array, method: Literal["bulk", "tail"] = "bulk") -> Array:
-    """Effective sample size, by ArviZ.
+    """Effective sample size, by arviz-stats.
 
     Parameters
     ----------
@@ -84,12 +66,12 @@ def ess(draws: Array, method: Literal["bulk", "tail"] = "bulk") -> Array:
     ----------
     Vehtari et al. (2021), Bayesian Analysis 16(2), section 4.
     """
-    with silent_arviz() as arviz:
-        return np.asarray(arviz.ess(_dataset(draws), method=method)["draws"], dtype=float)
+    # stated, as newer versions of arviz-stats have no default
+    return _of_each(draws, 1, "ess", method=method, prob=(0.05, 0.95) if method == "tail" else None)
 
 
 def rhat(draws: Array) -> Array:
-    """Rank-normalised split R-hat, the larger of its bulk and folded forms, by ArviZ.
+    """Rank-normalised split R-hat, the larger of its bulk and folded forms, by arviz-stats.
 
     Parameters
     ----------
@@ -104,14 +86,13 @@ def rhat(draws: Array) -> Array:
     ----------
     Vehtari et al. (2021), Bayesian Analysis 16(2), section 4.
     """
-    with silent_arviz() as arviz:
-        return np.asarray(arviz.rhat(_dataset(draws), method="rank")["draws"], dtype=float)
+    return _of_each(draws, 2, "rhat", method="rank")
 
 
 def mcse(
     draws: Array, method: Literal["mean", "sd", "median", "quantile"] = "mean", probability: float | None = None
 ) -> Array:
-    """Monte Carlo standard error of an estimate from the draws, in the unit of the draws, by ArviZ.
+    """Monte Carlo standard error of an estimate from the draws, in the unit of the draws, by arviz-stats.
 
     Parameters
     ----------
@@ -134,8 +115,19 @@ def mcse(
         raise ValueError(f"probability must lie in (0, 1) for method='quantile', got {probability}")
     if method != "quantile" and probability is not None:
         raise ValueError(f"probability is for method='quantile' only, got {probability} with method={method!r}")
-    with silent_arviz() as arviz, _without_numba(arviz):
-        return np.asarray(arviz.mcse(_dataset(draws), method=method, prob=probability)["draws"], dtype=float)
+    return _of_each(draws, 1, "mcse", method=method, prob=probability)
+
+
+def statistics(values: Array) -> dict[str, float]:
+    """What `invsamp.results.run.Run.summary` tells of one scalar parameter, from its draws (chains, draws)."""
+    flat = values.ravel()
+    # by exact equality: rounding makes the sd of equal numbers small, not zero
+    spread = 0.0 if (flat == flat[0]).all() else float(flat.std(ddof=1)) if len(flat) > 1 else np.nan
+    found = {"mean": float(flat.mean()), "sd": spread}
+    found |= {f"{q}%": float(value) for q, value in zip((5, 50, 95), np.quantile(flat, (0.05, 0.5, 0.95)), strict=True)}
+    found |= {"mcse_mean": float(mcse(values)), "mcse_sd": float(mcse(values, "sd"))}
+    found |= {"ess_bulk": float(ess(values)), "ess_tail": float(ess(values, "tail"))}
+    return found | {"r_hat": float(rhat(values))}
 
 
 def round_trips(path: npt.ArrayLike, rungs: int) -> int:
@@ -218,19 +210,18 @@ def swap_rates(report: Mapping[str, Any]) -> Array:
     return np.divide(accepts, attempts, out=np.full(attempts.shape, np.nan), where=attempts > 0)
 
 
-@contextmanager
-def _without_numba(arviz: ModuleType) -> Iterator[None]:
-    """ArviZ 0.23's compiled path for the sd turns an array of one entry into a float, which NumPy 2.4 refuses."""
-    before = arviz.Numba.numba_flag
-    arviz.Numba.numba_flag = False
-    try:
-        yield
-    finally:
-        arviz.Numba.numba_flag = before
+def _of_each(draws: Array, chains: int, statistic: str, **settings: Any) -> Array:
+    """A statistic of every scalar, shape (*shape); NaN below 4 draws or the number of chains that it takes."""
+    # light, and without xarray: a run that keeps its draws on disk would double its memory by importing ArviZ
+    from arviz_stats.base import array_stats
 
-
-def _dataset(draws: Array) -> Any:
-    values = np.asarray(draws)
+    values = np.asarray(draws, dtype=float)
     if values.ndim < 2:
         raise ValueError(f"draws must have shape (chains, draws, *shape), got {values.shape}")
-    return _layout.dataset({"draws": values}, ("chain", "draw"))
+    found = np.full(values.shape[2:], np.nan)
+    if values.shape[0] < chains or values.shape[1] < 4:
+        return found
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for index in np.ndindex(found.shape):
+            found[index] = getattr(array_stats, statistic)(values[(..., *index)], chain_axis=0, draw_axis=1, **settings)
+    return found

@@ -17,7 +17,7 @@ from invsamp.kernels import Kernel, Langevin, Momentum
 from invsamp.schedules import Schedule
 from invsamp.swap.rules import SwapRule
 from invsamp.swap.schemes import SwapScheme, deo
-from invsamp.variance import Known, VarianceModel, known
+from invsamp.variances.models import Known, VarianceModel, known
 
 #: What is done where the noise of a gradient exceeds the noise that a step injects.
 Beyond = Literal["shrink", "effective_temperature", "refuse", "clip"]

@@ -35,7 +35,7 @@ from invsamp.ladder import Beyond, GradientNoise, Rung, Sampler, Swap, SwapEnerg
 from invsamp.schedules import Schedule, cyclic_cosine
 from invsamp.swap import rules
 from invsamp.swap.schemes import SwapScheme, deo
-from invsamp.variance import Known, VarianceModel, known, running_average
+from invsamp.variances.models import Known, VarianceModel, known, running_average
 
 StepSizes = float | Schedule | None | Sequence[float | Schedule | None]
 

@@ -19,7 +19,7 @@ from numba import njit
 
 from invsamp.domains import Polygon
 from invsamp.estimators import Noisy, noisy
-from invsamp.potential import Target
+from invsamp.posing.potential import Target
 
 Array = npt.NDArray[np.float64]
 

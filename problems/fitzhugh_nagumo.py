@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.distributions import LogNormal, Normal
-from invsamp.noise import GaussianNoise
-from invsamp.posterior import Posterior
-from invsamp.prior import Prior
+from invsamp.posing.distributions import LogNormal, Normal
+from invsamp.posing.noise import GaussianNoise
+from invsamp.posing.posterior import Posterior
+from invsamp.posing.prior import Prior
 from invsamp.problems.trajectory import Trajectory, simulate
 from invsamp.solvers.ode import OdeModel, OdeObservation
 

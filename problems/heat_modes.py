@@ -16,11 +16,12 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from invsamp.distributions import Uniform
-from invsamp.noise import GaussianNoise
-from invsamp.posterior import Posterior
-from invsamp.prior import Prior
-from invsamp.solvers.heat import GaussianBump, HeatEquation
+from invsamp.posing.distributions import Uniform
+from invsamp.posing.noise import GaussianNoise
+from invsamp.posing.posterior import Posterior
+from invsamp.posing.prior import Prior
+from invsamp.solvers.heat import GaussianBump, HeatEquation, point_sensors
+from invsamp.solvers.heat.manufactured import gaussian_derivatives
 
 Array = npt.NDArray[np.float64]
 
@@ -106,6 +107,7 @@ class StripModel:
 
     def __init__(self, cells: int, sensor_of_datum: npt.NDArray[np.intp]) -> None:
         self.equation, self._bases, self._core = _prepared(cells)
+        self._grid, self._inverse = np.linspace(0.0, 1.0, cells + 1), float(BUMP.width) ** -2.0
         self.sensor_of_datum = sensor_of_datum
         self.n_observations = len(sensor_of_datum)
         # where every sensor is one datum, in order, nothing has to be copied
@@ -145,8 +147,7 @@ class StripModel:
         """Temperatures (batch, sensors) and their slopes to x and y (2, batch, sensors)."""
         batch, sensors = len(theta), len(SENSORS)
         values = np.empty((3, batch, sensors))
-        grid = self.equation.stepper.grid
-        _observe(np.ascontiguousarray(theta), grid, 1.0 / BUMP.width**2, *self._bases, self._core, values)
+        _observe(np.ascontiguousarray(theta), self._grid, self._inverse, *self._bases, self._core, values)
         return values[0], values[1:]
 
     def _of_data(self, values: Array) -> Array:
@@ -204,15 +205,17 @@ def quadrature(problem: Posterior, fidelity: str | None = None, points: int = 40
 def _prepared(cells: int) -> tuple[HeatEquation, tuple[Array, Array], Array]:
     """The discretisation, and what `_compress` makes of its weights."""
     equation = HeatEquation(cells, STEPS, END_TIME, BUMP, "dirichlet", "crank_nicolson")
-    points = equation.stepper.point_values(SENSORS)
-    ((_, weights),) = equation.separable_weights({STEPS: points.T.toarray()}).items()
-    return equation, *_compress(equation, weights)
+    model = equation.discretisation
+    nodal = model.functionals(point_sensors(SENSORS).on(model.space), (STEPS,)).initial
+    assert nodal is not None
+    # the nodes are in C order of the grid
+    return equation, *_compress(cells, nodal.T.reshape(len(SENSORS), cells + 1, cells + 1))
 
 
-def _compress(equation: HeatEquation, weights: Array) -> tuple[tuple[Array, Array], Array]:
+def _compress(cells: int, weights: Array) -> tuple[tuple[Array, Array], Array]:
     """Bases (grid, k) of both axes and core (k_y, k_x * sensors) that stand for ``weights`` (sensors, grid, grid)."""
-    line = np.linspace(0.0, 1.0, 201)
-    profiles = equation.profiles(np.stack([line, line], axis=1), 0)[0][0]
+    away = np.linspace(0.0, 1.0, cells + 1) - np.linspace(0.0, 1.0, 201)[:, None]
+    profiles = gaussian_derivatives(away, float(BUMP.width) ** -2.0, 0)[0]
     _, size, directions = np.linalg.svd(profiles, full_matrices=False)
     seen = size > 0.1 * TOLERANCE * size[0]
     size, directions = size[seen], directions[seen]

@@ -7,10 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.distributions import Normal, Uniform, truncated
-from invsamp.noise import GaussianNoise
-from invsamp.posterior import Posterior
-from invsamp.prior import Prior
+from invsamp.posing.distributions import Normal, Uniform, truncated
+from invsamp.posing.noise import GaussianNoise
+from invsamp.posing.posterior import Posterior
+from invsamp.posing.prior import Prior
+from invsamp.solvers.fem.sensors import PointSensors
 from invsamp.solvers.heat import DecayingGaussian, GaussianBump, HeatEquation, HeatObservation
 
 Array = npt.NDArray[np.float64]
@@ -115,7 +116,8 @@ def quadrature(posterior: Posterior, fidelity: str | None = None, points: int = 
         If ``points`` is too small or the posterior is of something else.
     """
     model = posterior.forward[posterior.fidelities[-1]]
-    if not isinstance(model, HeatObservation) or posterior.names != ("x", "y"):
+    sensors = model.sensors if isinstance(model, HeatObservation) else None
+    if not isinstance(sensors, PointSensors) or posterior.names != ("x", "y"):
         raise ValueError(f"posterior must be of a heat source's centre (x, y), got {posterior!r}")
     if points < 2:
         raise ValueError(f"points must be at least 2, got {points}")
@@ -127,8 +129,8 @@ def quadrature(posterior: Posterior, fidelity: str | None = None, points: int = 
         log_density[row] = likelihood + posterior.log_prior(theta)
     density = np.exp(log_density - log_density.max())
     density /= density.mean()
-    heights = np.unique(model.sensors[:, 1])
-    if len(model.sensors) < 2 or len(heights) > 1:
+    heights = np.unique(sensors.points[:, 1])
+    if len(sensors.points) < 2 or len(heights) > 1:
         return Quadrature(grid, density, (_mode(grid, density),))
     upper = np.broadcast_to(grid > heights[0], density.shape)
     return Quadrature(grid, density, tuple(_mode(grid, density * side) for side in (~upper, upper)))

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.distributions import Normal, Uniform
 from invsamp.domains.constraints import constraint
-from invsamp.noise import GaussianNoise
-from invsamp.posterior import Posterior
-from invsamp.prior import Prior
+from invsamp.posing.distributions import Normal, Uniform
+from invsamp.posing.noise import GaussianNoise
+from invsamp.posing.posterior import Posterior
+from invsamp.posing.prior import Prior
 from invsamp.problems.trajectory import Trajectory, matched, segment_begins, simulate
 from invsamp.solvers.gradient_matching import linear_in_parameters
 from invsamp.solvers.ode import MultipleShooting, OdeModel

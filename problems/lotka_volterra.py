@@ -16,11 +16,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.distributions import LogNormal, Normal, Uniform, truncated
 from invsamp.domains import Box
-from invsamp.noise import GaussianNoise, LogNormalNoise
-from invsamp.posterior import Posterior
-from invsamp.prior import Prior
+from invsamp.posing.distributions import LogNormal, Normal, Uniform, truncated
+from invsamp.posing.noise import GaussianNoise, LogNormalNoise
+from invsamp.posing.posterior import Posterior
+from invsamp.posing.prior import Prior
 from invsamp.problems.trajectory import Trajectory, matched, segment_begins, simulate
 from invsamp.solvers.gradient_matching import linear_in_parameters
 from invsamp.solvers.ode import MultipleShooting, OdeModel, OdeObservation

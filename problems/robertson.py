@@ -18,10 +18,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.distributions import LogNormal
-from invsamp.noise import LogNormalNoise
-from invsamp.posterior import Posterior
-from invsamp.prior import Prior
+from invsamp.posing.distributions import LogNormal
+from invsamp.posing.noise import LogNormalNoise
+from invsamp.posing.posterior import Posterior
+from invsamp.posing.prior import Prior
 from invsamp.problems.trajectory import Trajectory, simulate
 from invsamp.solvers.ode import OdeModel
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pytest
 from scipy.stats import t as student
 
-from invsamp.run import Run
+from invsamp.results.run import Run
 from invsamp.sampler import sample
 
 # the first call of a compiled function takes seconds on a busy machine; the same examples on every run

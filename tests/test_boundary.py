@@ -14,7 +14,7 @@ from invsamp.boundary import Ignore, Penalise, Project, Reflect, as_boundary, pe
 from invsamp.domains import Ball, Box, Ellipsoid, HalfSpaces, LevelSet, Polygon, Product, constraint
 from invsamp.estimators import minibatch, noisy
 from invsamp.ladder import Rung, Sampler
-from invsamp.potential import FunctionPotential, SumPotential, Target
+from invsamp.posing.potential import FunctionPotential, SumPotential, Target
 from invsamp.presets import cyclic_sgld, fast_resgld, mala, r2sgld, relangevin, resgld, sghmc, sgld
 from invsamp.sampler import sample
 

@@ -15,7 +15,7 @@ import pytest
 from scipy.stats import truncnorm
 
 from invsamp.domains import HalfSpaces
-from invsamp.potential import FunctionPotential, Target
+from invsamp.posing.potential import FunctionPotential, Target
 from invsamp.presets import mala, sghmc, sgld
 
 #: Bars on the errors of means, in sds, and on the relative errors of sds.

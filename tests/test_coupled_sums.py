@@ -9,15 +9,15 @@ import pytest
 
 from invsamp import coupled_sums as module
 from invsamp.coupled_sums import DECAY, SCHEMES, CoupledSum, coupled_sum
+from invsamp.engine.evaluation import Evaluator
+from invsamp.engine.replica import Replica
 from invsamp.estimators import exact, probe
-from invsamp.evaluation import Evaluator
 from invsamp.kernels import Langevin
 from invsamp.ladder import GradientNoise, Rung, Sampler
-from invsamp.potential import FunctionPotential, Target
+from invsamp.posing.potential import FunctionPotential, Target
 from invsamp.presets import fast_resgld, sgld
-from invsamp.replica import Replica
 from invsamp.swap.rules import delayed_acceptance, naive
-from invsamp.variance import known, running_average
+from invsamp.variances.models import known, running_average
 
 PROBABILITIES = (1.0, 0.5, 0.3, 0.2)
 PRECISION = np.array([[2.0, 0.6], [0.6, 1.0]])

@@ -9,12 +9,12 @@ import pytest
 from scipy.stats import chi2
 
 from invsamp import estimators
-from invsamp.distributions import Normal
 from invsamp.estimators import exact, expand_isotropic, minibatch, noisy, probe, sample_variance
-from invsamp.noise import GaussianNoise
-from invsamp.posterior import Posterior
-from invsamp.potential import FunctionPotential, SumPotential
-from invsamp.prior import Prior
+from invsamp.posing.distributions import Normal
+from invsamp.posing.noise import GaussianNoise
+from invsamp.posing.posterior import Posterior
+from invsamp.posing.potential import FunctionPotential, SumPotential
+from invsamp.posing.prior import Prior
 
 STRUCTURES = ["isotropic", "diagonal", "full"]
 

@@ -11,7 +11,7 @@ from invsamp.estimators import exact, minibatch, noisy
 from invsamp.kernels import Langevin
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap, check_temperatures, geometric
 from invsamp.schedules import constant
-from invsamp.variance import kernel_ridge, running_average
+from invsamp.variances.models import kernel_ridge, running_average
 
 
 @pytest.mark.parametrize(

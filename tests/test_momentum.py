@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from invsamp.domains import HalfSpaces
+from invsamp.engine.evaluation import Evaluator
+from invsamp.engine.replica import Replica
 from invsamp.estimators import exact, noisy
-from invsamp.evaluation import Evaluator
 from invsamp.kernels import Langevin, Momentum, stability_limit
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
-from invsamp.potential import FunctionPotential, Target
+from invsamp.posing.potential import FunctionPotential, Target
 from invsamp.presets import sghmc, sgld
-from invsamp.replica import Replica
-from invsamp.swap import exchange
-from invsamp.variance import known
+from invsamp.swap import meeting as swap_meeting
+from invsamp.variances.models import known
 
 CORRELATED = np.array([[1.0, 0.9], [0.9, 2.0]])
 
@@ -206,14 +206,14 @@ class TestLadder:
             assert agrees(moments, *self.truth)
 
     def test_momenta_that_travel_are_rejected(self, draw, agrees, monkeypatch):
-        right = exchange.Meeting.exchange
+        right = swap_meeting.Meeting.exchange
 
         def travel(meeting, rows):
             right(meeting, rows)
-            cold, hot = meeting._rungs["cold"], meeting._rungs["hot"]
+            cold, hot = meeting._cold.replica, meeting._hot.replica
             cold.momentum[rows], hot.momentum[rows] = hot.momentum[rows].copy(), cold.momentum[rows].copy()
 
-        monkeypatch.setattr(exchange.Meeting, "exchange", travel)
+        monkeypatch.setattr(swap_meeting.Meeting, "exchange", travel)
         assert not agrees(self.moments(draw)[0], *self.truth)
 
     def test_momenta_half_a_kick_behind_are_rejected(self, draw, agrees, monkeypatch):

@@ -9,7 +9,7 @@ from invsamp.boundary import Ignore, Reflect, penalised
 from invsamp.estimators import Exact, exact, minibatch, noisy
 from invsamp.kernels import Langevin, Momentum
 from invsamp.ladder import GradientNoise, Sampler
-from invsamp.potential import FunctionPotential, Target
+from invsamp.posing.potential import FunctionPotential, Target
 from invsamp.presets import (
     cyclic_sgld,
     fast_resgld,
@@ -24,7 +24,7 @@ from invsamp.presets import (
 from invsamp.schedules import constant, cyclic_cosine
 from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, naive
 from invsamp.swap.schemes import deo, seo
-from invsamp.variance import kernel_ridge, known, running_average
+from invsamp.variances.models import kernel_ridge, known, running_average
 
 LADDERS = {f.__name__: f for f in (relangevin, resgld, r2sgld, multi_variance_resgld, fast_resgld)}
 SINGLES = {f.__name__: f for f in (sgld, sghmc, mala)}

@@ -12,13 +12,13 @@ from invsamp import Normal, Posterior, Prior, Uniform, diagnostics, finite_diffe
 from invsamp.domains import Box
 from invsamp.estimators import minibatch, noisy
 from invsamp.ladder import Rung, Sampler, Swap
-from invsamp.noise import GaussianNoise
-from invsamp.potential import FunctionPotential, Target
+from invsamp.posing.noise import GaussianNoise
+from invsamp.posing.potential import FunctionPotential, Target
 from invsamp.presets import cyclic_sgld, fast_resgld, mala, multi_variance_resgld, relangevin, resgld, sghmc, sgld
 from invsamp.sampler import sample
 from invsamp.schedules import exponential
 from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target
-from invsamp.variance import kernel_ridge, running_average
+from invsamp.variances.models import kernel_ridge, running_average
 
 
 def square(position):

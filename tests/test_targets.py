@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from scipy.stats import truncnorm
 
-import invsamp.replica
+import invsamp.engine.replica
 from invsamp.domains import Box, HalfSpaces, Reflection, Unbounded
 from invsamp.estimators import minibatch, noisy
 from invsamp.kernels import Proposal, propose_within_budget
 from invsamp.ladder import GradientNoise
-from invsamp.potential import FunctionPotential, SumPotential, Target
+from invsamp.posing.potential import FunctionPotential, SumPotential, Target
 from invsamp.presets import fast_resgld, mala, relangevin, resgld, sgld
 from invsamp.problems.mixtures import GaussianMixture, two_modes
 from invsamp.swap import rules
-from invsamp.variance import kernel_ridge, known, running_average
+from invsamp.variances.models import kernel_ridge, known, running_average
 
 
 def gaussian(precision, mean=0.0):
@@ -111,7 +111,7 @@ class TestNoiseBudget:
         assert not agrees(second_moments(run), 1.0 / (1.0 - self.step / 2.0))
 
     def test_printed_budget_is_rejected(self, draw, agrees, monkeypatch):
-        monkeypatch.setattr(invsamp.replica, "propose_within_budget", printed_budget)
+        monkeypatch.setattr(invsamp.engine.replica, "propose_within_budget", printed_budget)
         run = self.run(draw, noisy(0.0, 1.0), GradientNoise(), gaussian(1.0))
         assert not agrees(second_moments(run), 1.0 / (1.0 - self.step / 2.0))
 
@@ -470,4 +470,4 @@ def test_budget_of_zero_variance_is_plain_sgld(draw):
         target, sgld(0.3, estimator=noisy(0.0, 0.0), gradient_noise=GradientNoise(known(0.0))), draws=50, warmup=0
     )
     np.testing.assert_array_equal(plain.theta, budgeted.theta)
-    assert propose_within_budget is invsamp.replica.propose_within_budget
+    assert propose_within_budget is invsamp.engine.replica.propose_within_budget

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from invsamp.coupled_sums import coupled_sum
-from invsamp.distributions import Normal
-from invsamp.forward import with_jacobian
 from invsamp.kernels import Langevin
 from invsamp.ladder import Rung, Sampler, Swap
-from invsamp.noise import GaussianNoise
-from invsamp.posterior import Posterior
+from invsamp.posing.distributions import Normal
+from invsamp.posing.forward import with_jacobian
+from invsamp.posing.noise import GaussianNoise
+from invsamp.posing.posterior import Posterior
+from invsamp.posing.prior import Prior
 from invsamp.presets import relangevin
-from invsamp.prior import Prior
 from invsamp.swap.discrepancy import Discrepancy
 from invsamp.swap.rules import delayed_acceptance, fast, multi_variance, product_target
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from invsamp._ridge import RidgeFit, fit_ridge, leave_one_out_errors, predict_ridge, tabulated
+from invsamp.variances.ridge import RidgeFit, fit_ridge, leave_one_out_errors, predict_ridge, tabulated
 
 Array = npt.NDArray[np.float64]
 #: Fewer states than this say nothing about a function of the position.

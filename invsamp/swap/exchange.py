@@ -1,71 +1,91 @@
-"""Exchanging positions between rungs. Positions move; rungs stay, with their variances, streams and counts."""
+"""Exchanging positions between rungs. Positions move; rungs stay, with their variances, streams and counts.
+
+When rungs meet is drawn from streams that every process has, and costs no message. The rest belongs to a pair, which is
+the business of the process that holds its colder rung, or to a rung.
+"""
 
 from __future__ import annotations
 
-import itertools
-import math
+import copy
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
-from invsamp.estimators import Rows
+from invsamp.engine.replica import Replica
 from invsamp.ladder import Swap
-from invsamp.replica import Replica
-from invsamp.swap.discrepancy import Discrepancy
-from invsamp.swap.meeting import Meeting, variances_may_differ
-from invsamp.swap.rules import SwapRule, delayed_acceptance, fast
+from invsamp.swap.pair import Pair
+from invsamp.swap.rules import SwapRule
+from invsamp.swap.side import LocalSide, Outset, Side
+from invsamp.swap.walkers import Walkers
 
 
-class RoundTrips:
-    """Where every replica is, and how often it went from one end of the ladder to the other and back.
+class Link(Protocol):
+    """The way to the neighbouring rung of another process, at one attempt."""
 
-    The same count as `invsamp.diagnostics.round_trips` of the full path, without storing the path.
-    """
+    def greet(self, outset: Outset) -> Side:
+        """Tell what there is here and learn what there is there."""
+        ...
 
-    def __init__(self, rungs: int, chains: int) -> None:
-        self.replica = np.tile(np.arange(rungs)[:, None], (1, chains))  # (rungs, chains): who is there
-        self.reset()
+    def serve(self, side: LocalSide, other: Outset) -> None:
+        """Answer what the colder rung asks of this one, until the meeting is over."""
+        ...
 
-    @property
-    def count(self) -> int:
-        """Round trips of all replicas since the last reset."""
-        return int((self._crossings // 2).sum())
+    def resolve(self, variance: float) -> float:
+        """The mean energy variance there, after telling that of here."""
+        ...
 
-    def swapped(self, cold: int, rows: Rows) -> None:
-        """Rungs ``cold`` and ``cold + 1`` exchanged their chains ``rows``."""
-        pair = self.replica[cold : cold + 2, rows]
-        self.replica[cold : cold + 2, rows] = pair[::-1]
-        hottest = len(self.replica) - 1
-        for rung in (cold, cold + 1):
-            if rung in (0, hottest):
-                arrived = self.replica[rung, rows]
-                before = self._last_end[arrived, rows]
-                self._crossings[arrived, rows] += (before >= 0) & (before != rung)
-                self._last_end[arrived, rows] = rung
 
-    def reset(self) -> None:
-        """Forget the trips made so far (at the end of warm-up)."""
-        self._crossings = np.zeros_like(self.replica)  # by replica
-        self._last_end = np.full_like(self.replica, -1)
-        columns = np.arange(self.replica.shape[1])
-        for rung in (0, len(self.replica) - 1):
-            self._last_end[self.replica[rung], columns] = rung
+class Neighbours(Protocol):
+    """Which rungs this process holds, and the ways to those next to them."""
+
+    rungs: range
+    #: Which of its two outer pairs the process sees to first, so that no two wait for each other in a row.
+    colder_first: bool
+
+    def link(self, pair: int) -> Link:
+        """The way across a pair of which one rung is held here and one is not."""
+        ...
 
 
 class Exchange:
-    """All swaps of a run: the schedule of attempts, the rule, the counts."""
+    """All swaps of a run: the schedule of attempts, the pairs, who is where.
 
-    def __init__(self, swap: Swap, replicas: list[Replica], seed: np.random.SeedSequence) -> None:
-        self._swap, self._replicas = swap, replicas
-        self._when, self._who, self._accept, self._added = (np.random.default_rng(s) for s in seed.spawn(4))
-        pairs = list(itertools.pairwise(replicas))
-        self.rules = [_rule(swap, *pair) for pair in pairs]
-        self._unequal = [
-            rule.equalise and swap.energies == "estimated" and variances_may_differ(*pair)
-            for rule, pair in zip(self.rules, pairs, strict=True)
-        ]
-        self._learning = True
-        self.discrepancies = [rule.discrepancy.init() if rule.discrepancy else None for rule in self.rules]
-        self.trips = RoundTrips(len(replicas), len(replicas[0].position))
+    Parameters
+    ----------
+    swap : Swap
+    replicas : sequence of Replica
+        All rungs; those of other processes have settings only.
+    seed : SeedSequence
+    neighbours : optional
+        Where not all rungs are held here (`invsamp.parallel`).
+    """
+
+    def __init__(
+        self,
+        swap: Swap,
+        replicas: Sequence[Replica],
+        seed: np.random.SeedSequence,
+        neighbours: Neighbours | None = None,
+    ) -> None:
+        self._swap, self._replicas, self._neighbours = swap, replicas, neighbours
+        when, who, *seeds = seed.spawn(2 + len(replicas) - 1)
+        self._when, self._who = np.random.default_rng(when), np.random.default_rng(who)
+        #: Numbers of the rungs held here.
+        self.rungs = range(len(replicas)) if neighbours is None else neighbours.rungs
+        #: Pairs whose colder rung is held here, by number.
+        self.pairs = {
+            k: Pair(k, swap, replicas[k], replicas[k + 1], seeds[k]) for k in self.rungs if k < len(replicas) - 1
+        }
+        # a pair is told apart from its other side too: whether estimates go with positions
+        colder = self.rungs[0] - 1
+        self._colder = (
+            Pair(colder, swap, replicas[colder], replicas[colder + 1], seeds[colder]) if colder >= 0 else None
+        )
+        chains = len(replicas[self.rungs[0]].position)
+        #: Who is at each rung held here, by its number.
+        self.walkers = {k: Walkers.at(k, len(replicas), chains) for k in self.rungs}
         self._attempt = 0
         self._due = np.empty(0, dtype=bool)
         self._next = 0
@@ -73,51 +93,11 @@ class Exchange:
 
     def reset(self) -> None:
         """Set every count to zero (at the end of warm-up)."""
-        pairs = len(self._replicas) - 1
-        self.attempts, self.accepts = np.zeros(pairs, dtype=int), np.zeros(pairs, dtype=int)
-        self.first_stage_accepts = np.zeros(pairs, dtype=int)
-        self.log_ratio_sd = np.zeros(pairs)  # sum over attempts of the noise's sd
-        self.solves = {e.fidelity: 0 for r in self._replicas for e in r.evaluators}
-        self.trips.reset()
-
-    @property
-    def doubts(self) -> list[str]:
-        """What is known to be wrong with the rules as they were chosen, in words."""
-        found = []
-        for k, (rule, pair) in enumerate(zip(self.rules, itertools.pairwise(self._replicas), strict=True)):
-            if self._swap.energies == "exact" or all(r.estimator.exact_energy for r in pair):
-                continue
-            where = f"rungs {k} and {k + 1} swap by {rule}"
-            if math.isinf(rule.factor):
-                found.append(
-                    f"{where}, which takes noisy energies for exact ones: the draws are biased. Use fast() or "
-                    "corrected(), or exact energies for swaps."
-                )
-            elif _own_energies(rule, pair) and not rule.equalise and variances_may_differ(*pair):
-                found.append(
-                    f"{where}, and the variance of their energies may change at a swap: the draws are biased. "
-                    "Use fast(), which equalises it, or a rule with all four energies (multi_variance, product_target)."
-                )
-        return found
-
-    @property
-    def residual_sds(self) -> list[float | None]:
-        """Sd of what each pair's learnt discrepancy leaves unexplained; None where nothing was learnt."""
-        return [state.residual_sd if state else None for state in self.discrepancies]
-
-    def resolve(self) -> None:
-        """Fill in what the rules take from warm-up, which is over: variances and discrepancies."""
-        whole = self._swap.energies == "exact"
-        variances = [
-            None if whole else r.energy_variance(r.position, r.estimate.energy_variance) for r in self._replicas
-        ]
-        means = [0.0 if variance is None else float(np.mean(variance)) for variance in variances]
-        self.rules = [rule.resolve(means[k], means[k + 1]) for k, rule in enumerate(self.rules)]
-        self.discrepancies = [
-            rule.discrepancy.fitted(state) if rule.discrepancy and state else None
-            for rule, state in zip(self.rules, self.discrepancies, strict=True)
-        ]
-        self._learning = False
+        for pair in self.pairs.values():
+            pair.reset()
+        self.walkers = {k: walkers.reset(k, len(self._replicas)) for k, walkers in self.walkers.items()}
+        #: Evaluations that swaps took here, by fidelity.
+        self.solves = {e.fidelity: 0 for k in self.rungs for e in self._replicas[k].evaluators}
 
     def step(self) -> None:
         """After a step: attempt swaps, or not."""
@@ -127,49 +107,148 @@ class Exchange:
         self._next += 1
         if not self._due[self._next - 1]:
             return
-        for k in self._swap.scheme.pairs(self._attempt, len(self._replicas), self._who):
-            self._attempt_pair(k)
+        meeting = self._swap.scheme.pairs(self._attempt, len(self._replicas), self._who)
+        for k in self._in_order(meeting):
+            if k < self.rungs[0]:
+                self._answer(k)
+            elif k == self.rungs[-1]:
+                self._meet_across(k)
+            else:
+                self._meet(k)
         self._attempt += 1
 
-    def _attempt_pair(self, k: int) -> None:
+    def resolve(self) -> None:
+        """Fill in what the rules take from warm-up, which is over: variances and discrepancies."""
+        means = {k: self._mean_variance(self._replicas[k]) for k in self.rungs}
+        for k in self._in_order(range(-1, len(self._replicas) - 1)):
+            if k < self.rungs[0]:
+                self._link(k).resolve(means[k + 1])
+                continue
+            hot = self._link(k).resolve(means[k]) if k == self.rungs[-1] else means[k + 1]
+            self.pairs[k].resolve(means[k], hot)
+
+    def state(self) -> dict[str, Any]:
+        """All that the next steps depend on, and the counts: what is common, and what is held here by pair and rung."""
+        common = {
+            "when": copy.deepcopy(self._when),
+            "who": copy.deepcopy(self._who),
+            "due": self._due.copy(),
+            "next": self._next,
+            "attempt": self._attempt,
+        }
+        return {
+            "exchange": common,
+            "pairs": [pair.state() for pair in self.pairs.values()],
+            "walkers": list(self.walkers.values()),
+            "swap_solves": dict(self.solves),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a state of all pairs and rungs, whatever processes held them."""
+        common = state["exchange"]
+        self._when, self._who = copy.deepcopy(common["when"]), copy.deepcopy(common["who"])
+        self._due, self._next, self._attempt = common["due"].copy(), common["next"], common["attempt"]
+        for k, pair in self.pairs.items():
+            pair.restore(state["pairs"][k])
+        self.walkers = {k: state["walkers"][k] for k in self.rungs}
+        # counts of all processes are carried on by the one that holds the cold rung
+        if self.rungs[0] == 0:
+            self.solves = dict(state["swap_solves"])
+
+    @property
+    def rules(self) -> list[SwapRule]:
+        """The rule of each pair whose colder rung is held here."""
+        return [pair.rule for pair in self.pairs.values()]
+
+    @property
+    def attempts(self) -> npt.NDArray[np.int64]:
+        """Chains that met, by pair held here."""
+        return np.array([pair.attempts for pair in self.pairs.values()], dtype=int)
+
+    @property
+    def accepts(self) -> npt.NDArray[np.int64]:
+        """Chains that exchanged their positions, by pair held here."""
+        return np.array([pair.accepts for pair in self.pairs.values()], dtype=int)
+
+    @property
+    def first_stage_accepts(self) -> npt.NDArray[np.int64]:
+        """Chains that passed the first stage of their rule, by pair held here."""
+        return np.array([pair.first_stage_accepts for pair in self.pairs.values()], dtype=int)
+
+    @property
+    def log_ratio_sd(self) -> npt.NDArray[np.float64]:
+        """Sum over the chains that met of the sd of their log ratio's noise, by pair held here."""
+        return np.array([pair.log_ratio_sd for pair in self.pairs.values()])
+
+    @property
+    def residual_sds(self) -> list[float | None]:
+        """Sd of what each pair's learnt discrepancy leaves unexplained; None where nothing was learnt."""
+        return [pair.residual_sd for pair in self.pairs.values()]
+
+    @property
+    def doubts(self) -> list[str]:
+        """What is known to be wrong with the rules as they were chosen, in words."""
+        return [doubt for pair in self.pairs.values() if (doubt := pair.doubt)]
+
+    @property
+    def round_trips(self) -> int:
+        """Since the last reset, of the walkers that are here now."""
+        return sum(walkers.round_trips for walkers in self.walkers.values())
+
+    def _in_order(self, pairs: range) -> list[int]:
+        """Those of the pairs that concern this process, an outer one first as its neighbours expect it."""
+        concerned = [k for k in pairs if 0 <= k < len(self._replicas) - 1 and self.rungs[0] - 1 <= k <= self.rungs[-1]]
+        if self._neighbours is not None and not self._neighbours.colder_first:
+            concerned.reverse()
+        return concerned
+
+    def _meet(self, k: int) -> None:
         cold, hot = self._replicas[k], self._replicas[k + 1]
         if not (cold.variance_ready and hot.variance_ready):
             return  # early in warm-up: a rule without its variances would be another rule
-        evaluators = {e.fidelity: e for r in (cold, hot) for e in r.evaluators}
-        before = {name: evaluator.evaluations for name, evaluator in evaluators.items()}
-        rule, learnt = self.rules[k], self.discrepancies[k]
-        added = self._added if self._unequal[k] else None
-        meeting = Meeting(cold, hot, rule, learnt, added, self._swap.energies == "exact")
-        rows = np.arange(len(cold.position))
-        for number, stage in enumerate(rule.stages(cold.temperature, hot.temperature)):
-            log_ratio, noise = meeting.log_ratio(stage, rows)
-            self.log_ratio_sd[k] += noise
-            uniform = self._accept.random(len(cold.position))[rows]
-            rows = rows[np.log1p(-uniform) < log_ratio]
-            if number == 0:
-                self.first_stage_accepts[k] += len(rows)
-            if not len(rows):
-                break
-        if self._learning and rule.discrepancy and learnt:
-            for position, difference in meeting.differences():
-                learnt = rule.discrepancy.update(learnt, position, difference)
-            self.discrepancies[k] = learnt
-        self.attempts[k] += len(cold.position)
-        self.accepts[k] += len(rows)
-        if len(rows):
-            meeting.exchange(rows)
-            self.trips.swapped(k, rows)
-        for name, evaluator in evaluators.items():
-            self.solves[name] += evaluator.evaluations - before[name]
+        before = self._counts(cold, hot)
+        sides = self._side(k, self.pairs[k].same), self._side(k + 1, self.pairs[k].same)
+        if len(self.pairs[k].attempt(*sides)):
+            self.walkers[k], self.walkers[k + 1] = (side.walkers for side in sides)
+        self._add_solves(before, self._counts(cold, hot))
 
+    def _meet_across(self, k: int) -> None:
+        """The hotter rung is another process's."""
+        before, cold = self._counts(self._replicas[k]), self._side(k, self.pairs[k].same)
+        hot = self._link(k).greet(cold.outset)
+        if cold.outset.ready and hot.outset.ready:
+            self.pairs[k].attempt(cold, hot)
+            self.walkers[k] = cold.walkers
+        self._add_solves(before, self._counts(self._replicas[k]))
 
-def _own_energies(rule: SwapRule, pair: tuple[Replica, Replica]) -> bool:
-    """Whether no rung's energy is taken at both positions, so that the noise depends on who is where."""
-    stages = rule.stages(*(replica.temperature for replica in pair))
-    return all(stage.cold_at_hot == stage.hot_at_cold == 0.0 for stage in stages)
+    def _answer(self, k: int) -> None:
+        """The colder rung is another process's, which decides."""
+        assert self._colder is not None
+        before, hot = self._counts(self._replicas[k + 1]), self._side(k + 1, self._colder.same)
+        link = self._link(k)
+        cold = link.greet(hot.outset).outset
+        if cold.ready and hot.outset.ready:
+            link.serve(hot, cold)
+            self.walkers[k + 1] = hot.walkers
+        self._add_solves(before, self._counts(self._replicas[k + 1]))
 
+    def _side(self, k: int, same: bool) -> LocalSide:
+        whole = self._swap.energies == "exact"
+        return LocalSide(self._replicas[k], self.walkers[k], k, len(self._replicas), whole=whole, same=same)
 
-def _rule(swap: Swap, cold: Replica, hot: Replica) -> SwapRule:
-    if swap.rule is not None:
-        return swap.rule
-    return fast() if cold.evaluator is hot.evaluator else delayed_acceptance(Discrepancy())
+    def _link(self, k: int) -> Link:
+        assert self._neighbours is not None  # a rung is missing here
+        return self._neighbours.link(k)
+
+    def _mean_variance(self, replica: Replica) -> float:
+        if self._swap.energies == "exact":
+            return 0.0
+        variance = replica.energy_variance(replica.position, replica.estimate.energy_variance)
+        return 0.0 if variance is None else float(np.mean(variance))
+
+    def _counts(self, *replicas: Replica) -> dict[str, int]:
+        return {e.fidelity: e.evaluations for replica in replicas for e in replica.evaluators}
+
+    def _add_solves(self, before: dict[str, int], after: dict[str, int]) -> None:
+        for name, count in after.items():
+            self.solves[name] += count - before[name]

@@ -1,46 +1,70 @@
-"""Two rungs at one attempt: which energies it takes, what it solves, and what it moves."""
+"""Two rungs at one attempt: which energies it takes, what it makes of them, and what it moves."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from invsamp.contract import Array
-from invsamp.estimators import Estimate, Noisy, Rows
-from invsamp.replica import Replica
+from invsamp.engine.replica import Replica
+from invsamp.estimators import Noisy, Rows
 from invsamp.swap.discrepancy import DiscrepancyState
 from invsamp.swap.rules import Coefficients, SwapRule
-from invsamp.variance import Known, RunningAverage
+from invsamp.swap.side import LocalSide, Side, Wanted
+from invsamp.variances.models import Known, RunningAverage
+
+_OTHER = {"cold": "hot", "hot": "cold"}
 
 
 class Meeting:
-    """Two rungs at one attempt. Noise-free energies are solved once and kept; noisy ones are drawn afresh.
+    """Two rungs at one attempt, the colder of which belongs to this process.
 
-    ``added`` draws the noise that makes the variance of a log ratio that of the reverse swap; None: it is the same.
-    ``whole``: energies are those of the whole potential, whatever the estimators say.
+    Parameters
+    ----------
+    cold : LocalSide
+    hot : Side
+        The two rungs; they have told each other their `Outset`.
+    rule : SwapRule
+    same : bool
+        Both rungs' estimates are of one potential (`estimates_alike`).
+    learnt : DiscrepancyState, optional
+        Of the pair, for a rule that uses it.
+    added : Generator, optional
+        Draws the noise that makes the variance of a log ratio that of the reverse swap; None: it is the same.
     """
 
     def __init__(
         self,
-        cold: Replica,
-        hot: Replica,
+        cold: LocalSide,
+        hot: Side,
         rule: SwapRule,
+        *,
+        same: bool,
         learnt: DiscrepancyState | None = None,
         added: np.random.Generator | None = None,
-        whole: bool = False,
     ) -> None:
-        self._rungs, self._whole = {"cold": cold, "hot": hot}, whole
-        self._rule, self._learnt, self._added = rule, learnt, added
-        alike = cold.rung.estimator == hot.rung.estimator and (cold.estimator.exact or cold.structure == hot.structure)
-        self._same = cold.evaluator is hot.evaluator and alike
-        # estimates of one rung at the other's position, by rung: filled where they are solved
-        self._crossed: dict[str, tuple[Rows, Estimate]] = {}
+        self._cold, self._hot = cold, hot
+        self._sides: dict[str, Side] = {"cold": cold, "hot": hot}
+        self._rule, self._same, self._learnt, self._added = rule, same, learnt, added
+        cold.meet(hot.outset.position)
+        hot.meet(cold.outset.position)
         # means of the learnt difference, by position
         self._means: dict[str, Array] = {}
-        # what an estimator that is not exact last said, by rung and position
-        self._drawn: dict[tuple[str, str], tuple[Rows, Array]] = {}
+        # energies as far as they are known, by rung and position
+        self._known: dict[tuple[str, str], tuple[Rows, Array]] = {}
+        for name, side in self._sides.items():
+            energy = side.outset.energy
+            if energy is not None:
+                self._known[name, name] = np.arange(len(energy)), energy
+                if same:
+                    self._known[_OTHER[name], name] = self._known[name, name]
+
+    def stages(self) -> tuple[Coefficients, ...]:
+        """Coefficients of each stage, at the rungs' temperatures."""
+        return self._rule.stages(self._cold.outset.temperature, self._hot.outset.temperature)
 
     def log_ratio(self, stage: Coefficients, rows: Rows) -> tuple[Array, float]:
         """Log ratio of one stage for the chains ``rows``, and the sum of the sds of its noise."""
+        energies = self._energies(stage, rows)
         total, noise, back = np.zeros(len(rows)), np.zeros(len(rows)), np.zeros(len(rows))
         with np.errstate(invalid="ignore"):
             for name, coefficient in stage._asdict().items():
@@ -50,12 +74,12 @@ class Meeting:
                 if rung == "learnt":
                     total = total + coefficient * self._mean_difference(at, rows)
                     continue
-                energy, variance = self._energy(rung, at, rows)
+                energy, variance, after = energies[rung, at]
                 total = total + coefficient * energy
                 if variance is not None:
                     noise = noise + coefficient**2 * variance
-                    if self._added is not None:
-                        back = back + coefficient**2 * self._variance_after(rung, at, rows)
+                    if after is not None:
+                        back = back + coefficient**2 * after
         if self._added is not None:
             missing = np.maximum(back - noise, 0.0)
             total = total + np.sqrt(missing) * self._added.standard_normal(len(rows))
@@ -65,99 +89,69 @@ class Meeting:
         return ratio, float(np.sqrt(noise).sum())
 
     def exchange(self, rows: Rows) -> None:
-        """Exchange the positions of the chains ``rows`` and what is known at them."""
-        cold, hot = self._rungs["cold"], self._rungs["hot"]
-        estimates = cold.estimate, hot.estimate
-        moved = cold.position[rows], hot.position[rows]
-        cold.position, hot.position = cold.position.copy(), hot.position.copy()
-        cold.position[rows], hot.position[rows] = moved[1], moved[0]
-        if self._same:
-            for rung, other in ((cold, estimates[1]), (hot, estimates[0])):
-                rung.set_estimate(rows, other.take(rows))
-        else:
-            for name, rung in self._rungs.items():
-                # what was cached under another fidelity is of no use: take the crossed solve, or solve again
-                if name in self._crossed:
-                    solved, estimate = self._crossed[name]
-                    where = np.searchsorted(solved, rows)
-                    rung.set_estimate(rows, estimate.take(where))
-                else:
-                    rung.reevaluate(rows)
-        for rung, before in zip((cold, hot), estimates, strict=True):
-            rung.synchronise(rows, before.gradient)
+        """Exchange the positions of the chains ``rows`` and what is known at them; the end of the meeting."""
+        if not len(rows):
+            self._hot.dismiss()
+            return
+        self._cold.arrive(rows, self._hot.move(rows, self._cold.leaving(rows)))
 
     def differences(self) -> list[tuple[Array, Array]]:
         """Positions (n, d) at which both rungs' energies are known by now, and the colder's less the hotter's (n,)."""
         found = []
-        for at, place in self._rungs.items():
-            known = [self._known(rung, at) for rung in self._rungs]
-            if known[0] is None or known[1] is None:
+        for at, place in self._sides.items():
+            cold, hot = self._known.get(("cold", at)), self._known.get(("hot", at))
+            if cold is None or hot is None:
                 continue
-            rows, first, second = np.intersect1d(known[0][0], known[1][0], True, return_indices=True)
+            rows, first, second = np.intersect1d(cold[0], hot[0], True, return_indices=True)
             with np.errstate(invalid="ignore"):  # inf - inf: no difference
-                found.append((place.position[rows], known[0][1][first] - known[1][1][second]))
+                found.append((place.outset.position[rows], cold[1][first] - hot[1][second]))
         return found
 
-    def _known(self, rung: str, at: str) -> tuple[Rows, Array] | None:
-        """Chains and energies of a rung at a position, as far as they have been evaluated."""
-        replica = self._rungs[rung]
-        if not replica.estimator.exact:
-            return self._drawn.get((rung, at))
-        if rung == at or self._same:
-            energy = self._rungs[at].estimate.energy
-            return np.arange(len(energy)), energy
-        if rung not in self._crossed:
-            return None
-        solved, estimate = self._crossed[rung]
-        return solved, estimate.energy
-
-    def _energy(self, rung: str, at: str, rows: Rows) -> tuple[Array, Array | None]:
-        replica, place = self._rungs[rung], self._rungs[at]
-        if not replica.estimator.exact:
-            return self._fresh_energy(rung, at, rows)
-        if rung == at or self._same:
-            return place.estimate.energy[rows], None
-        if rung not in self._crossed:
-            estimate = replica.estimator.estimate(replica.streams["swap"], place.position[rows])
-            self._crossed[rung] = (rows, estimate)
-        solved, estimate = self._crossed[rung]
-        return estimate.energy[np.searchsorted(solved, rows)], None
-
-    def _fresh_energy(self, rung: str, at: str, rows: Rows) -> tuple[Array, Array | None]:
-        """Energy and variance where the estimates at hand are noisy; kept for the next stage if it is not."""
-        replica, position = self._rungs[rung], self._rungs[at].position[rows]
-        noise_free = self._whole or replica.estimator.exact_energy
-        if noise_free and (rung, at) in self._drawn:
-            solved, energy = self._drawn[rung, at]
-            return energy[np.searchsorted(solved, rows)], None
-        stated = None
-        if self._whole:
-            energy = replica.evaluator.energy(position)
-        else:
-            energy, stated = replica.estimator.energy(replica.streams["swap"], position)
-        self._drawn[rung, at] = rows, energy
-        return energy, None if noise_free else replica.energy_variance(position, stated)
-
-    def _variance_after(self, rung: str, at: str, rows: Rows) -> Array:
-        """Variance of the energy that takes the place of this one after the swap: the rung's, where it would be."""
-        replica, place = self._rungs[rung], self._rungs["hot" if at == "cold" else "cold"]
-        position, stated = place.position[rows], None
-        model = replica.rung.energy_variance
-        if isinstance(model, Known) and model.stated:
-            _, stated = replica.estimator.energy(replica.streams["swap"], position)
-        variance = replica.energy_variance(position, stated)
-        assert variance is not None  # the rung's energies are noisy
-        return variance
+    def _energies(
+        self, stage: Coefficients, rows: Rows
+    ) -> dict[tuple[str, str], tuple[Array, Array | None, Array | None]]:
+        """Energies of a stage by rung and position, each with its variances before and after the swap."""
+        asked: dict[str, list[tuple[str, str]]] = {"cold": [], "hot": []}
+        found: dict[tuple[str, str], tuple[Array, Array | None, Array | None]] = {}
+        for name, coefficient in stage._asdict().items():
+            rung, at = name.split("_at_")
+            if coefficient == 0.0 or rung == "learnt":
+                continue
+            outset = self._sides[rung].outset
+            if outset.energy is not None and (rung == at or self._same):
+                found[rung, at] = self._known[rung, at][1][rows], None, None
+            else:
+                asked[rung].append((rung, at))
+        after = self._added is not None
+        # both are asked before either is waited for: a rung of another process works at the same time
+        pending = {
+            rung: self._sides[rung].ask([Wanted(rung != at, after) for _, at in keys], rows)
+            for rung, keys in asked.items()
+            if keys
+        }
+        for rung, wait in pending.items():
+            for key, answer in zip(asked[rung], wait(), strict=True):
+                found[key] = answer.energy, answer.variance, answer.after
+                # the first time it was for all the chains that a later stage may ask for
+                if not (self._sides[rung].outset.noise_free and key in self._known):
+                    self._known[key] = rows, answer.energy
+        return found
 
     def _mean_difference(self, at: str, rows: Rows) -> Array:
         if self._learnt is None or self._learnt.fit is None or self._rule.discrepancy is None:
             return np.zeros(len(rows))
         if not self._means:
             # both positions of all chains at once: the next stage needs them again
-            positions = [replica.position for replica in self._rungs.values()]
+            positions = [side.outset.position for side in self._sides.values()]
             means = self._rule.discrepancy.predict(self._learnt, np.concatenate(positions))
-            self._means = dict(zip(self._rungs, np.split(means, 2), strict=True))
+            self._means = dict(zip(self._sides, np.split(means, 2), strict=True))
         return self._means[at][rows]
+
+
+def estimates_alike(cold: Replica, hot: Replica) -> bool:
+    """Whether what one rung knows at a position is what the other would find there: estimates go with positions."""
+    alike = cold.rung.estimator == hot.rung.estimator and (cold.estimator.exact or cold.structure == hot.structure)
+    return cold.evaluator is hot.evaluator and alike
 
 
 def variances_may_differ(cold: Replica, hot: Replica) -> bool:

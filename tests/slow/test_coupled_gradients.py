@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 
 from invsamp.coupled_sums import coupled_sum
-from invsamp.distributions import Normal, Uniform, truncated
 from invsamp.estimators import exact
-from invsamp.hierarchy import measure_levels
+from invsamp.fidelities.hierarchy import measure_levels
 from invsamp.ladder import GradientNoise
-from invsamp.noise import GaussianNoise
-from invsamp.posterior import Posterior
+from invsamp.posing.distributions import Normal, Uniform, truncated
+from invsamp.posing.noise import GaussianNoise
+from invsamp.posing.posterior import Posterior
+from invsamp.posing.prior import Prior
 from invsamp.presets import fast_resgld, mala, sgld
-from invsamp.prior import Prior
 from invsamp.problems import heat_source
 from invsamp.problems.heat_source import END_TIME
 from invsamp.solvers.heat import GaussianBump, HeatEquation
 from invsamp.swap.rules import fast
-from invsamp.variance import running_average
+from invsamp.variances.models import running_average
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ import pytest
 
 from invsamp.presets import fast_resgld
 from invsamp.swap.rules import naive
-from invsamp.variance import known
+from invsamp.variances.models import known
 
 pytestmark = pytest.mark.slow
 EXAMPLES = Path(__file__).parents[2] / "examples"

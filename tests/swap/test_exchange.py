@@ -12,17 +12,19 @@ from scipy.special import ndtr
 
 from invsamp.diagnostics import round_trips
 from invsamp.domains import Unbounded
+from invsamp.engine.evaluation import Evaluator
+from invsamp.engine.replica import Replica
 from invsamp.estimators import Estimate, exact, noisy
-from invsamp.evaluation import Evaluator
 from invsamp.ladder import GradientNoise, Rung, Swap
-from invsamp.potential import FunctionPotential
-from invsamp.replica import Replica
+from invsamp.posing.potential import FunctionPotential
 from invsamp.swap.discrepancy import Discrepancy
-from invsamp.swap.exchange import Exchange, RoundTrips
+from invsamp.swap.exchange import Exchange
 from invsamp.swap.meeting import Meeting
 from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target
 from invsamp.swap.schemes import adjacent, deo, seo
-from invsamp.variance import running_average
+from invsamp.swap.side import LocalSide
+from invsamp.swap.walkers import Walkers
+from invsamp.variances.models import running_average
 
 RULES = {
     "naive": naive(assume_unbiased=True),
@@ -58,6 +60,21 @@ def ladder(functions, temperatures=(1.0, 4.0), chains=64, rungs=None, rule=None,
     return replicas, Exchange(Swap(rule, **({"fraction": 1.0} | swap)), replicas, swap_seed)
 
 
+def accept_seed(seed):
+    """Of the acceptances of the first pair, from that of the exchange."""
+    return seed.spawn(3)[2].spawn(2)[0]
+
+
+def where(exchange):
+    """Who is where (rungs, chains)."""
+    return np.stack([walkers.replica for walkers in exchange.walkers.values()])
+
+
+def sides(replicas):
+    walkers = [Walkers.at(k, 2, len(replicas[0].position)) for k in range(2)]
+    return [LocalSide(replica, walkers[k], k, 2) for k, replica in enumerate(replicas)]
+
+
 class TestRules:
     def test_default_is_exact_for_one_and_for_two_fidelities(self):
         _, exchange = ladder((fine, coarse, coarse), (1.0, 2.0, 4.0))
@@ -78,7 +95,7 @@ class TestRules:
             stages = [cc - ch + (hh - hc) / 4.0]
         else:
             stages = [0.75 * (hc - hh), (cc - hc) - (ch - hh)]
-        rng = np.random.default_rng(np.random.SeedSequence(0).spawn(1)[0].spawn(3)[2])
+        rng = np.random.default_rng(accept_seed(np.random.SeedSequence(0).spawn(1)[0]))
         wanted = np.ones(64, dtype=bool)
         for ratio in stages:
             wanted &= np.log1p(-rng.random(64)) < ratio
@@ -142,7 +159,7 @@ class TestSolves:
     def test_delayed_acceptance_solves_the_fine_model_only_where_the_coarse_agrees(self):
         spent, accepts, _ = self.attempt((fine, coarse), delayed_acceptance())
         # the first stage, recomputed with the same uniform numbers
-        rng = np.random.default_rng(np.random.SeedSequence(0).spawn(1)[0].spawn(3)[2])
+        rng = np.random.default_rng(accept_seed(np.random.SeedSequence(0).spawn(1)[0]))
         positions = [r.position for r in ladder((fine, coarse))[0]]
         passed = np.log1p(-rng.random(64)) < 0.75 * (coarse(positions[0])[0] - coarse(positions[1])[0])
         assert spent == [passed.sum(), 64]
@@ -180,7 +197,7 @@ class TestExchanged:
         after = np.stack([r.position for r in replicas])
         np.testing.assert_array_equal(np.sort(before, axis=0), np.sort(after, axis=0))
         chains = np.arange(64)
-        np.testing.assert_array_equal(after, before[exchange.trips.replica, chains])
+        np.testing.assert_array_equal(after, before[where(exchange), chains])
 
     def test_swapping_twice_restores(self):
         """At equal energies every swap is accepted, so two of them undo each other."""
@@ -196,7 +213,7 @@ class TestExchanged:
         for replica, position in zip(replicas, before, strict=True):
             np.testing.assert_array_equal(replica.position, position)
         assert exchange.accepts.tolist() == [128]
-        assert (exchange.trips.replica == [[0], [1]]).all()
+        assert (where(exchange) == [[0], [1]]).all()
 
     def test_noise_in_different_forms_is_not_handed_over(self):
         """A rung that wants a full covariance must not be given the other's isotropic variance."""
@@ -299,7 +316,7 @@ class TestNoisyRatio:
         for replica, position in zip(replicas, positions, strict=True):
             replica.start(np.tile(position, (len(grid[0]), 1)))
         (stage,) = rule.stages(1.0, 4.0)
-        ratio, _ = Meeting(*replicas, rule).log_ratio(stage, np.arange(len(grid[0])))
+        ratio, _ = Meeting(*sides(replicas), rule, same=True).log_ratio(stage, np.arange(len(grid[0])))
         return np.outer(weight, weight).ravel() @ np.minimum(1.0, np.exp(ratio))
 
     def test_penalty_keeps_detailed_balance(self):
@@ -337,12 +354,12 @@ class TestAttempts:
         _, exchange = ladder((fine, coarse, coarse), (1.0, 2.0, 4.0))
         for _ in range(20):
             exchange.step()
-        where = exchange.trips.replica.copy()
-        assert exchange.trips.count > 0
+        before = where(exchange)
+        assert exchange.round_trips > 0
         exchange.reset()
-        assert exchange.trips.count == exchange.attempts.sum() == exchange.accepts.sum() == 0
+        assert exchange.round_trips == exchange.attempts.sum() == exchange.accepts.sum() == 0
         assert set(exchange.solves.values()) == {0}
-        np.testing.assert_array_equal(exchange.trips.replica, where)
+        np.testing.assert_array_equal(where(exchange), before)
 
     def test_weight_of_multi_variance_comes_from_the_learnt_variances(self):
         rungs = [{"estimator": noisy(sd, 0.0)} for sd in (1.0, 3.0)]
@@ -357,31 +374,17 @@ def test_round_trips_agree_with_the_stored_path(scheme, rungs):
     replicas, exchange = ladder(
         [fine] * rungs, tuple(1.3**k for k in range(rungs)), chains=20, scheme=scheme, fraction=0.7
     )
-    path = [np.argsort(exchange.trips.replica, axis=0)]
+    path = [np.argsort(where(exchange), axis=0)]
     for k in range(400):
         if k == 100:
             exchange.reset()
             path = path[-1:]
         exchange.step()
-        path.append(np.argsort(exchange.trips.replica, axis=0))
+        path.append(np.argsort(where(exchange), axis=0))
         for replica in replicas:
             replica.step()
-    assert exchange.trips.count == round_trips(np.array(path), rungs)
-    assert exchange.trips.count > 50
-
-
-def test_round_trip_counts_both_ends():
-    trips = RoundTrips(3, 1)
-    rows = np.array([0])
-    # replica 0 goes up to the top and down again; replica 2 goes down and up
-    for cold in (0, 1):
-        trips.swapped(cold, rows)
-    assert trips.replica[:, 0].tolist() == [1, 2, 0]
-    assert trips.count == 0
-    for cold in (1, 0):
-        trips.swapped(cold, rows)
-    assert trips.replica[:, 0].tolist() == [0, 1, 2]
-    assert trips.count == 1
+    assert exchange.round_trips == round_trips(np.array(path), rungs)
+    assert exchange.round_trips > 50
 
 
 class TestDoubts:
@@ -410,3 +413,45 @@ class TestDoubts:
     @pytest.mark.parametrize("rule", [None, fast(), corrected(), multi_variance(0.5), product_target()])
     def test_none_about_the_rest(self, rule):
         assert not self.doubts(rule, noisy(1.0), noisy(self.rising))
+
+
+class TestPairs:
+    def test_no_pair_depends_on_another(self):
+        """The cold pair swaps by the same random numbers whatever the hot pair does, or learns, or draws."""
+        found = []
+        for hottest, estimator in ((fine, exact()), (coarse, exact()), (coarse, noisy(2.0, 2.0))):
+            rungs = [{}, {}, {"estimator": estimator}]
+            replicas, exchange = ladder((fine, fine, hottest), (1.0, 2.0, 4.0), rungs=rungs, scheme=adjacent())
+            # the hot pair meets first, then the cold one
+            exchange._meet(1)
+            state = exchange.state()["pairs"][0]["streams"]
+            found.append((state["accept"].random(5), state["added"].random(5), replicas[0].position))
+        for accept, added, position in found[1:]:
+            np.testing.assert_array_equal(accept, found[0][0])
+            np.testing.assert_array_equal(added, found[0][1])
+            np.testing.assert_array_equal(position, found[0][2])
+
+    @pytest.mark.parametrize("functions", [(fine, fine, fine), (fine, coarse, coarse)])
+    def test_goes_on_from_a_state(self, functions):
+        """Positions and estimates are those of the replicas; all else is in the state."""
+
+        def fresh(seed):
+            return ladder(functions, (1.0, 2.0, 4.0), fraction=0.5, scheme=seo(), seed=seed)
+
+        replicas, whole = fresh(0)
+        for _ in range(7):
+            whole.step()
+        state = whole.state()
+        others, resumed = fresh(1)
+        for replica, other in zip(replicas, others, strict=True):
+            other.position, other.estimate = replica.position.copy(), replica.estimate
+        resumed.restore(state)
+        for _ in range(20):
+            whole.step()
+            resumed.step()
+        for replica, other in zip(replicas, others, strict=True):
+            np.testing.assert_array_equal(replica.position, other.position)
+        for counts in ("attempts", "accepts", "first_stage_accepts", "log_ratio_sd"):
+            np.testing.assert_array_equal(getattr(resumed, counts), getattr(whole, counts))
+        assert (resumed.solves, resumed.round_trips) == (whole.solves, whole.round_trips)
+        np.testing.assert_array_equal(where(resumed), where(whole))

@@ -10,17 +10,19 @@ import pytest
 from scipy.special import ndtr
 
 from invsamp.domains import Unbounded
+from invsamp.engine.evaluation import Evaluator
+from invsamp.engine.replica import Replica
 from invsamp.estimators import exact, minibatch, noisy
-from invsamp.evaluation import Evaluator
 from invsamp.ladder import Rung, Swap
-from invsamp.potential import FunctionPotential
+from invsamp.posing.potential import FunctionPotential
 from invsamp.presets import fast_resgld, multi_variance_resgld, r2sgld, resgld
-from invsamp.replica import Replica
 from invsamp.swap.discrepancy import Discrepancy
 from invsamp.swap.exchange import Exchange
 from invsamp.swap.meeting import Meeting, variances_may_differ
 from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, product_target
-from invsamp.variance import kernel_ridge, known, running_average
+from invsamp.swap.side import LocalSide
+from invsamp.swap.walkers import Walkers
+from invsamp.variances.models import kernel_ridge, known, running_average
 
 
 def fine(position):
@@ -51,6 +53,11 @@ def pair(functions=(fine, fine), rungs=({}, {}), chains=64):
         replica.step_size = 0.1
         replicas.append(replica)
     return replicas
+
+
+def sides(replicas):
+    walkers = [Walkers.at(k, 2, len(replicas[0].position)) for k in range(2)]
+    return [LocalSide(replica, walkers[k], k, 2) for k, replica in enumerate(replicas)]
 
 
 class TestVariancesMayDiffer:
@@ -104,7 +111,7 @@ class TestEqualised:
             replica.start(np.tile(position, (chains, 1)))
         added = np.random.default_rng(seed) if rule.equalise else None
         (stage,) = rule.stages(1.0, 4.0)
-        ratio, noise = Meeting(*replicas, rule, None, added).log_ratio(stage, np.arange(chains))
+        ratio, noise = Meeting(*sides(replicas), rule, same=True, added=added).log_ratio(stage, np.arange(chains))
         return np.minimum(1.0, np.exp(ratio)).mean(), noise / chains
 
     @pytest.mark.parametrize("rule", [fast(), corrected()])
@@ -144,7 +151,7 @@ class TestWholeEnergies:
     def test_swaps_happen_exactly_where_the_equation_says(self):
         (cold, hot), replicas, exchange, _ = self.attempt((fine, coarse), product_target(), energies="exact")
         ratio = fine(cold)[0] - fine(hot)[0] + (coarse(hot)[0] - coarse(cold)[0]) / 4.0
-        uniform = np.random.default_rng(np.random.SeedSequence(0).spawn(3)[2]).random(64)
+        uniform = np.random.default_rng(np.random.SeedSequence(0).spawn(3)[2].spawn(2)[0]).random(64)
         wanted = np.log1p(-uniform) < ratio
         np.testing.assert_array_equal((replicas[0].position == hot).all(axis=1), wanted)
         assert 0 < wanted.sum() < 64
@@ -171,7 +178,7 @@ class TestDifferences:
         """At every cold position (its fine energy is at hand), and at the hot ones that passed the first stage."""
         replicas = pair((fine, coarse))
         rule = delayed_acceptance()
-        meeting = Meeting(*replicas, rule)
+        meeting = Meeting(*sides(replicas), rule, same=False)
         first, second = rule.stages(1.0, 4.0)
         meeting.log_ratio(first, np.arange(64))
         solves = [replica.evaluator.evaluations for replica in replicas]
@@ -199,14 +206,14 @@ class TestDifferences:
                 exchange.step()
 
         run(50)
-        assert exchange.discrepancies[0].fit is None
+        assert exchange.pairs[0].discrepancy.fit is None
         before = exchange.first_stage_accepts[0], exchange.accepts[0]
         exchange.resolve()
         exchange.reset()
-        state = exchange.discrepancies[0]
+        state = exchange.pairs[0].discrepancy
         assert state.fit is not None and exchange.residual_sds[0] < 0.3
         run(50)
-        assert exchange.discrepancies[0] is state
+        assert exchange.pairs[0].discrepancy is state
         # what passes the first stage passes the second
         assert before[1] < 0.7 * before[0]
         assert exchange.accepts[0] > 0.9 * exchange.first_stage_accepts[0]
@@ -216,7 +223,7 @@ class TestDifferences:
         exchange = Exchange(Swap(rule, fraction=1.0), pair(), np.random.SeedSequence(0))
         exchange.step()
         exchange.resolve()
-        assert exchange.discrepancies == [None]
+        assert exchange.pairs[0].discrepancy is None
 
 
 @pytest.mark.parametrize("preset", [resgld, r2sgld, multi_variance_resgld, fast_resgld])

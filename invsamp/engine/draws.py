@@ -1,0 +1,79 @@
+"""What rungs record of a run: draws in memory, until they are handed over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.contract import Array
+
+if TYPE_CHECKING:
+    from invsamp.engine.engine import Engine
+
+
+class Segment(NamedTuple):
+    """Draws in a row of some rungs, as these recorded them."""
+
+    positions: Array  # (rungs, chains, draws, d)
+    energies: Array  # (rungs, chains, draws)
+    step_sizes: Array  # (rungs, draws): of the step that led to the draw
+    replicas: npt.NDArray[np.intp]  # (rungs, chains, draws): which replica is at each rung
+
+    @classmethod
+    def joined(cls, segments: Sequence[Segment]) -> Segment:
+        """Of the rungs of all processes, from those of each, cold to hot."""
+        return (
+            segments[0]
+            if len(segments) == 1
+            else cls(*(np.concatenate(parts) for parts in zip(*segments, strict=True)))
+        )
+
+
+class Draws:
+    """Room for some draws of the rungs that an engine holds; `append` keeps the present one.
+
+    Parameters
+    ----------
+    engine : Engine
+        At work: its chains are placed.
+    capacity : int
+        Number of draws that there is room for.
+    """
+
+    def __init__(self, engine: Engine, capacity: int) -> None:
+        self._engine, self.capacity = engine, capacity
+        rungs, (chains, d) = len(engine.local), engine.local[0].position.shape
+        self._room = Segment(
+            np.empty((rungs, chains, capacity, d)),
+            np.empty((rungs, chains, capacity)),
+            np.empty((rungs, capacity)),
+            np.zeros((rungs, chains, capacity), dtype=np.intp),
+        )
+        self.count = 0
+
+    def append(self) -> None:
+        """Keep what the engine's chains are at now."""
+        positions, energies, step_sizes, replicas = self._room
+        i = self.count
+        for rung, replica in enumerate(self._engine.local):
+            positions[rung, :, i] = replica.position
+            energies[rung, :, i] = replica.estimate.energy
+            step_sizes[rung, i] = replica.step_size
+        if self._engine.exchange is not None:
+            replicas[:, :, i] = [walkers.replica for walkers in self._engine.exchange.walkers.values()]
+        self.count = i + 1
+
+    def take(self) -> Segment:
+        """What was kept since the last time, counted by the engine; the room is free again.
+
+        Views: they hold until the next `append`.
+        """
+        n = self.count
+        positions, energies, step_sizes, replicas = self._room
+        segment = Segment(positions[:, :, :n], energies[:, :, :n], step_sizes[:, :n], replicas[:, :, :n])
+        self._engine.count(segment)
+        self.count = 0
+        return segment

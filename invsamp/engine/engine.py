@@ -1,0 +1,322 @@
+"""A run at work: steps, what a draw keeps, and a state from which the same steps go on."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from invsamp.boundary import as_boundary
+from invsamp.contract import Array, Problem
+from invsamp.coupled_sums import CoupledSum
+from invsamp.engine.draws import Segment
+from invsamp.engine.evaluation import Evaluator
+from invsamp.engine.ranks import Alone, Ranks, joined
+from invsamp.engine.replica import Replica, SolvesFailed
+from invsamp.engine.starts import failure_message, place
+from invsamp.engine.warmup import WarmUp, check_length
+from invsamp.ladder import Sampler
+from invsamp.results import reporting
+from invsamp.swap.exchange import Exchange
+from invsamp.variances.noise_models import share_pilots
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long a run is, how many chains it has, and its seed.
+
+    Parameters
+    ----------
+    draws, warmup, thin, chains : int
+        As of `invsamp.sample`.
+    seed : int
+        Fixes the draws.
+    schedule_steps : int, optional
+        Steps over which schedules of the step size are spread. Default: those of this plan; a plan that more draws are
+        asked of later (`dataclasses.replace`) keeps them.
+
+    Raises
+    ------
+    ValueError
+        If a number is below what makes sense.
+    """
+
+    draws: int
+    warmup: int
+    thin: int
+    chains: int
+    seed: int
+    schedule_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("draws", 1), ("warmup", 0), ("thin", 1), ("chains", 1), ("seed", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+                raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+            object.__setattr__(self, name, int(value))
+        if self.schedule_steps is None:
+            object.__setattr__(self, "schedule_steps", self.steps)
+
+    @property
+    def steps(self) -> int:
+        """Steps of the whole run."""
+        return self.warmup + self.draws * self.thin
+
+
+class Engine:
+    """A run at work. After `begin` or `restore`, `step` makes one step of every rung, and of the swaps.
+
+    A run that is restored goes on bit for bit as the one that was saved.
+
+    Parameters
+    ----------
+    problem : Problem
+    sampler : Sampler
+    plan : Plan
+    ranks : Ranks, optional
+        Which of several processes this is: only some of the rungs are held here then. Default: the only one.
+
+    Attributes
+    ----------
+    done : int
+        Steps made, warm-up included.
+    kept : int
+        Draws of each chain and rung that were taken from `Draws`.
+    replicas, local : list of Replica
+        The rungs from cold to hot, and those of them that are held here: the others have settings, but no chains.
+    exchange, evaluators
+        The swaps (None for one rung), and the evaluator of each fidelity.
+
+    Raises
+    ------
+    ValueError
+        If the parts do not fit together, or warm-up is too short. Nothing has been solved by then.
+    """
+
+    def __init__(self, problem: Problem, sampler: Sampler, plan: Plan, ranks: Ranks | None = None) -> None:
+        self.problem, self.sampler, self.plan = problem, sampler, plan
+        self.ranks = Alone(len(sampler.rungs)) if ranks is None else ranks
+        fidelities = [_fidelity(problem, rung.fidelity) for rung in sampler.rungs]
+        _check_swaps(sampler, fidelities)
+        check_length(sampler.rungs, sampler.preconditioner, plan.warmup, plan.chains)
+        self.boundary = as_boundary(sampler.boundary)
+        self.walked = self.boundary.apply(problem)
+        self.evaluators = _evaluators(self.walked, sampler, fidelities, self.ranks)
+        self._swap_seed, *seeds = np.random.SeedSequence(plan.seed).spawn(len(sampler.rungs) + 1)
+        self.replicas = [
+            Replica(rung, self.evaluators[name], self.walked.sampling_domain, seed, plan.schedule_steps)
+            for rung, name, seed in zip(sampler.rungs, fidelities, seeds, strict=True)
+        ]
+        share_pilots(self.replicas)
+        self.local = [self.replicas[k] for k in self.ranks.rungs]
+        self.exchange: Exchange | None = None
+        self.done = self.kept = 0
+        self._warm_up: WarmUp | None = None
+        self._warm_up_evaluations: dict[str, int] = {}
+        self._outside = [0] * len(self.local)  # draws outside the domain, by rung
+        self._said_before: list[str] = []  # by solves that failed before the run was restored
+        self._seconds, self._since = 0.0, time.perf_counter()
+
+    def begin(self, positions: Array | None = None) -> None:
+        """Place the chains at positions (chains, d), or at starts drawn from the problem, and solve there.
+
+        Raises
+        ------
+        RuntimeError
+            If the energy is not finite there.
+        """
+        for replica in self.local:
+            place(self.problem, self.walked, replica, positions, self.plan.chains)
+        self._meet()
+        self._warm_up = self._new_warm_up()
+        self._warm_up.begin()
+        self._end_warm_up()
+
+    @property
+    def warming(self) -> bool:
+        """Whether the next step is one of warm-up."""
+        return self._warm_up is not None
+
+    def step(self) -> None:
+        """One step.
+
+        Raises
+        ------
+        RuntimeError
+            If every solve fails for 200 steps in a row. If gradients are noisier than a rung may have them
+            (`invsamp.ladder.GradientNoise`), at the end of warm-up.
+        """
+        try:
+            if self._warm_up is not None:
+                self._warm_up.step()
+                self._end_warm_up()
+            else:
+                for replica in self.local:
+                    replica.step()
+                if self.exchange is not None:
+                    self.exchange.step()
+        except SolvesFailed as failure:
+            theta = self.problem.to_theta(failure.position).tolist()
+            said = failure_message(self.walked, failure.fidelity)
+            reason = f": {said}" if said else ""
+            raise RuntimeError(f"{failure}; the chains stand at the parameters {theta}{reason}") from failure
+        self.done += 1
+
+    def state(self) -> dict[str, Any] | None:
+        """All that the next steps depend on, for `invsamp.engine.state.encode`; between two steps, by all processes.
+
+        One entry for each rung and for each pair of neighbours, so that the state does not know which process held
+        them. None but on the root.
+        """
+        swaps = self.exchange.state() if self.exchange is not None else {}
+        warm_up = self._warm_up.state() if self._warm_up is not None else {"tuners": []}
+        evaluators = self.evaluators.values()
+        parts = self.ranks.gather(
+            {
+                "failure_messages": self._said(),
+                "rungs": [replica.state() for replica in self.local],
+                "pairs": swaps.get("pairs", []),
+                "walkers": swaps.get("walkers", []),
+                "tuners": warm_up["tuners"],
+                "outside": list(self._outside),
+                "swap_solves": swaps.get("swap_solves", {}),
+                "evaluations": {e.fidelity: e.evaluations for e in evaluators},
+                "evaluation_seconds": {e.fidelity: e.seconds for e in evaluators},
+                "failed_solves": {e.fidelity: e.failed for e in evaluators},
+                "warm_up_evaluations": dict(self._warm_up_evaluations),
+            }
+        )
+        if parts is None:
+            return None
+        return joined(parts) | {
+            "step": self.done,
+            "kept": self.kept,
+            "seconds": self.seconds,
+            "exchange": swaps.get("exchange"),
+            "warm_up": None if self._warm_up is None else {name: warm_up[name] for name in ("done", "window")},
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a state, in place of `begin`; nothing is solved. Every process is given the whole state."""
+        self.done, self.kept = state["step"], state["kept"]
+        for k, replica in zip(self.ranks.rungs, self.local, strict=True):
+            replica.restore(state["rungs"][k])
+        self._outside = [state["outside"][k] for k in self.ranks.rungs]
+        self._meet()
+        if self.exchange is not None:
+            self.exchange.restore(state)
+        if state["warm_up"] is not None:
+            self._warm_up = self._new_warm_up()
+            self._warm_up.restore(state["warm_up"] | {"tuners": state["tuners"]})
+        if self.ranks.rungs[0] == 0:  # the counts of all processes are carried on by one
+            self._warm_up_evaluations = dict(state["warm_up_evaluations"])
+            self._said_before = list(state["failure_messages"])
+            for name, evaluator in self.evaluators.items():
+                evaluator.evaluations = state["evaluations"][name]
+                evaluator.seconds = state["evaluation_seconds"][name]
+                evaluator.failed = state["failed_solves"][name]
+        self._seconds, self._since = state["seconds"], time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """Wall time so far, of all processes that carried the run on one after the other."""
+        return self._seconds + time.perf_counter() - self._since
+
+    def statistics(self, segment: Segment) -> dict[str, Any]:
+        """The statistics of some draws by name: energy, and replica and step_size where they are not trivial."""
+        found: dict[str, Any] = {"energy": segment.energies}
+        if len(self.replicas) > 1:
+            found["replica"] = segment.replicas
+        if any(callable(rung.step_size) for rung in self.sampler.rungs):
+            found["step_size"] = np.broadcast_to(segment.step_sizes[:, None], segment.energies.shape)
+        return found
+
+    def count(self, segment: Segment) -> None:
+        """Count the draws of a segment, and which of them lie outside the domain, before they leave memory."""
+        self.kept += segment.energies.shape[-1]
+        if self.boundary.leaves:
+            domain, d = self.problem.sampling_domain, segment.positions.shape[-1]
+            for k, rung in enumerate(segment.positions):
+                self._outside[k] += int((~domain.contains(rung.reshape(-1, d))).sum())
+
+    def report(self) -> dict[str, Any] | None:
+        """Settings, counts and figures of the run so far, in plain types; by all processes, None but on the root."""
+        parts = self.ranks.gather(
+            reporting.local(self.local, self.exchange, self.evaluators)
+            | {
+                "outside": list(self._outside),
+                "warmup_evaluations": dict(self._warm_up_evaluations),
+                "failure_messages": self._said(),
+            }
+        )
+        processes = self.ranks.report()
+        if parts is None:
+            return None
+        report = reporting.finished(self.sampler, joined(parts))
+        return report | {
+            "boundary": str(self.boundary),
+            "outside": [count / max(1, self.kept * self.plan.chains) for count in report["outside"]],
+            "seed": self.plan.seed,
+            "draws": self.kept,
+            "warmup": self.plan.warmup,
+            "thin": self.plan.thin,
+            "chains": self.plan.chains,
+            "seconds": self.seconds,
+            "interrupted": self.kept < self.plan.draws,
+            "processes": processes,
+        }
+
+    def _said(self) -> list[str]:
+        """What the last failed solves said, the finest first; of the time before a restore if none has failed since."""
+        found = [failure_message(self.walked, name) for name in reversed(self.evaluators)]
+        return [message for message in found if message is not None] or self._said_before
+
+    def _meet(self) -> None:
+        if len(self.replicas) > 1:
+            self.exchange = Exchange(self.sampler.swap, self.replicas, self._swap_seed, self.ranks)
+
+    def _new_warm_up(self) -> WarmUp:
+        preconditioner = self.sampler.preconditioner
+        return WarmUp(self.problem, self.replicas, self.exchange, self.plan.warmup, preconditioner, self.ranks)
+
+    def _end_warm_up(self) -> None:
+        if self._warm_up is not None and self._warm_up.over:
+            self._warm_up = None
+            self._warm_up_evaluations = {name: e.evaluations for name, e in self.evaluators.items()}
+
+
+def _fidelity(problem: Problem, wanted: str | int) -> str:
+    names = problem.fidelities
+    if isinstance(wanted, str):
+        if wanted not in names:
+            raise ValueError(f"fidelity must be one of {names}, got {wanted!r}")
+        return wanted
+    return names[max(0, len(names) - 1 - wanted)]
+
+
+def _evaluators(problem: Problem, sampler: Sampler, fidelities: Sequence[str], ranks: Ranks) -> dict[str, Evaluator]:
+    """One for each fidelity that a rung or its estimator solves, from the coarsest to the finest."""
+    used = set(fidelities)
+    for rung, own in zip(sampler.rungs, fidelities, strict=True):
+        if isinstance(rung.estimator, CoupledSum):
+            used.update(rung.estimator.levels_below(own, problem.fidelities))
+    evaluators: dict[str, Evaluator] = {}
+    for name in problem.fidelities:
+        if name in used:
+            evaluators[name] = Evaluator(ranks.potential(name, problem.potential(name)), name, evaluators)
+    return evaluators
+
+
+def _check_swaps(sampler: Sampler, fidelities: Sequence[str]) -> None:
+    rule = sampler.swap.rule
+    for colder, hotter in itertools.pairwise(fidelities):
+        if rule is not None and colder != hotter and rule.needs_common_energy:
+            raise ValueError(
+                f"the swap rule {rule} needs rungs whose energies have the same mean, got the fidelities {colder!r} "
+                f"and {hotter!r}: a fixed difference between them would bias the posterior. Use "
+                "delayed_acceptance() or product_target(), or say assume_unbiased=True if they differ by noise alone"
+            )

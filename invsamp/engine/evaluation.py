@@ -1,0 +1,74 @@
+"""Evaluating a potential: guarded against non-finite results, counted and timed."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg.blas import dasum
+
+from invsamp.contract import Array, GroupwisePotential, Potential, Terms, TermwisePotential
+
+
+class Evaluator:
+    """A potential with a guard against non-finite results, and with counts. One for each fidelity.
+
+    ``levels`` holds the evaluators of all fidelities of a run by name, from the coarsest to the finest, for estimators
+    that combine several; by default this one alone. It may be filled after.
+    """
+
+    def __init__(self, potential: Potential, fidelity: str, levels: Mapping[str, Evaluator] | None = None) -> None:
+        self.potential, self.fidelity = potential, fidelity
+        self.levels: Mapping[str, Evaluator] = {fidelity: self} if levels is None else levels
+        self.dimension = potential.dimension
+        self.evaluations, self.failed, self.seconds = 0, 0, 0.0
+        if isinstance(potential, TermwisePotential):
+            self.size, self.terms = potential.size, partial(self._guarded_terms, potential.terms)
+        if isinstance(potential, GroupwisePotential):
+            self.group_terms = partial(self._guarded_terms, potential.group_terms)
+
+    def energy(self, position: Array) -> Array:
+        """Energy (chains,), +inf where it is not finite."""
+        begin = time.perf_counter()
+        energy = self.potential.energy(np.ascontiguousarray(position))
+        self.seconds += time.perf_counter() - begin
+        self.evaluations += len(position)
+        bad = ~np.isfinite(energy)
+        if bad.any():
+            self.failed += int(bad.sum())
+            energy = np.where(bad, np.inf, energy)
+        return energy
+
+    def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
+        """Energy and gradient; +inf and 0 where either is not finite."""
+        begin = time.perf_counter()
+        # as a part of the chains would lie in memory: sums of the potential's must not depend on it
+        energy, gradient = self.potential.energy_and_gradient(np.ascontiguousarray(position))
+        energy, gradient = np.asarray(energy, dtype=float), np.asarray(gradient, dtype=float)
+        self.seconds += time.perf_counter() - begin
+        self.evaluations += len(position)
+        # two sums of moduli are enough to see that all is well, and BLAS takes them without a warning on overflow;
+        # if they are not finite, the careful path decides
+        if not math.isfinite(dasum(energy.ravel()) + dasum(gradient.ravel())):
+            bad = ~(np.isfinite(energy) & np.isfinite(gradient).all(axis=1))
+            self.failed += int(bad.sum())
+            energy = np.where(bad, np.inf, energy)
+            gradient = np.where(bad[:, None], 0.0, gradient)
+        return energy, gradient
+
+    def _guarded_terms(self, function: Callable[..., Terms], position: Array, *chosen: npt.NDArray[Any]) -> Terms:
+        begin = time.perf_counter()
+        terms = function(np.ascontiguousarray(position), *chosen)
+        self.seconds += time.perf_counter() - begin
+        self.evaluations += len(position)
+        if not math.isfinite(sum(float(part.sum()) for part in terms)):
+            bad = ~np.isfinite(sum(part.reshape(len(part), -1).sum(axis=1) for part in terms))
+            self.failed += int(bad.sum())
+            terms = Terms(*(np.where(bad.reshape(-1, *[1] * (part.ndim - 1)), 0.0, part) for part in terms))
+            terms.prior_energy[bad] = np.inf
+        return terms

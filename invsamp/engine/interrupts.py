@@ -1,0 +1,61 @@
+"""Ctrl-C and SIGTERM, heard now and obeyed at the end of a step."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupts:
+    """While it is entered, the first signal is kept in `received` instead of ending the process.
+
+    The next one does what it did before: a step that takes too long, or hangs, can still be left, back to the last
+    checkpoint. Python lets the main thread alone hear signals; in another one nothing is heard here.
+    """
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            # a handler that is not Python's own (None) could not be put back
+            self._before = {s: h for s in SIGNALS if (h := signal.getsignal(s)) not in (None, signal.SIG_IGN)}
+            for number in self._before:
+                signal.signal(number, self._hear)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._restore()
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        self.received = number
+        self._restore()
+
+    def _restore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+def leave(number: int, message: str) -> None:
+    """End as the signal would have, with a message.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        For Ctrl-C: a notebook or a prompt goes on.
+    SystemExit
+        For SIGTERM, with the status 128 + 15 that a shell shows for it; the message is on the standard error.
+    """
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt(message)
+    import sys
+
+    print(message, file=sys.stderr, flush=True)
+    raise SystemExit(128 + number)

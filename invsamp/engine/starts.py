@@ -1,0 +1,90 @@
+"""Where the chains begin: as the user says, or drawn from the problem until the energy is finite."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from invsamp.contract import Array, Problem
+from invsamp.domains import Domain
+from invsamp.engine.replica import Replica
+
+#: How often chains whose starting point cannot be solved are started elsewhere.
+START_TRIES = 50
+
+
+def given_start(problem: Problem, domain: Domain, start: Array | Mapping[str, Array], chains: int) -> Array:
+    """Positions (chains, dimension) of what a user gave; `ValueError` unless it is possible, inside the domain."""
+    if isinstance(start, Mapping):
+        pack = getattr(getattr(problem, "prior", None), "pack", None)
+        theta = pack(start) if pack else _pack(problem.shapes, start)
+    else:
+        theta = np.asarray(start, dtype=float)
+    theta = np.atleast_2d(theta)
+    if theta.shape not in ((1, problem.dimension), (chains, problem.dimension)):
+        raise ValueError(
+            f"start must have shape ({problem.dimension},) or ({chains}, {problem.dimension}), got {theta.shape}"
+        )
+    density = getattr(getattr(problem, "prior", None), "log_density", None)
+    possible = np.isfinite(theta).all(axis=1)
+    if density is not None:
+        possible &= np.isfinite(density(theta))
+    if not possible.all():
+        raise ValueError(f"start must have positive prior density, got {theta[np.argmin(possible)].tolist()}")
+    position = np.broadcast_to(problem.to_position(theta), (chains, problem.dimension)).copy()
+    inside = domain.contains(position)
+    if not inside.all():
+        chain = int(np.argmin(inside))
+        which = f" for chain {chain}" if len(theta) > 1 else ""
+        raise ValueError(
+            f"start must lie inside the domain {domain}, got {problem.to_theta(position)[chain].tolist()}{which}"
+        )
+    return position
+
+
+def _pack(shapes: Mapping[str, tuple[int, ...]], start: Mapping[str, Array]) -> Array:
+    """Theta (..., dimension) from values (..., *shape) by name."""
+    if set(start) != set(shapes):
+        raise ValueError(f"start must have a value for each of {list(shapes)}, got {list(start)}")
+    columns = []
+    for name, shape in shapes.items():
+        value = np.asarray(start[name], dtype=float)
+        axes = value.ndim - len(shape)
+        if axes < 0 or value.shape[axes:] != tuple(shape):
+            raise ValueError(f"start[{name!r}] must have shape (..., {str(shape)[1:-1]}), got {value.shape}")
+        columns.append(value.reshape(*value.shape[:axes], math.prod(shape)))
+    lead = np.broadcast_shapes(*(column.shape[:-1] for column in columns))
+    return np.concatenate([np.broadcast_to(column, (*lead, column.shape[-1])) for column in columns], axis=-1)
+
+
+def place(problem: Problem, walked: Problem, replica: Replica, positions: Array | None, chains: int) -> None:
+    """Place the chains where the energy is finite; a given start is taken as it is.
+
+    Other starts lie inside the domain even where the sampler may leave it.
+    """
+    rng = replica.streams["start"]
+    replica.start(problem.sample_start(rng, chains) if positions is None else positions.copy())
+    for _ in range(START_TRIES):
+        failed = np.flatnonzero(~np.isfinite(replica.estimate.energy))
+        if not len(failed):
+            return
+        if positions is not None:
+            break
+        replica.position[failed] = problem.sample_start(rng, len(failed))
+        replica.reevaluate(failed)
+    failed = np.flatnonzero(~np.isfinite(replica.estimate.energy))
+    if not len(failed):
+        return
+    said = failure_message(walked, replica.fidelity)
+    raise RuntimeError(
+        f"the energy of fidelity {replica.fidelity!r} is not finite at the starting points "
+        f"{problem.to_theta(replica.position[failed]).tolist()}" + (f": {said}" if said else "")
+    )
+
+
+def failure_message(problem: Problem, fidelity: str) -> str | None:
+    """What the last failed solve said, where the problem knows."""
+    message: str | None = getattr(problem, "failure_message", lambda fidelity: None)(fidelity)
+    return message

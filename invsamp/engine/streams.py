@@ -1,0 +1,62 @@
+"""Random numbers of one purpose, drawn in blocks because a step takes few of them at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from invsamp.contract import Array
+
+
+class Stream:
+    """Random arrays of one shape, drawn in blocks (the numbers do not depend on them).
+
+    ``draw(rng, shape)`` gives arrays whose entries do not depend on each other. The generator is the stream's own.
+    """
+
+    def __init__(
+        self,
+        rng: np.random.Generator,
+        shape: tuple[int, ...],
+        draw: Callable[[np.random.Generator, tuple[int, ...]], Array] = np.random.Generator.standard_normal,
+        block: int = 8192,
+    ) -> None:
+        self._rng, self._shape, self._draw = rng, shape, draw
+        self._count = max(1, block // max(1, math.prod(shape)))
+        self._next = self._count
+        self._begin = rng.bit_generator.state
+
+    def draw(self) -> Array:
+        """The next array."""
+        if self._next == self._count:
+            self._fill()
+            self._next = 0
+        self._next += 1
+        return self._block[self._next - 1]
+
+    def state(self) -> dict[str, Any]:
+        """Where the stream stands: the generator at the beginning of the block, and the place in it."""
+        # at the end of a block nothing of it is needed any more
+        begin = self._rng.bit_generator.state if self._next == self._count else self._begin
+        return {"generator": begin, "next": self._next % self._count}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        self._rng.bit_generator.state = state["generator"]
+        self._next = state["next"]
+        if self._next:
+            self._fill()
+        else:
+            self._next = self._count
+
+    def _fill(self) -> None:
+        self._begin = self._rng.bit_generator.state
+        self._block = self._draw(self._rng, (self._count, *self._shape))
+
+
+def log_uniform(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Logs of uniform numbers: below a log ratio with probability min(1, ratio)."""
+    return np.log1p(-rng.random(shape))

@@ -1,0 +1,19 @@
+"""Linear algebra in one thread: what several make of a large product differs in its last digits, and so would draws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from threadpoolctl import ThreadpoolController
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Within, BLAS and LAPACK (of NumPy, SciPy and whatever else is loaded by now) use one thread.
+
+    Other threads, those of compiled loops for example, stay as they are. A forward model that gains by several in BLAS
+    can have them in processes of its own (`invsamp.isolated`).
+    """
+    with ThreadpoolController().limit(limits=1, user_api="blas"):
+        yield

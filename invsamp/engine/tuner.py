@@ -1,0 +1,304 @@
+r"""Warm-up of one rung: its preconditioner, its step size, its noise budget.
+
+The preconditioner is the inverse of the mean curvature within the modes. It does not grow with the distance between
+them, as a covariance does. On the way to them it comes from Hessians, by differences of gradients at the chains'
+positions; once a rung has settled, from the outer products of its gradients, which at temperature tau have the mean
+
+.. math:: E[g g^T] / \tau = E[\nabla^2 U]
+
+(Titsias 2023, "Optimal preconditioning and Fisher adaptive Langevin sampling"). With noisy gradients it comes from
+Hessians to the end: common random numbers cancel the noise in differences, not in outer products.
+
+Step sizes in the whitened coordinates: an adjusted kernel aims at an acceptance of 0.574 (Roberts and
+Rosenthal 1998). An unadjusted one takes a fraction of its stability limit (2 / lambda without momentum), lambda the
+largest curvature met, by power iteration on differences of gradients with common random numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.contract import Array, Problem
+from invsamp.engine.replica import Replica
+from invsamp.estimators import Exact
+from invsamp.kernels import stability_limit
+from invsamp.metric import DenseMetric, DiagonalMetric, Metric
+from invsamp.variances.noise_budget import NoiseBudget
+
+ACCEPTANCE = 0.574
+#: Step size of an unadjusted kernel as a fraction of the stability limit: the stiffest direction's variance
+#: is then 1 / (1 - 0.05) of the right one.
+STABILITY_FRACTION = 0.05
+#: Widest scale of a preconditioner, in units of the starting points' spread: a parameter that nothing informs is
+#: uniform between walls, and must not be stepped over them many times.
+WIDEST = 10.0
+#: Mean square of a whitened gradient, in units of the temperature, below which the chains are taken to have settled.
+SETTLED = 5.0
+#: Bounces in one move of an adjusted kernel after which it counts as refused when the step size is adapted. A flat
+#: energy accepts moves of any length, up to those that the domain gives up on.
+LONG_PATH = 5
+#: Numbers in the positions that a Hessian's differences are solved at together: what bounds the memory they take.
+_AT_ONCE = 100_000
+_DIFFERENCE = 1e-3  # length of a finite difference in whitened coordinates, where posteriors have width one
+
+
+class Tuner:
+    """Warm-up of one replica."""
+
+    def __init__(self, problem: Problem, replica: Replica, preconditioner: str | None) -> None:
+        self.replica, self._preconditioner = replica, preconditioner
+        rung = replica.rung
+        self._problem = problem
+        self._finds_step = rung.step_size is None
+        self._finds_metric = preconditioner is not None
+        # energies without noise let an unadjusted rung find the typical set with the adjusted kernel, which
+        # cannot blow up on the way
+        self._explores_adjusted = self._finds_step and isinstance(rung.estimator, Exact)
+        self._clear()
+        self._first = True
+        self._tail: list[float] = []
+        self._last, self._moves = False, 0
+        self._budget = NoiseBudget(replica)
+
+    def begin(self) -> None:
+        """Before the first step: a first metric and a first step size, from the spread of the starting points."""
+        replica, rung = self.replica, self.replica.rung
+        # quartiles, not the standard deviation: a Cauchy prior has none
+        quartiles = np.quantile(self._problem.sample_start(replica.streams["start"], 200), (0.25, 0.75), axis=0)
+        spread = (quartiles[1] - quartiles[0]) / 1.349
+        self._scale = np.where(spread > 0.0, spread, 1.0)
+        if self._finds_metric:
+            replica.metric = DiagonalMetric(self._scale)
+        if rung.step_size is None:
+            # a first guess only, in the coordinates that are stepped in; adaptation moves it by orders of magnitude
+            unit = 1.0 if self._finds_metric else float(np.min(self._scale)) ** 2
+            replica.step_size = np.full((len(replica.position), 1), 0.01 * unit)
+        elif not callable(rung.step_size):
+            replica.step_size = float(rung.step_size)
+        self._direction = replica.streams["probe"].standard_normal(replica.position.shape)
+        self._curvature = np.zeros(len(replica.position))
+
+    def state(self) -> dict[str, Any]:
+        """What was found so far, where the replica does not hold it itself."""
+        return {
+            "scale": self._scale,
+            "direction": self._direction,
+            "curvature": self._curvature.copy(),
+            "outer": self._outer.copy(),
+            "count": self._count,
+            "squares": np.array(self._squares),
+            "tail": np.array(self._tail),
+            "first": self._first,
+            "last": self._last,
+            "moves": self._moves,
+            "budget": self._budget.state(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a state, in place of `begin`."""
+        self._scale, self._direction, self._curvature = state["scale"], state["direction"], state["curvature"].copy()
+        self._outer, self._count, self._squares = state["outer"].copy(), state["count"], state["squares"].tolist()
+        self._tail, self._first, self._last = state["tail"].tolist(), state["first"], state["last"]
+        self._moves = state["moves"]
+        self._budget.restore(state["budget"])
+
+    def open(self, length: int, last: bool) -> None:
+        """Begin a window of that many steps."""
+        replica, rung = self.replica, self.replica.rung
+        self._clear()
+        self._moves, self._last = 0, last
+        replica.adjusted = rung.kernel.adjusted or (self._explores_adjusted and not last)
+        if self._finds_step and last:
+            if replica.adjusted:
+                pooled = float(np.exp(np.mean(np.log(replica.step_size))))
+                replica.step_size = np.full((len(replica.position), 1), pooled)
+            else:
+                self._measure_curvature(iterations=10)
+                replica.step_size = float(self._stable_step(self._curvature).min())
+        self._budget.open(length)
+
+    def step(self, progress: float) -> None:
+        """One step of the replica, and what is learnt from it; ``progress`` in [0, 1) through the window."""
+        replica = self.replica
+        replica.step()
+        self._moves += 1
+        if self._last:
+            self._budget.record()
+        if progress >= 0.5 and self._finds_metric and not self._last:
+            gradient = replica.estimate.gradient
+            self._outer += gradient.T @ gradient
+            self._count += len(gradient)
+            self._squares.append(float(np.square(replica.metric.whiten(gradient)).sum()) / len(gradient))
+        if not self._finds_step:
+            return
+        if replica.adjusted:
+            self._adapt_to_acceptance(progress)
+        elif not self._last and self._moves % 10 == 1:
+            self._measure_curvature(iterations=1)
+            replica.step_size = self._stable_step(self._curvature)[:, None]
+
+    def close(self, last: bool) -> None:
+        """End a window."""
+        replica = self.replica
+        if not last:
+            if self._finds_metric and self._count:
+                self._renew_metric()
+            self._first = False
+            if self._finds_step and not replica.rung.kernel.adjusted:
+                self._measure_curvature(iterations=5)
+            return
+        replica.adjusted = replica.rung.kernel.adjusted
+        if not self._finds_step:
+            return
+        if replica.adjusted:
+            replica.step_size = (
+                float(np.exp(np.mean(self._tail))) if self._tail else float(np.ravel(replica.step_size)[0])
+            )
+
+    def settle(self) -> None:
+        """After the last window, when the variances have been learnt."""
+        self._budget.settle()
+        self.replica.uncovered = self._budget.uncovered()
+
+    def _clear(self) -> None:
+        # of the gradients of a window's second half: sum of outer products, their number, whitened squares
+        self._outer, self._count, self._squares = np.zeros((self.replica.position.shape[1],) * 2), 0, list[float]()
+
+    def _adapt_to_acceptance(self, progress: float) -> None:
+        """Robbins-Monro on the log step size: each chain its own while exploring, one for all at the end."""
+        replica = self.replica
+        if replica.log_ratio is None:
+            return
+        acceptance = np.exp(np.minimum(replica.log_ratio, 0.0))
+        if replica.bounces is not None:
+            acceptance = np.where(replica.bounces > LONG_PATH, 0.0, acceptance)
+        excess = acceptance - ACCEPTANCE
+        if self._last:
+            excess = np.full_like(excess, excess.mean())
+        gain = 3.0 / (10.0 + self._moves) ** 0.6
+        replica.step_size = replica.step_size * np.exp(gain * excess)[:, None]
+        if self._last and progress >= 0.5:
+            self._tail.append(float(np.log(np.ravel(replica.step_size)[0])))
+
+    def _renew_metric(self) -> None:
+        replica = self.replica
+        settled = self._settled()
+        curvature = self._outer / self._count / replica.temperature if settled else self._mean_hessian()
+        # in units of the starting points' spread
+        scaled = curvature * np.outer(self._scale, self._scale)
+        if not np.isfinite(scaled).all():
+            return  # the rung diverges: no metric helps, and the failed solves will tell
+        old = replica.metric
+        replica.metric = _metric(scaled, self._scale, self._preconditioner)
+        if self._finds_step and replica.adjusted:
+            # the same move lengths as before the change, on average; adaptation does the rest
+            ratio = _size(old) / _size(replica.metric)
+            replica.step_size = np.clip(replica.step_size * ratio, 1e-3, 1.0)
+        self._curvature[:] = 0.0
+
+    def _settled(self) -> bool:
+        """Whether the window's gradients tell the mean curvature: exact, and no longer those of the way down.
+
+        In coordinates whitened by the curvature where the chains are, a settled gradient has mean square tau in each,
+        more only where walls hold the chains against it. On the way down it is larger by far, or falls, and a metric
+        made of that would make the way longer still.
+        """
+        replica, d = self.replica, len(self._scale)
+        if self._first or not isinstance(replica.rung.estimator, Exact) or self._count < 50 * d:
+            return False
+        earlier, later = (float(np.mean(part)) / d for part in np.array_split(self._squares, 2))
+        return later > 0.5 * earlier and (replica.bounded or later < SETTLED * replica.temperature)
+
+    def _mean_hessian(self) -> Array:
+        """Mean over the chains of the energy's Hessian, by differences of gradients along whitened coordinates."""
+        replica = self.replica
+        chains, d = replica.position.shape
+        along = np.tile(replica.metric.colour(_DIFFERENCE * np.eye(d)), (chains, 1))
+        change, known = self._gradient_change(along)
+        white = (change / _DIFFERENCE).reshape(chains, d, d)
+        complete = known.reshape(chains, d).all(axis=1)
+        if not complete.any():
+            return np.full((d, d), np.nan)
+        mean = white[complete].mean(axis=0)
+        back = replica.metric.uncolour(np.eye(d))
+        return back @ (0.5 * (mean + mean.T)) @ back.T
+
+    def _gradient_change(self, along: Array) -> tuple[Array, npt.NDArray[np.bool_]]:
+        """Change of the whitened gradient from each chain along n moves (chains * n, d), and which could be solved.
+
+        A move out of the domain is made backwards, and the change taken with the other sign.
+        """
+        chains, d = self.replica.position.shape
+        chain = np.repeat(np.arange(chains), len(along) // chains)
+        rows = max(1, _AT_ONCE // d)
+        parts = [self._change_of_rows(along[i : i + rows], chain[i : i + rows]) for i in range(0, len(along), rows)]
+        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+    def _change_of_rows(self, along: Array, chain: npt.NDArray[np.intp]) -> tuple[Array, npt.NDArray[np.bool_]]:
+        """The same for some of the moves, each from the position of its own chain."""
+        replica, probe = self.replica, self.replica.streams["probe"]
+        here = replica.position[chain]
+        sign = np.where(replica.domain.contains(here + along), 1.0, -1.0)[:, None]
+        # common random numbers: the noise of both estimates is the same and cancels
+        state = probe.bit_generator.state
+        there = replica.estimator.estimate(probe, here + sign * along)
+        if replica.estimator.exact:
+            energy, gradient = (part[chain] for part in replica.estimate[:2])
+        else:
+            probe.bit_generator.state = state
+            energy, gradient = replica.estimator.estimate(probe, here)[:2]
+        known = np.isfinite(energy) & np.isfinite(there.energy)
+        return sign * replica.metric.whiten(there.gradient - gradient), known
+
+    def _stable_step(self, curvature: Array) -> Array:
+        replica = self.replica
+        # a flat energy has no stability limit; a whitened posterior is one wide, others hardly wider than their starts
+        least = 1.0 if self._finds_metric else 1.0 / (WIDEST * float(self._scale.max())) ** 2
+        kernel = replica.rung.kernel
+        step = STABILITY_FRACTION * stability_limit(kernel) / np.maximum(curvature, least)
+        noise = replica.gradient_variance()
+        if noise is not None:
+            white = replica.metric.whiten_covariance(noise)
+            largest = np.linalg.eigvalsh(white).max() if white.ndim == 3 else white.max()
+            # half of the noise budget 2 alpha tau / s^2: room for states noisier than those met so far
+            step = np.minimum(step, kernel.friction * replica.rung.temperature / max(float(largest), 1e-300))
+        return step
+
+    def _measure_curvature(self, iterations: int) -> None:
+        """Largest curvature at each chain's position by power iteration; keeps the largest, slowly forgotten."""
+        replica = self.replica
+        d = replica.position.shape[1]
+        for _ in range(iterations):
+            norm = np.linalg.norm(self._direction, axis=1, keepdims=True)
+            unit = np.where(norm > 0.0, self._direction / np.where(norm > 0.0, norm, 1.0), 1.0 / np.sqrt(d))
+            change, known = self._gradient_change(replica.metric.colour(_DIFFERENCE * unit))
+            difference = change / _DIFFERENCE
+            self._direction = np.where(known[:, None], difference, unit)
+            found = np.where(known, np.linalg.norm(difference, axis=1), 0.0)
+            self._curvature = np.maximum(found, 0.9 * self._curvature)
+
+
+def _metric(precision: Array, scale: Array, kind: str | None) -> Metric:
+    """Metric of a precision in units of ``scale``: parameters may differ by more orders than a matrix can hold.
+
+    The eigenvalues are taken without their signs (a Hessian off the modes is indefinite) and raised to at least
+    those of the widest scale, and to what can be inverted.
+    """
+    values, vectors = np.linalg.eigh(precision)
+    values = np.abs(values)
+    values = np.maximum(values, max(1.0 / WIDEST**2, 1e-12 * values.max()))
+    if kind == "diagonal":
+        return DiagonalMetric(scale / np.sqrt((vectors**2) @ values))
+    # the Cholesky factor of the inverse by QR of a square root: forming the inverse would square what rounding does
+    _, upper = np.linalg.qr((vectors / np.sqrt(values)).T)
+    lower = upper.T
+    return DenseMetric(scale[:, None] * lower * np.sign(np.diag(lower)))
+
+
+def _size(metric: Metric) -> float:
+    """Mean squared length of a unit move in whitened coordinates."""
+    matrix = np.asarray(metric.matrix)
+    return float(matrix.mean() if matrix.ndim == 1 else np.trace(matrix) / len(matrix))

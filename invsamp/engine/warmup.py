@@ -1,0 +1,172 @@
+"""Warm-up: finds the preconditioner, the step sizes and the variances, then freezes them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from invsamp.contract import Problem
+from invsamp.engine.ranks import Ranks
+from invsamp.engine.replica import Counts, Replica
+from invsamp.engine.tuner import Tuner
+from invsamp.ladder import Rung
+from invsamp.swap.exchange import Exchange
+from invsamp.variances.kernel_ridge import KernelRidge
+
+#: Lengths of the windows as fractions of warm-up. The metric is renewed after each but the last.
+WINDOWS = (0.15, 0.15, 0.2, 0.2, 0.3)
+SHORTEST = 100
+#: Pilot states from which each variance model learns, over all chains, where it does not ask for another number.
+PILOT_STATES = 100
+#: How much more often than it takes for those states a pilot is shown where the chains are, to learn what it lacks.
+MORE_OFTEN = 4
+
+
+class WarmUp:
+    """Warm-up at work, step by step; afterwards every replica is ready to sample.
+
+    Parameters
+    ----------
+    problem : Problem
+    replicas : list of Replica
+        All rungs; those held here are placed, each at its start (`begin`) or where it was (`restore`).
+    exchange : Exchange or None
+    steps : int
+        Length of warm-up.
+    preconditioner : None, "diagonal" or "dense"
+    ranks : Ranks
+        Which rungs are held here.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        replicas: list[Replica],
+        exchange: Exchange | None,
+        steps: int,
+        preconditioner: str | None,
+        ranks: Ranks,
+    ) -> None:
+        self._all, self._exchange, self._ranks = replicas, exchange, ranks
+        self._replicas = [replicas[k] for k in ranks.rungs]
+        self._tuners = [Tuner(problem, replica, preconditioner) for replica in self._replicas]
+        self._ends = [0, *np.rint(np.cumsum(WINDOWS) * steps).astype(int).tolist()]
+        count = _snapshots([replica.rung for replica in replicas], len(self._replicas[0].position))
+        self._snapshots = _spread(count, steps)
+        self._more = _spread(min(MORE_OFTEN * count, int(0.6 * steps)), steps)
+        self._done, self._window = 0, 0
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+        return self._window == len(WINDOWS)
+
+    def begin(self) -> None:
+        """Before the first step."""
+        for tuner in self._tuners:
+            tuner.begin()
+        self._open()
+        self._turn()
+
+    def step(self) -> None:
+        """One step of every rung, and what is learnt from it.
+
+        Raises
+        ------
+        RuntimeError
+            After the last one, if gradients are noisier than a rung may have them (`invsamp.ladder.GradientNoise`).
+        """
+        first, end = self._ends[self._window : self._window + 2]
+        for tuner in self._tuners:
+            tuner.step((self._done - first) / (end - first))
+        self._train()
+        if self._exchange is not None:
+            self._exchange.step()
+        self._done += 1
+        self._turn()
+
+    def state(self) -> dict[str, Any]:
+        """Where warm-up stands: of the rungs held here what their replicas do not hold themselves."""
+        return {"done": self._done, "window": self._window, "tuners": [tuner.state() for tuner in self._tuners]}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a state with the tuners of all rungs, in place of `begin`."""
+        self._done, self._window = state["done"], state["window"]
+        for k, tuner in zip(self._ranks.rungs, self._tuners, strict=True):
+            tuner.restore(state["tuners"][k])
+
+    def _train(self) -> None:
+        """Variance models learn from some of the steps: all rungs first probe, then learn, cold to hot."""
+        due = [k for k, replica in enumerate(self._all) if self._is_due(replica)]
+        if not due:
+            return
+        found = {k: self._all[k].sample_variances() for k in due if k in self._ranks.rungs}
+        # a pilot that several rungs share is the same in every process that holds one of them
+        shared = len({id(self._all[k].noise) for k in due}) < len(due)
+        everything = self._ranks.everywhere(found) if shared else [found]
+        for k, samples in (entry for part in everything for entry in part.items()):
+            if samples is not None:
+                self._all[k].noise.learn(samples)
+
+    def _is_due(self, replica: Replica) -> bool:
+        models = replica.noise.energy_model, replica.noise.gradient_model
+        has_pilot = any(isinstance(model, KernelRidge) for model in models)
+        return replica.rung.learns_variance and self._done in (self._more if has_pilot else self._snapshots)
+
+    def _open(self) -> None:
+        first, end = self._ends[self._window : self._window + 2]
+        for tuner in self._tuners:
+            tuner.open(end - first, self._window == len(WINDOWS) - 1)
+
+    def _turn(self) -> None:
+        """Close the windows that end here, and open those that begin; a short warm-up has empty ones."""
+        while not self.over and self._done == self._ends[self._window + 1]:
+            for tuner in self._tuners:
+                tuner.close(self._window == len(WINDOWS) - 1)
+            self._window += 1
+            if self._window < len(WINDOWS):
+                self._open()
+            else:
+                self._finish()
+
+    def _finish(self) -> None:
+        for replica in self._replicas:
+            replica.noise.finish()
+        for tuner in self._tuners:
+            tuner.settle()
+        if self._exchange is not None:
+            self._exchange.resolve()
+            self._exchange.reset()
+        for replica in self._replicas:
+            replica.counts = Counts()
+
+
+def check_length(rungs: Sequence[Rung], preconditioner: str | None, steps: int, chains: int) -> None:
+    """`ValueError` if warm-up has something to find and is too short for it."""
+    learns = any(rung.learns_variance for rung in rungs)
+    if steps < SHORTEST and (learns or preconditioner is not None or any(rung.step_size is None for rung in rungs)):
+        raise ValueError(
+            f"warmup must be at least {SHORTEST} steps to find step size, preconditioner or variances, got {steps}"
+        )
+    count = _snapshots(rungs, chains)
+    if learns and count > 0.6 * steps:
+        raise ValueError(
+            f"warmup must be at least {math.ceil(count / 0.6)} steps for {count} pilot states of each of "
+            f"{chains} chains, got {steps}"
+        )
+
+
+def _spread(count: int, steps: int) -> set[int]:
+    """Steps spread over the last 60% of warm-up, so that they cover what is visited."""
+    return set(np.rint(np.linspace(0.4, 1.0, count, endpoint=False) * steps).astype(int).tolist())
+
+
+def _snapshots(rungs: Sequence[Rung], chains: int) -> int:
+    """How often the variances are probed."""
+    models = [rung.energy_variance for rung in rungs]
+    models += [rung.gradient_noise.variance for rung in rungs if rung.gradient_noise]
+    states = max([PILOT_STATES] + [model.states for model in models if isinstance(model, KernelRidge)])
+    return max(5, math.ceil(states / chains))

@@ -1,0 +1,129 @@
+"""What the levels of a hierarchy cost and how they differ, and the probabilities that make the best of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.contract import Array, Problem
+from invsamp.engine.evaluation import Evaluator
+
+
+@dataclass(frozen=True)
+class Levels:
+    """What was measured of a hierarchy, and the probabilities that suit it. Made by `measure_levels`.
+
+    Costs are in seconds, or as given. ``errors`` are mean squares of what is left between each level and the finest,
+    and ``noise`` that of a coupled sum with these probabilities, both for one direction in units of the posterior's
+    precision (1 stands for the size of the gradient itself at a posterior draw).
+    """
+
+    names: tuple[str, ...]
+    costs: tuple[float, ...]
+    errors: tuple[float, ...]
+    probabilities: tuple[float, ...]
+    noise: float
+
+    @property
+    def cost(self) -> float:
+        """Expected cost of one coupled sum, in units of one solve of the finest level."""
+        expected = sum(p * cost for p, cost in zip(self.probabilities, self.costs, strict=True))
+        return expected / self.costs[-1]
+
+
+def measure_levels(
+    problem: Problem,
+    theta: npt.ArrayLike,
+    levels: Sequence[str] | None = None,
+    *,
+    noise: float = 1.0,
+    costs: Sequence[float] | None = None,
+) -> Levels:
+    r"""Solve every level at some states, and find the cheapest probabilities of a coupled sum for a given noise.
+
+    With :math:`e_l = E |g_L - g_l|^2` (:math:`e_{-1}` for no level at all, which cancels), level l adds
+    :math:`(e_{l-1} - e_l) (1 / p_l - 1)` to the noise and :math:`p_l c_l` to the cost, so that
+    :math:`p_l \propto \sqrt{(e_{l-1} - e_l) / c_l}`, at most 1 and not increasing. Squares are taken in the
+    coordinates in which :math:`E[g g^T] = I`, which is the posterior's precision where the states are draws of it.
+
+    Parameters
+    ----------
+    problem : Posterior or Target
+    theta : array_like, shape (n, dimension)
+        States, such as draws of a pilot run on a coarse fidelity: what counts is the noise where the chain will be.
+    levels : sequence of str, optional
+        Fidelities from coarse to fine. Default: all.
+    noise : float, > 0
+        Noise that a gradient may have, per direction and in units of the precision. A step h in whitened coordinates
+        takes the share ``h * noise / 2`` of the injected noise.
+    costs : sequence of float, optional
+        Of one solve of each level. Default: seconds, measured here. They vary from run to run: print what is found,
+        and write the probabilities into `coupled_sum`, so that the draws can be made again.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two levels or than dimension + 1 states that can be solved, or a number is not positive.
+
+    References
+    ----------
+    Rhee and Glynn (2015), Operations Research 63(5), Theorem 1 (variance of the coupled sum), section 4 (best choice).
+    """
+    names = problem.fidelities if levels is None else tuple(levels)
+    if len(names) < 2:
+        raise ValueError(f"levels must name at least two fidelities, got {list(names)}")
+    if not noise > 0.0:
+        raise ValueError(f"noise must be positive, got {noise}")
+    if costs is not None and (len(costs) != len(names) or not min(costs) > 0.0):
+        raise ValueError(f"costs must be positive, one for each of the {len(names)} levels, got {list(costs)}")
+    position = problem.to_position(np.atleast_2d(np.asarray(theta, dtype=float)))
+    evaluators = [Evaluator(problem.potential(name), name) for name in names]
+    for evaluator in evaluators:
+        evaluator.energy_and_gradient(position[:1])  # what is compiled or factored at the first call is no cost
+        evaluator.seconds = 0.0
+    solved = [evaluator.energy_and_gradient(position) for evaluator in evaluators]
+    fine = np.isfinite([energy for energy, _ in solved]).all(axis=0)
+    if fine.sum() <= problem.dimension:
+        raise ValueError(f"theta must hold more than {problem.dimension} states that can be solved, got {fine.sum()}")
+    spent = [e.seconds / len(position) for e in evaluators] if costs is None else [float(c) for c in costs]
+    gradients = np.stack([gradient[fine] for _, gradient in solved])
+    lower = np.linalg.cholesky(gradients[-1].T @ gradients[-1] / fine.sum())
+    errors = np.square(np.linalg.solve(lower, (gradients[-1] - gradients).reshape(-1, problem.dimension).T))
+    errors = errors.mean(axis=0).reshape(len(names), -1).mean(axis=1)
+    probabilities, left = _best_probabilities(errors, np.array(spent), noise)
+    return Levels(names, tuple(spent), tuple(errors.tolist()), tuple(probabilities.tolist()), left)
+
+
+def _best_probabilities(errors: Array, costs: Array, noise: float) -> tuple[Array, float]:
+    """Probabilities of least cost for a noise, and the noise that they leave."""
+    best = np.sqrt(_decreasing_ratios(-np.diff(errors), costs[1:], 1e-12 * errors[0] + np.finfo(float).tiny))
+
+    def at(scale: float) -> Array:
+        return np.concatenate([[1.0], np.minimum(1.0, scale * best)])
+
+    def left(scale: float) -> float:
+        return float(np.sum(-np.diff(errors) * (1.0 / at(scale)[1:] - 1.0)))
+
+    low, high = 0.0, 1.0 / float(best.min())  # at the upper end all are certain, without noise
+    for _ in range(100):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if left(middle) > noise else (low, middle)
+    return at(high), left(high)
+
+
+def _decreasing_ratios(gains: Array, costs: Array, least: float) -> Array:
+    """Gains over costs; a level that is worth less than the next one is taken together with it.
+
+    Two levels of one probability are solved as one: the finer alone, so that it is its cost that counts.
+    """
+    blocks: list[tuple[float, float, int]] = []
+    for gain, cost in zip(gains.tolist(), costs.tolist(), strict=True):
+        block = (gain, cost, 1)
+        while blocks and blocks[-1][0] / blocks[-1][1] <= block[0] / block[1]:
+            worse = blocks.pop()
+            block = (worse[0] + block[0], block[1], worse[2] + block[2])
+        blocks.append(block)
+    return np.concatenate([np.full(n, max(gain, least) / cost) for gain, cost, n in blocks])

@@ -1,0 +1,9 @@
+"""Work on several processes: ranks of MPI (started by ``mpiexec``), and worker processes."""
+
+from __future__ import annotations
+
+from invsamp.parallel.joint_solves import distributed
+from invsamp.parallel.mapping import map
+from invsamp.parallel.world import rank, size
+
+__all__ = ["distributed", "map", "rank", "size"]

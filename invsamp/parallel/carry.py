@@ -1,0 +1,218 @@
+"""A run carried by several processes: who holds what, found by measured costs, and the result on every one."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from invsamp.contract import Array
+from invsamp.engine.engine import Engine
+from invsamp.engine.interrupts import Interrupts
+from invsamp.engine.ranks import Ranks
+from invsamp.engine.replica import Replica
+from invsamp.parallel.channel import Patience
+from invsamp.parallel.group import How, separable, serve
+from invsamp.parallel.joint_solves import Distributed
+from invsamp.parallel.layout import Group, arrange
+from invsamp.parallel.team import Team
+from invsamp.parallel.world import all_or_none, world
+
+Result = TypeVar("Result")
+#: Seconds that a message there and back takes, about: what blocks of chains have to save.
+MESSAGES = 5e-4
+#: n processes make one solve so many times as fast: n to this power. Less than n, so that rungs are spread first.
+SCALING = 0.8
+
+
+def communicator(problem: Any, comm: Any = None) -> Any:
+    """The communicator of the processes that are to carry a run, or None if this one does it alone.
+
+    Parameters
+    ----------
+    problem : Problem
+        If a forward model's solves are distributed over a communicator of its own (``model.comm``), it is that.
+    comm : mpi4py.MPI.Comm, optional
+        As the user wants it. Default: all processes that were started together.
+
+    Raises
+    ------
+    ValueError
+        If forward models were made on different communicators, or on another one than ``comm``.
+    RuntimeError
+        If a launcher started several processes that do not know each other.
+    """
+    comm = world() if comm is None else comm
+    fixed = {name: model.comm for name, model in _models(problem).items() if _is_fixed(model)}
+    for name, own in fixed.items():
+        if comm is None:
+            comm = own
+        elif not _same_processes(own, comm):
+            raise ValueError(
+                f"comm must be that of the forward models: {name!r} was made for {own.size} processes, and the run has "
+                f"{comm.size}. Give comm= the model's own, or let the run make it by invsamp.parallel.distributed"
+            )
+    return comm if comm is not None and comm.size > 1 else None
+
+
+def _same_processes(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    from mpi4py import MPI
+
+    return MPI.Comm.Compare(one, other) in (MPI.IDENT, MPI.CONGRUENT)
+
+
+def carry(comm: Any, engine: Engine, work: Callable[[Ranks], Result]) -> Result:
+    """Let the processes of a communicator carry a run.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm
+        Every process of it has to call this, with equal arguments.
+    engine : Engine
+        Of the whole run, at nothing yet: what is to be carried.
+    work : callable
+        Makes the run. Called where rungs are held, with the `Ranks`; what it returns on the root is the result. A
+        `SystemExit` or `KeyboardInterrupt` that it raises on all of them is raised on every process.
+
+    Returns
+    -------
+    The result, on every process.
+    """
+    with all_or_none(comm):
+        own = comm.Dup()
+        models = _models(engine.problem)
+        movable = [model for model in models.values() if isinstance(model, Distributed)]
+        for model in movable:
+            model.bind(comm)
+        plan = _plan(own, engine, models)
+        team = Team(own, plan.groups, plan.how)
+        for model in movable:
+            if team.group is not None:
+                model.bind(comm if team.solving is None else team.solving)
+        outcome: Any = None
+        if team.leads:
+            try:
+                outcome = work(team), None
+            except (KeyboardInterrupt, SystemExit) as end:
+                outcome = None, end
+        elif team.group is not None:
+            potentials = {name: evaluator.potential for name, evaluator in engine.evaluators.items()}
+            with Interrupts() as interrupts:
+                serve(team.leader, potentials, plan.how, lambda: interrupts.received)
+        team.close()
+        result, left = _spread(own, team.patience, outcome)
+        own.Free()  # not the groups' own: models may hold them still
+        for model in movable:
+            model.bind(None)
+    if left is not None:
+        raise left
+    return result  # type: ignore[no-any-return]
+
+
+class _Plan(NamedTuple):
+    groups: tuple[Group, ...]
+    how: Mapping[str, How]
+
+
+def _plan(comm: Any, engine: Engine, models: Mapping[str, Any]) -> _Plan:
+    """Who holds what, decided by the root."""
+    rungs, size = len(engine.replicas), comm.size
+    together = [name for name, model in models.items() if _is_fixed(model) or isinstance(model, Distributed)]
+    if any(_is_fixed(model) for model in models.values()):
+        # those models know these processes only
+        fixed: dict[str, How] = {name: "together" if name in together else "alone" for name in engine.evaluators}
+        return _Plan((Group(range(rungs), range(size)),), fixed)
+    how: dict[str, How] = {name: "together" if name in together else "blocks" for name in engine.evaluators}
+    position = _positions(engine)
+    times = [_times(comm, engine.replicas[k], position, together) for k in range(rungs)]
+    found = _arranged(size, engine, position, times, how) if comm.rank == 0 else None
+    plan: _Plan = _spread(comm, Patience(), found)
+    return plan
+
+
+class _Times(NamedTuple):
+    """Seconds of a process for an estimate of a rung at all chains, and at one; nothing where it is not asked."""
+
+    whole: float
+    one: float
+    joint: bool  # a solve that all processes make together
+
+    def shared(self, size: int, chains: int, splits: bool) -> list[float]:
+        """Seconds with one process, two, and so on."""
+        if self.joint:
+            return [self.whole * (size / n) ** SCALING for n in range(1, size + 1)]
+        each = max(self.whole - self.one, 0.0) / max(chains - 1, 1)
+        blocks = [math.ceil(chains / n) for n in range(2, min(size, chains) + 1)] if splits else []
+        return [self.whole, *(self.one + each * (rows - 1) + MESSAGES for rows in blocks)]
+
+
+def _arranged(size: int, engine: Engine, position: Array, times: list[_Times], how: dict[str, How]) -> _Plan:
+    """The layout by costs; chains are split into blocks where that helps and changes no bit."""
+    names = [[evaluator.fidelity for evaluator in replica.evaluators] for replica in engine.replicas]
+    chains = len(position)
+    while True:
+        splits = [any(how[name] == "blocks" for name in own) for own in names]
+        groups = arrange([t.shared(size, chains, s) for t, s in zip(times, splits, strict=True)], size)
+        helped = {name for group in groups if len(group.ranks) > 1 for k in group.rungs for name in names[k]}
+        differ = [
+            name
+            for name in sorted(helped)
+            if how[name] == "blocks" and not separable(engine.evaluators[name].potential, position)
+        ]
+        if not differ:
+            return _Plan(groups, how)
+        how |= dict.fromkeys(differ, "alone")
+
+
+def _times(comm: Any, replica: Replica, position: Array, together: list[str]) -> _Times:
+    """Measured by the root, and by all processes where they solve together."""
+    joint = any(evaluator.fidelity in together for evaluator in replica.evaluators)
+    if comm.rank != 0 and not joint:
+        return _Times(math.nan, math.nan, joint)
+    if joint:
+        return _Times(_seconds(replica, position, comm), math.nan, joint)
+    return _Times(_seconds(replica, position), _seconds(replica, position[:1]), joint)
+
+
+def _seconds(replica: Replica, position: Array, comm: Any = None) -> float:
+    """The shortest of a few estimates: the first one may have to compile, and a long one is told from one alone.
+
+    Those of joint solves are as many on every process of ``comm``, or some would wait for ever for the others.
+    """
+    shortest = math.inf
+    for _ in range(3):
+        begin = time.perf_counter()
+        # the same random numbers in every process: joint solves have to be for the same levels
+        replica.estimator.estimate(np.random.default_rng(0), position)
+        shortest = min(shortest, time.perf_counter() - begin)
+        enough = shortest > 1.0
+        if enough if comm is None else comm.bcast(enough):
+            break
+    return max(shortest, 1e-9)
+
+
+def _positions(engine: Engine) -> Array:
+    return engine.problem.sample_start(np.random.default_rng(0), engine.plan.chains)
+
+
+def _models(problem: Any) -> dict[str, Any]:
+    return dict(getattr(problem, "forward", None) or {})
+
+
+def _is_fixed(model: Any) -> bool:
+    """Whether a model was made for the processes of a communicator of its own."""
+    if isinstance(model, Distributed):
+        return False
+    comm = getattr(model, "comm", None)
+    return comm is not None and comm.size > 1
+
+
+def _spread(comm: Any, patience: Patience, item: Any) -> Any:
+    """The root's item, on every process, when it is there: no process blocks before."""
+    patience.until(comm.Ibarrier().Test)
+    return comm.bcast(item)

@@ -1,0 +1,76 @@
+"""Messages between two processes, and waiting for them without keeping a core from those who work."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+#: Seconds of waiting after which a process sleeps between looks: most answers come sooner.
+SPIN = 2e-4
+#: Longest sleep between two looks.
+LONGEST = 2e-3
+
+
+class Patience:
+    """Waits, and keeps the time that it took.
+
+    A blocking call of MPI would use up its core, and would not let a signal through.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def until(self, look: Any) -> Any:
+        """What ``look()`` gives, once that is neither None nor False."""
+        found = look()
+        if found is not None and found is not False:
+            return found
+        begin = time.perf_counter()
+        while True:
+            found = look()
+            waited = time.perf_counter() - begin
+            if found is not None and found is not False:
+                self.seconds += waited
+                return found
+            if waited < SPIN:
+                time.sleep(0.0)  # lets others run
+            else:
+                # an eighth of what was waited already: no answer comes much later than it could
+                time.sleep(min(waited / 8.0, LONGEST))
+
+
+class Channel:
+    """Objects to and from one other process, in the order in which they are sent.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm
+    peer : int
+        Rank of the other process in it.
+    tag : int
+        Tells this channel's messages apart.
+    patience : Patience
+        Waits.
+    """
+
+    def __init__(self, comm: Any, peer: int, tag: int, patience: Patience) -> None:
+        self._comm, self._peer, self._tag, self._patience = comm, peer, tag, patience
+        self._sending: list[Any] = []
+
+    def send(self, item: object) -> None:
+        """Send without waiting until it has arrived."""
+        self._sending = [request for request in self._sending if not request.Test()]
+        self._sending.append(self._comm.isend(item, self._peer, self._tag))
+
+    def receive(self) -> Any:
+        """Wait for the next object."""
+        return self._patience.until(self._look).recv()
+
+    def close(self) -> None:
+        """Wait until all that was sent has left."""
+        for request in self._sending:
+            self._patience.until(request.Test)
+        self._sending = []
+
+    def _look(self) -> Any:
+        return self._comm.improbe(self._peer, self._tag)

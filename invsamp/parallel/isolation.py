@@ -1,0 +1,272 @@
+"""Forward models that run outside the process: one that crashes or hangs costs a row, not the run."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import pickle
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.contract import Array, VectorJacobianProduct
+from invsamp.failures import CountsFailures, Failures
+from invsamp.parallel.pool import Task, WorkerPool
+from invsamp.parallel.worker import Answer, Description, Request, describe
+from invsamp.posing.forward import ModelError, WrongShapeError
+
+
+def isolated(
+    model: Any = None,
+    *,
+    build: Callable[[], Any] | None = None,
+    workers: int = 1,
+    time_limit: float | None = None,
+) -> IsolatedModel:
+    """Forward model that is evaluated in worker processes, for one that may crash or hang, or that is not thread-safe.
+
+    The rows of a batch are evaluated one by one, by whichever worker is free. A row whose evaluation raises, takes too
+    long, or takes its process down is NaN; the worker is ended and replaced where it has to be.
+
+    Parameters
+    ----------
+    model : ForwardModel, optional
+        It is pickled, so it has to consist of what can be imported: no lambdas, no functions of an interactive session.
+    build : callable, optional
+        In place of ``model``: called without arguments in each worker, returns the model. It may make what cannot be
+        pickled, and is pickled itself.
+    workers : int, >= 1
+        Processes. Each holds a copy of the model.
+    time_limit : float, > 0, optional
+        Seconds for one call of the model, or of its vector-Jacobian product, on one row. None: a call that hangs is
+        waited for.
+
+    Raises
+    ------
+    ValueError
+        If a setting is out of range, or the model is none or cannot be pickled.
+    ModelError
+        If ``build`` does not make a forward model.
+
+    Notes
+    -----
+    A worker imports the script that started it, so what the script does has to stand under
+    ``if __name__ == "__main__":``. Workers begin at the first evaluation and end with `IsolatedModel.close`, a ``with``
+    block, or the process that started them.
+    With a model whose rows depend on theta alone, the numbers do not depend on the number of workers, to the bit.
+    """
+    if (model is None) == (build is None):
+        raise ValueError(f"give either model or build, got {'neither' if model is None else 'both'}")
+    if isinstance(workers, bool) or not isinstance(workers, int | np.integer) or workers < 1:
+        raise ValueError(f"workers must be an integer >= 1, got {workers!r}")
+    if time_limit is not None and not 0 < time_limit < math.inf:
+        raise ValueError(f"time_limit must be positive and finite, or None, got {time_limit!r}")
+    if build is not None and not callable(build):
+        raise ValueError(f"build must be callable without arguments, got {build!r}")
+    described = None if build is not None else describe(model)
+    part, name = (model, "model") if build is None else (build, "build")
+    try:
+        payload = pickle.dumps(part)
+    except Exception as error:
+        raise ValueError(
+            f"{name} must be picklable, to be sent to worker processes, got {part!r} ({type(error).__name__}: {error});"
+            " build= takes a function at the top of a module that makes the model"
+        ) from None
+    limit = None if time_limit is None else float(time_limit)
+    return IsolatedModel(payload, build is not None, int(workers), limit, described)
+
+
+class IsolatedModel(CountsFailures):
+    """A forward model in worker processes; made by `isolated`.
+
+    Attributes
+    ----------
+    parameters, n_observations, data_indices
+        Those of the model, None where it has none.
+    workers : int
+    time_limit : float or None
+    """
+
+    def __init__(
+        self, payload: bytes, made: bool, workers: int, time_limit: float | None, description: Description | None
+    ) -> None:
+        self._settings = payload, made, workers, time_limit
+        self.workers, self.time_limit = workers, time_limit
+        self._start()
+        self._description = self._pool.description() if description is None else description
+        self._width = self._description.n_observations
+
+    def __repr__(self) -> str:
+        # not the number of workers: a run may be resumed with another
+        return f"isolated({self._description.name}, time_limit={self.time_limit})"
+
+    def __call__(self, theta: Array) -> Array:
+        """Observations, shape (batch, n_observations); NaN in the rows that failed."""
+        began = time.perf_counter()
+        answers = self._ask("observations", [(row,) for row in _batch(theta)])
+        y = self._observations([answer.value for answer in answers])
+        self._failures.timed(time.perf_counter() - began, len(y))
+        return y
+
+    def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
+        """Observations and the vector-Jacobian product; NaN in the rows that failed.
+
+        A worker keeps the linearizations that it made for as long as the product is held. Those lost with it are made
+        again by another.
+        """
+        theta = np.array(_batch(theta))
+        tokens = list(itertools.islice(self._tokens, len(theta)))
+        answers = self._ask("linearize", list(zip(tokens, theta, strict=True)))
+        holders = [answer.worker if answer.status == "done" else None for answer in answers]
+        y = self._observations([answer.value for answer in answers])
+        alive = np.flatnonzero(np.isfinite(y).all(axis=1))
+
+        def vjp(cotangent: Array) -> Array:
+            asked = [(tokens[row], theta[row], np.asarray(cotangent[row], dtype=float)) for row in alive]
+            replies = self._ask("product", asked, [holders[row] for row in alive])
+            gradient = np.full(theta.shape, np.nan)
+            for row, reply in zip(alive, replies, strict=True):
+                if reply.status == "done":
+                    # a linearization that was lost has been made again by the worker that answered
+                    holders[row] = reply.worker
+                    gradient[row] = _checked(reply.value, theta.shape[1:], "the vector-Jacobian product")
+            return gradient
+
+        weakref.finalize(vjp, _forget, self._pool, tokens, holders)
+        return y, vjp
+
+    @property
+    def jacobian(self) -> Callable[[Array], tuple[Array, Array]]:
+        """``jacobian(theta)`` -> observations and Jacobian, where the model has it."""
+        if not self._description.has_jacobian:
+            raise AttributeError(f"{self._description.name} has no jacobian")
+        return self._jacobian
+
+    @property
+    def rows(self) -> Callable[[Array, npt.NDArray[np.intp]], tuple[Array, Array]]:
+        """``rows(theta, indices)`` -> chosen observations and their Jacobian, where the model has it."""
+        if not self._description.has_rows:
+            raise AttributeError(f"{self._description.name} has no rows")
+        return self._rows
+
+    @property
+    def parameters(self) -> tuple[str, ...] | None:
+        """Names of theta's columns."""
+        return self._description.parameters
+
+    @property
+    def n_observations(self) -> int | None:
+        """Length of a row of observations."""
+        return self._description.n_observations
+
+    @property
+    def data_indices(self) -> Any:
+        """Which of the data the model predicts."""
+        return self._description.data_indices
+
+    def close(self) -> None:
+        """End the worker processes. A later evaluation starts them again."""
+        self._pool.close()
+
+    def __enter__(self) -> IsolatedModel:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Settings without the processes."""
+        return {"settings": self._settings, "description": self._description, "width": self._width}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._settings, self._description = state["settings"], state["description"]
+        self._width = state["width"]
+        self.workers, self.time_limit = self._settings[2:]
+        self._start()
+
+    def _start(self) -> None:
+        self._pool = WorkerPool(*self._settings)
+        self._tokens = itertools.count()
+        self._failures = Failures()
+
+    def _jacobian(self, theta: Array) -> tuple[Array, Array]:
+        theta = _batch(theta)
+        answers = self._ask("jacobian", [(row,) for row in theta])
+        y = self._observations([None if answer.value is None else answer.value[0] for answer in answers])
+        matrix = np.full((*y.shape, theta.shape[1]), np.nan)
+        for row, answer in enumerate(answers):
+            if answer.value is not None:
+                matrix[row] = _checked(answer.value[1], matrix.shape[1:], "the jacobian")
+        return y, matrix
+
+    def _rows(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
+        theta = _batch(theta)
+        y, matrix = np.full(indices.shape, np.nan), np.full((*indices.shape, theta.shape[1]), np.nan)
+        for row, answer in enumerate(self._ask("rows", list(zip(theta, indices, strict=True)))):
+            if answer.value is not None:
+                y[row] = _checked(answer.value[0], y.shape[1:], "the chosen observations")
+                matrix[row] = _checked(answer.value[1], matrix.shape[1:], "the jacobian")
+        return y, matrix
+
+    def _ask(
+        self, operation: str, arguments: Sequence[tuple[Any, ...]], holders: Sequence[int | None] | None = None
+    ) -> list[Answer]:
+        """Answers whose value is None where the row failed, which is counted."""
+        preferred = [None] * len(arguments) if holders is None else holders
+        tasks = [Task(Request(operation, a), holder) for a, holder in zip(arguments, preferred, strict=True)]
+        answers = self._pool.run(tasks)
+        for index, answer in enumerate(answers):
+            if (kind := _failure(answer)) is not None:
+                words = "not finite" if kind == "not_finite" else answer.value
+                self._failures.note(kind, f"{words} at theta {_shown(arguments[index])}")
+            if answer.status != "done":
+                answers[index] = answer._replace(value=None)
+        return answers
+
+    def _observations(self, values: Sequence[Any]) -> Array:
+        lengths = {len(value) for value in values if value is not None}
+        if self._width is not None:
+            lengths.add(self._width)
+        if len(lengths) > 1:
+            raise WrongShapeError(f"observations must be as many for every theta, got {sorted(lengths)}")
+        if not lengths and len(values):
+            raise RuntimeError(self.message)  # nobody knows how many observations there would be
+        self._width = next(iter(lengths), 0)
+        y = np.full((len(values), self._width), np.nan)
+        for row, value in enumerate(values):
+            if value is not None:
+                y[row] = value
+        return y
+
+
+def _failure(answer: Answer) -> str | None:
+    if answer.status != "done":
+        return answer.status
+    values = answer.value if isinstance(answer.value, tuple) else (answer.value,)
+    return None if all(np.isfinite(value).all() for value in values) else "not_finite"
+
+
+def _shown(arguments: tuple[Any, ...]) -> str:
+    row = next(a for a in arguments if isinstance(a, np.ndarray))
+    return np.array2string(row, precision=6, threshold=8, separator=", ")
+
+
+def _batch(theta: Array) -> Array:
+    theta = np.asarray(theta, dtype=float)
+    if theta.ndim != 2:
+        raise ModelError(f"theta must have shape (batch, n_parameters), got {theta.shape}")
+    return theta
+
+
+def _checked(value: Array, shape: tuple[int, ...], what: str) -> Array:
+    if value.shape != shape:
+        raise WrongShapeError(f"{what} must have shape {shape} in each row, got {value.shape}")
+    return value
+
+
+def _forget(pool: WorkerPool, tokens: list[int], holders: list[int | None]) -> None:
+    pool.forget([(h, token) for h, token in zip(holders, tokens, strict=True) if h is not None])

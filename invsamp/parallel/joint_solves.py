@@ -1,0 +1,96 @@
+"""Forward models whose solves are distributed over a communicator: made where it is known which processes solve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from invsamp.contract import Array, VectorJacobianProduct
+from invsamp.parallel.world import world
+
+
+def distributed(build: Callable[[Any], Any]) -> Distributed:
+    """Forward model whose solves are distributed over the processes that a run gives it.
+
+    Parameters
+    ----------
+    build : callable
+        ``build(comm)`` makes the model on all processes of a communicator of mpi4py (None where there is no MPI and
+        mpi4py is not installed). Its results have to be the same on each of them. It is called first with all
+        processes, and again in a run where a rung's group has fewer.
+
+    Returns
+    -------
+    Distributed
+        All processes have to call it together, as long as it is not in a run.
+
+    Raises
+    ------
+    ValueError
+        If ``build`` cannot be called.
+    """
+    if not callable(build):
+        raise ValueError(f"build must be a function of a communicator, got {build!r}")
+    return Distributed(build)
+
+
+class Distributed:
+    """A forward model that is made again for the processes at hand. Made by `distributed`."""
+
+    def __init__(self, build: Callable[[Any], Any]) -> None:
+        self._build = build
+        self._bound: Any = None
+        self._made: tuple[Any, Any] | None = None  # communicator, and the model on it
+
+    def __repr__(self) -> str:
+        return f"distributed({getattr(self._build, '__qualname__', self._build)})"
+
+    def __getattr__(self, name: str) -> Any:
+        # what a model may have or not (a Jacobian, its parameters' names), as the one made has it or not
+        if name.startswith("__") or name in ("_build", "_bound", "_made"):
+            raise AttributeError(name)
+        return getattr(self._model(), name)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_build": self._build}  # communicators belong to one process
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__init__(state["_build"])  # type: ignore[misc]
+
+    @property
+    def comm(self) -> Any:
+        """The communicator of the solves, or None without MPI."""
+        return _everyone() if self._bound is None else self._bound
+
+    def __call__(self, theta: Array) -> Array:
+        """Observations (batch, m)."""
+        y: Array = self._model()(theta)
+        return y
+
+    def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
+        """Observations and the vector-Jacobian product."""
+        y, product = self._model().linearize(theta)
+        return y, product
+
+    def bind(self, comm: Any) -> None:
+        """Solve on that communicator from now on, or on all processes again (None)."""
+        self._bound = comm
+        if comm is not None:
+            self._model()
+
+    def _model(self) -> Any:
+        comm = self.comm
+        if self._made is None or self._made[0] is not comm:
+            self._made = comm, self._build(comm)
+        return self._made[1]
+
+
+def _everyone() -> Any:
+    comm = world()
+    if comm is not None:
+        return comm
+    try:
+        from mpi4py import MPI
+    except ImportError:
+        return None
+    return MPI.COMM_SELF

@@ -1,0 +1,233 @@
+"""Worker processes that hold a forward model: rows go out, answers come back, whatever becomes of a worker.
+
+A worker that dies or takes too long is ended with all that it started, and replaced. Which worker answers for which
+row depends on timing; the answer does not.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from multiprocessing.connection import wait
+from multiprocessing.util import Finalize
+from typing import Any, NamedTuple
+
+from invsamp.parallel.process import GUARD, Worker
+from invsamp.parallel.worker import Answer, Description, Request
+from invsamp.posing.forward import ModelError
+
+#: Seconds that a worker may take to import the package and to make its model.
+START_LIMIT = 600.0
+
+
+class Task(NamedTuple):
+    """A request, and the worker that should have it if that still lives."""
+
+    request: Request
+    preferred: int | None = None
+
+
+class WorkerPool:
+    """Processes that hold the same forward model.
+
+    Parameters
+    ----------
+    payload : bytes
+        Pickle of the model, or of a function without arguments that makes it.
+    made : bool
+        Whether it is such a function.
+    workers : int
+        Processes at most; they are started when there is work for them.
+    time_limit : float or None
+        Seconds for one request.
+    """
+
+    def __init__(self, payload: bytes, made: bool, workers: int, time_limit: float | None) -> None:
+        self._payload, self._limit, self._time_limit = (made, payload), workers, time_limit
+        self._numbers = itertools.count()
+        self._staff: dict[int, Worker] = {}
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+        self._broken: str | None = None
+        self._finalizer = Finalize(self, _end_all, (self._staff,), exitpriority=20)
+
+    def run(self, tasks: Sequence[Task]) -> list[Answer]:
+        """Answers to all tasks, in their order.
+
+        Raises
+        ------
+        ModelError
+            If a worker cannot begin, or finds a mistake in the model.
+        """
+        with self._lock:
+            self._check_process()
+            try:
+                return _Round(self, tasks).answers()
+            except BaseException:
+                # also Ctrl-C: an answer that comes later must not be taken for that of another task
+                for number in [n for n, worker in self._staff.items() if worker.task is not None]:
+                    self.dismiss(number)
+                raise
+
+    def description(self) -> Description:
+        """What the model in the workers tells about itself."""
+        with self._lock:
+            self._check_process()
+            while True:
+                self.hire(1)
+                for worker in self._staff.values():
+                    if worker.description is not None:
+                        return worker.description
+                self.listen(None)
+
+    def forget(self, holders: Sequence[tuple[int, int]]) -> None:
+        """Let workers drop linearizations: pairs of a worker's number and a token."""
+        for number, token in holders:
+            if (worker := self._staff.get(number)) is not None:
+                worker.forgotten.append(token)
+
+    def close(self) -> None:
+        """End all workers; they are started again when there is work."""
+        with self._lock:
+            self._check_process()
+            _end_all(self._staff)
+
+    @property
+    def staff(self) -> dict[int, Worker]:
+        """Workers by their numbers, which are never used again."""
+        return self._staff
+
+    def hire(self, wanted: int) -> None:
+        """Start workers until there are as many as wanted, or as many as allowed."""
+        if self._broken is not None:
+            raise ModelError(self._broken)
+        while len(self._staff) < min(wanted, self._limit):
+            self._staff[next(self._numbers)] = Worker(self._payload, self._time_limit)
+
+    def dismiss(self, number: int) -> None:
+        """End a worker."""
+        self._staff.pop(number).end()
+
+    def listen(self, timeout: float | None) -> list[tuple[int, Any]]:
+        """Answers that have come within the timeout (None: wait), with the workers' numbers; None of one that died."""
+        starting = [worker.began + START_LIMIT for worker in self._staff.values() if worker.description is None]
+        if starting:
+            left = max(0.0, min(starting) - time.monotonic())
+            timeout = left if timeout is None else min(left, timeout)
+        connections = {worker.connection: number for number, worker in self._staff.items()}
+        if not connections:
+            return []
+        found = []
+        for connection in wait(list(connections), timeout):
+            number = connections[connection]  # type: ignore[index]
+            worker = self._staff[number]
+            began = worker.description is not None
+            try:
+                message = worker.receive()
+            except (EOFError, OSError):
+                message = None
+            if began:
+                found.append((number, message))
+            elif message is None or isinstance(message, Answer):
+                self._fail(message, worker)
+        self._check_start()
+        return found
+
+    def _check_start(self) -> None:
+        for worker in self._staff.values():
+            if worker.description is None and time.monotonic() > worker.began + START_LIMIT:
+                self._fail(Answer("timed_out", f"it was not ready after {START_LIMIT:g} s"), worker)
+
+    def _fail(self, answer: Answer | None, worker: Worker) -> None:
+        why = answer.value if answer is not None else f"it ended ({worker.last_words()}) before it was ready; {GUARD}"
+        self._broken = f"the model cannot be made in a worker process: {why}"
+        _end_all(self._staff)
+        raise ModelError(self._broken)
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:  # a fork of the owner: the workers are not ours
+            self._staff = {}
+            self._process = os.getpid()
+            self._finalizer = Finalize(self, _end_all, (self._staff,), exitpriority=20)
+
+
+class _Round:
+    """One set of tasks on its way through the workers."""
+
+    def __init__(self, pool: WorkerPool, tasks: Sequence[Task]) -> None:
+        self._pool, self._tasks = pool, tasks
+        self._answers: dict[int, Answer] = {}
+        self._waiting = deque(range(len(tasks)))
+
+    def answers(self) -> list[Answer]:
+        while len(self._answers) < len(self._tasks):
+            self._pool.hire(len(self._tasks) - len(self._answers))
+            self._assign()
+            deadlines = [w.deadline for w in self._pool.staff.values() if w.deadline is not None]
+            left = max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
+            for number, message in self._pool.listen(left):
+                self._take(number, message)
+            self._end_late()
+        return [self._answers[index] for index in range(len(self._tasks))]
+
+    def _assign(self) -> None:
+        """Give each idle worker what it prefers, or what no living worker does."""
+        free = {n for n, worker in self._pool.staff.items() if worker.idle}
+        kept: deque[int] = deque()
+        while self._waiting:
+            index = self._waiting.popleft()
+            task, number = self._tasks[index], self._tasks[index].preferred
+            if number not in self._pool.staff:
+                number = min(free, default=None)
+            if number is None or number not in free:
+                kept.append(index)
+                continue
+            free.discard(number)
+            # a linearization that was lost with the preferred worker is made again within the same request
+            lost = task.preferred is not None and task.preferred != number
+            if not self._pool.staff[number].give(index, task.request, limits=2.0 if lost else 1.0):
+                # it had died in idleness, which is not the fault of this row
+                self._pool.dismiss(number)
+                kept.append(index)
+        self._waiting = kept
+
+    def _take(self, number: int, message: Any) -> None:
+        worker = self._pool.staff[number]
+        index, worker.task = worker.task, None
+        if message is None:
+            words = worker.last_words()
+            self._pool.dismiss(number)
+            if index is not None:
+                self._answers[index] = Answer("died", f"the worker process ended ({words})", number)
+            self._replace()
+        elif message.status == "mistake":
+            raise ModelError(message.value)
+        elif index is not None:
+            self._answers[index] = message._replace(worker=number)
+
+    def _end_late(self) -> None:
+        now = time.monotonic()
+        for number, worker in list(self._pool.staff.items()):
+            if worker.deadline is None or now < worker.deadline or worker.connection.poll(0):
+                continue
+            index, limit = worker.task, worker.time_limit
+            self._pool.dismiss(number)
+            assert index is not None
+            self._answers[index] = Answer("timed_out", f"TimeoutError: no answer within {limit:g} s", number)
+            self._replace()
+
+    def _replace(self) -> None:
+        # now, so that it is ready when the next batch comes, even if nothing waits in this one
+        self._pool.hire(len(self._pool.staff) + 1)
+
+
+def _end_all(staff: dict[int, Worker]) -> None:
+    for worker in staff.values():
+        if worker.idle:
+            worker.connection.close()  # all at once: they end while others are waited for
+    while staff:
+        staff.popitem()[1].end(patience=1.0)

@@ -1,0 +1,120 @@
+"""One worker process, as its owner sees it."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from invsamp.parallel.worker import Description, Request, serve
+from invsamp.posing.forward import ModelError
+
+# what MPI launchers tell their ranks: a worker that took itself for one would wait for the others, or find no server
+_LAUNCHED = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
+_LAUNCHERS = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "OPAL_", "HYDRA_", "MPI_LOCAL")
+_KEPT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_ENVIRONMENT = threading.Lock()
+#: What a script has to do.
+GUARD = (
+    "a script that uses worker processes is imported by each of them, so what it does has to stand under "
+    '`if __name__ == "__main__":`'
+)
+
+
+class Worker:
+    """One process, and what it is at."""
+
+    def __init__(self, payload: tuple[bool, bytes], time_limit: float | None) -> None:
+        self._payload, self.time_limit = payload, time_limit
+        self.description: Description | None = None
+        self.task: int | None = None
+        self.deadline: float | None = None
+        self.forgotten: list[int] = []
+        self.began = time.monotonic()
+        self.connection, self._process = _spawn(time_limit)
+
+    @property
+    def idle(self) -> bool:
+        return self.description is not None and self.task is None
+
+    def give(self, task: int, request: Request, limits: float = 1.0) -> bool:
+        """Send a request, to be answered within so many time limits; False if the worker has died meanwhile."""
+        forgotten, self.forgotten = self.forgotten, []
+        try:
+            if self.connection.poll(0):  # nothing was asked: this is the end of the connection
+                return False
+            self.connection.send(request._replace(forgotten=tuple(forgotten)))
+        except OSError:
+            return False
+        self.task = task
+        if self.time_limit is not None:
+            self.deadline = time.monotonic() + limits * self.time_limit
+        return True
+
+    def receive(self) -> Any:
+        """The next message, with what has to be done about those of the start."""
+        message = self.connection.recv()
+        self.deadline = None
+        if message == "here":  # it listens now: a large pickle does not block
+            self.connection.send(self._payload)
+        elif isinstance(message, Description):
+            self.description = message
+        return message
+
+    def last_words(self) -> str:
+        self._process.join(1.0)
+        code = self._process.exitcode
+        if code is not None and code < 0:
+            return f"signal {signal.Signals(-code).name}"
+        return f"exit code {code}"
+
+    def end(self, patience: float = 0.0) -> None:
+        """Let the process end by itself if it is idle, then kill it and what it started."""
+        idle = self.idle
+        self.connection.close()
+        if idle:
+            wait([self._process.sentinel], patience)  # does not reap it: its number is still its own below
+        pid = self._process.pid
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)
+        self._process.kill()
+        self._process.join(5.0)
+
+
+def _spawn(time_limit: float | None) -> tuple[Connection, BaseProcess]:
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise ModelError(GUARD)
+    # workers are forks of a server that has imported the package and done nothing else: no thread, no MPI, no model
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([serve.__module__])
+    near, far = context.Pipe()
+    with _ENVIRONMENT, _worker_environment():
+        process = context.Process(target=serve, args=(far, time_limit, dict(os.environ)), name="invsamp worker")
+        process.start()
+    far.close()
+    return near, process
+
+
+@contextlib.contextmanager
+def _worker_environment() -> Iterator[None]:
+    """This process's environment without the launcher's, and with one thread per worker unless it says otherwise."""
+    launched = any(name in os.environ for name in _LAUNCHED)
+    names = [name for name in os.environ if launched and name.startswith(_LAUNCHERS) and name not in _KEPT]
+    hidden = {name: os.environ.pop(name) for name in names}
+    added = [name for name in _THREADS if name not in os.environ]
+    os.environ.update(dict.fromkeys(added, "1"))
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+        os.environ.update(hidden)

@@ -1,0 +1,176 @@
+"""The far side of a pool: a process that holds a forward model and answers for one row of theta at a time."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+from collections.abc import Callable
+from multiprocessing.connection import Connection, wait
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from invsamp.posing.forward import ModelError, WrongShapeError
+
+#: Seconds over its time limit after which a worker ends itself, for the case that nobody is left to end it.
+GRACE = 5.0
+
+
+class Request(NamedTuple):
+    """What a worker is asked for: an operation on one row, and what it may forget before."""
+
+    operation: str  # "observations", "linearize", "product", "jacobian" or "rows"
+    arguments: tuple[Any, ...]
+    forgotten: tuple[int, ...] = ()  # tokens of linearizations that nobody holds any more
+
+
+class Answer(NamedTuple):
+    """What came of a request: ``value`` where ``status`` is "done", otherwise what went wrong."""
+
+    status: str  # "done", "raised", "timed_out", "died", "mistake"
+    value: Any
+    worker: int = -1  # number of the worker that answered
+
+
+class Description(NamedTuple):
+    """What a model tells about itself besides its numbers."""
+
+    name: str
+    parameters: tuple[str, ...] | None
+    n_observations: int | None
+    data_indices: Any
+    has_jacobian: bool
+    has_rows: bool
+
+
+def describe(model: Any) -> Description:
+    """The description of a forward model.
+
+    Raises
+    ------
+    ModelError
+        If it is no forward model.
+    """
+    if not callable(model) or not callable(getattr(model, "linearize", None)):
+        raise ModelError(f"model must be a forward model, callable and with linearize, got {model!r}")
+    parameters = getattr(model, "parameters", None)
+    return Description(
+        repr(model),
+        None if parameters is None else tuple(parameters),
+        getattr(model, "n_observations", None),
+        getattr(model, "data_indices", None),
+        callable(getattr(model, "jacobian", None)),
+        callable(getattr(model, "rows", None)),
+    )
+
+
+def serve(connection: Connection, time_limit: float | None, environment: dict[str, str]) -> None:
+    """Take a model from the connection and answer requests about it until the other end is closed."""
+    os.environ.clear()
+    os.environ.update(environment)
+    _stand_alone()
+    try:
+        connection.send("here")
+        made, payload = connection.recv()
+        try:
+            model = pickle.loads(payload)
+            model = model() if made else model
+            described = describe(model)
+        except Exception as error:
+            connection.send(Answer("mistake", _words(error)))
+            return
+        connection.send(described)
+        _answer_all(connection, _Rows(model), time_limit)
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return  # nobody asks any more
+
+
+def _answer_all(connection: Connection, rows: _Rows, time_limit: float | None) -> None:
+    while True:
+        request: Request = connection.recv()
+        if time_limit is not None:
+            # the kernel ends this process then, whatever it does and whoever still watches it
+            signal.setitimer(signal.ITIMER_REAL, 2.0 * time_limit + GRACE)
+        try:
+            answer = Answer("done", rows.answer(request))
+        except ModelError as error:
+            answer = Answer("mistake", str(error))
+        except Exception as error:
+            answer = Answer("raised", _words(error))
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        connection.send(answer)
+
+
+class _Rows:
+    """A model asked row by row, with the linearizations that it still has to keep."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._kept: dict[int, Callable[[Any], Any]] = {}
+
+    def answer(self, request: Request) -> Any:
+        for token in request.forgotten:
+            self._kept.pop(token, None)
+        operations: dict[str, Callable[..., Any]] = {
+            "observations": self._observations,
+            "linearize": self._linearize,
+            "product": self._product,
+            "jacobian": self._jacobian,
+            "rows": self._chosen,
+        }
+        return operations[request.operation](*request.arguments)
+
+    def _observations(self, theta: Any) -> Any:
+        return _only_row(self._model(theta[None]), 1, "observations")
+
+    def _linearize(self, token: int, theta: Any) -> Any:
+        y, self._kept[token] = self._model.linearize(theta[None])
+        return _only_row(y, 1, "observations")
+
+    def _product(self, token: int, theta: Any, cotangent: Any) -> Any:
+        if token not in self._kept:  # it was lost with another worker
+            self._linearize(token, theta)
+        return _only_row(self._kept[token](cotangent[None]), 1, "the vector-Jacobian product")
+
+    def _jacobian(self, theta: Any) -> Any:
+        y, matrix = self._model.jacobian(theta[None])
+        return _only_row(y, 1, "observations"), _only_row(matrix, 2, "the jacobian")
+
+    def _chosen(self, theta: Any, indices: Any) -> Any:
+        y, matrix = self._model.rows(theta[None], indices[None])
+        return _only_row(y, 1, "the chosen observations"), _only_row(matrix, 2, "the jacobian")
+
+
+def _only_row(value: Any, dimension: int, what: str) -> Any:
+    try:
+        array = np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        raise WrongShapeError(f"{what} must be an array of real numbers, got {type(value).__name__}") from None
+    if array.ndim != dimension + 1 or len(array) != 1:
+        expected = ", ".join(["1"] + ["*"] * dimension)
+        raise WrongShapeError(f"{what} of a batch of one row must have shape ({expected}), got {array.shape}")
+    return array[0]
+
+
+def _stand_alone() -> None:
+    """Leave the signals of a terminal or a scheduler to the main process, and end when that ends."""
+    os.setsid()  # so that processes which the model starts can be ended together with this one
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # not SIG_IGN: programs that the model starts would inherit it
+        signal.signal(number, lambda *_: None)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(sentinel: int) -> None:
+    wait([sentinel])
+    os.killpg(os.getpgid(0), signal.SIGKILL)
+
+
+def _words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,120 @@
+"""Whether this process is one of several that MPI started, and how it takes the others along when it fails."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+#: Where launchers tell the processes that they start how many there are.
+_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_SIZE")
+
+
+def rank() -> int:
+    """Number of this process among those that MPI started together; 0 where there are no others."""
+    comm = world()
+    return 0 if comm is None else int(comm.rank)
+
+
+def size() -> int:
+    """Number of processes that MPI started together; 1 without MPI.
+
+    Raises
+    ------
+    RuntimeError
+        If a launcher started several, but they do not know each other: mpi4py is missing, or belongs to another MPI.
+    """
+    comm = world()
+    return 1 if comm is None else int(comm.size)
+
+
+def world() -> Any:
+    """The communicator of all processes that were started together, or None if there is only this one.
+
+    Raises
+    ------
+    RuntimeError
+        As `size`.
+    """
+    told = _told()
+    # not every launcher tells; then ``python -m mpi4py`` does. MPI is not begun for a process that runs alone
+    if told <= 1 and "mpi4py" not in sys.modules:
+        return None
+    comm = _world(told)
+    return comm if comm.size > 1 else None
+
+
+def _told() -> int:
+    """What the launcher says."""
+    return max((int(os.environ[name]) for name in _SIZES if os.environ.get(name, "").isdecimal()), default=1)
+
+
+@functools.cache
+def _world(told: int) -> Any:
+    try:
+        from mpi4py import MPI
+    except ImportError as error:
+        raise RuntimeError(
+            f"this is one of {told} processes that an MPI launcher started, but mpi4py is not there to let them know "
+            f"each other ({error}). Install it for the same MPI library as the launcher's: pip install invsamp[mpi]"
+        ) from error
+    comm = MPI.COMM_WORLD
+    if comm.size < told and comm.size == 1:
+        library = MPI.Get_library_version().splitlines()[0].rstrip("\0 ,")
+        raise RuntimeError(
+            f"the launcher started {told} processes, but each of them is alone: mpi4py is built for {library}, and the "
+            "launcher belongs to another MPI library. Each would make the whole run by itself. Start the script by the "
+            "mpiexec of that library"
+        )
+    if comm.size > 1:
+        _end_together(comm)
+    return comm
+
+
+def _end_together(comm: Any) -> None:
+    """From now on an exception that ends this process ends all of them, also without ``python -m mpi4py``."""
+    before = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if issubclass(kind, KeyboardInterrupt):
+            before(kind, error, trace)
+        else:
+            _say(comm, error)
+        _abort(comm)
+
+    sys.excepthook = hook
+
+
+@contextmanager
+def all_or_none(comm: Any) -> Iterator[None]:
+    """Within, a process that raises ends all of them: the others wait for it, and no caller could catch it there.
+
+    A `SystemExit` passes: that is how all of them leave a run together.
+    """
+    try:
+        yield
+    except SystemExit:
+        raise
+    except BaseException as error:
+        _say(comm, error)
+        _abort(comm)
+        raise
+
+
+def _say(comm: Any, error: BaseException) -> None:
+    words = "".join(traceback.format_exception(error))
+    # in one piece: several may speak at the same time
+    sys.stderr.write(f"rank {comm.rank} of {comm.size} failed, which ends all of them:\n{words}")
+    sys.stderr.flush()
+
+
+def _abort(comm: Any) -> None:
+    sys.stdout.flush()
+    if threading.current_thread() is threading.main_thread():
+        comm.Abort(1)

@@ -1,0 +1,19 @@
+"""Figures of a run.
+
+Every function returns a `matplotlib.figure.Figure` that pyplot does not know: save it with ``figure.savefig(...)``.
+"""
+
+from invsamp.plots.chains import plot_marginals, plot_predictive, plot_trace
+from invsamp.plots.fidelities import plot_comparison
+from invsamp.plots.ladder import plot_ladder, plot_swaps
+from invsamp.plots.pairs import plot_pairs
+
+__all__ = [
+    "plot_comparison",
+    "plot_ladder",
+    "plot_marginals",
+    "plot_pairs",
+    "plot_predictive",
+    "plot_swaps",
+    "plot_trace",
+]

@@ -1,0 +1,156 @@
+"""The look that all figures share: colours, panels, and which parameters they show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
+
+if TYPE_CHECKING:
+    from invsamp.results.run import Run
+
+INK = "#22303f"
+FAINT = "#8794a1"
+GRID = "#e6eaee"
+COLD = "#1f6fb2"
+HOT = "#d1495b"
+TRUTH = "#e07a1f"
+#: Told apart by people with any colour vision: they differ in lightness too.
+CYCLE = ("#1f6fb2", "#e07a1f", "#2a9d8f", "#8d5a97", "#c44536", "#6b8e23", "#5c6b7a", "#d4a017")
+DENSITY = LinearSegmentedColormap.from_list("density", ["#ffffff", "#cfe3f2", "#7fb5dc", "#2f7fbf", "#12406e"])
+TEMPERATURE = LinearSegmentedColormap.from_list("temperature", [COLD, "#7d5fa0", HOT])
+#: Panels that a person can still read in one figure.
+MOST_PANELS = 8
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, in inches, that belongs to its owner alone: pyplot does not know it."""
+    layout = ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06, wspace=0.03, hspace=0.03)
+    figure = Figure(figsize=(width, height), layout=layout, facecolor="white")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def clean(axes: Axes, *, grid: bool = False, yticks: bool = True) -> Axes:
+    """Take away what carries no information."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(FAINT)
+    axes.spines["left"].set_visible(yticks)
+    axes.tick_params(colors=INK, labelsize=8, length=3, color=FAINT)
+    axes.xaxis.label.set(color=INK, fontsize=9)
+    axes.yaxis.label.set(color=INK, fontsize=9)
+    axes.set_axisbelow(True)
+    if grid:
+        axes.grid(color=GRID, linewidth=0.7)
+    if not yticks:
+        axes.set_yticks([])
+    return axes
+
+
+def title(axes: Axes, text: str) -> None:
+    """A panel's title, flush left."""
+    axes.set_title(text, loc="left", fontsize=10, color=INK)
+
+
+def columns(run: Run, names: Sequence[str] | None, most: int = MOST_PANELS) -> list[tuple[int, str]]:
+    """Columns of theta to show, with their labels.
+
+    Parameters
+    ----------
+    run : Run
+    names : sequence of str, optional
+        Parameters (``k``) or entries (``k[0]``), in the order to show. By default the first ``most`` entries.
+    most : int
+        Largest number of entries.
+
+    Raises
+    ------
+    ValueError
+        If a name is unknown, none is given, or there are more than ``most`` entries.
+    """
+    labels = run.labels
+    if names is None:
+        return list(enumerate(labels))[:most]
+    if isinstance(names, str):
+        raise ValueError(f"names must be a sequence of names, got the string {names!r}; write [{names!r}]")
+    chosen: list[tuple[int, str]] = []
+    for name in names:
+        found = [(i, label) for i, label in enumerate(labels) if name in (label, label.split("[")[0])]
+        if not found:
+            raise ValueError(f"names must be among {', '.join(labels)}, got {name!r}")
+        chosen += found
+    if not 0 < len(chosen) <= most:
+        raise ValueError(f"names must stand for 1 to {most} entries of theta, got {len(chosen)}")
+    return chosen
+
+
+def truth_of(run: Run, truth: Mapping[str, Any] | None) -> dict[str, float]:
+    """The true value of every label that ``truth`` has one for.
+
+    Raises
+    ------
+    ValueError
+        If a name is unknown or a value has the wrong shape.
+    """
+    shapes, values = run.shapes, dict(truth or {})
+    found: dict[str, float] = {}
+    for name, value in values.items():
+        if name in run.labels and name not in shapes:
+            found[name] = float(value)
+            continue
+        if name not in shapes:
+            raise ValueError(f"truth must name parameters among {', '.join(shapes)}, got {name!r}")
+        if np.shape(value) != shapes[name]:
+            raise ValueError(f"truth[{name!r}] must have shape {shapes[name]}, got {np.shape(value)}")
+        labels = [label for label in run.labels if label.split("[")[0] == name]
+        found.update(zip(labels, np.ravel(np.asarray(value, dtype=float)).tolist(), strict=True))
+    return found
+
+
+def finite(values: np.ndarray) -> np.ndarray:
+    """The finite values, as one row; two zeros where there are none, so that a panel can be drawn at all."""
+    kept = np.ravel(values)[np.isfinite(np.ravel(values))]
+    return kept if len(kept) else np.zeros(2)
+
+
+def view_of(values: np.ndarray, pad: float = 0.06) -> tuple[float, float]:
+    """Limits that show all values with a margin, also where they are all equal."""
+    low, high = float(values.min()), float(values.max())
+    scale = max(abs(low), abs(high))
+    if high - low <= 1e-12 * scale or high == low:
+        return low - 0.05 * (scale or 1.0), high + 0.05 * (scale or 1.0)
+    return low - pad * (high - low), high + pad * (high - low)
+
+
+def bins_of(values: np.ndarray, fineness: float = 1.0, pad: float = 0.0) -> np.ndarray:
+    """Edges of equal bins over all the values, of a width that suits their central 90%.
+
+    The width goes with the cube root of the number of values; heavy tails do not make the bins wider, up to 200
+    bins. ``fineness`` divides the width.
+    """
+    low, high = view_of(values, pad)
+    span = float(np.subtract(*np.quantile(values, (0.95, 0.05)))) or high - low
+    across = fineness * np.clip(1.2 * len(values) ** (1 / 3), 8, 45)
+    return np.linspace(low, high, int(np.clip(across * (high - low) / span, 5, 200)) + 1)
+
+
+def histogram(axes: Axes, values: np.ndarray, color: str, label: str | None = None, fill: float = 0.22) -> None:
+    """Density of the values as a filled outline."""
+    kept = finite(values)
+    edges = bins_of(kept)
+    heights, _ = np.histogram(kept, edges, density=True)
+    axes.stairs(heights, edges, fill=True, color=color, alpha=fill, linewidth=0)
+    axes.stairs(heights, edges, color=color, linewidth=1.3, label=label)
+
+
+def truth_legend(figure: Figure, place: str, label: str = "truth", **style: Any) -> None:
+    """Say what the marks of the truth are, once per figure."""
+    handle = Line2D([], [], color=TRUTH, label=label, **style)
+    figure.legend(handles=[handle], loc=place, frameon=False, fontsize=9, labelcolor=INK)  # type: ignore[call-overload]

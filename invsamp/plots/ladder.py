@@ -1,0 +1,191 @@
+"""Figures of a ladder of temperatures: swaps, replicas, energies."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+
+from invsamp.diagnostics import swap_rates
+from invsamp.plots.figure import COLD, CYCLE, FAINT, HOT, INK, TEMPERATURE, clean, columns, finite, new_figure, title
+from invsamp.results.checks import SWAP_RATE_LIMIT
+
+if TYPE_CHECKING:
+    from invsamp.results.run import Run
+
+#: Draws of the path that a picture can show.
+_PATH_DRAWS = 400
+
+
+def plot_swaps(run: Run) -> Figure:
+    """Fraction of accepted swaps for every pair of rungs and, where it was recorded, which replica sat where.
+
+    Parameters
+    ----------
+    run : Run
+        With more than one rung. The lower panel is there if ``replica`` is among its sample statistics: for every
+        rung of the first chain if it was recorded with a rung axis, else for the cold rung of every chain.
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    ValueError
+        If the run has one rung, or did not count its swaps.
+    """
+    report = run.report
+    rates = swap_rates(report)
+    if not len(rates):
+        raise ValueError(f"run must have at least 2 rungs and counts of its swaps, got {run.rungs} rungs")
+    path = _replica_path(run)
+    figure = new_figure(7.6, 2.6 if path is None else 4.6)
+    panels = figure.subplots(1 if path is None else 2, 1, squeeze=False)[:, 0]
+    _rates(panels[0], run, rates)
+    if path is not None:
+        _path(panels[1], run, *path)
+    return figure
+
+
+def plot_ladder(run: Run, name: str | None = None) -> Figure:
+    """Energy and one parameter at every temperature: neighbours must overlap to swap, hot ones must spread.
+
+    Parameters
+    ----------
+    run : Run
+        Energies are shown if ``energy`` was recorded with a rung axis, each at its own rung's fidelity.
+    name : str, optional
+        Parameter or single entry; by default the first.
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown or stands for several entries.
+    """
+    ((column, label),) = columns(run, None if name is None else [name], most=1)
+    energies = _energies(run)
+    figure = new_figure(4.0 if energies is None else 8.4, 1.3 + 0.62 * run.rungs)
+    panels = figure.subplots(1, 1 if energies is None else 2, squeeze=False)[0]
+    names = _rung_names(run)
+    if energies is not None:
+        _ridges(panels[0], energies, names)
+        panels[0].set_xlabel("energy of the rung's own fidelity", color=INK, fontsize=9)
+        title(panels[0], "energy")
+    _ridges(panels[-1], [run.rung_theta(rung)[..., column] for rung in range(run.rungs)], names)
+    panels[-1].set_xlabel(label, color=INK, fontsize=9)
+    title(panels[-1], label)
+    if energies is not None:
+        panels[-1].set_yticklabels([])
+    return figure
+
+
+def _rates(axes: Axes, run: Run, rates: np.ndarray) -> None:
+    report = run.report
+    temperatures = report.get("temperatures") or list(range(run.rungs))
+    heights = np.nan_to_num(rates)
+    colors = [COLD if rate >= SWAP_RATE_LIMIT else HOT for rate in heights]
+    axes.bar(np.arange(len(rates)), heights, width=0.55, color=colors, alpha=0.85)
+    for pair, height in enumerate(heights):
+        accepted, tried = report["swap_accepts"][pair], report["swap_attempts"][pair]
+        text = "not tried" if not tried else f"{height:.1%}\n{accepted:,} of {tried:,}"
+        axes.annotate(
+            text, (pair, height), (0, 3), textcoords="offset points", ha="center", va="bottom", fontsize=8, color=INK
+        )
+    axes.axhline(SWAP_RATE_LIMIT, color=HOT, lw=1.0, ls=(0, (4, 2)))
+    labels = [f"{cold:.3g} ↔ {hot:.3g}" for cold, hot in pairwise(temperatures)]
+    axes.set_xticks(np.arange(len(rates)), labels)
+    axes.set_xlim(-0.7, len(rates) - 0.3)
+    axes.set_ylim(0, max(1.45 * heights.max(), 4 * SWAP_RATE_LIMIT))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    axes.locator_params(axis="y", nbins=4)
+    clean(axes)
+    axes.set_xlabel("temperatures", color=INK, fontsize=9)
+    title(axes, "accepted swaps")
+    if "round_trips" in report:
+        axes.set_title(f"{report['round_trips']:,} round trips", loc="right", fontsize=9, color=INK)
+
+
+def _path(axes: Axes, run: Run, path: np.ndarray, rows: list[str], text: str) -> None:
+    shown = path[:, :_PATH_DRAWS]
+    colors = CYCLE[: run.rungs] if run.rungs <= len(CYCLE) else TEMPERATURE(np.linspace(0, 1, run.rungs))
+    axes.imshow(
+        shown,
+        aspect="auto",
+        interpolation="nearest",
+        cmap=ListedColormap(colors),
+        vmin=-0.5,
+        vmax=run.rungs - 0.5,
+        extent=(0, shown.shape[1], len(shown) - 0.5, -0.5),
+    )
+    for row in range(1, len(shown)):
+        axes.axhline(row - 0.5, color="white", lw=2)
+    axes.set_yticks(range(len(shown)), rows)
+    clean(axes).spines[["left", "bottom"]].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("draw", color=INK, fontsize=9)
+    title(axes, text)
+    axes.set_title("a colour is a replica", loc="right", fontsize=8, color=FAINT)
+
+
+def _replica_path(run: Run) -> tuple[np.ndarray, list[str], str] | None:
+    """Which replica sat where (rows, draws), what the rows are called, and what the panel shows."""
+    groups = run.data.groups()
+    if "sample_stats" not in groups or "replica" not in run.data.sample_stats:
+        return None
+    cold = run.data.sample_stats["replica"].to_numpy()
+    if "hot_stats" in groups and "replica" in run.data.hot_stats:
+        hot = run.data.hot_stats["replica"].to_numpy()[0].T
+        return np.vstack([cold[:1], hot]), _rung_names(run), "replica at every rung, first chain"
+    return cold, [f"chain {chain}" for chain in range(len(cold))], "replica at the cold rung"
+
+
+def _energies(run: Run) -> list[np.ndarray] | None:
+    groups = run.data.groups()
+    if "sample_stats" not in groups or "energy" not in run.data.sample_stats:
+        return None
+    cold = run.data.sample_stats["energy"].to_numpy()
+    if run.rungs == 1:
+        return [cold]
+    if "hot_stats" not in groups or "energy" not in run.data.hot_stats:
+        return None
+    hot = run.data.hot_stats["energy"].to_numpy()
+    return [cold, *(hot[:, :, rung] for rung in range(hot.shape[2]))]
+
+
+def _ridges(axes: Axes, samples: list[np.ndarray], names: list[str]) -> None:
+    """One density per rung, the cold one at the bottom, over a common range without the last percent at both ends."""
+    kept = [finite(values) for values in samples]
+    low = min(np.quantile(values, 0.01) for values in kept)
+    high = max(np.quantile(values, 0.99) for values in kept)
+    edges = np.linspace(low, high if high > low else low + 1.0, 101)
+    for rung in reversed(range(len(kept))):
+        color = TEMPERATURE(rung / max(len(kept) - 1, 1))
+        heights, _ = np.histogram(kept[rung], edges)
+        heights = 1.35 * heights / max(heights.max(), 1)
+        axes.stairs(rung + heights, edges, baseline=rung, fill=True, color=color, alpha=0.55, lw=0, zorder=-rung)
+        axes.stairs(rung + heights, edges, baseline=None, color=color, lw=1.2, zorder=-rung + 0.5)
+        axes.axhline(rung, color=FAINT, lw=0.5, zorder=-rung + 0.6)
+    axes.set_yticks(range(len(kept)), names)
+    axes.set_ylim(-0.05, len(kept) + 0.5)
+    axes.set_xlim(edges[0], edges[-1])
+    clean(axes).spines["left"].set_visible(False)
+    axes.set_axisbelow(False)
+    axes.tick_params(axis="y", length=0)
+
+
+def _rung_names(run: Run) -> list[str]:
+    report = run.report
+    temperatures, fidelities = report.get("temperatures") or [], report.get("fidelities") or []
+    names = [f"T = {value:.3g}" for value in temperatures] or [f"rung {rung}" for rung in range(run.rungs)]
+    if len(set(fidelities)) > 1:
+        names = [f"{name}, {fidelity}" for name, fidelity in zip(names, fidelities, strict=True)]
+    return names

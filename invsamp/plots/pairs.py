@@ -1,0 +1,172 @@
+"""Figure of every pair of parameters, with the domain's boundary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
+
+from invsamp.domains import Domain
+from invsamp.plots.figure import (
+    COLD,
+    DENSITY,
+    GRID,
+    INK,
+    TRUTH,
+    bins_of,
+    clean,
+    columns,
+    histogram,
+    new_figure,
+    truth_legend,
+    truth_of,
+    view_of,
+)
+
+if TYPE_CHECKING:
+    from invsamp.results.run import Run
+
+#: Lower and upper ends (d,) of the domain's bounding box.
+Ends = tuple[np.ndarray, np.ndarray]
+
+
+def plot_pairs(run: Run, names: Sequence[str] | None = None, truth: Mapping[str, Any] | None = None) -> Figure:
+    """Density of every pair of parameters, with regions of 50% and 90% mass, and of each alone.
+
+    The domain's boundary is drawn, and what lies outside is grey. In more than two dimensions only walls that
+    concern two parameters alone have an edge in their panel.
+
+    Parameters
+    ----------
+    run : Run
+    names : sequence of str, optional
+        Parameters or single entries; by default the first eight.
+    truth : mapping of names to values, optional
+        Drawn as crosses and dashed lines.
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    ValueError
+        If a name is unknown, a true value has the wrong shape, or there are more than eight entries.
+    """
+    shown, true = columns(run, names), truth_of(run, truth)
+    theta = run.theta.reshape(-1, run.theta.shape[-1])
+    theta = theta[np.isfinite(theta).all(axis=1)] if np.isfinite(theta).any() else np.zeros((2, theta.shape[1]))
+    domain = run.domain
+    ends = None if domain is None else domain.bounding_box(theta.shape[1])
+    views = {column: _view(theta[:, column], column, ends, true.get(label)) for column, label in shown}
+    count = len(shown)
+    side = 2.6 if count <= 3 else max(1.35, 10.0 / count)
+    figure = new_figure(side * count + 0.5, side * count + 0.3)
+    panels = figure.subplots(count, count, squeeze=False)
+    for down, (j, y_label) in enumerate(shown):
+        for across, (i, x_label) in enumerate(shown):
+            axes = panels[down, across]
+            if across > down:
+                axes.set_visible(False)
+                continue
+            if across == down:
+                histogram(axes, theta[:, i], COLD)
+                if x_label in true:
+                    axes.axvline(true[x_label], color=TRUTH, lw=1.4, ls=(0, (4, 2)))
+                clean(axes, yticks=False).set_ylim(bottom=0)
+                _walls(axes, ends, i, views[i])
+            else:
+                _density(axes, theta[:, i], theta[:, j])
+                _boundary(axes, domain, i, j, views[i], views[j])
+                if x_label in true and y_label in true:
+                    axes.plot(true[x_label], true[y_label], "+", color=TRUTH, ms=11, mew=2.2, zorder=6)
+                clean(axes).set_ylim(views[j])
+            axes.set_xlim(views[i])
+            _label_edges(axes, down, across, count, x_label, y_label)
+    if true:
+        truth_legend(figure, "upper right", ls="", marker="+", ms=10, mew=2.2)
+    return figure
+
+
+def _density(axes: Axes, x: np.ndarray, y: np.ndarray) -> None:
+    """Two-dimensional histogram, with the contours that hold 50% and 90% of the draws."""
+    from scipy.ndimage import gaussian_filter
+
+    # coarser than in one dimension, or the cells hold few draws
+    edges = [bins_of(values, 0.8, pad=0.05) for values in (x, y)]
+    counts, x_edges, y_edges = np.histogram2d(x, y, bins=edges)
+    # the square root shows a small mode beside a large one
+    shade = np.ma.masked_equal(np.sqrt(counts.T), 0)
+    axes.pcolormesh(x_edges, y_edges, shade, cmap=DENSITY, vmin=0, rasterized=True, zorder=1)
+    smooth = gaussian_filter(counts, 1.3)
+    ranked = np.sort(smooth.ravel())[::-1]
+    mass = np.cumsum(ranked) / ranked.sum()
+    thresholds = [ranked[np.searchsorted(mass, part)] for part in (0.9, 0.5)]
+    if thresholds[0] < thresholds[1]:
+        centres = [(e[1:] + e[:-1]) / 2 for e in (x_edges, y_edges)]
+        axes.contour(*centres, smooth.T, levels=thresholds, colors=INK, linewidths=(0.7, 1.1), alpha=0.75, zorder=1.5)
+
+
+def _view(values: np.ndarray, column: int, ends: Ends | None, true: float | None) -> tuple[float, float]:
+    """Limits that show all draws, the truth, and an end of the domain that is near."""
+    shown = values if true is None else np.append(values, true)
+    low, high = view_of(shown)
+    for wall in _near_ends(ends, column, (low, high)):
+        low, high = min(low, wall - 0.04 * (high - low)), max(high, wall + 0.04 * (high - low))
+    return low, high
+
+
+def _near_ends(ends: Ends | None, column: int, view: tuple[float, float]) -> list[float]:
+    """Ends of the domain in one coordinate that lie within a third of the view beside it."""
+    if ends is None:
+        return []
+    margin = (view[1] - view[0]) / 3
+    return [float(end[column]) for end in ends if view[0] - margin < end[column] < view[1] + margin]
+
+
+def _walls(axes: Axes, ends: Ends | None, column: int, view: tuple[float, float]) -> None:
+    for wall in _near_ends(ends, column, view):
+        axes.axvline(wall, color=INK, lw=1.2)
+
+
+def _boundary(
+    axes: Axes, domain: Domain | None, i: int, j: int, x_view: tuple[float, float], y_view: tuple[float, float]
+) -> None:
+    """Outline of the domain in the plane of two coordinates, and grey outside."""
+    if domain is None:
+        return
+    lower, upper = np.array([x_view[0], y_view[0]]), np.array([x_view[1], y_view[1]])
+    margin = upper - lower  # beyond the panel, so that the edge of a clipped curve is not seen
+    lower, upper = lower - margin, upper + margin
+    curves = domain.outline(i, j, (lower, upper))
+    if not curves:
+        return
+    frame = np.array([lower, [lower[0], upper[1]], upper, [upper[0], lower[1]]])
+    rings = [np.vstack([ring, ring[:1]]) for ring in (frame, *curves)]
+    codes = np.concatenate([[Path.MOVETO, *[Path.LINETO] * (len(ring) - 2), Path.CLOSEPOLY] for ring in rings])
+    # the curves run against the frame, so that they are holes in it
+    outside = Path(np.vstack(rings), codes)
+    axes.add_patch(PathPatch(outside, facecolor=GRID, edgecolor="none", zorder=2))
+    for ring in rings[1:]:
+        axes.plot(*ring.T, color=INK, lw=1.4, zorder=4)
+
+
+def _label_edges(axes: Axes, down: int, across: int, count: int, x_label: str, y_label: str) -> None:
+    size = 10 if count <= 4 else 8
+    axes.locator_params(axis="x", nbins=4 if count <= 4 else 3)
+    axes.tick_params(labelsize=8 if count <= 4 else 6.5)
+    if across != down:
+        axes.locator_params(axis="y", nbins=4 if count <= 4 else 3)
+    if down == count - 1:
+        axes.set_xlabel(x_label, color=INK, fontsize=size)
+    else:
+        axes.tick_params(labelbottom=False)
+    if across == 0 and down > 0:
+        axes.set_ylabel(y_label, color=INK, fontsize=size)
+    else:
+        axes.tick_params(labelleft=False)

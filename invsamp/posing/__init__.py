@@ -1,0 +1,1 @@
+"""Posing a problem: priors, noise, forward models, posteriors."""

@@ -1,0 +1,184 @@
+"""What the distributions of `invsamp.posing.distributions` have in common."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import fields
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.contract import Array
+from invsamp.posing import column_families
+
+
+class Coefficients(NamedTuple):
+    """Family of `invsamp.posing.column_families` and its two coefficients for every entry of a parameter."""
+
+    family: int
+    first: Array  # (size,)
+    second: Array  # (size,)
+
+
+class Distribution(ABC):
+    """What a prior needs to know of the distribution of one (possibly vector-valued) parameter."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one value of the parameter, ``()`` for a number."""
+
+    @property
+    @abstractmethod
+    def support(self) -> tuple[Array, Array]:
+        """Lower and upper end of the support of every entry, each of shape ``shape``."""
+
+    @property
+    @abstractmethod
+    def log_constant(self) -> float:
+        """What to add to the value of `evaluate` so that the density integrates to one."""
+
+    @abstractmethod
+    def evaluate(self, columns: Array) -> tuple[Array, Array]:
+        """Log density without `log_constant`, shape (batch,), and its gradient, at points in the support.
+
+        ``columns`` has shape (batch, size): the entries in C order. Nothing is checked here.
+        """
+
+    @abstractmethod
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        """``n`` independent draws, shape (n, *shape)."""
+
+    @property
+    def compiled(self) -> Coefficients | None:
+        """What the compiled loop over columns needs; None (the default) if only `evaluate` knows the density."""
+        return None
+
+    def log_density(self, x: npt.ArrayLike) -> Array:
+        """Log density, summed over the entries; minus infinity outside the support.
+
+        Parameters
+        ----------
+        x : array_like, shape (batch, *shape)
+
+        Returns
+        -------
+        ndarray, shape (batch,)
+
+        Raises
+        ------
+        ValueError
+            If the trailing shape of ``x`` is not ``shape``.
+        """
+        columns, inside = self._columns(x)
+        with np.errstate(all="ignore"):
+            value = self.evaluate(columns)[0] + self.log_constant
+        return np.where(inside & ~np.isnan(value), value, -np.inf)
+
+    def gradient(self, x: npt.ArrayLike) -> Array:
+        """Gradient of the log density, shape (batch, *shape); zero outside the support."""
+        columns, inside = self._columns(x)
+        with np.errstate(all="ignore"):
+            gradient = self.evaluate(columns)[1]
+        gradient = np.where(inside[:, None] & ~np.isnan(gradient), gradient, 0.0)
+        return gradient.reshape(len(columns), *self.shape)
+
+    def _columns(self, x: npt.ArrayLike) -> tuple[Array, npt.NDArray[np.bool_]]:
+        points = np.asarray(x, dtype=float)
+        if points.ndim != 1 + len(self.shape) or points.shape[1:] != self.shape:
+            raise ValueError(f"x must have shape (batch, {str(self.shape)[1:-1]}), got {points.shape}")
+        columns = points.reshape(len(points), math.prod(self.shape))
+        lower, upper = (end.ravel() for end in self.support)
+        return columns, np.asarray(((columns >= lower) & (columns <= upper)).all(axis=1))
+
+
+class ScalarFamily(Distribution):
+    """Base of the families of independent numbers; a subclass is a dataclass of its parameters and ``shape``."""
+
+    positive: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        shape = as_shape(self.shape)
+        for name in self.parameter_names():
+            value = np.asarray(getattr(self, name), dtype=float)
+            if not np.all(np.isfinite(value)):
+                raise ValueError(f"{name} must be finite, got {getattr(self, name)!r}")
+            if name in self.positive and not np.all(value > 0):
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)!r}")
+            shape = joined_shape(name, value, shape)
+            object.__setattr__(self, name, freeze(value))
+        object.__setattr__(self, "shape", shape)
+
+    @classmethod
+    def parameter_names(cls) -> tuple[str, ...]:
+        """Names of the parameters of the family."""
+        return tuple(f.name for f in fields(cls) if f.name != "shape")  # type: ignore[arg-type]
+
+    @cached_property
+    def compiled(self) -> Coefficients:  # type: ignore[override]
+        """What the compiled loop over columns needs."""
+        return self._coefficients()
+
+    @abstractmethod
+    def _coefficients(self) -> Coefficients: ...
+
+    def evaluate(self, columns: Array) -> tuple[Array, Array]:
+        """Log density without `log_constant`, (batch,), and its gradient, at columns (batch, size)."""
+        return _evaluate(columns, self.compiled)
+
+    def flat(self, name: str) -> Array:
+        """Parameter ``name`` of every entry, shape (size,)."""
+        # a copy: a read-only view would be another type to the compiled loop
+        return np.broadcast_to(np.asarray(getattr(self, name), dtype=float), self.shape).flatten()
+
+    @abstractmethod
+    def scipy(self) -> Any:
+        """The same distribution in `scipy.stats`, entries as a flat array (for `truncated`)."""
+
+    @property
+    def support(self) -> tuple[Array, Array]:
+        """The whole line, unless the family says otherwise."""
+        return ends(-np.inf, np.inf, self.shape)
+
+    def _arguments(self, n: int) -> tuple[tuple[int, ...], list[Array]]:
+        return (n, *self.shape), [self.flat(name).reshape(self.shape) for name in self.parameter_names()]
+
+
+def _evaluate(columns: Array, compiled: Coefficients) -> tuple[Array, Array]:
+    family, first, second = compiled
+    every = np.arange(columns.shape[1])
+    return column_families.log_density(
+        np.ascontiguousarray(columns), every, np.full(len(every), family, dtype=np.intp), first, second
+    )
+
+
+def as_shape(shape: Any) -> tuple[int, ...]:
+    """A shape as a tuple; `ValueError` unless it is made of positive integers."""
+    sizes = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    if not all(isinstance(size, (int, np.integer)) and size >= 1 for size in sizes):
+        raise ValueError(f"shape must be made of integers of at least 1, got {shape}")
+    return tuple(int(size) for size in sizes)
+
+
+def joined_shape(name: str, value: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Common shape; a parameter may only widen the shape of a number."""
+    try:
+        joined = np.broadcast_shapes(value.shape, shape)
+    except ValueError:
+        joined = ()
+    if joined != shape and not (shape == () and value.ndim):
+        raise ValueError(f"{name} must broadcast to shape {shape}, got shape {value.shape}")
+    return joined
+
+
+def freeze(value: Array) -> Any:
+    """An array as a number or nested tuples, which compare and hash."""
+    return float(value) if value.ndim == 0 else tuple(freeze(entry) for entry in value)
+
+
+def ends(lower: npt.ArrayLike, upper: npt.ArrayLike, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    """Both ends of a support, broadcast to a shape."""
+    return np.broadcast_to(np.asarray(lower, float), shape), np.broadcast_to(np.asarray(upper, float), shape)

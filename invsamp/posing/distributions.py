@@ -1,0 +1,354 @@
+"""Distributions of single parameters: normalised log densities, their gradients, and sampling.
+
+A parameter is a number or an array of independent numbers (``shape``). The numbers that describe a
+distribution are stored as floats or nested tuples, so that distributions compare, print and hash.
+
+Extending: subclass `Distribution` and give ``shape``, ``support``, ``log_constant``, ``evaluate`` and
+``sample``; `invsamp.Prior` takes the result as it takes those below.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special, stats
+
+from invsamp.contract import Array
+from invsamp.posing import column_families
+from invsamp.posing.distribution import Coefficients, Distribution, ScalarFamily, ends, freeze, joined_shape
+
+_HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+
+
+@dataclass(frozen=True)
+class Uniform(ScalarFamily):
+    """Uniform on the interval from ``lower`` to ``upper``."""
+
+    lower: npt.ArrayLike
+    upper: npt.ArrayLike
+    shape: Any = field(default=(), kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not np.all(self.flat("lower") < self.flat("upper")):
+            raise ValueError(f"upper must be above lower, got lower {self.lower!r} and upper {self.upper!r}")
+
+    @property
+    def support(self) -> tuple[Array, Array]:
+        return ends(self.lower, self.upper, self.shape)
+
+    @cached_property
+    def log_constant(self) -> float:
+        return -float(np.log(self.flat("upper") - self.flat("lower")).sum())
+
+    def _coefficients(self) -> Coefficients:
+        return Coefficients(column_families.FLAT, self.flat("lower"), self.flat("upper"))
+
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        size, (lower, upper) = self._arguments(n)
+        return rng.uniform(lower, upper, size)
+
+    def scipy(self) -> Any:
+        return stats.uniform(self.flat("lower"), self.flat("upper") - self.flat("lower"))
+
+
+@dataclass(frozen=True)
+class Normal(ScalarFamily):
+    """Normal with ``mean`` and standard deviation ``sd`` > 0."""
+
+    mean: npt.ArrayLike
+    sd: npt.ArrayLike
+    shape: Any = field(default=(), kw_only=True)
+    positive: ClassVar[tuple[str, ...]] = ("sd",)
+
+    @cached_property
+    def log_constant(self) -> float:
+        return -float((np.log(self.flat("sd")) + _HALF_LOG_TWO_PI).sum())
+
+    def _coefficients(self) -> Coefficients:
+        return Coefficients(column_families.NORMAL, self.flat("mean"), 1.0 / self.flat("sd"))
+
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        size, (mean, sd) = self._arguments(n)
+        return rng.normal(mean, sd, size)
+
+    def scipy(self) -> Any:
+        return stats.norm(self.flat("mean"), self.flat("sd"))
+
+
+@dataclass(frozen=True)
+class LogNormal(ScalarFamily):
+    """Log-normal: the logarithm is normal with mean ``log_mean`` and standard deviation ``log_sd`` > 0."""
+
+    log_mean: npt.ArrayLike
+    log_sd: npt.ArrayLike
+    shape: Any = field(default=(), kw_only=True)
+    positive: ClassVar[tuple[str, ...]] = ("log_sd",)
+
+    @property
+    def support(self) -> tuple[Array, Array]:
+        return ends(0.0, np.inf, self.shape)
+
+    @cached_property
+    def log_constant(self) -> float:
+        return -float((np.log(self.flat("log_sd")) + _HALF_LOG_TWO_PI).sum())
+
+    def _coefficients(self) -> Coefficients:
+        return Coefficients(column_families.LOG_NORMAL, self.flat("log_mean"), 1.0 / self.flat("log_sd"))
+
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        size, (log_mean, log_sd) = self._arguments(n)
+        return rng.lognormal(log_mean, log_sd, size)
+
+    def scipy(self) -> Any:
+        return stats.lognorm(self.flat("log_sd"), scale=np.exp(self.flat("log_mean")))
+
+
+@dataclass(frozen=True)
+class HalfNormal(ScalarFamily):
+    """Absolute value of a normal variable with mean zero and standard deviation ``sd`` > 0."""
+
+    sd: npt.ArrayLike
+    shape: Any = field(default=(), kw_only=True)
+    positive: ClassVar[tuple[str, ...]] = ("sd",)
+
+    @property
+    def support(self) -> tuple[Array, Array]:
+        return ends(0.0, np.inf, self.shape)
+
+    @cached_property
+    def log_constant(self) -> float:
+        return -float((np.log(0.5 * self.flat("sd")) + _HALF_LOG_TWO_PI).sum())
+
+    def _coefficients(self) -> Coefficients:
+        return Coefficients(column_families.NORMAL, np.zeros(math.prod(self.shape)), 1.0 / self.flat("sd"))
+
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        size, (sd,) = self._arguments(n)
+        return np.abs(rng.normal(0.0, sd, size))
+
+    def scipy(self) -> Any:
+        return stats.halfnorm(scale=self.flat("sd"))
+
+
+@dataclass(frozen=True)
+class Gamma(ScalarFamily):
+    """Gamma with ``concentration`` > 0 (also called shape) and ``rate`` > 0: mean concentration / rate."""
+
+    concentration: npt.ArrayLike
+    rate: npt.ArrayLike
+    shape: Any = field(default=(), kw_only=True)
+    positive: ClassVar[tuple[str, ...]] = ("concentration", "rate")
+
+    @property
+    def support(self) -> tuple[Array, Array]:
+        return ends(0.0, np.inf, self.shape)
+
+    @cached_property
+    def log_constant(self) -> float:
+        a, rate = self.flat("concentration"), self.flat("rate")
+        return float((a * np.log(rate) - special.gammaln(a)).sum())
+
+    def _coefficients(self) -> Coefficients:
+        return Coefficients(column_families.GAMMA, self.flat("concentration") - 1.0, self.flat("rate"))
+
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        size, (concentration, rate) = self._arguments(n)
+        return rng.gamma(concentration, 1.0 / rate, size)
+
+    def scipy(self) -> Any:
+        return stats.gamma(self.flat("concentration"), scale=1.0 / self.flat("rate"))
+
+
+@dataclass(frozen=True)
+class Beta(ScalarFamily):
+    """Beta on (0, 1) with exponents ``a`` > 0 and ``b`` > 0: mean a / (a + b)."""
+
+    a: npt.ArrayLike
+    b: npt.ArrayLike
+    shape: Any = field(default=(), kw_only=True)
+    positive: ClassVar[tuple[str, ...]] = ("a", "b")
+
+    @property
+    def support(self) -> tuple[Array, Array]:
+        return ends(0.0, 1.0, self.shape)
+
+    @cached_property
+    def log_constant(self) -> float:
+        return -float(special.betaln(self.flat("a"), self.flat("b")).sum())
+
+    def _coefficients(self) -> Coefficients:
+        return Coefficients(column_families.BETA, self.flat("a") - 1.0, self.flat("b") - 1.0)
+
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        size, (a, b) = self._arguments(n)
+        return rng.beta(a, b, size)
+
+    def scipy(self) -> Any:
+        return stats.beta(self.flat("a"), self.flat("b"))
+
+
+@dataclass(frozen=True)
+class Cauchy(ScalarFamily):
+    """Cauchy with median ``location`` and half-width at half-maximum ``scale`` > 0."""
+
+    location: npt.ArrayLike
+    scale: npt.ArrayLike
+    shape: Any = field(default=(), kw_only=True)
+    positive: ClassVar[tuple[str, ...]] = ("scale",)
+
+    @cached_property
+    def log_constant(self) -> float:
+        return -float(np.log(np.pi * self.flat("scale")).sum())
+
+    def _coefficients(self) -> Coefficients:
+        return Coefficients(column_families.CAUCHY, self.flat("location"), 1.0 / self.flat("scale"))
+
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        size, (location, scale) = self._arguments(n)
+        return location + scale * rng.standard_cauchy(size)
+
+    def scipy(self) -> Any:
+        return stats.cauchy(self.flat("location"), self.flat("scale"))
+
+
+@dataclass(frozen=True)
+class MultivariateNormal(Distribution):
+    """Normal vector with ``mean`` (k,) and symmetric positive definite ``covariance`` (k, k)."""
+
+    mean: npt.ArrayLike
+    covariance: npt.ArrayLike
+
+    def __post_init__(self) -> None:
+        mean, covariance = np.asarray(self.mean, dtype=float), np.asarray(self.covariance, dtype=float)
+        if mean.ndim != 1 or len(mean) == 0 or not np.all(np.isfinite(mean)):
+            raise ValueError(f"mean must be a vector of finite numbers, got {self.mean!r}")
+        if covariance.shape != (len(mean), len(mean)):
+            raise ValueError(f"covariance must have shape {(len(mean), len(mean))}, got {covariance.shape}")
+        if not np.allclose(covariance, covariance.T, rtol=1e-10, atol=0.0):
+            raise ValueError("covariance must be symmetric, got a matrix that differs from its transpose")
+        try:
+            np.linalg.cholesky(covariance)
+        except np.linalg.LinAlgError:
+            smallest = np.linalg.eigvalsh(covariance)[0] if np.all(np.isfinite(covariance)) else np.nan
+            raise ValueError(f"covariance must be positive definite, got smallest eigenvalue {smallest:g}") from None
+        object.__setattr__(self, "mean", freeze(mean))
+        object.__setattr__(self, "covariance", freeze(covariance))
+
+    @cached_property
+    def _fixed(self) -> tuple[Array, Array, Array]:
+        factor = np.linalg.cholesky(np.asarray(self.covariance))
+        return np.asarray(self.mean), factor, np.ascontiguousarray(np.linalg.inv(factor).T)
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        return np.shape(self.mean)
+
+    @property
+    def support(self) -> tuple[Array, Array]:
+        return ends(-np.inf, np.inf, self.shape)
+
+    @cached_property
+    def log_constant(self) -> float:
+        return -float((np.log(np.diag(self._fixed[1])) + _HALF_LOG_TWO_PI).sum())
+
+    def evaluate(self, columns: Array) -> tuple[Array, Array]:
+        mean, _, whitening = self._fixed
+        z = (columns - mean) @ whitening
+        return -0.5 * np.einsum("ij,ij->i", z, z), -z @ whitening.T
+
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        mean, factor, _ = self._fixed
+        return np.asarray(mean + rng.standard_normal((n, len(mean))) @ factor.T)
+
+
+@dataclass(frozen=True)
+class Truncated(Distribution):
+    """A scalar distribution conditioned on an interval; see `truncated`."""
+
+    distribution: ScalarFamily
+    lower: npt.ArrayLike
+    upper: npt.ArrayLike
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.distribution, ScalarFamily):
+            raise ValueError(f"distribution must be one of independent numbers, got {self.distribution!r}")
+        for name in ("lower", "upper"):
+            value = np.asarray(getattr(self, name), dtype=float)
+            if np.any(np.isnan(value)):
+                raise ValueError(f"{name} must not be NaN, got {getattr(self, name)!r}")
+            if joined_shape(name, value, self.shape) != self.shape:
+                raise ValueError(f"{name} must broadcast to shape {self.shape}, got shape {value.shape}")
+            object.__setattr__(self, name, freeze(value))
+        lower, upper = self.support
+        if not np.all(lower < upper):
+            raise ValueError(
+                f"upper must be above lower inside the support of {self.distribution!r}, "
+                f"got lower {self.lower!r} and upper {self.upper!r}"
+            )
+        if not np.all(self._masses[2] > 1e-280):
+            raise ValueError(
+                f"lower and upper must enclose some mass of {self.distribution!r}, "
+                f"got lower {self.lower!r} and upper {self.upper!r}"
+            )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.distribution.shape
+
+    @cached_property
+    def support(self) -> tuple[Array, Array]:  # type: ignore[override]
+        lower, upper = self.distribution.support
+        return np.maximum(lower, self.lower), np.minimum(upper, self.upper)
+
+    @property
+    def compiled(self) -> Coefficients:
+        """That of the distribution: truncation changes the constant and the support only."""
+        return self.distribution.compiled
+
+    @cached_property
+    def _masses(self) -> tuple[Array, Array, Array, npt.NDArray[np.bool_]]:
+        """Tail probabilities at both ends, the mass between, and where the tails are upper ones."""
+        lower, upper = (end.ravel() for end in self.support)
+        base = self.distribution.scipy()
+        # differences of upper tails where the interval lies there: 1 - 1 would leave nothing
+        above = base.sf(lower) < 0.5
+        first = np.where(above, base.sf(upper), base.cdf(lower))
+        last = np.where(above, base.sf(lower), base.cdf(upper))
+        return first, last, last - first, above
+
+    @cached_property
+    def log_constant(self) -> float:
+        return self.distribution.log_constant - float(np.log(self._masses[2]).sum())
+
+    def evaluate(self, columns: Array) -> tuple[Array, Array]:
+        return self.distribution.evaluate(columns)
+
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        first, _, mass, above = self._masses
+        level = first + mass * rng.random((n, len(mass)))
+        base = self.distribution.scipy()
+        draws = np.where(above, base.isf(level), base.ppf(level)).reshape(n, *self.shape)
+        return np.clip(draws, *self.support)
+
+
+def truncated(distribution: ScalarFamily, lower: npt.ArrayLike = -np.inf, upper: npt.ArrayLike = np.inf) -> Truncated:
+    """Distribution of independent numbers, conditioned on lying between ``lower`` and ``upper``.
+
+    Parameters
+    ----------
+    distribution : scalar distribution
+        Any distribution of this module except `MultivariateNormal` and `Truncated`.
+    lower, upper : float or array_like that broadcasts to the distribution's shape
+
+    Raises
+    ------
+    ValueError
+        If the interval is empty, has no mass (below 1e-280), or the distribution has dependent entries.
+    """
+    return Truncated(distribution, lower, upper)

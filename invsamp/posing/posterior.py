@@ -1,0 +1,325 @@
+"""The posterior: a prior, forward models of several fidelities, data and noise, in one object."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.contract import Array, ForwardModel
+from invsamp.domains import Box, Domain, DomainLike, Unbounded, bound_domain, named_columns
+from invsamp.posing.forward import GuardedModel
+from invsamp.posing.gradient_check import GradientCheck, check_gradient
+from invsamp.posing.noise import BoundNoise, Noise
+from invsamp.posing.posterior_potential import PosteriorPotential
+from invsamp.posing.prior import Prior, as_selector
+from invsamp.posing.transforms import Coordinates, Identity, Log, Logit, Transform
+
+#: Fewer prior draws than this fraction inside the domain, and no starting points are looked for.
+LEAST_ACCEPTED = 1e-4
+
+
+class Posterior:
+    r"""Posterior density of an inverse problem, in several fidelities.
+
+    .. math:: p(\theta \mid \text{data}) \propto p(\text{data} \mid F(\theta))\, p(\theta)\, 1_D(\theta)
+
+    A sampler moves in *positions*. A parameter whose support is bounded below only is sampled as its
+    logarithm, any other as itself; finite ends are reflecting walls (see ``sampling_domain``). A column that
+    ``domain`` constrains is always sampled as itself.
+
+    Parameters
+    ----------
+    prior : Prior
+    forward : ForwardModel, or mapping from name to ForwardModel
+        One model (the fidelity ``"model"``), or several from the coarsest to the finest. A model with
+        ``parameters`` gets the columns of those; any other gets all parameters that the noise does not use.
+    data : array_like
+        Observations of any shape; models return them flattened in C order.
+    noise : Noise
+    domain : Domain, constraint, or a sequence of these, optional
+        Where theta must lie: domains of all its columns, `invsamp.domains.Product` of some of them by name, and
+        ``constraint("sigma > 1 + beta")``; all of a sequence.
+    transforms : mapping from parameter to {"identity", "log", "logit"}, optional
+        Coordinates other than the default.
+
+    Attributes
+    ----------
+    dimension : int
+    fidelities : tuple of str
+        From the coarsest to the finest.
+    names, shapes, labels
+        As in `Prior`.
+    sampling_domain : Domain
+        Domain of the positions: ``domain`` and the finite ends of the supports.
+
+    Raises
+    ------
+    ValueError
+        If the data are not finite or do not fit the noise, a name is unknown, a model cannot be
+        linearized, or a transform does not fit its parameter's support or conflicts with ``domain``.
+    """
+
+    def __init__(
+        self,
+        prior: Prior,
+        forward: ForwardModel | Mapping[str, ForwardModel],
+        data: npt.ArrayLike,
+        noise: Noise,
+        domain: DomainLike | None = None,
+        transforms: Mapping[str, str] | None = None,
+    ) -> None:
+        if not isinstance(prior, Prior):
+            raise ValueError(f"prior must be a Prior, got {prior!r}")
+        self.prior, self.noise = prior, noise
+        self.data = _numbers(data)
+        self.data.setflags(write=False)
+        self._bound = BoundNoise(noise, self.data, prior)
+        self.forward = dict(forward) if isinstance(forward, Mapping) else {"model": forward}
+        if not self.forward:
+            raise ValueError("forward must hold at least one model, got an empty mapping")
+        self._bounds = {name: self._bound_part(name, m) for name, m in self.forward.items()}
+        if (seen := self._bounds[tuple(self.forward)[-1]].size) != self._bound.size:
+            raise ValueError(f"the finest of forward must predict all {self._bound.size} data, got one for {seen}")
+        self._models = {name: GuardedModel(m, self._bounds[name].size, name) for name, m in self.forward.items()}
+        self._columns = {name: self._model_columns(name, m) for name, m in self.forward.items()}
+        self.fidelities = tuple(self.forward)
+        self.dimension, self.names = prior.dimension, prior.names
+        self.labels, self.shapes = prior.labels, prior.shapes
+        self.domain = bound_domain(domain, named_columns(prior.shapes), prior.dimension)
+        self.coordinates = _choose_coordinates(prior, self.domain, transforms or {})
+        self.sampling_domain = _with_support(prior, self.coordinates, self.domain)
+
+    def __repr__(self) -> str:
+        return (
+            f"Posterior({self.dimension} parameters {list(self.labels)}, {self._bound.size} data, "
+            f"fidelities {list(self.fidelities)}, {self.noise!r}, {self.sampling_domain!r})"
+        )
+
+    def potential(self, fidelity: str | None = None) -> PosteriorPotential:
+        """Energy, in positions, of one fidelity; the finest by default."""
+        name = self._fidelity(fidelity)
+        return PosteriorPotential(
+            self.prior,
+            self.coordinates,
+            self.sampling_domain,
+            self._models[name],
+            self._columns[name],
+            self._bounds[name],
+        )
+
+    def without_domain(self) -> Posterior:
+        """The same posterior, in the same coordinates, without ``domain``; the supports of the prior stay."""
+        free = copy.copy(self)
+        free.domain = Unbounded()
+        free.sampling_domain = _with_support(self.prior, self.coordinates, free.domain)
+        return free
+
+    def to_theta(self, position: npt.ArrayLike) -> Array:
+        """Natural parameters (..., dimension) at positions of that shape."""
+        return self.coordinates.to_theta(position)
+
+    def to_position(self, theta: npt.ArrayLike) -> Array:
+        """Positions (..., dimension) of natural parameters of that shape; inverse of `to_theta`."""
+        return self.coordinates.to_position(theta)
+
+    def sample_start(self, rng: np.random.Generator, n: int) -> Array:
+        """Positions, shape (n, dimension), of prior draws inside the domain.
+
+        Raises
+        ------
+        ValueError
+            If fewer than one prior draw in 10,000 lies inside the domain.
+        """
+        found: list[Array] = []
+        drawn = accepted = 0
+        while accepted < n:
+            position = self.to_position(self.prior.sample(rng, max(n, 100) if drawn == 0 else 10_000))
+            position = position[np.isfinite(position).all(axis=1) & self.sampling_domain.contains(position)]
+            drawn += max(n, 100) if drawn == 0 else 10_000
+            accepted += len(position)
+            found.append(position)
+            if drawn >= 50_000 and accepted < LEAST_ACCEPTED * drawn:
+                raise ValueError(
+                    f"domain must overlap the prior: {accepted} of {drawn} prior draws lie inside {self.domain!r}"
+                )
+        return np.concatenate(found)[:n]
+
+    @property
+    def support(self) -> Domain:
+        """Where theta may lie: ``domain`` and the intervals of the prior, without what is merely positive."""
+        lower, upper = self.prior.support
+        interval = np.isfinite(lower) & np.isfinite(upper)
+        if not interval.any():
+            return self.domain
+        return self.domain & Box(np.where(interval, lower, -np.inf), np.where(interval, upper, np.inf))
+
+    def predict(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike], fidelity: str | None = None) -> Array:
+        """Noise-free observations, shape (batch, *data.shape); NaN where the solve failed, or none is predicted.
+
+        ``theta`` is an array (batch, dimension) or (dimension,), or a mapping from name to values.
+        """
+        points, name = self._theta(theta), self._fidelity(fidelity)
+        y = self._models[name](points[:, self._columns[name]])
+        return self._scatter(name, y, np.nan)
+
+    def sample_noise(
+        self, rng: np.random.Generator, y: npt.ArrayLike, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike]
+    ) -> Array:
+        """Data with fresh noise, shape (batch, *data.shape), around noise-free ``y`` of that shape."""
+        points = self._theta(theta)
+        clean = np.asarray(y, dtype=float)
+        if clean.shape != (len(points), *self.data.shape):
+            raise ValueError(f"y must have shape {(len(points), *self.data.shape)}, got {clean.shape}")
+        flat = clean.reshape(len(points), -1)
+        return self.noise.sample(rng, flat, self._bound.scale(points)).reshape(clean.shape)
+
+    def log_likelihood(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike], fidelity: str | None = None) -> Array:
+        """Log-likelihood per datum, shape (batch, *data.shape).
+
+        Minus infinity where the solve failed; 0 for the data that a coarse fidelity does not predict.
+        """
+        points, name = self._theta(theta), self._fidelity(fidelity)
+        y = self._models[name](points[:, self._columns[name]])
+        value = self._bounds[name].evaluate(points, y)[0]
+        return self._scatter(name, np.where(np.isnan(value), -np.inf, value), 0.0)
+
+    def log_prior(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike]) -> Array:
+        """Log prior density of theta, shape (batch,), without the domain."""
+        return self.prior.log_density(self._theta(theta))
+
+    def failure_message(self, fidelity: str | None = None) -> str | None:
+        """What the last exception of a fidelity's model said; None if there was none."""
+        return self._models[self._fidelity(fidelity)].message
+
+    def check_gradient(
+        self,
+        theta: npt.ArrayLike | Mapping[str, npt.ArrayLike] | None = None,
+        fidelity: str | None = None,
+        seed: int = 0,
+    ) -> GradientCheck:
+        """Taylor test of the energy's gradient at one theta, in a random direction; prints readably.
+
+        A right gradient leaves a remainder that falls with the square of the step. The direction is scaled
+        by the prior's spread in each coordinate. Nothing is raised for a failing solve or a wrong gradient.
+
+        Parameters
+        ----------
+        theta : array_like (dimension,) or mapping, optional
+            Where; a prior draw by default.
+        fidelity : str, optional
+            The finest by default.
+        seed : int
+            Of the direction and the draw.
+        """
+        rng = np.random.default_rng(seed)
+        draws = self.sample_start(rng, 200)
+        # not the standard deviation: a Cauchy prior has none
+        spread = np.diff(np.quantile(draws, (0.25, 0.75), axis=0), axis=0)[0]
+        position = draws[0] if theta is None else self.to_position(self._theta(theta))[0]
+        return check_gradient(self.potential(fidelity), position, rng.standard_normal(self.dimension) * spread)
+
+    def _fidelity(self, fidelity: str | None) -> str:
+        if fidelity is None:
+            return self.fidelities[-1]
+        if fidelity not in self._models:
+            raise ValueError(f"fidelity must be one of {list(self.fidelities)}, got {fidelity!r}")
+        return fidelity
+
+    def _bound_part(self, fidelity: str, model: Any) -> BoundNoise:
+        """The noise of the data that a model predicts: all, unless it says which by ``data_indices``."""
+        bound, size = self._bound, self._bound.size
+        indices = getattr(model, "data_indices", None)
+        if indices is not None:
+            chosen = np.asarray(indices)
+            inside = chosen.dtype.kind == "i" and chosen.ndim == 1 and np.isin(chosen, np.arange(size)).all()
+            if not inside or not 0 < len(np.unique(chosen)) == len(chosen):
+                raise ValueError(
+                    f"forward[{fidelity!r}].data_indices must be distinct indices of the {size} data, got {indices}"
+                )
+            bound = bound.subset(chosen)
+        count = getattr(model, "n_observations", None)
+        if count is not None and count != bound.size:
+            raise ValueError(
+                f"data must hold the observations of the forward model {fidelity!r}: it has {count}, got {bound.size} "
+                f"data (shape {self.data.shape})"
+            )
+        return bound
+
+    def _scatter(self, fidelity: str, values: Array, missing: float) -> Array:
+        """Values (batch, m) of the data that a fidelity predicts in the shape of all data."""
+        indices = getattr(self.forward[fidelity], "data_indices", None)
+        if indices is None:
+            return values.reshape(len(values), *self.data.shape)
+        full = np.full((len(values), self._bound.size), missing)
+        full[:, indices] = values
+        return full.reshape(len(values), *self.data.shape)
+
+    def _theta(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike]) -> Array:
+        points = self.prior.pack(theta) if isinstance(theta, Mapping) else np.asarray(theta, dtype=float)
+        points = points[None, :] if points.ndim == 1 else points
+        if points.ndim != 2 or points.shape[1] != self.dimension:
+            raise ValueError(f"theta must have shape (batch, {self.dimension}), got {points.shape}")
+        return points
+
+    def _model_columns(self, fidelity: str, model: Any) -> slice | npt.NDArray[np.intp]:
+        names = getattr(model, "parameters", None)
+        if names is None:
+            names = [name for name in self.prior.names if name != self._bound.parameter]
+        elif len(set(names)) != len(names):
+            raise ValueError(f"forward[{fidelity!r}].parameters must not repeat a name, got {list(names)}")
+        self.prior.check_names(f"forward[{fidelity!r}].parameters", names)
+        if not len(names):
+            raise ValueError(f"forward[{fidelity!r}] must depend on at least one parameter, got none")
+        return as_selector(self.prior.columns(names))
+
+
+def _numbers(data: npt.ArrayLike) -> Array:
+    try:
+        return np.array(data, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(f"data must be an array of real numbers, got {data!r}") from None
+
+
+def _choose_coordinates(prior: Prior, domain: Domain, chosen: Mapping[str, str]) -> Coordinates:
+    """Transform of every column."""
+    prior.check_names("transforms", chosen)
+    constrained = domain.constrains(prior.dimension)
+    transforms: list[Transform] = []
+    for name, columns in prior.slices.items():
+        kind = chosen.get(name)
+        if kind not in (None, "identity", "log", "logit"):
+            raise ValueError(f"transforms[{name!r}] must be 'identity', 'log' or 'logit', got {kind!r}")
+        for column in range(columns.start, columns.stop):
+            if constrained[column] and kind in ("log", "logit"):
+                raise ValueError(
+                    f"transforms[{name!r}] must be 'identity', got {kind!r}: the domain constrains "
+                    f"{prior.labels[column]}, so it has to be sampled as itself"
+                )
+            ends = float(prior.support[0][column]), float(prior.support[1][column])
+            transforms.append(Identity() if constrained[column] else _transform(name, kind, *ends))
+    return Coordinates(transforms)
+
+
+def _with_support(prior: Prior, coordinates: Coordinates, domain: Domain) -> Domain:
+    """The domain of the positions: `domain`, and the finite ends of the supports in these coordinates."""
+    lower, upper = (coordinates.to_position(end) for end in prior.support)
+    if np.isfinite(lower).any() or np.isfinite(upper).any():
+        return domain & Box(lower, upper)
+    return domain
+
+
+def _transform(name: str, kind: str | None, lower: float, upper: float) -> Transform:
+    if kind == "logit":
+        if not (math.isfinite(lower) and math.isfinite(upper)):
+            raise ValueError(f"transforms[{name!r}] is 'logit': its support must be finite, got ({lower}, {upper})")
+        return Logit(lower, upper)
+    if kind == "log" and not math.isfinite(lower):
+        raise ValueError(f"transforms[{name!r}] is 'log': its support must be bounded below, got ({lower}, {upper})")
+    if kind == "log" or (kind is None and math.isfinite(lower) and upper == math.inf):
+        return Log(lower)
+    return Identity()

@@ -1,0 +1,199 @@
+"""The posterior's energy of one fidelity, in the coordinates in which a sampler moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.contract import Array, Terms
+from invsamp.domains import Box, Domain, Unbounded
+from invsamp.posing import column_families
+from invsamp.posing.forward import GuardedModel
+from invsamp.posing.noise import BoundNoise
+from invsamp.posing.prior import Prior
+from invsamp.posing.transforms import Coordinates
+
+
+class PosteriorPotential:
+    """Energy of one fidelity in positions: minus log likelihood, prior density and Jacobian. See `Posterior`.
+
+    Points outside the sampling domain or of zero prior density have energy +inf and gradient 0, and the
+    model is not called for them. So have points where the solve fails or anything is not finite. The
+    positions are trusted to have shape (chains, dimension).
+    """
+
+    def __init__(
+        self,
+        prior: Prior,
+        coordinates: Coordinates,
+        domain: Domain,
+        model: GuardedModel,
+        columns: slice | npt.NDArray[np.intp],
+        noise: BoundNoise,
+    ) -> None:
+        self._prior, self._coordinates, self._domain = prior, coordinates, domain
+        self._model, self._columns, self._noise = model, columns, noise
+        box = domain if isinstance(domain, Box) else Box()
+        lower, upper = (np.broadcast_to(end, (prior.dimension,)).copy() for end in (box.lower, box.upper))
+        self._box = lower, upper
+        self._slow_domain = None if isinstance(domain, (Box, Unbounded)) else domain
+        self.dimension = prior.dimension
+        self.size = noise.size
+
+    def energy(self, position: Array) -> Array:
+        """Energy, shape (chains,)."""
+        theta, _, value, slope, _, inside, everywhere = self._pose(position)
+        if everywhere:
+            return self._energy(theta, value, slope)
+        energy = np.full(len(inside), np.inf)
+        if inside.any():
+            energy[inside] = self._energy(theta[inside], value[inside], slope[inside])
+        return energy
+
+    def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
+        """Energy (chains,) and its gradient (chains, dimension)."""
+        theta, derivative, value, slope, jacobian_slope, inside, everywhere = self._pose(position)
+        if everywhere:
+            return self._energy_and_gradient(theta, derivative, value, slope, jacobian_slope)
+        energy, gradient = np.full(len(inside), np.inf), np.zeros(theta.shape)
+        if inside.any():
+            parts = (part[inside] for part in (theta, derivative, value, slope, jacobian_slope))
+            energy[inside], gradient[inside] = self._energy_and_gradient(*parts)
+        return energy, gradient
+
+    def terms(self, position: Array, indices: npt.NDArray[np.intp]) -> Terms:
+        """Terms at ``indices``, shape (chains, batch), of the m data; see `invsamp.contract.Terms`.
+
+        A point outside, or a failed solve, has prior energy +inf and all else 0. A model with ``rows``
+        evaluates the batch alone, and a failure shows only there. Any other is solved in full whatever the
+        batch: what a minibatch saves is up to its ``jacobian``, or else the vector-Jacobian products, one for
+        each entry of the batch.
+        """
+        return self._terms(position, self._data_terms, indices)
+
+    def group_terms(self, position: Array, members: npt.NDArray[np.intp], counted: Array) -> Terms:
+        """Sums of terms over groups of data; see `invsamp.contract.GroupwisePotential`.
+
+        A model with neither ``rows`` nor ``jacobian`` gives them for one vector-Jacobian product per group.
+        """
+        return self._terms(position, self._group_terms, members, counted)
+
+    def _terms(self, position: Array, function: Callable[..., tuple[Array, Array]], *chosen: npt.NDArray[Any]) -> Terms:
+        """Terms from a function of theta and of what is chosen, where theta is inside."""
+        theta, derivative, value, slope, jacobian_slope, inside, _ = self._pose(position)
+        chains, batch = chosen[0].shape[:2]
+        result = Terms(
+            np.full(chains, np.inf),
+            np.zeros((chains, self.dimension)),
+            np.zeros((chains, batch)),
+            np.zeros((chains, batch, self.dimension)),
+        )
+        rows = np.flatnonzero(inside)
+        if not len(rows):
+            return result
+        energies, gradients = function(theta[rows], *(part[rows] for part in chosen))
+        gradients *= derivative[rows, None, :]
+        prior_gradient = -(slope[rows] * derivative[rows] + jacobian_slope[rows])
+        finite = np.isfinite(energies).all(axis=1) & np.isfinite(gradients).all(axis=(1, 2))
+        finite &= np.isfinite(prior_gradient).all(axis=1)
+        rows = rows[finite]
+        parts = (-value[rows], prior_gradient[finite], energies[finite], gradients[finite])
+        for target, part in zip(result, parts, strict=True):
+            target[rows] = part
+        return result
+
+    def _pose(self, position: Array) -> tuple[Array, Array, Array, Array, Array, npt.NDArray[np.bool_], bool]:
+        """See `invsamp.posing.column_families.pose`; with the distributions and domains that it does not know."""
+        prior = self._prior
+        posed = column_families.pose(
+            np.ascontiguousarray(position), self._coordinates.compiled, prior.compiled, self._box, prior.log_constant
+        )
+        if not prior.others and self._slow_domain is None:
+            return posed  # type: ignore[no-any-return]
+        theta, derivative, value, slope, jacobian_slope, inside, _ = posed
+        with np.errstate(all="ignore"):
+            for columns, distribution in prior.others:
+                part, slope[:, columns] = distribution.evaluate(theta[:, columns])
+                value += part
+        inside &= np.isfinite(value)
+        if self._slow_domain is not None:
+            inside &= self._slow_domain.contains(position)
+        return theta, derivative, value, slope, jacobian_slope, inside, bool(inside.all())
+
+    def _energy(self, theta: Array, value: Array, slope: Array) -> Array:
+        y = self._model(np.ascontiguousarray(theta[:, self._columns]))
+        self._noise.accumulate(theta, y, value, slope)
+        return np.where(np.isfinite(value), -value, np.inf)
+
+    def _energy_and_gradient(
+        self, theta: Array, derivative: Array, value: Array, slope: Array, jacobian_slope: Array
+    ) -> tuple[Array, Array]:
+        y, vjp = self._model.linearize(np.ascontiguousarray(theta[:, self._columns]))
+        y_slope = self._noise.accumulate(theta, y, value, slope)
+        slope[:, self._columns] += vjp(y_slope)
+        column_families.finish(value, slope, derivative, jacobian_slope)
+        return value, slope
+
+    def _data_terms(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
+        """Minus log-likelihoods (rows, batch) at theta and their gradients in theta (rows, batch, dimension)."""
+        rows, batch = indices.shape
+        selected = np.ascontiguousarray(theta[:, self._columns])
+        row = np.arange(rows)[:, None]
+        if self._model.has_rows:
+            y, by_datum = self._model.rows(selected, indices)
+            log_likelihood, y_slope, scale_slope = self._noise.evaluate_at(theta, y, indices)
+        else:
+            y, by_datum = self._chosen_rows(selected, indices)
+            log_likelihood, y_slope, scale_slope = (a[row, indices] for a in self._noise.evaluate(theta, y))
+        gradients = np.zeros((rows, batch, self.dimension))
+        with np.errstate(all="ignore"):
+            gradients[:, :, self._columns] = -y_slope[:, :, None] * by_datum
+            if self._noise.parameter is not None:
+                gradients[row, np.arange(batch), self._noise.column_of_datum[indices]] -= scale_slope
+        # a datum outside the batch may show that the solve failed, too
+        failed = ~np.isfinite(y).all(axis=1)
+        energies = -log_likelihood
+        energies[failed] = np.inf
+        return energies, gradients
+
+    def _group_terms(self, theta: Array, members: npt.NDArray[np.intp], counted: Array) -> tuple[Array, Array]:
+        """The same summed over groups, (rows, groups) and (rows, groups, dimension)."""
+        if self._model.has_rows or self._model.has_jacobian:
+            energies, gradients = self._data_terms(theta, members.reshape(len(theta), -1))
+            # a failed solve is infinite throughout; a repeated datum that does not count is finite where the others are
+            summed = np.where(counted > 0.0, energies.reshape(members.shape), 0.0).sum(axis=2)
+            return summed, np.einsum("rgkd,rgk->rgd", gradients.reshape(*members.shape, -1), counted)
+        y, vjp = self._model.linearize(np.ascontiguousarray(theta[:, self._columns]))
+        log_likelihood, y_slope, scale_slope = self._noise.evaluate(theta, y)
+        row = np.arange(len(theta))[:, None]
+        gradients = np.zeros((*members.shape[:2], self.dimension))
+        energies = np.zeros(members.shape[:2])
+        with np.errstate(all="ignore"):
+            for k in range(members.shape[1]):
+                datum, weight = members[:, k], counted[:, k]
+                energies[:, k] = -(log_likelihood[row, datum] * weight).sum(axis=1)
+                cotangent = np.zeros(y.shape)
+                np.add.at(cotangent, (row, datum), y_slope[row, datum] * weight)
+                gradients[:, k, self._columns] = -vjp(cotangent)
+                if self._noise.parameter is not None:
+                    columns = self._noise.column_of_datum[datum]
+                    np.add.at(gradients, (row, np.full_like(datum, k), columns), -scale_slope[row, datum] * weight)
+        energies[~np.isfinite(y).all(axis=1)] = np.inf
+        return energies, gradients
+
+    def _chosen_rows(self, selected: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
+        """All observations (rows, m), and the Jacobian of the chosen data alone (rows, batch, p)."""
+        row = np.arange(len(indices))
+        if self._model.has_jacobian:
+            y, jacobian = self._model.jacobian(selected)
+            return y, jacobian[row[:, None], indices]
+        y, vjp = self._model.linearize(selected)
+        by_datum = np.empty((*indices.shape, selected.shape[1]))
+        for k in range(indices.shape[1]):
+            cotangent = np.zeros(y.shape)
+            cotangent[row, indices[:, k]] = 1.0
+            by_datum[:, k] = vjp(cotangent)
+        return y, by_datum

@@ -1,0 +1,191 @@
+"""The prior: named, independent parameters, flattened to the columns of theta."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.contract import Array
+from invsamp.posing import column_families
+from invsamp.posing.distributions import Distribution
+
+
+class Prior:
+    """Joint prior of named, independent parameters.
+
+    Parameters
+    ----------
+    **distributions : Distribution
+        One distribution per parameter. The order is the order of theta's columns; a parameter of shape
+        (k,) takes k columns, in C order.
+
+    Attributes
+    ----------
+    names : tuple of str
+    shapes : mapping from name to shape
+    slices : mapping from name to the slice of its columns
+    labels : tuple of str
+        One per column, such as ``"x"`` or ``"k[0]"``.
+    dimension : int
+        Number of columns.
+    support : pair of ndarray, shape (dimension,)
+        Lower and upper ends.
+    log_constant : float
+        What makes the density integrate to one.
+    compiled : tuple of ndarray
+        Arguments of `invsamp.posing.column_families.log_density`, for the columns of the scalar families.
+    others : list of (slice, Distribution)
+        The columns that the compiled loop does not know.
+
+    Raises
+    ------
+    ValueError
+        If there is no parameter, or a value is not a distribution.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.Prior(x=iv.Uniform(0, 1), k=iv.LogNormal(0, 1, shape=2)).labels
+    ('x', 'k[0]', 'k[1]')
+    """
+
+    def __init__(self, **distributions: Distribution) -> None:
+        if not distributions:
+            raise ValueError("distributions must name at least one parameter, got none")
+        for name, distribution in distributions.items():
+            if not isinstance(distribution, Distribution):
+                raise ValueError(f"{name} must be a distribution such as Normal(0, 1), got {distribution!r}")
+        self.distributions: Mapping[str, Distribution] = dict(distributions)
+        self.names = tuple(distributions)
+        self.shapes: Mapping[str, tuple[int, ...]] = {n: d.shape for n, d in distributions.items()}
+        ends = np.cumsum([0] + [math.prod(shape) for shape in self.shapes.values()])
+        self.dimension = int(ends[-1])
+        self.slices: Mapping[str, slice] = {
+            name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(self.names)
+        }
+        self.labels = tuple(label for name, shape in self.shapes.items() for label in _labels(name, shape))
+        self.support = (
+            np.concatenate([d.support[0].ravel() for d in distributions.values()]),
+            np.concatenate([d.support[1].ravel() for d in distributions.values()]),
+        )
+        self.log_constant = float(sum(d.log_constant for d in distributions.values()))
+        self.compiled, self.others = self._split()
+
+    def __repr__(self) -> str:
+        return "Prior(" + ", ".join(f"{name}={value!r}" for name, value in self.distributions.items()) + ")"
+
+    def __eq__(self, other: object) -> bool:
+        # order matters: it is the order of the columns
+        return isinstance(other, Prior) and list(self.distributions.items()) == list(other.distributions.items())
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.distributions.items()))
+
+    def evaluate(self, theta: Array) -> tuple[Array, Array]:
+        """Log density (batch,) and its gradient (batch, dimension) at points inside the support.
+
+        Nothing is checked. One compiled loop serves all columns of the scalar families.
+        """
+        value, gradient = column_families.log_density(np.ascontiguousarray(theta), *self.compiled)
+        value += self.log_constant
+        for columns, distribution in self.others:
+            part, gradient[:, columns] = distribution.evaluate(theta[:, columns])
+            value += part
+        return value, gradient
+
+    def log_density(self, theta: npt.ArrayLike) -> Array:
+        """Log density, shape (batch,), at theta (batch, dimension); minus infinity outside the support."""
+        points, inside = self._inside(theta)
+        with np.errstate(all="ignore"):
+            value = self.evaluate(points)[0]
+        return np.where(inside & ~np.isnan(value), value, -np.inf)
+
+    def gradient(self, theta: npt.ArrayLike) -> Array:
+        """Gradient of the log density, shape (batch, dimension); zero outside the support."""
+        points, inside = self._inside(theta)
+        with np.errstate(all="ignore"):
+            gradient = self.evaluate(points)[1]
+        return np.where(inside[:, None] & ~np.isnan(gradient), gradient, 0.0)
+
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        """``n`` independent draws, shape (n, dimension)."""
+        return np.concatenate([d.sample(rng, n).reshape(n, -1) for d in self.distributions.values()], axis=1)
+
+    def pack(self, values: Mapping[str, npt.ArrayLike]) -> Array:
+        """Theta, shape (..., dimension), from a mapping of every name to values of shape (..., *shape).
+
+        Raises
+        ------
+        ValueError
+            If a name is missing or unknown, a value has the wrong trailing shape, or the leading shapes differ.
+        """
+        self.check_names("values", values)
+        if missing := [name for name in self.names if name not in values]:
+            raise ValueError(f"values must hold every parameter, got none for {missing}")
+        columns = []
+        for name, shape in self.shapes.items():
+            value = np.asarray(values[name], dtype=float)
+            lead = value.shape[: value.ndim - len(shape)]
+            if value.ndim < len(shape) or value.shape[len(lead) :] != shape:
+                raise ValueError(f"{name} must have shape (..., {str(shape)[1:-1]}), got {value.shape}")
+            columns.append(value.reshape(*lead, math.prod(shape)))
+        try:
+            lead = np.broadcast_shapes(*(column.shape[:-1] for column in columns))
+        except ValueError:
+            found = {name: column.shape[:-1] for name, column in zip(self.names, columns, strict=True)}
+            raise ValueError(f"values must have the same leading shape for every name, got {found}") from None
+        return np.concatenate([np.broadcast_to(column, (*lead, column.shape[-1])) for column in columns], axis=-1)
+
+    def unpack(self, theta: npt.ArrayLike) -> dict[str, Array]:
+        """Mapping of every name to values (..., *shape), from theta (..., dimension)."""
+        points = np.asarray(theta, dtype=float)
+        if points.ndim == 0 or points.shape[-1] != self.dimension:
+            raise ValueError(f"theta must have {self.dimension} columns {self.labels}, got shape {points.shape}")
+        lead = points.shape[:-1]
+        return {name: points[..., self.slices[name]].reshape((*lead, *shape)) for name, shape in self.shapes.items()}
+
+    def check_names(self, argument: str, names: Any) -> None:
+        """Raise ValueError if ``names`` holds a name that is not a parameter."""
+        if unknown := [name for name in names if name not in self.slices]:
+            raise ValueError(f"{argument} must use the prior's parameters {list(self.names)}, got {unknown}")
+
+    def columns(self, names: Any) -> npt.NDArray[np.intp]:
+        """Indices of theta's columns that belong to ``names``, in the order of ``names``."""
+        self.check_names("names", names)
+        return np.concatenate(
+            [np.arange(self.slices[name].start, self.slices[name].stop) for name in names] or [np.empty(0, np.intp)]
+        ).astype(np.intp)
+
+    def _inside(self, theta: npt.ArrayLike) -> tuple[Array, npt.NDArray[np.bool_]]:
+        points = np.asarray(theta, dtype=float)
+        if points.ndim != 2 or points.shape[1] != self.dimension:
+            raise ValueError(f"theta must have shape (batch, {self.dimension}), got {points.shape}")
+        lower, upper = self.support
+        return points, np.asarray(((points >= lower) & (points <= upper)).all(axis=1))
+
+    def _split(self) -> tuple[tuple[Any, ...], list[tuple[slice, Distribution]]]:
+        """Arguments of the compiled loop, for the columns that it knows, and the other distributions."""
+        known = {name: d.compiled for name, d in self.distributions.items() if d.compiled is not None}
+        sizes = [len(c.first) for c in known.values()]
+        compiled = (
+            self.columns(known),
+            np.repeat(np.array([c.family for c in known.values()], dtype=np.intp), sizes),
+            np.concatenate([np.empty(0), *(c.first for c in known.values())]),
+            np.concatenate([np.empty(0), *(c.second for c in known.values())]),
+        )
+        return compiled, [(self.slices[name], d) for name, d in self.distributions.items() if name not in known]
+
+
+def as_selector(columns: npt.NDArray[np.intp]) -> slice | npt.NDArray[np.intp]:
+    """The same columns as a slice where they are consecutive: a slice makes a view, indices a slow copy."""
+    if len(columns) and np.array_equal(columns, np.arange(columns[0], columns[0] + len(columns))):
+        return slice(int(columns[0]), int(columns[-1]) + 1)
+    return columns
+
+
+def _labels(name: str, shape: tuple[int, ...]) -> list[str]:
+    return [name] if not shape else [f"{name}[{','.join(map(str, index))}]" for index in np.ndindex(*shape)]

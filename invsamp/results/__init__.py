@@ -1,0 +1,1 @@
+"""What a sampler hands back: runs, reports, predictions, warnings."""

@@ -1,0 +1,246 @@
+"""Reasons not to trust the draws of a run, in words that say what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from invsamp.diagnostics import swap_rates
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Largest R-hat that passes (Vehtari et al. 2021, section 4).
+R_HAT_LIMIT = 1.01
+#: Effective draws that bulk and tail need per chain, for up to four chains (Vehtari et al. 2021, section 4: 400).
+ESS_PER_CHAIN = 100.0
+#: Fraction of accepted swaps below which a pair of rungs hardly exchanges anything.
+SWAP_RATE_LIMIT = 0.02
+#: Sd of the noise in the log swap ratio above which fewer than 13% of the swaps between equals are accepted.
+SWAP_NOISE_LIMIT = 3.0
+#: Fraction of steps whose gradient noise may exceed the noise that the step injects.
+CLIPPED_NOISE_LIMIT = 0.01
+#: The same, above which draws are of no use; warm-up refuses to go on to them.
+CLIPPED_NOISE_REFUSED = 0.1
+#: Fraction of the states visited that the pilot of a variance model may leave out.
+UNCOVERED_LIMIT = 0.05
+#: Fraction of the solves of one fidelity that may fail.
+FAILED_SOLVES_LIMIT = 0.05
+#: Fraction of steps that may find no reflected path back into the domain.
+REFLECTION_FALLBACK_LIMIT = 1e-4
+#: Fewer draws per chain than this and ArviZ gives no statistics.
+_MIN_DRAWS = 4
+
+
+def diagnose(summary: pd.DataFrame, report: Mapping[str, Any]) -> list[str]:
+    """Reasons not to trust the draws, each with its figures and what to do; empty if there are none.
+
+    Parameters
+    ----------
+    summary : DataFrame
+        As `invsamp.results.run.Run.summary` gives it.
+    report : mapping
+        As `invsamp.results.run.Run.report` holds it. What it does not hold is not judged.
+    """
+    swaps = _swap_warnings(report)
+    return [
+        *report.get("warnings", []),
+        *_draw_warnings(summary, report),
+        *_r_hat_warnings(summary, report),
+        *_ess_warnings(summary, report),
+        *swaps,
+        # a ladder with a broken rung has no round trips either: one message for one cause
+        *([] if swaps else _round_trip_warnings(report)),
+        *_clipped_noise_warnings(report),
+        *_uncovered_warnings(report),
+        *_failed_solve_warnings(report),
+        *_fallback_warnings(report),
+        *_boundary_warnings(report),
+    ]
+
+
+def _draw_warnings(summary: pd.DataFrame, report: Mapping[str, Any]) -> list[str]:
+    found = []
+    broken = summary.index[~np.isfinite(summary["mean"])]
+    if len(broken):
+        found.append(
+            f"{_list(broken)}: some draws are NaN or infinite, so no statistic means anything. "
+            f"Reduce step_size, or bound the parameter by its prior or a domain."
+        )
+    stuck = summary.index[summary["sd"] == 0]
+    if len(stuck):
+        found.append(
+            f"{_list(stuck)}: every draw has the same value. Reduce step_size (every move may have been refused), "
+            f"or check that the starting points have finite energy."
+        )
+    draws = report.get("draws")
+    if draws is not None and draws < _MIN_DRAWS:
+        found.append(
+            f"{draws} draws per chain are too few for any diagnostic. Ask for draws={_MIN_DRAWS} at the least."
+        )
+    return found
+
+
+def _r_hat_warnings(summary: pd.DataFrame, report: Mapping[str, Any]) -> list[str]:
+    if report.get("chains") == 1:
+        return [
+            "there is one chain only, so R-hat cannot tell whether other starting points lead elsewhere. "
+            "Run chains=4 or more."
+        ]
+    bad = summary["r_hat"][summary["r_hat"] > R_HAT_LIMIT].sort_values(ascending=False)
+    if not len(bad):
+        return []
+    named = _list([f"{name} {value:.3f}" for name, value in bad.items()])
+    several = len(report.get("temperatures") or []) > 1
+    ladder = "a hotter or denser ladder" if several else "a ladder of temperatures (replica exchange)"
+    return [
+        f"R-hat is above {R_HAT_LIMIT}: {named}. The chains do not agree yet. Look at plot_trace(): if they drift, "
+        f"raise warmup and draws; if they sit in separate modes, use {ladder}."
+    ]
+
+
+def _ess_warnings(summary: pd.DataFrame, report: Mapping[str, Any]) -> list[str]:
+    # many short chains are a run too: what means need does not grow with their number
+    wanted = ESS_PER_CHAIN * min(report.get("chains", 4), 4)
+    found = []
+    for column, meaning in (("ess_bulk", "means"), ("ess_tail", "5% and 95% quantiles")):
+        bad = summary[column][summary[column] < wanted].sort_values()
+        if not len(bad):
+            continue
+        named = _list([f"{name} {value:.0f}" for name, value in bad.items()])
+        factor = wanted / max(float(bad.iloc[0]), 1.0)
+        draws = f" (draws={_round_up(factor * report['draws'])})" if report.get("draws") else ""
+        found.append(
+            f"{column} is below {wanted:.0f}: {named}. {meaning.capitalize()} are not "
+            f"settled. At this rate about {factor:.2g} times the draws{draws} would do."
+        )
+    return found
+
+
+def _swap_warnings(report: Mapping[str, Any]) -> list[str]:
+    found = []
+    for pair, sd in enumerate(report.get("swap_noise_sd") or []):
+        if sd > SWAP_NOISE_LIMIT:
+            found.append(
+                f"the log swap ratio of rungs {pair} and {pair + 1}{_temperatures(report, pair, pair + 1)} has noise "
+                f"of sd {sd:.1f}, above {SWAP_NOISE_LIMIT:g}: at that noise next to no swap is accepted. Lower the "
+                f"noise of the energies (larger minibatches), or bring the temperatures closer."
+            )
+    rates = swap_rates(report)
+    for pair, rate in enumerate(rates):
+        attempts, accepts = int(report["swap_attempts"][pair]), int(report["swap_accepts"][pair])
+        where = f"rungs {pair} and {pair + 1}{_temperatures(report, pair, pair + 1)}"
+        if attempts == 0:
+            found.append(f"no swap was tried between {where}. Raise the swap fraction or the number of draws.")
+        elif rate < SWAP_RATE_LIMIT:
+            found.append(
+                f"{where} swapped in {accepts} of {attempts} attempts ({rate:.2%}), below {SWAP_RATE_LIMIT:.0%}: "
+                "states hardly pass. Put a temperature between them or bring them closer; if their energies are noisy, "
+                "lower that noise first (larger minibatches or more probes for swap energies)."
+            )
+    return found
+
+
+def _round_trip_warnings(report: Mapping[str, Any]) -> list[str]:
+    if len(report.get("swap_attempts") or []) == 0 or report.get("round_trips") != 0:
+        return []
+    return [
+        "no replica made a round trip from one end of the ladder to the other and back, although swaps are accepted: "
+        "hot states have not yet fed the cold rung. Raise draws or the swap fraction; on a long ladder use fewer rungs."
+    ]
+
+
+def _clipped_noise_warnings(report: Mapping[str, Any]) -> list[str]:
+    found = []
+    for rung, fraction in enumerate(report.get("clipped_noise") or []):
+        if fraction is None or fraction <= CLIPPED_NOISE_LIMIT:
+            continue
+        steps = report.get("step_sizes") or []
+        now = f" (now {steps[rung]:.3g})" if rung < len(steps) and steps[rung] is not None else ""
+        refused = fraction > CLIPPED_NOISE_REFUSED
+        limit, useless = (CLIPPED_NOISE_REFUSED, ": do not use them") if refused else (CLIPPED_NOISE_LIMIT, "")
+        found.append(
+            f"rung {rung}{_temperatures(report, rung)}: in {fraction:.1%} of the steps, above "
+            f"{limit:.0%}, the gradient was noisier than the noise that the step injects, so these draws "
+            f"are too wide{useless}. Reduce step_size{now} or the noise of the gradient (larger minibatches, more "
+            "probes)."
+        )
+    return found
+
+
+def _uncovered_warnings(report: Mapping[str, Any]) -> list[str]:
+    return [
+        f"rung {rung}{_temperatures(report, rung)}: the variance of the noise was extrapolated at {fraction:.0%} of "
+        f"the states that warm-up visited, above {UNCOVERED_LIMIT:.0%}, as its pilot has no states near them. Raise "
+        f"warmup, or let kernel_ridge have more states (most=...)."
+        for rung, fraction in enumerate(report.get("uncovered_variance") or [])
+        if fraction is not None and fraction > UNCOVERED_LIMIT
+    ]
+
+
+def _failed_solve_warnings(report: Mapping[str, Any]) -> list[str]:
+    found = []
+    evaluations = report.get("evaluations") or {}
+    for fidelity, failed in (report.get("failed_solves") or {}).items():
+        total = evaluations.get(fidelity, 0)
+        if not total or failed / total <= FAILED_SOLVES_LIMIT:
+            continue
+        message = report.get("failure_message")
+        last = f" The last failure said: {message}." if message else ""
+        found.append(
+            f"{failed} of {total} solves of {fidelity!r} failed ({failed / total:.1%}), above "
+            f"{FAILED_SOLVES_LIMIT:.0%}: the posterior is cut off where the model gives no answer.{last} Narrow the "
+            f"prior or the domain to where the model is meant to work, or make its solver more robust."
+        )
+    return found
+
+
+def _fallback_warnings(report: Mapping[str, Any]) -> list[str]:
+    steps = report.get("chains", 0) * report.get("draws", 0) * report.get("thin", 1)
+    found = []
+    for rung, count in enumerate(report.get("reflection_fallbacks") or []):
+        if not count or not steps or count / steps <= REFLECTION_FALLBACK_LIMIT:
+            continue
+        found.append(
+            f"rung {rung}{_temperatures(report, rung)}: {count} of {steps} steps ({count / steps:.2%}), above "
+            f"{REFLECTION_FALLBACK_LIMIT:.2%}, found no reflected path inside the domain and stayed where they were. "
+            f"Reduce step_size: a step must be short against the domain's narrowest part."
+        )
+    return found
+
+
+def _boundary_warnings(report: Mapping[str, Any]) -> list[str]:
+    """Draws of another law than the restricted posterior's, as the baselines have them."""
+    boundary, outside = report.get("boundary"), report.get("outside") or [0.0]
+    if outside[0] > 0.0:
+        return [
+            f"{outside[0]:.2%} of the draws lie outside the domain, as the boundary is {boundary!r}: the run samples "
+            f"another posterior. Use boundary='reflect', or drop these draws before you use the others."
+        ]
+    if boundary == "project":
+        return [
+            "moves that left the domain were put on its boundary, as the boundary is 'project': draws pile up there, "
+            "whatever the step size. Use boundary='reflect'; this one is a control for tests and figures."
+        ]
+    return []
+
+
+def _list(names: Sequence[object], limit: int = 3) -> str:
+    shown = ", ".join(str(name) for name in names[:limit])
+    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
+
+
+def _temperatures(report: Mapping[str, Any], *rungs: int) -> str:
+    values = report.get("temperatures") or []
+    if max(rungs) >= len(values):
+        return ""
+    label = "temperature" if len(rungs) == 1 else "temperatures"
+    return f" ({label} " + " and ".join(f"{values[rung]:g}" for rung in rungs) + ")"
+
+
+def _round_up(draws: float) -> int:
+    """Up to two figures: 21,384 draws would sound exact."""
+    unit = 10 ** max(int(np.floor(np.log10(max(draws, 1.0)))) - 1, 0)
+    return int(np.ceil(draws / unit)) * unit

@@ -1,0 +1,100 @@
+"""What the draws of a run say of the data: predictions with observation noise, and the likelihood of each datum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from invsamp.contract import Array
+from invsamp.results import layout
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+#: Draws that are predicted where the caller names no number: each costs a forward solve.
+DEFAULT_DRAWS = 1000
+#: Rows per call of the forward model.
+BLOCK = 256
+
+
+def predict(
+    theta: Array,
+    shapes: Mapping[str, tuple[int, ...]],
+    posterior: Any,
+    draws: int | None = None,
+    seed: int = 0,
+    fidelity: str | None = None,
+) -> xr.Dataset:
+    """Noisy and noise-free predictions of the data at draws of the posterior.
+
+    Parameters
+    ----------
+    theta : ndarray, shape (chains, draws, d)
+        Draws of the posterior.
+    shapes : mapping
+        Shape of every parameter in theta, checked against the posterior's.
+    posterior, draws, seed, fidelity
+        See `invsamp.results.run.Run.posterior_predictive`.
+
+    Returns
+    -------
+    Dataset
+        ``data`` and ``mean``, both (chain, draw, *shape of the data); the coordinate ``draw`` counts in the run.
+
+    Raises
+    ------
+    ValueError
+        If ``posterior`` cannot predict, its parameters are others, or ``draws`` < 1.
+    """
+    _check_posterior(posterior, shapes)
+    if draws is not None and draws < 1:
+        raise ValueError(f"draws must be at least 1, got {draws}")
+    chosen = _evenly_spaced(theta.shape[0], theta.shape[1], DEFAULT_DRAWS if draws is None else draws)
+    leading = (theta.shape[0], len(chosen))
+    rows = theta[:, chosen].reshape(-1, theta.shape[-1])
+    mean = _by_blocks(lambda block: posterior.predict(block, fidelity), rows)
+    noisy = np.asarray(posterior.sample_noise(np.random.default_rng(seed), mean, rows))
+    values = {"data": noisy.reshape(leading + mean.shape[1:]), "mean": mean.reshape(leading + mean.shape[1:])}
+    return layout.dataset(values, _data_dimensions(mean)).assign_coords(draw=chosen)
+
+
+def log_likelihood(
+    theta: Array, shapes: Mapping[str, tuple[int, ...]], posterior: Any, fidelity: str | None = None
+) -> xr.Dataset:
+    """Log-likelihood of each datum at every draw (chains, draws, d): ``data`` (chain, draw, *shape of the data).
+
+    Raises
+    ------
+    ValueError
+        If ``posterior`` cannot predict, or its parameters are others.
+    """
+    _check_posterior(posterior, shapes)
+    rows = theta.reshape(-1, theta.shape[-1])
+    values = _by_blocks(lambda block: posterior.log_likelihood(block, fidelity), rows)
+    return layout.dataset({"data": values.reshape(theta.shape[:2] + values.shape[1:])}, _data_dimensions(values))
+
+
+def _check_posterior(posterior: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    if not (hasattr(posterior, "predict") and hasattr(posterior, "sample_noise")):
+        raise ValueError(f"posterior must have a forward model and noise, got {type(posterior).__name__}")
+    own = {name: tuple(shape) for name, shape in posterior.shapes.items()}
+    if own != dict(shapes):
+        raise ValueError(f"posterior must have the parameters of the run, {dict(shapes)}, got {own}")
+
+
+def _by_blocks(function: Callable[[Array], Array], rows: Array) -> Array:
+    return np.concatenate([function(rows[i : i + BLOCK]) for i in range(0, len(rows), BLOCK)])
+
+
+def _data_dimensions(values: Array) -> tuple[str, ...]:
+    """Dimensions of values (rows, *shape of the data) once their rows are chains and draws."""
+    return ("chain", "draw", *(f"data_dim_{axis}" for axis in range(values.ndim - 1)))
+
+
+def _evenly_spaced(chains: int, available: int, wanted: int) -> np.ndarray:
+    """Indices of draws, the same for every chain, that give at least ``wanted`` draws in all if there are as many."""
+    per_chain = min(-(-wanted // chains), available)
+    # midpoints of equal parts, so that one draw is not the first of its chain
+    return ((np.arange(per_chain) + 0.5) * available / per_chain).astype(int)

@@ -1,0 +1,112 @@
+"""What a run tells about itself: settings, counts and figures, in plain types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from invsamp.engine.evaluation import Evaluator
+from invsamp.engine.replica import Replica
+from invsamp.engine.tuner import STABILITY_FRACTION
+from invsamp.kernels import Momentum
+from invsamp.ladder import Sampler
+from invsamp.metric import DenseMetric, DiagonalMetric
+from invsamp.results.run import versions
+from invsamp.swap.exchange import Exchange
+
+
+def local(
+    replicas: Sequence[Replica], exchange: Exchange | None, evaluators: Mapping[str, Evaluator]
+) -> dict[str, Any]:
+    """What the rungs held here, and their swaps, have to tell: lists by rung and by pair, counts by fidelity.
+
+    Fidelities of no rung held here have counts too: those of the time before a run was resumed.
+    """
+    # from cold to hot
+    own = [e.fidelity for r in replicas for e in (r.evaluator, *r.evaluators)]
+    evaluators = {name: evaluators[name] for name in dict.fromkeys([*own, *evaluators])}
+    return {
+        "temperatures": [r.temperature for r in replicas],
+        "fidelities": [r.evaluator.fidelity for r in replicas],
+        "kernels": [_kernel(r) for r in replicas],
+        "step_sizes": [_step_size(r) for r in replicas],
+        "step_size_source": [_step_size_source(r) for r in replicas],
+        "preconditioner_matrices": [_matrix(r) for r in replicas],
+        "acceptance": [_acceptance(r) for r in replicas],
+        "clipped_noise": [r.counts.clipped / max(1, r.counts.steps * len(r.position)) for r in replicas],
+        "uncovered_variance": [r.uncovered for r in replicas],
+        "reflections": [r.counts.reflected for r in replicas],
+        "reflection_fallbacks": [r.counts.fallbacks for r in replicas],
+        "evaluations": {name: e.evaluations for name, e in evaluators.items()},
+        "evaluation_seconds": {name: e.seconds for name, e in evaluators.items()},
+        "failed_solves": {name: e.failed for name, e in evaluators.items()},
+        **_swaps(exchange),
+    }
+
+
+def finished(sampler: Sampler, joined: dict[str, Any]) -> dict[str, Any]:
+    """The report of what all rungs have to tell, cold to hot (`local`, and what failed solves said), in plain types."""
+    report = {
+        "sampler": str(sampler),
+        "sampler_settings": repr(sampler),
+        "preconditioner": sampler.preconditioner,
+        **joined,
+        "versions": versions(),
+    }
+    attempts = max(1, sum(report["swap_attempts"]))
+    report["swap_solves_per_attempt"] = {name: n / attempts for name, n in report["swap_solves"].items()}
+    report["failure_message"] = next(iter(report.pop("failure_messages")), None)
+    return report
+
+
+def _swaps(exchange: Exchange | None) -> dict[str, Any]:
+    pairs = [] if exchange is None else list(exchange.pairs.values())
+    return {
+        "swap_rules": [str(pair.rule) for pair in pairs],
+        "swap_attempts": [pair.attempts for pair in pairs],
+        "swap_accepts": [pair.accepts for pair in pairs],
+        "warnings": [pair.doubt for pair in pairs if pair.doubt],
+        "swap_first_stage_accepts": [pair.first_stage_accepts for pair in pairs],
+        "discrepancy_residual_sd": [pair.residual_sd for pair in pairs],
+        "swap_noise_sd": [pair.log_ratio_sd / max(1, pair.attempts) for pair in pairs],
+        "swap_solves": {} if exchange is None else dict(exchange.solves),
+        "round_trips": 0 if exchange is None else exchange.round_trips,
+    }
+
+
+def _acceptance(replica: Replica) -> float | None:
+    full_steps = replica.counts.full_steps * len(replica.position)
+    return replica.counts.accepted / max(1, full_steps) if replica.adjusted else None
+
+
+def _kernel(replica: Replica) -> str:
+    if isinstance(replica.rung.kernel, Momentum):
+        return "sghmc"
+    return "mala" if replica.adjusted else "sgld"
+
+
+def _step_size(replica: Replica) -> float:
+    """The step size of the recorded steps; of a schedule its mean."""
+    if replica.schedule is None:
+        return float(np.mean(replica.step_size))
+    # a few thousand of the steps show the mean of any schedule
+    steps = np.linspace(replica.iteration - replica.counts.steps, replica.iteration, 2000, endpoint=False)
+    return float(np.mean([replica.schedule(int(k)) for k in steps]))
+
+
+def _step_size_source(replica: Replica) -> str:
+    if replica.schedule is not None:
+        return f"the mean of {replica.schedule}"
+    if replica.rung.step_size is not None:
+        given = replica.rung.step_size
+        return "given" if replica.step_size == given else f"given as {given:g}, shrunk to the noise budget"
+    if replica.adjusted:
+        return "found in warm-up by acceptance"
+    return f"found in warm-up as {STABILITY_FRACTION} of the stability limit"
+
+
+def _matrix(replica: Replica) -> list[object] | None:
+    metric = replica.metric
+    return metric.matrix.tolist() if isinstance(metric, DiagonalMetric | DenseMetric) else None

@@ -1,0 +1,450 @@
+"""What a sampler hands back: draws, counts and figures, in an ArviZ InferenceData."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+# Not lazily: `storage` imports h5py, which must come before dolfinx. Whoever imports invsamp imports this module, so
+# `import invsamp` above `import dolfinx` is enough. ArviZ, xarray and matplotlib wait for their first use.
+from invsamp import storage
+from invsamp.contract import Array
+from invsamp.diagnostics import load_arviz, statistics, swap_rates
+from invsamp.domains import Domain, from_dict
+from invsamp.results import layout
+from invsamp.results.checks import diagnose
+from invsamp.results.predictive import log_likelihood, predict
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+#: Draws in the group ``prior``.
+PRIOR_DRAWS = 1000
+#: Parameters that a printed run shows.
+_SHOWN = 20
+#: Draws, of all chains together, from which `Run.warnings` judges; of more it takes every second, third ... one.
+#: Chains so slow that this hid draws have too few effective ones in any case, and those on disk need not fit in memory.
+_JUDGED = 100_000
+#: But no fewer than this of each chain.
+_JUDGED_OF_CHAIN = 1000
+
+
+class Run:
+    """Draws of one run and all that says whether to trust them.
+
+    Parameters
+    ----------
+    data : arviz.InferenceData
+        Groups ``posterior`` (chain, draw, *shape of each parameter), ``sample_stats`` (chain, draw), ``hot`` (chain,
+        draw, rung, *shape) and ``hot_stats`` (chain, draw, rung) for the rungs above the cold one, ``observed_data``
+        and ``prior`` where the problem has them, ``posterior_predictive`` and ``log_likelihood`` once they were asked
+        for. Attributes: ``report``, ``parameters`` and ``domain`` as JSON. Of a run in a directory these are read
+        when they are asked for, variable by variable.
+    """
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+
+    @property
+    def data(self) -> Any:
+        """The `arviz.InferenceData`."""
+        return self._data
+
+    @classmethod
+    def from_arrays(
+        cls,
+        problem: Any,
+        names_shapes: Mapping[str, tuple[int, ...]],
+        theta: Array,
+        sample_stats: Mapping[str, Array],
+        report: Mapping[str, Any],
+        domain: Domain | None = None,
+    ) -> Run:
+        """Wrap what a sampler recorded.
+
+        Parameters
+        ----------
+        problem : Problem
+            Its ``data``, where it has any, becomes ``observed_data``.
+        names_shapes : mapping
+            Shape of every parameter, in the order of theta's columns.
+        theta : ndarray, shape (rungs, chains, draws, d)
+            Natural parameters, the cold rung first.
+        sample_stats : mapping of names to ndarray, shape (chains, draws) or (rungs, chains, draws)
+            ``energy``, ``replica``, ...; with a rung axis, the rungs above the cold one go to ``hot_stats``.
+        report : mapping
+            Counts and settings, JSON-able (NumPy numbers and arrays included). Keys that are read, each optional:
+            sampler, seed, draws, warmup, thin, chains, temperatures, fidelities, step_sizes, preconditioner,
+            acceptance, clipped_noise, reflections, reflection_fallbacks (one entry per rung; the last two count over
+            all chains and recorded steps), swap_attempts, swap_accepts (per adjacent pair), round_trips, evaluations,
+            evaluation_seconds, failed_solves (per fidelity), failure_message, seconds, warnings, versions.
+        domain : Domain, optional
+            Where theta may lie, for the plots.
+
+        Raises
+        ------
+        ValueError
+            If shapes do not fit together or a parameter has the name of a dimension.
+        """
+        theta = np.asarray(theta)
+        layout.check_arrays(names_shapes, theta, sample_stats)
+        rungs = len(theta)
+        hot_coordinates = layout.hot_coordinates(rungs, report.get("temperatures"))
+        stats = {name: np.asarray(values) for name, values in sample_stats.items()}
+        cold_stats = {name: values if values.ndim == 2 else values[0] for name, values in stats.items()}
+        hot_stats = {name: np.moveaxis(values[1:], 0, 2) for name, values in stats.items() if values.ndim == 3}
+        groups = {
+            "posterior": layout.dataset(layout.split(theta[0], names_shapes), ("chain", "draw")),
+            "sample_stats": layout.dataset(cold_stats, ("chain", "draw")),
+        }
+        if rungs > 1:
+            hot = layout.split(np.moveaxis(theta[1:], 0, 2), names_shapes)
+            groups["hot"] = layout.dataset(hot, layout.DIMENSIONS).assign_coords(hot_coordinates)
+            groups["hot_stats"] = layout.dataset(hot_stats, layout.DIMENSIONS).assign_coords(
+                hot_coordinates if hot_stats else {}
+            )
+        for name, values in constants(problem, names_shapes, report.get("seed")).items():
+            groups[name] = layout.dataset(values, layout.LEADING[name])
+        attributes = attributes_of(names_shapes, report, domain)
+        return cls(load_arviz().InferenceData(attrs=attributes, **groups))
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """Counts and settings of the run, see `from_arrays`; a fresh copy."""
+        return json.loads(self._attributes["report"])
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of every parameter, in the order of theta's columns."""
+        return {name: tuple(shape) for name, shape in json.loads(self._attributes["parameters"]).items()}
+
+    @property
+    def labels(self) -> list[str]:
+        """Name of every column of theta: ``x``, ``k[0]``, ``k[1]``, ``m[0, 1]``."""
+        return [
+            name if not shape else f"{name}[{', '.join(map(str, index))}]"
+            for name, shape in self.shapes.items()
+            for index in np.ndindex(shape)
+        ]
+
+    @property
+    def domain(self) -> Domain | None:
+        """Where theta may lie; None if the sampler did not say."""
+        text = self._attributes.get("domain")
+        return None if text is None else from_dict(json.loads(text))
+
+    @property
+    def theta(self) -> Array:
+        """Draws of the cold rung, shape (chains, draws, d)."""
+        return layout.join({name: self._read("posterior", name) for name in self.shapes})
+
+    @property
+    def rungs(self) -> int:
+        """Number of temperature levels, the cold one included."""
+        return 1 + (self.data.hot.sizes["rung"] if "hot" in self.data.groups() else 0)
+
+    def rung_theta(self, rung: int) -> Array:
+        """Draws of one rung, 0 the cold one, shape (chains, draws, d).
+
+        Raises
+        ------
+        ValueError
+            If there is no such rung.
+        """
+        if not 0 <= rung < self.rungs:
+            raise ValueError(f"rung must lie in 0..{self.rungs - 1}, got {rung}")
+        if rung == 0:
+            return self.theta
+        return layout.join({name: self._read("hot", name, rest=(rung - 1,)) for name in self.shapes})
+
+    def draws(self, name: str) -> Array:
+        """Draws of one parameter of the cold rung, shape (chains, draws, *shape).
+
+        Raises
+        ------
+        ValueError
+            If there is no such parameter.
+        """
+        if name not in self.shapes:
+            raise ValueError(f"name must be one of {', '.join(self.shapes)}, got {name!r}")
+        return self._read("posterior", name)
+
+    def summary(self) -> pd.DataFrame:
+        """Statistics of every scalar parameter; those of the sampling error by arviz-stats.
+
+        Returns
+        -------
+        DataFrame
+            A row per label; columns mean, sd, 5%, 50%, 95% (unit of the parameter), mcse_mean, mcse_sd (Monte Carlo
+            standard errors), ess_bulk, ess_tail, r_hat. Where there is no answer (fewer than 4 draws; R-hat of
+            one chain) it is NaN.
+        """
+        return self._summary()
+
+    def warnings(self) -> list[str]:
+        """Reasons not to trust the draws, in words that say what to do; empty if there are none.
+
+        Judged from 100,000 evenly spaced draws where there are more, but from at least 1000 of each chain.
+        """
+        chains, draws = self._size
+        every = max(1, min(-(-chains * draws // _JUDGED), draws // _JUDGED_OF_CHAIN))
+        return diagnose(self._summary(every), self.report)
+
+    def to_arviz(self) -> Any:
+        """The `arviz.InferenceData` itself, not a copy."""
+        return self.data
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save to a netCDF file that ArviZ can read too; an existing file is replaced in one step.
+
+        Raises
+        ------
+        FileNotFoundError
+            If the folder does not exist.
+        """
+        storage.write(self.data, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Run:
+        """Load what `save` saved, or the directory of a run, which may be unfinished; runs no code that it finds there.
+
+        Of a directory the draws are read when they are asked for. What its last checkpoint holds is what is there; a
+        segment that is damaged is left out, and named in `warnings`.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file or folder, or the folder holds no run.
+        ValueError
+            If the file holds no run, is damaged, or was written by a newer invsamp. If not a single draw of a
+            directory can be read.
+        """
+        if Path(path).is_dir():
+            from invsamp.results.stored_run import StoredRun
+
+            return StoredRun(Path(path))
+        return cls(storage.read(path))
+
+    def posterior_predictive(
+        self, posterior: Any, draws: int | None = None, seed: int = 0, fidelity: str | None = None
+    ) -> xr.Dataset:
+        """Predict the data from draws of the posterior, with observation noise.
+
+        Parameters
+        ----------
+        posterior : Posterior
+            The one that was sampled: its forward model is solved, and its noise drawn.
+        draws : int, optional
+            How many, over all chains together, evenly spaced; rounded up to the same number for every chain. All by
+            default, but at most 1000.
+        seed : int
+            Of the noise.
+        fidelity : str, optional
+            The finest by default.
+
+        Returns
+        -------
+        Dataset
+            ``data`` (chain, draw, *shape of the data) with noise and ``mean`` without. NaN where the solve failed.
+            It is also stored as the group ``posterior_predictive``, in place of an earlier one.
+
+        Raises
+        ------
+        ValueError
+            If ``posterior`` has no data to predict, its parameters are not those of the run, or ``draws`` < 1.
+        """
+        return self._keep("posterior_predictive", predict(self.theta, self.shapes, posterior, draws, seed, fidelity))
+
+    def log_likelihood(self, posterior: Any, fidelity: str | None = None) -> xr.Dataset:
+        """Log-likelihood of each datum at every draw, for `arviz.loo` and its kind. Solves the model for each draw.
+
+        Parameters
+        ----------
+        posterior : Posterior
+            The one that was sampled.
+        fidelity : str, optional
+            The finest by default.
+
+        Returns
+        -------
+        Dataset
+            ``data`` (chain, draw, *shape of the data); -inf where the solve failed. It is also stored as the group
+            ``log_likelihood``, in place of an earlier one.
+
+        Raises
+        ------
+        ValueError
+            If ``posterior`` has no data, or its parameters are not those of the run.
+        """
+        return self._keep("log_likelihood", log_likelihood(self.theta, self.shapes, posterior, fidelity))
+
+    def plot_trace(self, names: Sequence[str] | None = None) -> Figure:
+        """Draws of every chain in order; see `invsamp.plots.plot_trace`."""
+        from invsamp.plots import plot_trace
+
+        return plot_trace(self, names)
+
+    def plot_marginals(
+        self, truth: Mapping[str, Any] | None = None, names: Sequence[str] | None = None, truth_label: str = "truth"
+    ) -> Figure:
+        """Density of every parameter; see `invsamp.plots.plot_marginals`."""
+        from invsamp.plots import plot_marginals
+
+        return plot_marginals(self, truth, names, truth_label=truth_label)
+
+    def plot_pairs(self, names: Sequence[str] | None = None, truth: Mapping[str, Any] | None = None) -> Figure:
+        """Density of every pair, with the domain's boundary; see `invsamp.plots.plot_pairs`."""
+        from invsamp.plots import plot_pairs
+
+        return plot_pairs(self, names, truth)
+
+    def plot_swaps(self) -> Figure:
+        """Swap rates and the paths of the replicas; see `invsamp.plots.plot_swaps`."""
+        from invsamp.plots import plot_swaps
+
+        return plot_swaps(self)
+
+    def plot_ladder(self, name: str | None = None) -> Figure:
+        """Energies and one parameter at every temperature; see `invsamp.plots.plot_ladder`."""
+        from invsamp.plots import plot_ladder
+
+        return plot_ladder(self, name)
+
+    def plot_predictive(
+        self,
+        posterior: Any = None,
+        x: npt.ArrayLike | None = None,
+        x_label: str | None = None,
+        series: Sequence[str] | None = None,
+    ) -> Figure:
+        """Predicted data against the data; see `invsamp.plots.plot_predictive`."""
+        from invsamp.plots import plot_predictive
+
+        return plot_predictive(self, posterior, x, x_label, series)
+
+    @property
+    def _attributes(self) -> Mapping[str, Any]:
+        return self.data.attrs
+
+    def _read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[int, ...] = ()) -> Array:
+        """Values (chain, draw, ...) of some draws, and of one entry of the axes behind these."""
+        return self.data[group][name].to_numpy()[(slice(None), draws, *rest)]
+
+    @property
+    def _size(self) -> tuple[int, int]:
+        """Number of chains, and of draws of each."""
+        sizes = self.data.posterior.sizes
+        return sizes["chain"], sizes["draw"]
+
+    def _summary(self, every: int = 1) -> pd.DataFrame:
+        """Summary of every so manieth draw; one scalar after the other, to spare memory."""
+        import pandas as pd
+
+        rows = [
+            statistics(self._read("posterior", name, slice(None, None, every), index))
+            for name, shape in self.shapes.items()
+            for index in np.ndindex(shape)
+        ]
+        return pd.DataFrame(rows, index=self.labels)
+
+    def _keep(self, group: str, dataset: xr.Dataset) -> xr.Dataset:
+        """Store a dataset as a group, in place of an earlier one."""
+        if group in self.data.groups():
+            delattr(self.data, group)
+        self.data.add_groups({group: dataset})
+        return dataset
+
+    def __repr__(self) -> str:
+        summary, report = self.summary(), self.report
+        shown = summary.drop(columns=["mcse_mean", "mcse_sd"]).head(_SHOWN)
+        counts = {"ess_bulk": "{:.0f}".format, "ess_tail": "{:.0f}".format, "r_hat": "{:.3f}".format}
+        table = shown.to_string(float_format="{:#.4g}".format, formatters=counts)
+        more = f"\n... and {len(summary) - _SHOWN} more parameters: see summary()" if len(summary) > _SHOWN else ""
+        messages = diagnose(summary, report)
+        verdict = "no warnings" if not messages else f"{len(messages)} warning{'s' if len(messages) > 1 else ''}:"
+        return "\n".join([_headline(report), table + more, verdict, *(f"  - {message}" for message in messages)])
+
+
+def constants(problem: Any, shapes: Mapping[str, tuple[int, ...]], seed: Any) -> dict[str, dict[str, Array]]:
+    """Groups that do not grow, as arrays by name: ``observed_data``, and ``prior`` with 1000 draws from it."""
+    groups = {}
+    observed = getattr(problem, "data", None)
+    if observed is not None:
+        groups["observed_data"] = {"data": np.asarray(observed)}
+    prior = getattr(problem, "prior", None)
+    if prior is not None:
+        draws = prior.sample(np.random.default_rng(seed if isinstance(seed, int) else 0), PRIOR_DRAWS)
+        groups["prior"] = layout.split(draws[None], shapes)
+    return groups
+
+
+def attributes_of(
+    shapes: Mapping[str, tuple[int, ...]], report: Mapping[str, Any], domain: Domain | None
+) -> dict[str, str]:
+    """Attributes of a run's data."""
+    attributes = {
+        "inference_library": "invsamp",
+        "report": layout.to_json(report),
+        "parameters": layout.to_json({name: list(shape) for name, shape in shapes.items()}),
+    }
+    if domain is not None:
+        attributes["domain"] = layout.to_json(domain.to_dict())
+    return attributes
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python, invsamp and what it computes with, for the report of a run."""
+    return dict(_versions())
+
+
+@cache
+def _versions() -> dict[str, str]:
+    found = {"python": ".".join(map(str, sys.version_info[:3]))}
+    for package in ("invsamp", "numpy", "scipy", "numba", "arviz", "scikit-fem", "fenics-dolfinx", "torch"):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _headline(report: Mapping[str, Any]) -> str:
+    lines = [f"Run of {report.get('sampler', 'a sampler')}"]
+    counts = [f"{report[key]} {key}" for key in ("chains", "draws", "warmup") if key in report]
+    if report.get("thin", 1) != 1:
+        counts.append(f"thin {report['thin']}")
+    if "seed" in report:
+        counts.append(f"seed {report['seed']}")
+    if "seconds" in report:
+        counts.append(f"{report['seconds']:.3g} s")
+    lines.append(", ".join(counts))
+    rates = swap_rates(report)
+    if len(rates):
+        temperatures = ", ".join(f"{value:.3g}" for value in report.get("temperatures") or [])
+        rate_text = ", ".join("not tried" if np.isnan(rate) else f"{rate:.1%}" for rate in rates)
+        lines.append(
+            f"temperatures {temperatures}; swap rate {rate_text}; {report.get('round_trips', '?')} round trips"
+        )
+    sizes = [size for size in report.get("step_sizes") or [] if size is not None]
+    if sizes:
+        sources = dict.fromkeys(report.get("step_size_source") or [])
+        lines.append(f"step sizes {', '.join(f'{size:.3g}' for size in sizes)}" + "".join(f", {s}" for s in sources))
+    seconds = report.get("evaluation_seconds") or {}
+    solves = [
+        f"{count:,} of {name!r}" + (f" ({seconds[name]:.3g} s)" if name in seconds else "")
+        for name, count in (report.get("evaluations") or {}).items()
+    ]
+    if solves:
+        lines.append("evaluations: " + ", ".join(solves))
+    return "\n".join(line for line in lines if line)

@@ -1,0 +1,119 @@
+"""A run in a directory: a `Run` whose draws stay on the disk until they are asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from invsamp.contract import Array
+from invsamp.diagnostics import load_arviz
+from invsamp.domains import from_dict
+from invsamp.results import layout
+from invsamp.results.run import Run, attributes_of
+from invsamp.storage.directory import StoredDraws
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+class StoredRun(Run):
+    """What a directory holds of a run; the draws that are asked for are read, and nothing else.
+
+    Parameters
+    ----------
+    path : Path
+        The directory.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        As `invsamp.storage.directory.StoredDraws`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._stored = StoredDraws(path)
+
+    def __reduce__(self) -> tuple[type[StoredRun], tuple[Path]]:
+        return StoredRun, (self._stored.path,)
+
+    @cached_property
+    def data(self) -> Any:
+        """The `arviz.InferenceData`; its variables are read whenever their values are needed."""
+        draws, rungs = self._stored.draws, self.report.get("temperatures") or []
+        groups = {group: _lazy(draws, group) for group in draws.variables}
+        hot = layout.hot_coordinates(self.rungs, rungs)
+        for group in ("hot", "hot_stats"):
+            if group in groups:
+                groups[group] = groups[group].assign_coords(hot)
+        for group, values in self._stored.constants.items():
+            groups[group] = layout.dataset(values, layout.LEADING[group])
+        return load_arviz().InferenceData(attrs=dict(self._attributes), **groups)
+
+    @property
+    def rungs(self) -> int:
+        """Number of temperature levels, the cold one included."""
+        hot = self._stored.draws.variables.get("hot")
+        return 1 if hot is None else 1 + next(iter(hot.values()))[0][1]
+
+    @cached_property
+    def _attributes(self) -> Mapping[str, Any]:
+        manifest = self._stored.manifest
+        shapes = {name: tuple(shape) for name, shape in manifest["parameters"].items()}
+        domain = manifest["domain"]
+        return attributes_of(shapes, self._stored.report, None if domain is None else from_dict(domain))
+
+    def _read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[int, ...] = ()) -> Array:
+        return self._stored.draws.read(group, name, draws, rest)
+
+    @property
+    def _size(self) -> tuple[int, int]:
+        draws = self._stored.draws
+        return next(iter(draws.variables["posterior"].values()))[0][0], draws.count
+
+
+def _lazy(draws: Any, group: str) -> xr.Dataset:
+    """Dataset of one group, of variables that are read at need and not kept."""
+    import xarray as xr
+    from xarray.core import indexing
+
+    class Variable(xr.backends.BackendArray):
+        """One variable over all segments."""
+
+        def __init__(self, name: str) -> None:
+            (chains, *rest), self.dtype = draws.variables[group][name]
+            self.name, self.shape = name, (chains, draws.count, *rest)
+
+        def __getitem__(self, key: Any) -> Any:
+            basic = indexing.IndexingSupport.BASIC
+            return indexing.explicit_indexing_adapter(key, self.shape, basic, self._values)
+
+        def _values(self, key: tuple[Any, ...]) -> Any:
+            # the draws by a slice in any case, as they are put together from several files
+            number = isinstance(key[1], int | np.integer)
+            wanted = key[1]
+            if number:
+                at = range(self.shape[1])[wanted]  # which may count from the end
+                wanted = slice(at, at + 1)
+            part = draws.read(group, self.name, wanted, key[2:])
+            return part[key[0], 0] if number else part[key[0]]
+
+    leading = layout.LEADING[group]
+    variables = {}
+    for name in draws.variables[group]:
+        array = Variable(name)
+        dims = (*leading, *(f"{name}_dim_{axis}" for axis in range(len(array.shape) - len(leading))))
+        variables[name] = xr.Variable(dims, indexing.LazilyIndexedArray(array))
+    dataset = xr.Dataset(variables)
+    numbers = {dim: np.arange(size) for dim, size in dataset.sizes.items()}
+    return dataset.assign_coords(numbers | {"draw": draws.numbers})
+
+
+def described(shapes: Mapping[str, tuple[int, ...]], domain: Any) -> dict[str, Any]:
+    """What the manifest of a run has to hold for `StoredRun`."""
+    text = None if domain is None else json.loads(layout.to_json(domain.to_dict()))
+    return {"parameters": {name: list(shape) for name, shape in shapes.items()}, "domain": text}

@@ -1,0 +1,181 @@
+"""`resume`: go on with a run that a directory holds."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from invsamp.contract import Potential, Problem
+from invsamp.engine import state as states
+from invsamp.engine.engine import Engine, Plan
+from invsamp.engine.recording import fingerprint, record, start_run
+from invsamp.engine.threads import one_thread
+from invsamp.ladder import Sampler
+from invsamp.parallel.carry import carry, communicator
+from invsamp.results.run import Run, versions
+from invsamp.results.stored_run import StoredRun
+from invsamp.sampler import as_problem
+from invsamp.storage import manifest as manifests
+from invsamp.storage.directory import RunDirectory, read_problem, read_whole_state
+
+
+def resume(
+    directory: str | os.PathLike[str],
+    posterior: Problem | Potential | None = None,
+    *,
+    sampler: Sampler | None = None,
+    draws: int | None = None,
+    progress: bool = True,
+    comm: Any = None,
+) -> Run:
+    """Go on with a run that was stopped or killed, to the same draws, bit for bit; or ask more draws of it.
+
+    Parameters
+    ----------
+    directory : path
+        As it was given to `invsamp.sample`.
+    posterior : Posterior, Target or Potential, optional
+        The one that was sampled. By default it is read from the directory, where it could be pickled: **that runs
+        the code that the file names, so do it with directories that you trust**. Its functions must be importable.
+    sampler : Sampler, optional
+        The one that was used. Only needed if it has parts of your own, and the posterior is given.
+    draws : int, optional
+        Of each chain, in all, those made before included. By default as many as were asked for.
+    progress : bool
+        Whether to show a bar.
+    comm : mpi4py.MPI.Comm, optional
+        As of `invsamp.sample`. There may be more or fewer processes than before.
+
+    Returns
+    -------
+    Run
+        The whole run, from its first draw. A run that is finished is handed back as it is.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no run.
+    ValueError
+        If the posterior or the sampler is not that of the run: with what differs, energies included. If the posterior
+        cannot be read from the directory. If ``draws`` is less than there are. If a file of the run is truncated or
+        damaged: with its name.
+    DirectoryInUseError
+        If another process writes to it: with its number and host.
+    OSError
+        If the directory cannot be written to.
+    KeyboardInterrupt, SystemExit
+        After a checkpoint, on Ctrl-C and SIGTERM.
+
+    Warns
+    -----
+    UserWarning
+        If the versions of Python, NumPy and the like have changed, or the energies differ in their last digits: then
+        the draws are as good, but not the same bit for bit.
+    """
+    path = Path(directory)
+    manifest = manifests.read_manifest(path)
+    problem, used = _parts(path, manifest, posterior, sampler)
+    _check_same(path, manifest, problem, used)
+    plan = _plan(manifest["plan"], draws)
+    engine = Engine(problem, used, plan)
+    with one_thread():
+        if (together := communicator(problem, comm)) is None:
+            run = _carried_on(engine, path, manifest, progress)
+        else:
+            run = carry(
+                together,
+                engine,
+                lambda ranks: _carried_on(Engine(problem, used, plan, ranks), path, manifest, progress),
+            )
+    assert run is not None  # the root has made it, and here it is
+    return run
+
+
+def _carried_on(engine: Engine, path: Path, manifest: Mapping[str, Any], progress: bool) -> StoredRun | None:
+    """The whole run, from where its directory says that it stands; None but on the root."""
+    plan, ranks = engine.plan, engine.ranks
+    with RunDirectory.open(path) if ranks.root else nullcontext() as kept:
+        found: Any = None if kept is None else (states.decode(kept.payload), kept.header.fingerprint)
+        saved, before = ranks.bcast(found)
+        if saved["engine"] is not None and saved["engine"]["step"] == plan.steps:
+            return StoredRun(path)
+        if saved["engine"] is None:
+            start_run(engine, kept, saved["start"])
+        else:
+            engine.restore(saved["engine"])
+            _check_energies(engine, path, manifest, before)
+        if kept is not None and plan.draws != kept.manifest["plan"]["draws"]:
+            kept.describe(kept.manifest | {"plan": asdict(plan)})
+        return record(engine, kept, path, progress, stacklevel=4)
+
+
+def _parts(path: Path, manifest: Mapping[str, Any], posterior: Any, sampler: Any) -> tuple[Problem, Sampler]:
+    """The problem and the sampler: given, decoded, or from the pickle."""
+    used = sampler
+    if used is None:
+        used = states.decode(read_whole_state(path)[1])["sampler"]
+    if posterior is None or used is None:
+        try:
+            problem, pickled = read_problem(path)
+        except Exception as error:  # whatever a module that has changed may raise
+            wanted = "posterior" if posterior is None else "sampler"
+            raise ValueError(
+                f"{wanted} must be given to resume {path}: it {_why(manifest, error)}. "
+                f"Say iv.resume(directory, posterior{', sampler=sampler' if used is None else ''})"
+            ) from error
+        posterior = problem if posterior is None else posterior
+        used = pickled if used is None else used
+    if not isinstance(used, Sampler):
+        raise ValueError(f"sampler must be a Sampler, as the presets return it, got {used!r}")
+    return as_problem(posterior), used
+
+
+def _why(manifest: Mapping[str, Any], error: Exception) -> str:
+    kept = manifest.get("posterior", "")
+    if isinstance(error, FileNotFoundError):
+        return kept or "was not written there"
+    return f"was pickled there, but cannot be read in this process ({type(error).__name__}: {error})"
+
+
+def _check_same(path: Path, manifest: Mapping[str, Any], problem: Problem, sampler: Sampler) -> None:
+    found = manifests.differences(manifest["settings"], manifests.describe(problem, sampler))
+    if found:
+        raise ValueError(f"posterior must be that of the run in {path}; " + "; ".join(found))
+
+
+def _check_energies(engine: Engine, path: Path, manifest: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+    now = fingerprint(engine, np.array(before["position"]))
+    found = manifests.compare_energies(before["energies"], now["energies"])
+    if found:
+        raise ValueError(
+            f"posterior must be that of the run in {path}, and looks like it, but computes something else at "
+            f"the positions {before['position']}: " + "; ".join(found)
+        )
+    if engine.ranks.root:
+        _warn_of_last_digits(manifest, before["energies"] != now["energies"])
+
+
+def _warn_of_last_digits(manifest: Mapping[str, Any], differ: bool) -> None:
+    """Say it where the draws to come may not be, bit for bit, those of an uninterrupted run."""
+    changed = manifests.differences(manifest["versions"], versions())
+    if changed or differ:
+        why = "; ".join(changed) or "the energies differ from the run's in their last digits"
+        message = f"the draws to come may differ from those of an uninterrupted run in their last digits: {why}"
+        warnings.warn(message, stacklevel=5)
+
+
+def _plan(before: Mapping[str, Any], draws: int | None) -> Plan:
+    plan = Plan(**before)
+    if draws is None:
+        return plan
+    more = replace(plan, draws=draws)
+    if more.draws < plan.draws:
+        raise ValueError(f"draws must be at least the {plan.draws} that were asked for before, got {draws}")
+    return more

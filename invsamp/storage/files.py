@@ -1,0 +1,100 @@
+"""Files that appear whole or not at all, and errors that say what went wrong with a disk."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import uuid
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+#: Files under way are called ``.<name>.<random>.part``; one that is found was left over by a crash.
+_PART = ".part"
+_BLOCK = 1 << 20
+
+_CAUSES = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EROFS: "the file system is read-only",
+    errno.EACCES: "there is no permission to write there",
+    errno.EPERM: "there is no permission to write there",
+    errno.EIO: "the disk reports an input/output error",
+    errno.ENOENT: "the folder is gone",
+}
+
+
+def write_whole(path: Path, pieces: Iterable[bytes | memoryview]) -> int:
+    """Write a file under another name in its folder, wait until it is on the disk, and rename it.
+
+    A crash leaves the old file or the new one under ``path``, never half of one.
+
+    Returns
+    -------
+    int
+        CRC-32 of what was written.
+
+    Raises
+    ------
+    OSError
+        Of the same kind and with the same ``errno`` as the system's, saying the cause in words; nothing is left over.
+    """
+    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}{_PART}")
+    crc = 0
+    try:
+        with explained(path), open(aside, "wb") as file:
+            for piece in pieces:
+                file.write(piece)
+                crc = zlib.crc32(piece, crc)
+            file.flush()
+            os.fsync(file.fileno())
+        with explained(path):
+            aside.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
+    flush_folder(path.parent)
+    return crc
+
+
+@contextlib.contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn an `OSError` while ``path`` is written into one that says what is wrong and what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:  # by a library that lost it, with words of its own
+            raise
+        cause = _CAUSES.get(error.errno, (error.strerror or str(error)).lower())
+        raise type(error)(error.errno, f"cannot write {path}: {cause}") from error
+
+
+def flush_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk, where the file system can do that."""
+    with contextlib.suppress(OSError):
+        flush(folder)
+
+
+def flush(path: Path) -> None:
+    """Wait until a file or folder is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def checksum(path: Path) -> int:
+    """CRC-32 of a file."""
+    crc = 0
+    with open(path, "rb") as file:
+        while block := file.read(_BLOCK):
+            crc = zlib.crc32(block, crc)
+    return crc
+
+
+def remove_parts(folder: Path) -> None:
+    """Remove what a crash left half written."""
+    for part in folder.glob(f".*{_PART}"):
+        part.unlink(missing_ok=True)

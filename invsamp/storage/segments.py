@@ -1,0 +1,243 @@
+"""Draws on disk, some at a time: each segment is a netCDF file of its own, with the groups of a whole run."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.contract import Array
+from invsamp.results import layout
+from invsamp.storage import netcdf
+from invsamp.storage.files import checksum, write_whole
+from invsamp.storage.state import Entry
+
+FORMAT, FORMAT_VERSION = "invsamp segment", 1
+PATTERN = "segment-*.nc"
+
+Groups = Mapping[str, Mapping[str, npt.NDArray[Any]]]
+
+
+def groups_of(
+    theta: Array, shapes: Mapping[str, tuple[int, ...]], stats: Mapping[str, npt.NDArray[Any]]
+) -> dict[str, dict[str, npt.NDArray[Any]]]:
+    """Arrays (chain, draw, ...) by name, in the groups ``posterior``, ``sample_stats``, ``hot`` and ``hot_stats``.
+
+    Parameters
+    ----------
+    theta : ndarray, shape (rungs, chains, draws, d)
+    shapes : mapping
+        Shape of every parameter, in the order of theta's columns.
+    stats : mapping of names to ndarray, shape (rungs, chains, draws)
+    """
+    groups = {
+        "posterior": layout.split(theta[0], shapes),
+        "sample_stats": {name: values[0] for name, values in stats.items()},
+    }
+    if len(theta) > 1:
+        groups["hot"] = layout.split(np.moveaxis(theta[1:], 0, 2), shapes)
+        groups["hot_stats"] = {name: np.moveaxis(values[1:], 0, 2) for name, values in stats.items()}
+    return groups
+
+
+def write_segment(directory: Path, number: int, first: int, groups: Groups) -> Entry:
+    """Write one segment whose first draw is the run's draw number ``first``.
+
+    Raises
+    ------
+    OSError
+        As `invsamp.storage.files.write_whole` raises it.
+    """
+    path = directory / f"segment-{number:06d}.nc"
+    attributes = {"format": FORMAT, "format_version": FORMAT_VERSION, "first": first, "count": count(groups)}
+    image = _image(groups, attributes)
+    return Entry(path.name, first, count(groups), len(image), write_whole(path, [image]))
+
+
+def count(groups: Groups) -> int:
+    """Number of draws."""
+    return next(iter(groups["posterior"].values())).shape[1]
+
+
+def joined(directory: Path, entry: Entry, groups: Groups) -> Groups:
+    """The draws of a segment and those that follow it."""
+    with _open(directory / entry.name) as file:
+        return {
+            group: {name: np.concatenate([file[group][name][()], values], axis=1) for name, values in variables.items()}
+            for group, variables in groups.items()
+        }
+
+
+def write_constants(path: Path, groups: Groups) -> None:
+    """Write groups that do not grow: ``observed_data`` without leading dimensions, ``prior`` with chain and draw."""
+    write_whole(path, [_image(groups, {"format": FORMAT, "format_version": FORMAT_VERSION})])
+
+
+def read_constants(path: Path) -> dict[str, dict[str, npt.NDArray[Any]]]:
+    """What `write_constants` wrote; empty if there is no such file."""
+    if not path.exists():
+        return {}
+    with _open(path) as file:
+        return {group: {name: file[group][name][()] for name in _variables(file[group])} for group in file}
+
+
+def fault(directory: Path, entry: Entry) -> str | None:
+    """What is wrong with a segment, in words that name it; None if it is whole."""
+    path = directory / entry.name
+    where = f"{path} (draws {entry.first} to {entry.first + entry.count - 1})"
+    try:
+        size = path.stat().st_size
+        if size < entry.size:
+            return f"{where} is truncated: it has {size} bytes of {entry.size}"
+        if size > entry.size or checksum(path) != entry.crc:
+            return f"{where} is damaged: its checksum is wrong"
+    except FileNotFoundError:
+        return f"{where} is missing"
+    except OSError as error:
+        return f"{where} cannot be read: {error.strerror}"
+    return None
+
+
+def found(directory: Path) -> tuple[list[Entry], list[str]]:
+    """Whole segments of a directory whose state file is lost, and what is wrong with the others."""
+    entries: list[Entry] = []
+    faults = []
+    for path in sorted(directory.glob(PATTERN), reverse=True):
+        try:
+            with _open(path) as file:
+                for group in file:
+                    for name in _variables(file[group]):
+                        file[group][name][()]  # wrong checksums show when they are read
+                first, count = (int(np.ravel(file.attrs[name])[0]) for name in ("first", "count"))
+                entry = Entry(path.name, first, count, path.stat().st_size, 0)
+        except (OSError, RuntimeError, KeyError, ValueError):
+            faults.append(f"{path} is truncated or damaged")
+            continue
+        # a later segment may have replaced an earlier one that a crash left over
+        if not any(entry.first < e.first + e.count and e.first < entry.first + entry.count for e in entries):
+            entries.append(entry)
+    return sorted(entries, key=lambda entry: entry.first), faults
+
+
+class Draws:
+    """The segments of a run as one set of arrays that are read when they are asked for.
+
+    Parameters
+    ----------
+    directory : Path
+    entries : sequence of Entry
+        In the order of their draws.
+    refresh : callable, optional
+        The entries as they are now: while the run goes on, a segment may be replaced by a longer one.
+    """
+
+    def __init__(
+        self, directory: Path, entries: Sequence[Entry], refresh: Callable[[], Sequence[Entry]] | None = None
+    ) -> None:
+        self._directory, self._entries, self._refresh = directory, tuple(entries), refresh
+        self.count = sum(entry.count for entry in entries)
+        #: Number of every draw in the run: with a gap where a segment was lost.
+        self.numbers = np.concatenate([np.arange(e.first, e.first + e.count) for e in entries] or [np.arange(0)])
+        #: group -> name -> (shape without the draws, dtype)
+        self.variables = self._described()
+
+    def read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[Any, ...] = ()) -> npt.NDArray[Any]:
+        """Array (chain, draw, ...) of one variable, of some draws, and some entries of what follows the draw."""
+        try:
+            return self._read(self._entries, group, name, draws, rest)
+        except FileNotFoundError:
+            if self._refresh is None:
+                raise
+        wanted = set(self.numbers.tolist())
+        entries = [e for e in self._refresh() if wanted.intersection(range(e.first, e.first + e.count))]
+        # the draws that were there are there still, in the same order
+        parts = self._read(entries, group, name, slice(None), rest)
+        return parts[:, : self.count][:, draws]
+
+    def _described(self) -> dict[str, dict[str, tuple[tuple[int, ...], np.dtype[Any]]]]:
+        name = self._entries[0].name
+        if self._refresh is not None and not (self._directory / name).exists():
+            name = self._refresh()[0].name
+        with _open(self._directory / name) as file:
+            return {group: {n: _described(file[group][n]) for n in _variables(file[group])} for group in file}
+
+    def _read(
+        self, entries: Sequence[Entry], group: str, name: str, draws: slice, rest: tuple[Any, ...]
+    ) -> npt.NDArray[Any]:
+        chosen = range(sum(e.count for e in entries))[draws]
+        out: npt.NDArray[Any] | None = None
+        done = begin = 0
+        for entry in entries:
+            end = begin + entry.count
+            own = _within(chosen, begin, end)
+            begin = end
+            if not len(own):
+                continue
+            with _open(self._directory / entry.name) as file:
+                offset = end - entry.count
+                whole = file[group][name][:, own.start - offset : own[-1] + 1 - offset]
+            # HDF5 takes scattered entries one by one: many times slower than all of them and a choice here
+            part = whole[(slice(None), slice(None, None, own.step), *rest)]
+            if out is None:
+                out = np.empty((part.shape[0], len(chosen), *part.shape[2:]), part.dtype)
+            out[:, done : done + len(own)] = part
+            done += len(own)
+        if out is None:
+            shape, dtype = self.variables[group][name]
+            return np.empty((shape[0], 0, *np.empty(shape[1:])[rest].shape), dtype)
+        return out
+
+
+def _within(chosen: range, begin: int, end: int) -> range:
+    """The part of an increasing range that lies in [begin, end)."""
+    step = chosen.step
+    first = max(0, -(-(begin - chosen.start) // step))
+    last = max(first, -(-(end - chosen.start) // step))
+    return chosen[first:last]
+
+
+def _image(groups: Groups, attributes: Mapping[str, Any]) -> memoryview:
+    """The bytes of a netCDF-4 file: made in memory, so that whatever befalls the disk befalls plain bytes."""
+    netcdf.require_h5py()
+    import h5netcdf  # type: ignore[import-untyped]
+
+    buffer = io.BytesIO()
+    with h5netcdf.File(buffer, "w") as file:
+        for key, value in attributes.items():
+            file.attrs[key] = value
+        for name, variables in groups.items():
+            group = file.create_group(name)
+            for variable, values in variables.items():
+                _add(group, variable, np.asarray(values), layout.LEADING[name])
+    return buffer.getbuffer()
+
+
+def _add(group: Any, name: str, values: npt.NDArray[Any], leading: Sequence[str]) -> None:
+    dimensions = (*leading, *(f"{name}_dim_{axis}" for axis in range(values.ndim - len(leading))))
+    for dimension, size in zip(dimensions, values.shape, strict=True):
+        if dimension not in group.dimensions:
+            group.dimensions[dimension] = size
+    # one chunk, so that HDF5 keeps a checksum of it: where the state file is lost there is no other
+    settings = {"chunks": values.shape, "fletcher32": True} if values.size and values.ndim else {}
+    group.create_variable(name, dimensions, values.dtype, data=values, **settings)
+
+
+def _open(path: Path) -> Any:
+    return netcdf.require_h5py().File(path, "r")
+
+
+def _variables(group: Any) -> list[str]:
+    """Names of the variables of an HDF5 group, without the bare dimensions."""
+    return [name for name, item in group.items() if not _is_dimension(item)]
+
+
+def _is_dimension(item: Any) -> bool:
+    return item.attrs.get("CLASS") == b"DIMENSION_SCALE"
+
+
+def _described(item: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    return (item.shape[0], *item.shape[2:]), item.dtype

@@ -1,0 +1,136 @@
+"""Two neighbouring rungs of a run: their rule, their random streams, what they learn of each other, their counts."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import numpy as np
+
+from invsamp.engine.replica import Replica
+from invsamp.estimators import Rows
+from invsamp.ladder import Swap
+from invsamp.swap.discrepancy import Discrepancy
+from invsamp.swap.meeting import Meeting, estimates_alike, variances_may_differ
+from invsamp.swap.rules import SwapRule, delayed_acceptance, fast
+from invsamp.swap.side import LocalSide, Side
+
+_STREAMS = "accept", "added"
+_COUNTS = "attempts", "accepts", "first_stage_accepts", "log_ratio_sd"
+
+
+class Pair:
+    """Rungs k and k + 1. Its streams are its own: no draw depends on what another pair did.
+
+    Parameters
+    ----------
+    number : int
+        k.
+    swap : Swap
+    cold, hot : Replica
+    seed : SeedSequence
+        The pair's own.
+    """
+
+    def __init__(self, number: int, swap: Swap, cold: Replica, hot: Replica, seed: np.random.SeedSequence) -> None:
+        self.number, self._swap, self._cold, self._hot = number, swap, cold, hot
+        self._streams = {name: np.random.default_rng(s) for name, s in zip(_STREAMS, seed.spawn(2), strict=True)}
+        self.rule = _rule(swap, cold, hot)
+        self.same = estimates_alike(cold, hot)
+        self._unequal = self.rule.equalise and swap.energies == "estimated" and variances_may_differ(cold, hot)
+        self.learning = True
+        self.discrepancy = self.rule.discrepancy.init() if self.rule.discrepancy else None
+        self.reset()
+
+    def reset(self) -> None:
+        """Set every count to zero (at the end of warm-up)."""
+        self.attempts = self.accepts = self.first_stage_accepts = 0
+        self.log_ratio_sd = 0.0  # sum over attempts of the noise's sd
+
+    def resolve(self, cold_variance: float, hot_variance: float) -> None:
+        """Fill in what the rule takes from warm-up, which is over: mean variances, and the discrepancy."""
+        self.rule = self.rule.resolve(cold_variance, hot_variance)
+        if self.rule.discrepancy and self.discrepancy:
+            self.discrepancy = self.rule.discrepancy.fitted(self.discrepancy)
+        self.learning = False
+
+    def attempt(self, cold: LocalSide, hot: Side) -> Rows:
+        """Let the rungs meet; the chains that exchange their positions."""
+        added = self._streams["added"] if self._unequal else None
+        meeting = Meeting(cold, hot, self.rule, same=self.same, learnt=self.discrepancy, added=added)
+        chains = len(cold.outset.position)
+        rows = np.arange(chains)
+        for number, stage in enumerate(meeting.stages()):
+            log_ratio, noise = meeting.log_ratio(stage, rows)
+            self.log_ratio_sd += noise
+            uniform = self._streams["accept"].random(chains)[rows]
+            rows = rows[np.log1p(-uniform) < log_ratio]
+            if number == 0:
+                self.first_stage_accepts += len(rows)
+            if not len(rows):
+                break
+        self._learn(meeting)
+        self.attempts += chains
+        self.accepts += len(rows)
+        meeting.exchange(rows)
+        return rows
+
+    @property
+    def residual_sd(self) -> float | None:
+        """Sd of what the learnt discrepancy leaves unexplained; None where nothing was learnt."""
+        return self.discrepancy.residual_sd if self.discrepancy else None
+
+    @property
+    def doubt(self) -> str | None:
+        """What is known to be wrong with the rule as it was chosen, in words."""
+        if self._swap.energies == "exact" or all(r.estimator.exact_energy for r in (self._cold, self._hot)):
+            return None
+        where = f"rungs {self.number} and {self.number + 1} swap by {self.rule}"
+        if math.isinf(self.rule.factor):
+            return (
+                f"{where}, which takes noisy energies for exact ones: the draws are biased. Use fast() or "
+                "corrected(), or exact energies for swaps."
+            )
+        own = _own_energies(self.rule, self._cold, self._hot)
+        if own and not self.rule.equalise and variances_may_differ(self._cold, self._hot):
+            return (
+                f"{where}, and the variance of their energies may change at a swap: the draws are biased. "
+                "Use fast(), which equalises it, or a rule with all four energies (multi_variance, product_target)."
+            )
+        return None
+
+    def state(self) -> dict[str, Any]:
+        """All that the next attempts depend on, and the counts."""
+        return {
+            "streams": copy.deepcopy(self._streams),
+            "rule": self.rule,
+            "discrepancy": self.discrepancy,
+            "learning": self.learning,
+            "counts": {name: getattr(self, name) for name in _COUNTS},
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        self._streams = copy.deepcopy(state["streams"])
+        self.rule, self.discrepancy, self.learning = state["rule"], state["discrepancy"], state["learning"]
+        for name, value in state["counts"].items():
+            setattr(self, name, value)
+
+    def _learn(self, meeting: Meeting) -> None:
+        if not (self.learning and self.rule.discrepancy and self.discrepancy):
+            return
+        for position, difference in meeting.differences():
+            self.discrepancy = self.rule.discrepancy.update(self.discrepancy, position, difference)
+
+
+def _own_energies(rule: SwapRule, cold: Replica, hot: Replica) -> bool:
+    """Whether no rung's energy is taken at both positions, so that the noise depends on who is where."""
+    stages = rule.stages(cold.temperature, hot.temperature)
+    return all(stage.cold_at_hot == stage.hot_at_cold == 0.0 for stage in stages)
+
+
+def _rule(swap: Swap, cold: Replica, hot: Replica) -> SwapRule:
+    if swap.rule is not None:
+        return swap.rule
+    return fast() if cold.evaluator is hot.evaluator else delayed_acceptance(Discrepancy())

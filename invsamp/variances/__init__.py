@@ -1,0 +1,1 @@
+"""Variances of noisy energies and gradients: models, pilots, budgets."""

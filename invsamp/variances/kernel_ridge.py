@@ -1,0 +1,116 @@
+"""Kernel ridge regression of variances on the position: the model behind `invsamp.kernel_ridge`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from invsamp.variances.ridge import RidgeFit, fit_ridge, kernel_at, predict_ridge, tabulated
+from invsamp.variances.sample_variances import Array, Mask, Shape, checked_samples, diagonal, finite_rows, unbiased_log
+
+#: States of a pilot, weighted by the kernel's values, that a position must be near to, to count as covered.
+COVERING = 10.0
+#: Growth of a pilot after which it is fitted anew.
+_REFIT = 1.25
+
+
+class KernelRidgeState(NamedTuple):
+    """The pilot: what was seen at its states, and the fit once there are enough of them."""
+
+    shape: Shape
+    positions: Array  # (k, d)
+    variances: Array  # (k, *shape)
+    degrees_of_freedom: Array  # (k,)
+    fit: RidgeFit | None  # of the log variances, or of the logs of the diagonal
+    correlation: Array | None  # (d, d), for full covariances
+    fitted: int = 0  # states that the fit is of
+
+
+@dataclass(frozen=True)
+class KernelRidge:
+    """Variance by regression on the states of a pilot. Made by `kernel_ridge`."""
+
+    states: int = 100
+    length_scale: float | None = None
+    ridge: float | None = None
+    most: int = 500
+
+    def init(self, shape: Shape) -> KernelRidgeState:
+        """State before any data."""
+        return KernelRidgeState(tuple(shape), np.empty((0, 0)), np.empty((0, *shape)), np.empty(0), None, None)
+
+    def update(
+        self, state: KernelRidgeState, position: Array, sample_variance: Array, degrees_of_freedom: int
+    ) -> KernelRidgeState:
+        """Add rows to the pilot, up to ``most``; fit when ``states`` are there, and again as it grows by a quarter."""
+        samples = checked_samples(sample_variance, state.shape, degrees_of_freedom)
+        position = np.asarray(position, dtype=float)
+        kept = np.flatnonzero(finite_rows(samples))[: self.most - len(state.degrees_of_freedom)]
+        if not len(kept):
+            return state
+        state = state._replace(
+            positions=np.concatenate([state.positions.reshape(-1, position.shape[1]), position[kept]]),
+            variances=np.concatenate([state.variances, samples[kept]]),
+            degrees_of_freedom=np.append(state.degrees_of_freedom, np.full(len(kept), float(degrees_of_freedom))),
+        )
+        n = len(state.degrees_of_freedom)
+        return self._fitted(state) if n >= self.states and n >= _REFIT * state.fitted else state
+
+    def predict(self, state: KernelRidgeState, position: Array) -> Array:
+        """Variances (n, *shape): the regression, or the pooled average of the pilot while it is not complete."""
+        if not len(state.degrees_of_freedom):
+            raise RuntimeError("kernel_ridge has seen no sample variance yet: call update before predict")
+        if state.fit is None:
+            pooled = np.average(state.variances, axis=0, weights=state.degrees_of_freedom)
+            return np.repeat(pooled[None], len(position), axis=0)
+        variance = np.exp(predict_ridge(state.fit, np.asarray(position, dtype=float)))
+        if state.correlation is None:
+            return variance.reshape(len(position), *state.shape)
+        sd = np.sqrt(variance)
+        return np.asarray(sd[:, :, None] * state.correlation * sd[:, None, :])
+
+    def wants_samples(self, state: KernelRidgeState, position: Array) -> Mask:
+        """Everywhere until the first fit, then where the pilot does not cover; nowhere once it has ``most`` states."""
+        if len(state.degrees_of_freedom) >= self.most:
+            return np.zeros(len(position), dtype=bool)
+        return ~self.covers(state, position)
+
+    def covers(self, state: KernelRidgeState, position: Array) -> Mask:
+        """Whether each position (n, d) is near enough to states of the pilot; nowhere before the first fit."""
+        if state.fit is None:
+            return np.zeros(len(position), dtype=bool)
+        pilot = (state.positions - state.fit.centre) / state.fit.scale
+        return np.asarray(kernel_at(state.fit, np.asarray(position, dtype=float), pilot).sum(axis=1) >= COVERING)
+
+    def finish(self, state: KernelRidgeState) -> KernelRidgeState:
+        """The state fitted to all of the pilot, and tabulated in one and two dimensions."""
+        if state.fit is None:
+            return state
+        state = self._fitted(state) if len(state.degrees_of_freedom) > state.fitted else state
+        assert state.fit is not None
+        return state._replace(fit=tabulated(state.fit))
+
+    def _fitted(self, state: KernelRidgeState) -> KernelRidgeState:
+        """The state with its regression and, for full covariances, its correlation matrix."""
+        full, n = len(state.shape) == 2, len(state.degrees_of_freedom)
+        diagonals = (diagonal(state.variances) if full else state.variances).reshape(n, -1)
+        targets = unbiased_log(diagonals, state.degrees_of_freedom[:, None])
+        fit = fit_ridge(state.positions, targets, self.length_scale, self.ridge)
+        state = state._replace(fit=fit, fitted=n)
+        if not full:
+            return state
+        sd = np.exp(0.5 * predict_ridge(fit, state.positions))
+        scaled = state.variances / (sd[:, :, None] * sd[:, None, :])
+        correlation = _correlation(np.average(scaled, axis=0, weights=state.degrees_of_freedom))
+        return state._replace(correlation=correlation)
+
+
+def _correlation(covariance: Array) -> Array:
+    """The correlation matrix of one covariance; an entry without variance is uncorrelated."""
+    variance = np.diag(covariance)
+    sd = np.sqrt(np.where(variance > 0.0, variance, 1.0))
+    correlation = covariance / np.outer(sd, sd)
+    np.fill_diagonal(correlation, 1.0)
+    return np.asarray(correlation)

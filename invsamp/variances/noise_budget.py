@@ -1,0 +1,120 @@
+r"""Warm-up of one rung's noise budget: what is done where gradients are noisier than the noise that a step injects.
+
+A Langevin step of size :math:`\eta` at temperature :math:`\tau` has room for gradient noise of variance
+
+.. math:: s^2 \le 2 \alpha \tau / \eta,
+
+:math:`\alpha` the friction, 1 without momentum. See `invsamp.ladder.GradientNoise` for what can be done beyond it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from invsamp.contract import Array
+from invsamp.engine.replica import Replica
+from invsamp.results.checks import CLIPPED_NOISE_LIMIT, CLIPPED_NOISE_REFUSED
+
+#: Fraction of the states met at the end of warm-up whose noise must fit.
+FITTING = 0.999
+#: States of each chain, at the most, that are kept for that.
+KEPT = 300
+
+
+class NoiseBudget:
+    """Watches a replica in warm-up and settles its budget."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._positions: list[Array] = []
+        self._stated: list[Array | None] = []
+        self._before, self._every = (0, 0), 1
+
+    def state(self) -> dict[str, Any]:
+        """What was kept so far."""
+        return {
+            "positions": list(self._positions),
+            "stated": list(self._stated),
+            "before": self._before,
+            "every": self._every,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        self._positions, self._stated = list(state["positions"]), list(state["stated"])
+        self._before, self._every = state["before"], state["every"]
+
+    def open(self, length: int) -> None:
+        """Begin a window of that many steps: the budget is for the states where the chains are."""
+        self._every = max(1, length // KEPT)
+        counts = self._replica.counts
+        self._positions, self._stated, self._before = [], [], (counts.steps, counts.clipped)
+        variance = self._replica.gradient_variance()
+        if variance is not None:
+            self._fit(float(self._levels(variance).max()))
+
+    def record(self) -> None:
+        """After a step of the last window: keep its states, unless enough are kept."""
+        replica = self._replica
+        if not replica.estimator.exact and (replica.counts.steps - self._before[0]) % self._every == 0:
+            self._positions.append(replica.position)
+            self._stated.append(replica.estimate.gradient_variance)
+
+    def settle(self) -> None:
+        """After warm-up: fix step size or temperature by the states that were kept.
+
+        Raises
+        ------
+        RuntimeError
+            If the last window exceeded the budget more often than ``beyond`` lets it.
+        """
+        replica, noise = self._replica, self._replica.rung.gradient_noise
+        if noise is None or not self._positions or replica.gradient_variance() is None:
+            return
+        found = [replica.noise.gradient_variance(*pair) for pair in zip(self._positions, self._stated, strict=True)]
+        levels = np.concatenate([self._levels(variance) for variance in found if variance is not None])
+        level = float(np.quantile(levels, FITTING, method="higher"))
+        self._fit(level)
+        counts = replica.counts
+        steps = (counts.steps - self._before[0]) * len(replica.position)
+        clipped = (counts.clipped - self._before[1]) / steps
+        allowed = {"refuse": CLIPPED_NOISE_LIMIT, "clip": CLIPPED_NOISE_REFUSED}.get(noise.beyond, math.inf)
+        if clipped > allowed:
+            raise RuntimeError(
+                f"the gradient noise of the rung of temperature {replica.temperature:g} exceeded what a step injects "
+                f"in {clipped:.1%} of the last steps of warm-up, above {allowed:.0%}. Take a step_size of at most "
+                f"{self._longest(level):.3g} (now {float(np.max(replica.step_size)):.3g}), gradients of less noise, or "
+                "beyond='shrink'"
+            )
+
+    def uncovered(self) -> float | None:
+        """Fraction of the kept states that the pilot of a variance model does not cover; None without a pilot."""
+        return self._replica.noise.uncovered(np.concatenate(self._positions)) if self._positions else None
+
+    def _fit(self, level: float) -> None:
+        replica, noise = self._replica, self._replica.rung.gradient_noise
+        assert noise is not None  # there are levels
+        if noise.beyond == "shrink":
+            replica.longest_step = self._longest(level)
+            given = replica.rung.step_size
+            if given is None:
+                replica.step_size = np.minimum(replica.step_size, replica.longest_step)[()]
+            elif not callable(given):  # a schedule is held back at every step
+                replica.step_size = min(float(given), replica.longest_step)
+        elif noise.beyond == "effective_temperature":
+            affords = float(np.max(replica.step_size)) * level / (2.0 * replica.rung.kernel.friction)
+            replica.temperature = max(replica.rung.temperature, affords)
+
+    def _longest(self, level: float) -> float:
+        budget = 2.0 * self._replica.rung.kernel.friction * self._replica.rung.temperature
+        return budget / level if level > 0.0 else math.inf
+
+    def _levels(self, variance: Array) -> Array:
+        """Largest variance of the whitened gradients in any direction, shape (n,)."""
+        white = self._replica.metric.whiten_covariance(variance)
+        if white.ndim == 3:
+            return np.asarray(np.linalg.eigvalsh(white)[:, -1])
+        return white if white.ndim == 1 else white.max(axis=1)

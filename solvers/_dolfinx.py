@@ -1,0 +1,208 @@
+"""What the package uses of dolfinx, under names that hold for the versions 0.5, 0.9 and 0.11 alike.
+
+The one place that knows how versions differ. dolfinx, PETSc and mpi4py are imported by the first call, not before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Sequence
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.intp]
+
+HOW_TO_INSTALL = (
+    "which is not on PyPI: `apt-get install python3-dolfinx` (Debian and Ubuntu, for the system's Python) or "
+    "`conda install -c conda-forge fenics-dolfinx`"
+)
+
+
+@cache
+def load(what: str = "this") -> SimpleNamespace:
+    """The modules ``fem``, ``petsc`` (of `dolfinx.fem`), ``mesh``, ``geometry``, ``ufl``, ``PETSc`` and ``MPI``.
+
+    Parameters
+    ----------
+    what : str
+        What needs them, for the message.
+
+    Raises
+    ------
+    ImportError
+        If dolfinx is not installed, or its PETSc computes with complex numbers; the message says what to do.
+    """
+    # h5py after dolfinx fails with "Not a datatype": the two bring different HDF5 libraries, and the first one wins
+    with contextlib.suppress(ImportError):
+        import h5py  # noqa: F401
+    try:
+        import dolfinx.fem.petsc
+        import ufl
+        from dolfinx import fem, geometry, mesh
+        from mpi4py import MPI
+        from petsc4py import PETSc
+    except ImportError as error:
+        raise ImportError(f"{what} needs dolfinx with petsc4py and mpi4py ({error}), {HOW_TO_INSTALL}") from error
+    if np.issubdtype(PETSc.ScalarType, np.complexfloating):
+        raise ImportError(f"{what} needs dolfinx on a PETSc of real numbers, got {PETSc.ScalarType.__name__}")
+    return SimpleNamespace(
+        fem=fem, petsc=dolfinx.fem.petsc, mesh=mesh, geometry=geometry, ufl=ufl, PETSc=PETSc, MPI=MPI
+    )
+
+
+def triangle_mesh(comm: Any, points: Array, triangles: Numbers) -> Any:
+    """Mesh of triangles, spread over the ranks of ``comm`` without ghost cells; rank 0 gives the arrays.
+
+    Parameters
+    ----------
+    comm : mpi4py communicator
+    points : array, shape (n, 2)
+    triangles : array, shape (c, 3)
+        Node numbers. Those of the other ranks are ignored.
+    """
+    x = load()
+    if comm.rank:
+        points, triangles = points[:0], triangles[:0]
+    cells = np.ascontiguousarray(triangles, dtype=np.int64).reshape(-1, 3)
+    points = np.ascontiguousarray(points, dtype=float).reshape(-1, 2)
+    if "domain" in inspect.signature(x.mesh.create_mesh).parameters:
+        domain = x.ufl.Mesh(x.ufl.VectorElement("Lagrange", "triangle", 1))
+        return x.mesh.create_mesh(comm, cells, points, domain, x.mesh.GhostMode.none)
+    import basix.ufl
+
+    element = basix.ufl.element("Lagrange", "triangle", 1, shape=(2,))
+    # the order of the last two changed between versions, their names did not; without ghosts by default
+    return x.mesh.create_mesh(comm, cells, x=points, e=element)
+
+
+def function_space(mesh: Any, family: str, degree: int, shape: tuple[int, ...] = ()) -> Any:
+    """Function space of scalars, or of vectors with ``shape`` (size,)."""
+    x = load()
+    if hasattr(x.fem, "functionspace"):
+        return x.fem.functionspace(mesh, (family, degree, shape) if shape else (family, degree))
+    if shape:
+        return x.fem.VectorFunctionSpace(mesh, (family, degree), dim=shape[0])
+    return x.fem.FunctionSpace(mesh, (family, degree))
+
+
+def n_cells(mesh: Any) -> int:
+    """Cells that this rank owns; local numbers of the ghosts follow."""
+    return int(mesh.topology.index_map(mesh.topology.dim).size_local)
+
+
+def original_cells(mesh: Any) -> Numbers:
+    """Number, in the arrays that the mesh was made from, of each cell that this rank owns."""
+    return np.asarray(mesh.topology.original_cell_index, dtype=np.intp)[: n_cells(mesh)]
+
+
+def original_nodes(mesh: Any) -> Numbers:
+    """Number, in the arrays that the mesh was made from, of each node of the geometry on this rank."""
+    return np.asarray(mesh.geometry.input_global_indices, dtype=np.intp)
+
+
+def cell_nodes(mesh: Any) -> Numbers:
+    """Nodes of the geometry of each cell that this rank owns, shape (c, nodes per cell)."""
+    return _table(mesh.geometry.dofmap, n_cells(mesh))
+
+
+def cell_dofs(space: Any) -> Numbers:
+    """Local numbers of the degrees of freedom of each cell that this rank owns, shape (c, per cell)."""
+    return _table(space.dofmap.list, n_cells(space.mesh))
+
+
+def petsc_vector(function: Any) -> Any:
+    """The PETSc vector that holds a function's values; destroy nothing that it shares."""
+    held = function.x
+    return held.petsc_vec if hasattr(held, "petsc_vec") else function.vector
+
+
+def assemble_matrix(form: Any, bcs: Sequence[Any] = ()) -> Any:
+    """PETSc matrix of a bilinear UFL or compiled form; rows and columns of ``bcs`` are the identity's."""
+    matrix = load().petsc.assemble_matrix(compiled(form), list(bcs))
+    matrix.assemble()
+    return matrix
+
+
+def assemble_vector(form: Any) -> Any:
+    """PETSc vector of a linear UFL or compiled form, with the contributions of all ranks."""
+    x = load()
+    vector = x.petsc.assemble_vector(compiled(form))
+    vector.ghostUpdate(addv=x.PETSc.InsertMode.ADD, mode=x.PETSc.ScatterMode.REVERSE)
+    return vector
+
+
+def assemble_scalar(form: Any, comm: Any) -> float:
+    """Value of a functional, summed over the ranks of ``comm``."""
+    x = load()
+    return float(sum(comm.allgather(x.fem.assemble_scalar(compiled(form)))))
+
+
+def compiled(form: Any) -> Any:
+    """A form ready to be assembled; of compiled ones, the same."""
+    x = load()
+    return x.fem.form(form) if isinstance(form, x.ufl.Form) else form
+
+
+def apply_lifting(
+    vector: Any, forms: Sequence[Any], bcs: Sequence[Sequence[Any]], at: Sequence[Any] = (), scale: float = 1.0
+) -> None:
+    """Subtract scale * A (g - x) of the boundary values g, x = ``at``, before contributions of ranks are added up."""
+    x = load()
+    name = "alpha" if "alpha" in inspect.signature(x.petsc.apply_lifting).parameters else "scale"
+    x.petsc.apply_lifting(vector, [compiled(form) for form in forms], bcs, list(at), **{name: scale})
+
+
+def set_bc(vector: Any, bcs: Sequence[Any], at: Any = None, scale: float = 1.0) -> None:
+    """Put scale * (g - x) into the rows of the boundary values g, x = ``at``."""
+    # the last one's name differs between versions
+    load().petsc.set_bc(vector, list(bcs), at, scale)
+
+
+def set_boundary_values(values: Array, bcs: Sequence[Any]) -> None:
+    """Put the boundary values into the local entries of a function, its ghosts included."""
+    for bc in bcs:
+        if hasattr(bc, "dof_indices") and hasattr(type(bc), "set"):
+            bc.set(values)
+        else:
+            load().fem.set_bc(values, [bc])
+
+
+def interpolation_points(space: Any) -> Any:
+    """Points of the reference cell at which an expression is evaluated to be interpolated."""
+    points = space.element.interpolation_points
+    return points() if callable(points) else points
+
+
+def containing_cells(mesh: Any, points: Array) -> Numbers:
+    """For points (m, 2) or (m, 3), a cell owned by this rank that holds each, or -1, shape (m,)."""
+    x = load()
+    padded = np.zeros((len(points), 3))
+    padded[:, : points.shape[1]] = points
+    if hasattr(x.geometry, "bb_tree"):
+        tree = x.geometry.bb_tree(mesh, mesh.topology.dim)
+        near = x.geometry.compute_collisions_points(tree, padded)
+    else:
+        tree = x.geometry.BoundingBoxTree(mesh, mesh.topology.dim)
+        near = x.geometry.compute_collisions(tree, padded)
+    found = x.geometry.compute_colliding_cells(mesh, near, padded)
+    owned = n_cells(mesh)
+    links = [[cell for cell in found.links(k) if cell < owned] for k in range(len(padded))]
+    return np.array([link[0] if link else -1 for link in links], dtype=np.intp)
+
+
+def compiler_options(**options: Any) -> dict[str, Any]:
+    """Keyword of `fem.form` that hands options to the just-in-time compiler."""
+    x = load()
+    known = inspect.signature(x.fem.form).parameters
+    return {"jit_options" if "jit_options" in known else "jit_params": options}
+
+
+def _table(links: Any, rows: int) -> Numbers:
+    array = links.array.reshape(links.num_nodes, -1) if hasattr(links, "num_nodes") else np.asarray(links)
+    return np.asarray(array[:rows], dtype=np.intp)

@@ -1,0 +1,48 @@
+"""Which library assembles and solves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from invsamp.solvers.fem.contract import Space
+from invsamp.solvers.fem.mesh import Mesh
+
+BACKENDS = ("skfem", "dolfinx")
+
+
+def check_backend(backend: str, comm: Any) -> None:
+    """Raise ValueError for an unknown backend, or a communicator that it has no use for."""
+    if backend not in BACKENDS:
+        raise ValueError(f"backend must be one of {list(BACKENDS)}, got {backend!r}")
+    if backend == "skfem" and comm is not None:
+        raise ValueError(
+            "comm must be left out for the backend 'skfem', which works in one process; 'dolfinx' takes it"
+        )
+
+
+def make_space(mesh: Mesh, backend: str = "skfem", comm: Any = None) -> Space:
+    """P1 on a mesh.
+
+    Parameters
+    ----------
+    mesh : Mesh
+    backend : {"skfem", "dolfinx"}
+    comm : communicator of mpi4py, optional
+        Over which dolfinx spreads the mesh; a single process by default.
+
+    Raises
+    ------
+    ValueError
+        If the backend is unknown, or "skfem" is given a communicator.
+    ImportError
+        If dolfinx is asked for and not installed.
+    """
+    check_backend(backend, comm)
+    # either import takes a second or more
+    if backend == "skfem":
+        from invsamp.solvers.fem.skfem_space import SkfemSpace
+
+        return SkfemSpace(mesh)
+    from invsamp.solvers.fem.dolfinx_space import DolfinxSpace
+
+    return DolfinxSpace(mesh, comm)

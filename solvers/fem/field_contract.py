@@ -1,0 +1,126 @@
+"""What a field with unknowns must offer, and what all families of fields share."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from invsamp.solvers.fem.contract import Array, Mask, Numbers, Part
+
+#: A fixed number, or the name of an unknown.
+Unknown = float | str
+
+#: Part of a mesh -> which cells lie in it.
+InRegion = Callable[[Part], Mask]
+
+
+class FieldValues(Protocol):
+    """A field at n points."""
+
+    def values(self, theta: Array) -> Array:
+        """Values (batch, n) for the field's own columns theta (batch, p). Not finite where there is no such field."""
+        ...
+
+    def pullback(self, theta: Array, cotangents: Array) -> Array:
+        """Sums over the points of cotangents (batch, n) times the values' derivatives to theta, shape (batch, p)."""
+        ...
+
+
+@runtime_checkable
+class Field(Protocol):
+    """A scalar field of p = sum(sizes) unknowns."""
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the unknowns; none for a fixed field."""
+        ...
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many columns of theta each unknown takes."""
+        ...
+
+    def at(self, points: Array, in_region: InRegion | None = None) -> FieldValues:
+        """Prepare the field for points (n, 2); ``in_region`` (part -> mask) knows the mesh's regions by name."""
+        ...
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Values offset + matrix @ theta, for a matrix (n, p), dense or sparse, and an offset (n,)."""
+
+    matrix: Any
+    offset: Array | float = 0.0
+
+    def values(self, theta: Array) -> Array:
+        """As `FieldValues.values`."""
+        return _rows(self.matrix, theta) + self.offset
+
+    def pullback(self, theta: Array, cotangents: Array) -> Array:
+        """As `FieldValues.pullback`."""
+        return _rows(self.matrix.T, cotangents)
+
+
+def union(fields: Sequence[Field]) -> tuple[tuple[str, ...], tuple[int, ...], list[Numbers]]:
+    """Unknowns of several fields: names and sizes in the order of first mention, and each field's columns.
+
+    Raises
+    ------
+    ValueError
+        If two fields give one name different sizes.
+    """
+    sizes: dict[str, int] = {}
+    for field in fields:
+        for name, size in zip(field.parameters, field.sizes, strict=True):
+            if sizes.setdefault(name, size) != size:
+                raise ValueError(f"unknown {name!r} must have one size, got {sizes[name]} and {size}")
+    ends = np.cumsum([0, *sizes.values()])
+    place = {name: np.arange(ends[i], ends[i + 1]) for i, name in enumerate(sizes)}
+    none = [np.empty(0, dtype=np.intp)]
+    columns = [np.concatenate(none + [place[name] for name in field.parameters]) for field in fields]
+    return tuple(sizes), tuple(sizes.values()), columns
+
+
+def _rows(matrix: Any, rows: Array) -> Array:
+    """The product with each row (batch, p) by itself: its rounding does not depend on the rest of the batch."""
+    product = np.empty((len(rows), matrix.shape[0]))
+    for row, values in enumerate(rows):
+        product[row] = matrix @ values
+    return product
+
+
+def names_of(*slots: Unknown) -> tuple[str, ...]:
+    """The names among numbers and names."""
+    return tuple(slot for slot in slots if isinstance(slot, str))
+
+
+def check_unknown(name: str, value: Any) -> None:
+    """Raise a ValueError for what is neither a finite number nor a name; ``name`` is what the message calls it."""
+    if isinstance(value, str):
+        if not value:
+            raise ValueError(f"{name} must be a number or a name, got an empty name")
+    elif not isinstance(value, Real) or not math.isfinite(value):
+        raise ValueError(f"{name} must be a finite number, or a name for an unknown, got {value!r}")
+
+
+def evaluated(given: Any, points: Array, shape: tuple[int, ...]) -> Array:
+    """Values (n, *shape) of what is an array or a function of points."""
+    values = np.asarray(given(points) if callable(given) else given, dtype=float)
+    if values.shape != (len(points), *shape):
+        raise ValueError(f"{describe(given)} must have shape {(len(points), *shape)} there, got {values.shape}")
+    if not np.isfinite(values).all():
+        raise ValueError(f"{describe(given)} must be finite at every point")
+    return values
+
+
+def describe(given: Any) -> str:
+    """A word for what a repr would show with an address or in full."""
+    if isinstance(given, np.ndarray):
+        return f"array {given.shape} {hashlib.sha256(np.ascontiguousarray(given).tobytes()).hexdigest()[:8]}"
+    return given.__qualname__ if hasattr(given, "__qualname__") else repr(given)

@@ -1,0 +1,284 @@
+"""Meshes of triangles as plain arrays, with named parts of the boundary and named regions."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.solvers.fem.contract import Array, Mask, Numbers, Part
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Mesh:
+    """Triangles in the plane.
+
+    Parameters
+    ----------
+    points : array, shape (n, 2)
+    triangles : array of int, shape (c, 3)
+        Node numbers. Clockwise triangles are turned round.
+    regions : mapping from name to array of int
+        Numbers of cells.
+    edges : mapping from name to array of int, shape (k, 2)
+        Node pairs of edges; parts of the boundary.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, a triangle has no area, a node belongs to no triangle, or a coordinate is not
+        finite.
+    """
+
+    points: Array
+    triangles: Numbers
+    regions: Mapping[str, Numbers] = field(default_factory=dict)
+    edges: Mapping[str, Numbers] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        points = np.array(self.points, dtype=float)
+        triangles = _numbers("triangles", self.triangles, (3,), len(points))
+        if points.ndim != 2 or points.shape[1] != 2 or not len(points):
+            raise ValueError(f"points must have shape (n, 2), got {points.shape}")
+        if not np.isfinite(points).all():
+            raise ValueError(f"points must be finite, got {points[~np.isfinite(points).all(axis=1)][0].tolist()}")
+        if not len(triangles):
+            raise ValueError("triangles must not be empty")
+        twice = _twice_areas(points, triangles)
+        longest = np.linalg.norm(points[triangles] - points[np.roll(triangles, 1, axis=1)], axis=2).max(axis=1)
+        flat = np.abs(twice) <= 1e-14 * longest**2
+        if flat.any():
+            cell = int(np.flatnonzero(flat)[0])
+            raise ValueError(f"triangles must have an area, got {points[triangles[cell]].tolist()} as number {cell}")
+        unused = np.setdiff1d(np.arange(len(points)), triangles)
+        if unused.size:
+            raise ValueError(f"every point must belong to a triangle, got {points[unused[0]].tolist()} alone")
+        triangles[twice < 0] = triangles[twice < 0][:, [0, 2, 1]]
+        regions = {
+            name: _numbers(f"regions[{name!r}]", cells, (), len(triangles)) for name, cells in self.regions.items()
+        }
+        edges = {name: _numbers(f"edges[{name!r}]", pairs, (2,), len(points)) for name, pairs in self.edges.items()}
+        for name, value in (("points", points), ("triangles", triangles), ("regions", regions), ("edges", edges)):
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        parts = [f"{len(self.points)} nodes", f"{len(self.triangles)} triangles"]
+        parts += [f"regions {', '.join(self.regions)}"] if self.regions else []
+        parts += [f"edges {', '.join(self.edges)}"] if self.edges else []
+        return f"Mesh({'; '.join(parts)}; {self.digest[:8]})"
+
+    def __eq__(self, other: object) -> bool:
+        return self.digest == other.digest if isinstance(other, Mesh) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash of the contents: equal for equal meshes."""
+        found = hashlib.sha256()
+        named = [*sorted(self.regions.items()), *sorted(self.edges.items())]
+        for name, values in [("points", self.points), ("triangles", self.triangles), *named]:
+            found.update(f"{name}{values.shape}".encode() + np.ascontiguousarray(values).tobytes())
+        return found.hexdigest()
+
+    @cached_property
+    def areas(self) -> Array:
+        """Of the triangles, shape (c,)."""
+        return 0.5 * _twice_areas(self.points, self.triangles)
+
+    @cached_property
+    def midpoints(self) -> Array:
+        """Of the triangles, shape (c, 2)."""
+        return self.points[self.triangles].mean(axis=1)
+
+    @cached_property
+    def outer_edges(self) -> Numbers:
+        """Node pairs (k, 2) of the edges that belong to one triangle alone."""
+        pairs = np.sort(self.triangles[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2), axis=1)
+        distinct, counts = np.unique(pairs, axis=0, return_counts=True)
+        return distinct[counts == 1]
+
+    def part_edges(self, part: Part | None = None) -> Numbers:
+        """Node pairs (k, 2) of a part of the boundary.
+
+        Parameters
+        ----------
+        part : str or predicate, optional
+            A name of `edges`; or points (k, 2) -> mask, for the outer edges of which it holds at both ends and in the
+            middle. All outer edges by default.
+
+        Raises
+        ------
+        ValueError
+            If the name is not known, the predicate gives no mask, or there is no such edge.
+        """
+        if part is None:
+            return self.outer_edges
+        if isinstance(part, str):
+            if part not in self.edges:
+                raise ValueError(f"a part of the boundary must be one of {list(self.edges)}, got {part!r}")
+            return self.edges[part]
+        ends = self.points[self.outer_edges]
+        held = [_asked(part, where) for where in (ends[:, 0], ends[:, 1], ends.mean(axis=1))]
+        chosen = self.outer_edges[np.logical_and.reduce(held)]
+        if not len(chosen):
+            raise ValueError(f"a part of the boundary must hold an edge, got none by {part!r}")
+        return chosen
+
+    def part_nodes(self, part: Part | None = None) -> Mask:
+        """Which nodes lie on a part of the boundary, shape (n,); ``part`` as in `part_edges`."""
+        mask = np.zeros(len(self.points), dtype=bool)
+        mask[self.part_edges(part)] = True
+        return mask
+
+    def region_cells(self, region: Part) -> Mask:
+        """Which triangles lie in a region, shape (c,).
+
+        Parameters
+        ----------
+        region : str or predicate
+            A name of `regions`; or points (k, 2) -> mask, asked about the midpoints.
+
+        Raises
+        ------
+        ValueError
+            If the name is not known, the predicate gives no mask, or there is no such triangle.
+        """
+        if isinstance(region, str):
+            if region not in self.regions:
+                raise ValueError(f"a region must be one of {list(self.regions)}, got {region!r}")
+            mask = np.zeros(len(self.triangles), dtype=bool)
+            mask[self.regions[region]] = True
+        else:
+            mask = _asked(region, self.midpoints)
+        if not mask.any():
+            raise ValueError(f"a region must hold a triangle, got none by {region!r}")
+        return mask
+
+
+def unit_square(cells: int) -> Mesh:
+    """The unit square, cut into ``cells x cells`` squares of two triangles each, from lower left to upper right.
+
+    Nodes are in C order of the grid (x, y): y varies fastest. The sides are the edges "left", "right", "bottom" and
+    "top".
+
+    Raises
+    ------
+    ValueError
+        If ``cells`` is not an integer of at least 2.
+    """
+    if not isinstance(cells, (int, np.integer)) or cells < 2:
+        raise ValueError(f"cells must be an integer of at least 2, got {cells!r}")
+    grid = np.linspace(0.0, 1.0, cells + 1)
+    points = np.stack(np.meshgrid(grid, grid, indexing="ij"), axis=-1).reshape(-1, 2)
+    number = np.arange((cells + 1) ** 2).reshape(cells + 1, cells + 1)
+    low, right, up, across = number[:-1, :-1], number[1:, :-1], number[:-1, 1:], number[1:, 1:]
+    squares = [np.stack(corners, axis=-1) for corners in ((low, right, across), (low, across, up))]
+    sides = {"left": number[0], "right": number[-1], "bottom": number[:, 0], "top": number[:, -1]}
+    edges = {name: np.stack([side[:-1], side[1:]], axis=1) for name, side in sides.items()}
+    return Mesh(points, np.stack(squares, axis=2).reshape(-1, 3), {}, edges)
+
+
+def read_mesh(path: str | Path) -> Mesh:
+    """Read a mesh of triangles in the plane from a file, such as Gmsh's .msh, in any format that meshio knows.
+
+    Physical groups become names: of triangles, `Mesh.regions`; of lines, `Mesh.edges`. A group without a name is
+    called by its number.
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be read, holds no triangles or other cells of dimension two or three, or does not lie in a
+        plane z = const.
+    """
+    content = _read(path)
+    foreign = {block.type for block in content.cells} - {"triangle", "line", "vertex"}
+    if foreign:
+        raise ValueError(f"{path} must hold linear triangles and lines alone, got cells of type {sorted(foreign)}")
+    if not any(block.type == "triangle" for block in content.cells):
+        raise ValueError(f"{path} must hold triangles, got none")
+    points = np.asarray(content.points, dtype=float)
+    if points.shape[1] == 3 and np.ptp(points[:, 2]) > 1e-12 * np.ptp(points[:, :2]):
+        raise ValueError(
+            f"{path} must lie in a plane z = const, got z from {points[:, 2].min()} to {points[:, 2].max()}"
+        )
+    triangles, regions = _blocks(content, "triangle", 3)
+    lines, edges = _blocks(content, "line", 2)
+    used = np.unique(triangles)
+    # files keep points of the geometry, such as centres of arcs, that belong to no triangle
+    renumbered = np.full(len(points), -1)
+    renumbered[used] = np.arange(len(used))
+    named = {name: renumbered[lines[members]] for name, members in edges.items()}
+    return Mesh(points[used, :2], renumbered[triangles], regions, named)
+
+
+def _read(path: str | Path) -> Any:
+    import meshio
+
+    try:
+        return meshio.read(path)
+    # meshio leaves the process for a file that none of its readers understands
+    except (Exception, SystemExit) as error:
+        raise ValueError(f"path must be a mesh file that meshio can read, got {str(path)!r}: {error}") from error
+
+
+def _blocks(content: Any, kind: str, corners: int) -> tuple[Numbers, dict[str, Numbers]]:
+    """Node numbers (k, corners) of all cells of one kind, and the members of each named group among them."""
+    chosen = [i for i, block in enumerate(content.cells) if block.type == kind]
+    cells = np.concatenate([content.cells[i].data for i in chosen] or [np.empty((0, corners), dtype=np.intp)])
+    starts = np.cumsum([0, *(len(content.cells[i].data) for i in chosen)])
+    groups: dict[str, list[Numbers]] = {}
+    for name, members in content.cell_sets.items():
+        if name.startswith("gmsh:"):  # the geometry's own entities
+            continue
+        for start, i in zip(starts, chosen, strict=False):
+            if members[i] is not None and len(members[i]):
+                groups.setdefault(name, []).append(start + np.asarray(members[i], dtype=np.intp))
+    names = {(int(tag), int(dimension)): name for name, (tag, dimension) in content.field_data.items()}
+    for start, i in zip(starts, chosen, strict=False):
+        if "gmsh:physical" not in content.cell_data:
+            break
+        tags = np.asarray(content.cell_data["gmsh:physical"][i])
+        for tag in np.unique(tags[tags > 0]):
+            name = names.get((int(tag), corners - 1), str(tag))
+            if name not in content.cell_sets:
+                groups.setdefault(name, []).append(start + np.flatnonzero(tags == tag))
+    return cells.astype(np.intp), {name: np.concatenate(members) for name, members in groups.items()}
+
+
+def _twice_areas(points: Array, triangles: Numbers) -> Array:
+    """Signed: negative for clockwise triangles."""
+    a, b, c = (points[triangles[:, corner]] for corner in range(3))
+    first, second = b - a, c - a
+    return np.asarray(first[:, 0] * second[:, 1] - first[:, 1] * second[:, 0])
+
+
+def _numbers(name: str, values: npt.ArrayLike, tail: tuple[int, ...], bound: int) -> Numbers:
+    numbers = np.array(values)
+    if numbers.ndim != 1 + len(tail) or numbers.shape[1:] != tail:
+        wanted = "(k,)" if not tail else f"(k, {tail[0]})"
+        raise ValueError(f"{name} must have shape {wanted}, got {numbers.shape}")
+    if numbers.size and not np.issubdtype(numbers.dtype, np.integer):
+        raise ValueError(f"{name} must be integers, got {numbers.dtype}")
+    if numbers.size and (numbers.min() < 0 or numbers.max() >= bound):
+        raise ValueError(f"{name} must lie between 0 and {bound - 1}, got {numbers.min()} to {numbers.max()}")
+    return numbers.astype(np.intp)
+
+
+def _asked(predicate: Any, points: Array) -> Mask:
+    if not callable(predicate):
+        raise ValueError(f"a part of a mesh must be a name or a predicate on points (k, 2), got {predicate!r}")
+    mask = np.asarray(predicate(points))
+    if mask.shape != (len(points),) or mask.dtype != bool:
+        raise ValueError(
+            f"a predicate must give a mask of shape ({len(points)},) for points of shape {points.shape}, "
+            f"got {mask.dtype} of shape {mask.shape}"
+        )
+    return mask

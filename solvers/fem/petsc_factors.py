@@ -1,0 +1,207 @@
+"""Factors of symmetric matrices by PETSc, on one rank or many, with blocks of right-hand sides.
+
+What depends on the sparsity alone (the elimination order, the symbolic factors) is kept and used again, also for other
+values: each `Slot` is one PETSc matrix with its factors, lent to one `PetscFactors` at a time.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from invsamp.solvers._dolfinx import load
+from invsamp.solvers.fem.contract import Array, Mask, Numbers
+from invsamp.solvers.fem.halo import Halo
+
+#: Slots that one plan keeps in one process; more factors than these at a time are made afresh. On more ranks all are
+#: kept, because communicators, of which each slot needs its own, are scarce.
+SLOTS = 16
+
+
+class Plan:
+    """How matrices with one sparsity and one set of fixed nodes are factored.
+
+    Parameters
+    ----------
+    halo : Halo
+    pattern : scipy.sparse.csr_matrix, shape (local, local)
+        Sparsity of this rank's part, over its own nodes and then the ghosts; with the whole diagonal.
+    fixed : mask, shape (local,)
+    numbers : array of int, shape (local,)
+        Of the local nodes among all ranks': those that a rank owns are consecutive.
+    size : int
+        Nodes that all ranks own together.
+    """
+
+    def __init__(self, halo: Halo, pattern: Any, fixed: Mask, numbers: Numbers, size: int) -> None:
+        self.comm, self.owned, self.size = halo.comm, halo.owned, size
+        self.numbers = numbers
+        rows = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
+        columns = pattern.indices
+        # a ghost's identity row is its owner's business
+        unit = (rows == columns) & fixed[rows] & (rows < self.owned)
+        kept = (~fixed[rows] & ~fixed[columns]) | unit
+        self._chosen = np.flatnonzero(kept)
+        self._unit = np.flatnonzero(unit[self._chosen])
+        integers = load().PETSc.IntType
+        self.indices = columns[self._chosen].astype(integers)
+        self.indptr = np.searchsorted(rows[self._chosen], np.arange(pattern.shape[0] + 1)).astype(integers)
+        self._slots: list[Slot] = []
+
+    def values(self, entries: Array) -> Array:
+        """Entries of the matrix to factor, out of those in the pattern."""
+        values = entries[self._chosen]
+        values[self._unit] = 1.0
+        return values
+
+    def usable(self, entries: Array) -> bool:
+        """Whether a matrix is finite on all ranks. Collective."""
+        return bool(everywhere(self.comm, np.array([np.isfinite(entries).all()]))[0])
+
+    def slot(self, holder: PetscFactors) -> Slot:
+        """A slot that is free on every rank, for ``holder`` alone until it is forgotten. Collective."""
+        # garbage may be collected at different times on different ranks
+        free = everywhere(self.comm, np.array([slot.free for slot in self._slots], dtype=bool))
+        if free.any():
+            slot = self._slots[int(np.argmax(free))]
+        else:
+            slot = Slot(self)
+            if self.comm.size > 1 or len(self._slots) < SLOTS:
+                self._slots.append(slot)
+        slot.lend(holder)
+        return slot
+
+
+class Slot:
+    """One PETSc matrix and its factors."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        # two factors by SuperLU_DIST on one communicator were seen to end in a crash
+        self.comm = plan.comm if plan.comm.size == 1 else plan.comm.Dup()
+        self._matrix: Any = None
+        self._conditioner: Any = None
+        self._holder: Any = lambda: None
+
+    @property
+    def free(self) -> bool:
+        """Whether nobody holds it."""
+        return self._holder() is None
+
+    def lend(self, holder: PetscFactors) -> None:
+        """Let ``holder`` have it until it is forgotten."""
+        self._holder = weakref.ref(holder)
+
+    def factor(self, values: Array) -> Any:
+        """PETSc's factors of the matrix with these values; None if they cannot be had. Collective."""
+        x = load()
+        if self._matrix is None:
+            self._make()
+        try:
+            self._matrix.zeroEntries()
+            if self._plan.comm.size == 1:
+                self._matrix.setValuesCSR(self._plan.indptr, self._plan.indices, values)
+            else:
+                self._matrix.setValuesLocalCSR(
+                    self._plan.indptr, self._plan.indices, values, addv=x.PETSc.InsertMode.ADD
+                )
+            self._matrix.assemble()
+            self._conditioner.setOperators(self._matrix)
+            self._conditioner.setUp()
+            return self._conditioner.getFactorMatrix()
+        except x.PETSc.Error:
+            # what an error left behind is not used again
+            self._conditioner.destroy()
+            self._matrix.destroy()
+            self._matrix = self._conditioner = None
+            return None
+
+    @property
+    def _solver(self) -> str:
+        # in one process PETSc's own factors are made and used several times faster than those of MUMPS; on more ranks
+        # SuperLU_DIST takes half a time longer for the factors, and a tenth of it for a solve
+        if self._plan.comm.size == 1:
+            return "petsc"
+        return "superlu_dist" if load().PETSc.Sys.hasExternalPackage("superlu_dist") else "mumps"
+
+    def _make(self) -> None:
+        x, plan, distributed = load(), self._plan, self._plan.comm.size > 1
+        # petsc4py keeps what was spread over ranks until it is told that all of them are ready to let go
+        if distributed:
+            x.PETSc.garbage_cleanup(self.comm)
+        sizes = ((plan.owned, plan.size), (plan.owned, plan.size))
+        matrix = x.PETSc.Mat().create(self.comm)
+        matrix.setSizes(sizes)
+        matrix.setType(x.PETSc.Mat.Type.AIJ)
+        # rows at the seams grow by what other ranks add: the bound is that of the first fill alone
+        widest = int(np.diff(plan.indptr).max(initial=1))
+        matrix.setPreallocationNNZ((2 * widest, widest) if distributed else np.diff(plan.indptr))
+        if distributed:
+            numbers = x.PETSc.LGMap().create(plan.numbers.astype(x.PETSc.IntType), comm=self.comm)
+            matrix.setLGMap(numbers, numbers)
+            matrix.setOption(x.PETSc.Mat.Option.NEW_NONZERO_ALLOCATION_ERR, False)
+        else:
+            # PETSc's own factors mind a diagonal entry that was never set
+            matrix.setValuesCSR(plan.indptr, plan.indices, np.zeros(len(plan.indices)))
+            matrix.assemble()
+        matrix.setOption(x.PETSc.Mat.Option.SYMMETRIC, True)
+        conditioner = x.PETSc.PC().create(self.comm)
+        kinds = x.PETSc.PC.Type
+        conditioner.setType(kinds.LU if self._solver == "superlu_dist" else kinds.CHOLESKY)
+        conditioner.setFactorSolverType(self._solver)
+        if self._solver == "petsc":
+            conditioner.setFactorOrdering("nd")
+        self._matrix, self._conditioner = matrix, conditioner
+
+
+class PetscFactors:
+    """A factored matrix; see `invsamp.solvers.fem.contract.Factors`. Made on all ranks of the plan together."""
+
+    def __init__(self, plan: Plan, entries: Array) -> None:
+        self._plan = plan
+        self._factors: Any = None
+        if plan.usable(entries):
+            self._slot = plan.slot(self)
+            self._factors = self._slot.factor(plan.values(entries))
+
+    def solve(self, right: Array) -> Array:
+        """Solve for right-hand sides (n, k); NaN columns, on every rank, where that fails."""
+        plan, x = self._plan, load()
+        if self._factors is None or not right.shape[1]:
+            return np.full(right.shape, np.nan)
+        blocks = [np.array(right, dtype=float, order="F"), np.full(right.shape, np.nan, order="F")]
+        try:
+            self._solve(*blocks)
+        except x.PETSc.Error:
+            blocks[1][:] = np.nan
+        solution = np.ascontiguousarray(blocks[1])
+        solution[:, ~everywhere(plan.comm, np.isfinite(solution).all(axis=0))] = np.nan
+        return solution
+
+    def _solve(self, right: Array, solution: Array) -> None:
+        plan, x = self._plan, load()
+        if plan.comm.size == 1:
+            sizes = (right.shape[0], right.shape[1])
+            dense = [x.PETSc.Mat().createDense(sizes, array=block, comm=plan.comm) for block in (right, solution)]
+            for matrix in dense:
+                matrix.assemble()
+            self._factors.matSolve(*dense)
+            for matrix in dense:
+                matrix.destroy()
+            return
+        # SuperLU_DIST was seen to give wrong solutions where the number of columns changes between solves
+        for column in range(right.shape[1]):
+            vectors = [
+                x.PETSc.Vec().createWithArray(block[:, column], size=(plan.owned, plan.size), comm=self._slot.comm)
+                for block in (right, solution)
+            ]
+            self._factors.solve(*vectors)
+            for vector in vectors:
+                vector.destroy()
+
+
+def everywhere(comm: Any, held: Mask) -> Mask:
+    """Which of these hold on every rank."""
+    return np.asarray(held if comm.size == 1 else np.logical_and.reduce(comm.allgather(held)))

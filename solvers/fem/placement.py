@@ -1,0 +1,44 @@
+"""Fields at the nodes and cells of a space, of which a rank may hold a part, in an order of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from invsamp.solvers.fem.contract import Array, Numbers, Space
+from invsamp.solvers.fem.fields import Field, FieldValues
+
+
+def at_nodes(field: Field, space: Space) -> FieldValues:
+    """The field at this rank's nodes; what it holds as an array is in the order of the mesh's points."""
+    return _restricted(field.at(space.mesh.points), space.node_numbers, len(space.mesh.points))
+
+
+def at_cells(field: Field, space: Space) -> FieldValues:
+    """The field at the midpoints of this rank's cells, where it is constant; arrays in the order of the triangles."""
+    mesh = space.mesh
+    return _restricted(field.at(mesh.midpoints, mesh.region_cells), space.cell_numbers, len(mesh.triangles))
+
+
+def _restricted(whole: FieldValues, numbers: Numbers, size: int) -> FieldValues:
+    if len(numbers) == size and (numbers == np.arange(size)).all():
+        return whole
+    return _Restricted(whole, numbers, size)
+
+
+@dataclass(frozen=True, eq=False)
+class _Restricted:
+    """A field on some of its points: every rank evaluates all of them, which costs little beside a solve."""
+
+    whole: FieldValues
+    numbers: Numbers
+    size: int
+
+    def values(self, theta: Array) -> Array:
+        return self.whole.values(theta)[:, self.numbers]
+
+    def pullback(self, theta: Array, cotangents: Array) -> Array:
+        spread = np.zeros((len(theta), self.size))
+        spread[:, self.numbers] = cotangents
+        return self.whole.pullback(theta, spread)

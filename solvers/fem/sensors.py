@@ -1,0 +1,153 @@
+"""What is measured of a field: values at points, means over regions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.solvers.fem.contract import Array, Mask, Part, Sensors, Space
+
+
+@runtime_checkable
+class SensorLayout(Protocol):
+    """Sensors that are not bound to a mesh yet."""
+
+    def on(self, space: Space) -> Sensors:
+        """The functionals on a space. ValueError if a sensor does not lie in the mesh."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class PointSensors:
+    """Values at points (m, 2); made by `point_sensors`."""
+
+    points: Array
+
+    def on(self, space: Space) -> Sensors:
+        """As `SensorLayout.on`."""
+        return space.points(self.points)
+
+    def __eq__(self, other: object) -> bool:
+        return np.array_equal(self.points, other.points) if isinstance(other, PointSensors) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.points.tobytes())
+
+    def __repr__(self) -> str:
+        return f"point_sensors({self.points.tolist()})"
+
+
+@dataclass(frozen=True)
+class RegionAverages:
+    """Means over regions; made by `region_averages`."""
+
+    regions: tuple[Part, ...]
+
+    def on(self, space: Space) -> Sensors:
+        """As `SensorLayout.on`."""
+        return space.averages(self.regions)
+
+    def __repr__(self) -> str:
+        return f"region_averages([{', '.join(describe(region) for region in self.regions)}])"
+
+
+@dataclass(frozen=True)
+class SensorGroups:
+    """Sensors of several kinds, one group after the other."""
+
+    groups: tuple[SensorLayout, ...]
+
+    def on(self, space: Space) -> Sensors:
+        """As `SensorLayout.on`."""
+        return _Stacked([group.on(space) for group in self.groups])
+
+
+@dataclass(frozen=True)
+class Disc:
+    """The points within ``radius`` of ``center``: a region."""
+
+    center: tuple[float, float]
+    radius: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.radius < np.inf:
+            raise ValueError(f"radius must be positive and finite, got {self.radius}")
+
+    def __call__(self, points: Array) -> Mask:
+        """Mask (k,) of points (k, 2)."""
+        mask: Mask = np.square(points - np.asarray(self.center)).sum(axis=1) <= self.radius**2
+        return mask
+
+
+def point_sensors(points: npt.ArrayLike) -> PointSensors:
+    """Sensors that read the value at points.
+
+    Parameters
+    ----------
+    points : array, shape (n_sensors, 2)
+
+    Raises
+    ------
+    ValueError
+        If the shape is another, or a coordinate is not finite.
+    """
+    array = np.array(points, dtype=float)
+    if array.ndim != 2 or array.shape[1] != 2 or not len(array):
+        raise ValueError(f"sensors must have shape (n_sensors, 2), got {array.shape}")
+    lost = ~np.isfinite(array).all(axis=1)
+    if lost.any():
+        raise ValueError(f"sensors must lie in the mesh, got {array[lost][0].tolist()}")
+    return PointSensors(array)
+
+
+def region_averages(regions: Sequence[Part]) -> RegionAverages:
+    """Sensors that read means over regions.
+
+    Parameters
+    ----------
+    regions : sequence of str or predicate
+        Names of the mesh's regions; or points (k, 2) -> mask, asked about the triangles' midpoints, such as `Disc`.
+
+    Raises
+    ------
+    ValueError
+        If there is no region.
+    """
+    if isinstance(regions, str) or callable(regions) or not len(regions):
+        raise ValueError(f"regions must be a non-empty sequence of names or predicates, got {regions!r}")
+    return RegionAverages(tuple(regions))
+
+
+def as_layout(sensors: Any) -> SensorLayout:
+    """Sensors from an array of points, `point_sensors`, `region_averages`, or a sequence of the latter two."""
+    if isinstance(sensors, SensorLayout):
+        return sensors
+    if isinstance(sensors, Sequence) and len(sensors) and all(isinstance(group, SensorLayout) for group in sensors):
+        return SensorGroups(tuple(sensors))
+    return point_sensors(sensors)
+
+
+def describe(part: Part) -> str:
+    """A name for what a repr would show with an address."""
+    return part.__qualname__ if hasattr(part, "__qualname__") else repr(part)
+
+
+@dataclass(frozen=True, eq=False)
+class _Stacked:
+    groups: list[Sensors]
+
+    @property
+    def count(self) -> int:
+        return sum(group.count for group in self.groups)
+
+    def values(self, fields: Array) -> Array:
+        return np.concatenate([group.values(fields) for group in self.groups])
+
+    def transpose(self, cotangents: Array) -> Array:
+        ends = np.cumsum([group.count for group in self.groups])[:-1]
+        parts = np.split(cotangents, ends)
+        return np.sum([group.transpose(part) for group, part in zip(self.groups, parts, strict=True)], axis=0)

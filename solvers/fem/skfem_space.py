@@ -1,0 +1,209 @@
+"""The space P1 on scikit-fem and SciPy, in this process alone.
+
+Element matrices are assembled once. All matrices share one sparsity pattern, so that a new conductivity is one sparse
+product with the element matrices, and sums of matrices are sums of entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sparse
+from numba import njit
+from skfem import Basis, BilinearForm, ElementTriP1, MeshTri
+from skfem.helpers import dot, grad
+
+from invsamp.solvers.fem import elements
+from invsamp.solvers.fem.contract import Array, Mask, Numbers, Part
+from invsamp.solvers.fem.ldl import SymmetricFactors, factor
+from invsamp.solvers.fem.mesh import Mesh
+from invsamp.solvers.fem.sides import Sides
+
+#: Starts of the rows and columns of the entries of a sparse matrix.
+Places = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]
+
+
+class SkfemSpace:
+    """P1 on a mesh, see `invsamp.solvers.fem.contract.Space`.
+
+    Parameters
+    ----------
+    mesh : Mesh
+    """
+
+    comm = None
+
+    def __init__(self, mesh: Mesh) -> None:
+        self.mesh = mesh
+        self.nodes = mesh.points
+        self.node_numbers = np.arange(len(mesh.points))
+        self.midpoints = mesh.midpoints
+        self.areas = mesh.areas
+        self.cell_numbers = np.arange(len(mesh.triangles))
+        # corners stay as they are: the pattern below is that of mesh.triangles
+        basis = Basis(MeshTri(mesh.points.T.copy(), mesh.triangles.T.copy(), sort_t=False), ElementTriP1())
+        stiffness = _elements(_stiffness, basis)
+        self._sides = Sides.make(mesh.triangles, stiffness)
+        self._pattern, slots = elements.pattern(mesh.triangles, len(mesh.points))
+        # unsigned, or numba looks for negative indices in the innermost loop
+        self._places = (self._pattern.indptr.astype(np.uint32), self._pattern.indices.astype(np.uint32))
+        self._stiffness_of_cells = elements.weighted_sums(stiffness, slots, self._pattern.nnz)
+        entries = elements.added(slots, _elements(_mass, basis).ravel(), self._pattern.nnz)
+        self.mass = SkfemMatrix(self._pattern, self._places, entries)
+        self._plans: dict[bytes, _Plan] = {}
+
+    def on_boundary(self, part: Part | None = None) -> Mask:
+        """Which nodes lie on a part of the boundary, shape (n,)."""
+        return self.mesh.part_nodes(part)
+
+    def in_region(self, region: Part) -> Mask:
+        """Which cells lie in a region, shape (c,)."""
+        return self.mesh.region_cells(region)
+
+    def stiffness(self, conductivity: Array) -> SkfemMatrix:
+        """Integrals of conductivity * grad u . grad v for values (c,)."""
+        return SkfemMatrix(
+            self._pattern, self._places, self._stiffness_of_cells @ np.asarray(conductivity, dtype=float)
+        )
+
+    def combine(self, a: float, first: SkfemMatrix, b: float, second: SkfemMatrix) -> SkfemMatrix:
+        """The matrix a * first + b * second."""
+        return SkfemMatrix(self._pattern, self._places, a * first.entries + b * second.entries)
+
+    def factor(self, matrix: SkfemMatrix, fixed: Mask) -> SkfemFactors:
+        """Factor a matrix, with the nodes of the mask fixed."""
+        key = np.packbits(fixed).tobytes()
+        if key not in self._plans:
+            self._plans[key] = _Plan.make(self._pattern, fixed)
+        plan = self._plans[key]
+        return SkfemFactors(factor(plan.matrix(matrix.entries), plan.free))
+
+    def cell_products(self, u: Array, v: Array) -> Array:
+        """Integrals of grad u . grad v over each cell, shape (c, k)."""
+        return self._sides.products(u, v)
+
+    def edge_load(self, part: Part | None = None) -> Array:
+        """Integrals of the basis functions over a part of the boundary, shape (n,)."""
+        return elements.edge_loads(self.mesh, part)
+
+    def points(self, points: Array) -> SkfemSensors:
+        """Values at points (m, 2)."""
+        return SkfemSensors(elements.point_rows(self.mesh, points))
+
+    def averages(self, regions: Sequence[Part]) -> SkfemSensors:
+        """Means over regions."""
+        return SkfemSensors(elements.average_rows(self.mesh, regions))
+
+    def total(self, values: Array) -> Array:
+        """The values themselves: there is one rank."""
+        return values
+
+    def __repr__(self) -> str:
+        return f"SkfemSpace({self.mesh!r})"
+
+
+@dataclass(frozen=True, eq=False)
+class SkfemMatrix:
+    """Entries in the space's sparsity pattern."""
+
+    pattern: Any
+    places: Places
+    entries: Array
+
+    def __matmul__(self, fields: Array) -> Array:
+        """The product with fields (n, k)."""
+        if fields.shape[1] == 1:
+            single = np.empty(fields.shape)
+            _product(*self.places, self.entries, fields[:, 0], single[:, 0])
+            return single
+        product: Array = self._matrix @ fields
+        return product
+
+    @cached_property
+    def _matrix(self) -> Any:
+        return sparse.csr_matrix((self.entries, self.pattern.indices, self.pattern.indptr), self.pattern.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class SkfemFactors:
+    """Factors of the free nodes' matrix; NaN solutions where it is not positive definite."""
+
+    factors: SymmetricFactors | None
+
+    def solve(self, right: Array) -> Array:
+        """Solve for right-hand sides (n, k)."""
+        return np.full(right.shape, np.nan) if self.factors is None else self.factors.solve(right)
+
+
+@dataclass(frozen=True, eq=False)
+class SkfemSensors:
+    """Sensors as rows of a sparse matrix."""
+
+    matrix: Any
+
+    @property
+    def count(self) -> int:
+        """Number of sensors."""
+        return int(self.matrix.shape[0])
+
+    def values(self, fields: Array) -> Array:
+        """What the sensors read of fields (n, k), shape (m, k)."""
+        values: Array = self.matrix @ fields
+        return values
+
+    def transpose(self, cotangents: Array) -> Array:
+        """The sum of cotangents (m, k) times the functionals, shape (n, k)."""
+        sums: Array = self.matrix.T @ cotangents
+        return sums
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """How the free nodes' matrix is taken out of the pattern: the same for all matrices."""
+
+    free: Numbers
+    chosen: Numbers  # entries of the pattern, in the order of `block`
+    block: Any
+
+    @classmethod
+    def make(cls, pattern: Any, fixed: Mask) -> _Plan:
+        free = np.flatnonzero(~np.asarray(fixed, dtype=bool))
+        # counted from 1: an explicit zero would be dropped
+        numbered = sparse.csr_matrix((np.arange(1.0, pattern.nnz + 1), pattern.indices, pattern.indptr), pattern.shape)
+        # the matrices are symmetric, so that rows may be columns
+        block = numbered[free][:, free]
+        block.sort_indices()
+        return cls(free, block.data.astype(np.intp) - 1, block)
+
+    def matrix(self, entries: Array) -> Any:
+        return sparse.csc_matrix((entries[self.chosen], self.block.indices, self.block.indptr), self.block.shape)
+
+
+def _elements(form: Any, basis: Any) -> Array:
+    """Element matrices (c, 3, 3), symmetric."""
+    return np.ascontiguousarray(form.elemental(basis).tolocal())
+
+
+@BilinearForm
+def _mass(u: Any, v: Any, _: Any) -> Any:
+    return u * v
+
+
+@BilinearForm
+def _stiffness(u: Any, v: Any, _: Any) -> Any:
+    return dot(grad(u), grad(v))
+
+
+@njit(cache=True)
+def _product(starts, columns, entries, field, product):  # type: ignore[no-untyped-def]
+    """One column, without the calls that lead to SciPy's loop: on a coarse mesh they cost more than it."""
+    for row in range(len(product)):
+        total = 0.0
+        for p in range(starts[row], starts[row + 1]):
+            total += entries[p] * field[columns[p]]
+        product[row] = total

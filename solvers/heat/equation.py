@@ -1,0 +1,279 @@
+"""The heat equation with its unknowns: what is given, checked and told apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.solvers.fem.backends import check_backend
+from invsamp.solvers.fem.boundary import Boundary, Dirichlet, Neumann, check_boundary, names
+from invsamp.solvers.fem.contract import Array, Numbers
+from invsamp.solvers.fem.fields import Constant, Field, GaussianBump, as_field, union
+from invsamp.solvers.fem.mesh import Mesh, unit_square
+from invsamp.solvers.fem.sensors import as_layout, describe
+from invsamp.solvers.heat.discretisation import Discretisation
+from invsamp.solvers.heat.manufactured import DecayingGaussian
+from invsamp.solvers.heat.march import IMPLICITNESS
+from invsamp.solvers.heat.observation import HeatObservation
+from invsamp.solvers.heat.solving import Solving
+from invsamp.solvers.time_steps import step_numbers
+
+Scheme = Literal["backward_euler", "crank_nicolson"]
+
+
+@dataclass(frozen=True, repr=False)
+class HeatEquation:
+    r"""The heat equation :math:`u_t = \nabla\cdot(\kappa\nabla u) + f` from an initial temperature on.
+
+    Linear finite elements and the theta scheme; source and boundary values enter by their nodal interpolants, the
+    conductivity by its values at the triangles' midpoints. Where a field takes a str in place of a number, that is the
+    name of an unknown; an unknown that occurs twice is one. Arrays are in the order of the mesh.
+
+    Parameters
+    ----------
+    cells : int, >= 2, optional
+        Squares along one side of the unit square; or give ``mesh``.
+    steps : int, >= 1
+        Time steps.
+    end_time : float, > 0
+    initial : Field, number, str, array (n_nodes,), function of points (n, 2), or DecayingGaussian
+        Temperature at time 0.
+    boundary : {"dirichlet", "neumann", "exact"}, or mapping from part to ``dirichlet(value)`` or ``neumann(flux)``
+        Zero values; zero flux; the values of `DecayingGaussian`; or conditions by part, with zero flux elsewhere. A
+        part is a name that the mesh knows ("left", "right", "bottom" and "top" on the unit square) or a predicate,
+        points (k, 2) -> mask. Where parts with temperatures meet, the later one counts.
+    scheme : {"backward_euler", "crank_nicolson"}
+    conductivity : number, str, array (n_triangles,), function of midpoints, or Field such as LogField
+        Positive. An unknown one that is not, or not finite, is a failed solve.
+    source : as ``initial``, optional
+        Heat per area and time, the same at all times.
+    mesh : Mesh, optional
+    backend : {"skfem", "dolfinx"}
+    comm : communicator of mpi4py, optional
+        Over which dolfinx spreads the mesh.
+
+    Raises
+    ------
+    ValueError
+        If a setting is out of range, or settings do not fit together.
+    """
+
+    cells: int | None = None
+    steps: int = 0
+    end_time: float = math.nan
+    initial: Any = field(default_factory=GaussianBump)
+    boundary: Boundary = "dirichlet"
+    scheme: Scheme = "backward_euler"
+    conductivity: Any = 1.0
+    _: KW_ONLY
+    source: Any = None
+    mesh: Mesh | None = None
+    backend: str = "skfem"
+    comm: Any = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        _check_domain(self.cells, self.mesh)
+        if not isinstance(self.steps, (int, np.integer)) or self.steps < 1:
+            raise ValueError(f"steps must be an integer of at least 1, got {self.steps!r}")
+        if not 0 < self.end_time < math.inf:
+            raise ValueError(f"end_time must be positive and finite, got {self.end_time}")
+        if self.scheme not in IMPLICITNESS:
+            raise ValueError(f"scheme must be one of {list(IMPLICITNESS)}, got {self.scheme!r}")
+        check_boundary(self.boundary)
+        check_backend(self.backend, self.comm)
+        for name in ("initial", "source", "conductivity"):
+            given = getattr(self, name)
+            if given is not None and not isinstance(given, DecayingGaussian) and not _is_number(given):
+                object.__setattr__(self, name, as_field(name, given))
+        if not isinstance(self.boundary, str):
+            object.__setattr__(self, "boundary", dict(self.boundary))
+        self._check_manufactured()
+        self._check_fields()
+
+    def __repr__(self) -> str:
+        given = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("_", "comm")}
+        shown = {name: repr(value) for name, value in given.items() if value is not None}
+        if not isinstance(self.boundary, str):
+            conditions = ", ".join(f"{describe(part)}: {condition!r}" for part, condition in self.boundary.items())
+            shown["boundary"] = f"{{{conditions}}}"
+        return f"HeatEquation({', '.join(f'{name}={value}' for name, value in shown.items())})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        # what was assembled and factored is made again where it is needed
+        state = {f.name: getattr(self, f.name) for f in fields(self)}
+        # the only communicator that there is everywhere
+        alone = self.comm is not None and self.comm.size == 1
+        return state | {"comm": None} if alone else state
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the unknowns: those of the initial field, the source, the conductivity and the boundary."""
+        return self._unknowns[0]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many columns of theta each unknown takes."""
+        return self._unknowns[1]
+
+    @property
+    def times(self) -> Array:
+        """Times of the steps, shape (steps + 1,), from 0 to ``end_time``."""
+        return np.linspace(0.0, self.end_time, self.steps + 1)
+
+    @property
+    def nodes(self) -> Array:
+        """Coordinates of this rank's nodes (n, 2); of the unit square in C order: y varies fastest."""
+        return self.discretisation.space.nodes
+
+    def solve(self, theta: npt.ArrayLike, times: Sequence[float] | None = None) -> Array:
+        """Nodal temperatures, shape (batch, n_times, n_nodes), for theta (batch, n_parameters).
+
+        NaN where a solve fails. Nodes are ordered as ``nodes``. ``times`` must be times of the scheme; the end time by
+        default.
+        """
+        steps = self.step_numbers(times)
+        return Solving(self.discretisation, None, steps).fields(self.check_theta(theta))
+
+    def observe(
+        self, sensors: Any, times: Sequence[float] | None = None, *, precompute: bool = True
+    ) -> HeatObservation:
+        """Forward model: what sensors read.
+
+        Parameters
+        ----------
+        sensors : array (n_sensors, 2), point_sensors(...), region_averages(...), or a sequence of the latter two
+        times : sequence of float, optional
+            Observation times, out of the times of the scheme; the end time by default.
+        precompute : bool
+            Whether to solve one adjoint problem per sensor and time now, and none later: possible where the
+            conductivity is known, because the observations are then linear in the nodal data. Without, every evaluation
+            marches through time. Both give the same numbers, to rounding.
+
+        Raises
+        ------
+        ValueError
+            If a sensor lies outside the mesh, or a time is not one of the scheme.
+        """
+        return HeatObservation(self, as_layout(sensors), self.step_numbers(times), precompute and self.is_linear)
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the temperatures are linear in the nodal data: the conductivity is known."""
+        return not self.conductivity_field.parameters
+
+    def step_numbers(self, times: Sequence[float] | None) -> tuple[int, ...]:
+        """Step numbers of ``times``, which must be times of the scheme."""
+        return step_numbers(times, self.steps, self.end_time)
+
+    def check_theta(self, theta: npt.ArrayLike) -> Array:
+        """Theta as an array (batch, n_parameters)."""
+        values, width = np.asarray(theta, dtype=float), sum(self.sizes)
+        if values.ndim != 2 or values.shape[1] != width:
+            raise ValueError(f"theta must have shape (batch, {width}), got {values.shape}")
+        return values
+
+    @cached_property
+    def domain(self) -> Mesh:
+        """The mesh."""
+        return unit_square(self.cells or 0) if self.mesh is None else self.mesh
+
+    @cached_property
+    def discretisation(self) -> Discretisation:
+        """What is assembled and factored once."""
+        return Discretisation(self)
+
+    @property
+    def profile(self) -> Array:
+        """Factor of the source, and of exact boundary values, at ``times``."""
+        return self.initial.profile(self.times) if self._manufactured else np.ones(self.steps + 1)
+
+    @property
+    def nodal_fields(self) -> dict[str, Field]:
+        """Initial field and source."""
+        if self._manufactured:
+            return {"initial": self.initial.initial(), "source": self.initial.source(float(self.conductivity))}
+        given = {"initial": self.initial, "source": self.source}
+        return {kind: as_field(kind, value) for kind, value in given.items() if value is not None}
+
+    @property
+    def conductivity_field(self) -> Field:
+        """The conductivity as a field."""
+        return as_field("conductivity", self.conductivity)
+
+    @property
+    def columns(self) -> dict[str, Numbers]:
+        """Columns of theta by what depends on them."""
+        return self._unknowns[2]
+
+    @property
+    def _manufactured(self) -> bool:
+        return isinstance(self.initial, DecayingGaussian)
+
+    @cached_property
+    def _unknowns(self) -> tuple[tuple[str, ...], tuple[int, ...], dict[str, Numbers]]:
+        kinds: dict[str, Any] = dict(self.nodal_fields)
+        kinds["conductivity"] = self.conductivity_field
+        kinds |= {"flux": _Scalars(names(self.boundary, Neumann)), "edge": _Scalars(names(self.boundary, Dirichlet))}
+        unknown, sizes, columns = union(list(kinds.values()))
+        return unknown, sizes, dict(zip(kinds, columns, strict=True))
+
+    def _check_manufactured(self) -> None:
+        if (self.boundary == "exact") != self._manufactured:
+            raise ValueError(f"boundary must be 'exact' for DecayingGaussian alone, got {self.boundary!r}")
+        if self._manufactured and (self.source is not None or not _is_number(self.conductivity)):
+            raise ValueError("source must be left out and conductivity be a number for DecayingGaussian")
+
+    def _check_fields(self) -> None:
+        """Evaluate what is known once, so that a mistake shows now."""
+        if isinstance(self.boundary, Mapping):
+            for part in self.boundary:
+                self.domain.part_edges(part)
+        if _is_number(self.conductivity) and not 0 < self.conductivity < math.inf:
+            raise ValueError(f"conductivity must be positive and finite, got {self.conductivity}")
+        for kind, given in self.nodal_fields.items():
+            if not self._manufactured and not isinstance(given, (Constant, GaussianBump)):
+                _placed(kind, given, self.domain.points)
+        if not _is_number(self.conductivity) and not isinstance(self.conductivity, Constant):
+            placed = _placed("conductivity", self.conductivity, self.domain.midpoints, self.domain.region_cells)
+            if self.is_linear:
+                values = placed.values(np.empty((1, 0)))
+                if not (np.isfinite(values) & (values > 0)).all():
+                    raise ValueError(f"conductivity must be positive and finite, got {np.min(values)} as its least")
+        _ = self._unknowns
+
+
+@dataclass(frozen=True)
+class _Scalars:
+    """Names of scalar unknowns, as `union` reads them."""
+
+    parameters: tuple[str, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return (1,) * len(self.parameters)
+
+
+def _check_domain(cells: int | None, mesh: Mesh | None) -> None:
+    if (cells is None) == (mesh is None):
+        raise ValueError(f"either cells or mesh must be given, got cells={cells!r} and mesh={mesh!r}")
+    if mesh is not None and not isinstance(mesh, Mesh):
+        raise ValueError(f"mesh must be a Mesh, such as read_mesh(path) gives, got {mesh!r}")
+    if mesh is None and (not isinstance(cells, (int, np.integer)) or cells < 2):
+        raise ValueError(f"cells must be an integer of at least 2, got {cells!r}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
+def _placed(name: str, given: Field, *where: Any) -> Any:
+    try:
+        return given.at(*where)
+    except ValueError as error:
+        raise ValueError(f"{name} does not fit the mesh: {error}") from error

@@ -1,0 +1,102 @@
+"""What sensors read of the heat equation, as a forward model with exact gradients."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.solvers.fem.contract import Array, Sensors
+from invsamp.solvers.fem.sensors import SensorLayout
+from invsamp.solvers.heat.precomputed import Precomputed, precompute_observation
+from invsamp.solvers.heat.solving import Solving
+
+if TYPE_CHECKING:
+    from invsamp.solvers.heat.equation import HeatEquation
+
+
+@dataclass(frozen=True, eq=False)
+class HeatObservation:
+    """What sensors read, as a forward model of the unknowns; made by `HeatEquation.observe`.
+
+    Observations are ordered by time, then by sensor. The columns of theta are `parameters`, a vector-valued one taking
+    one for each entry. A solve that fails gives a row of NaN.
+    """
+
+    equation: HeatEquation
+    sensors: SensorLayout
+    steps: tuple[int, ...]
+    precomputed: bool
+
+    def __post_init__(self) -> None:
+        _ = self._evaluator
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the unknowns."""
+        return self.equation.parameters
+
+    @property
+    def comm(self) -> Any:
+        """The communicator over which the mesh is spread, or None."""
+        return self.equation.comm
+
+    @property
+    def n_observations(self) -> int:
+        """Number of times times number of sensors."""
+        return len(self.steps) * self._bound.count
+
+    @property
+    def method(self) -> str:
+        """How observations come about: by solves, or without one by weights that were solved for beforehand."""
+        return self._evaluator.method
+
+    def __call__(self, theta: Array) -> Array:
+        """Observations, shape (batch, n_observations), at theta, shape (batch, n_parameters)."""
+        return self._evaluator.evaluate(self.equation.check_theta(theta))
+
+    def jacobian(self, theta: Array) -> tuple[Array, Array]:
+        """Observations (batch, m) and their Jacobian (batch, m, n_parameters)."""
+        return self._evaluator.jacobian(self.equation.check_theta(theta))
+
+    def linearize(self, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
+        """Observations (batch, m) and the product cotangent (batch, m) -> (batch, n_parameters)."""
+        return self._evaluator.linearize(self.equation.check_theta(theta))
+
+    def rows(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
+        """Observations (batch, k) and their Jacobian (batch, k, p), for each row of theta its own ``indices``.
+
+        Precomputed, they cost in proportion to k. Otherwise one solve, and adjoint solves for the k.
+        """
+        return self._evaluator.rows(self.equation.check_theta(theta), np.asarray(indices))
+
+    @cached_property
+    def cost(self) -> float:
+        """Seconds per evaluation of one row with its gradient: the least of three; on several ranks their mean."""
+        theta, seconds = np.full((1, sum(self.equation.sizes)), 0.5), []
+        for _ in range(3):
+            began = time.perf_counter()
+            y, vjp = self.linearize(theta)
+            vjp(np.ones_like(y))
+            seconds.append(time.perf_counter() - began)
+        spent, ranks = self.equation.discretisation.space.total(np.array([min(seconds), 1.0]))
+        return float(spent / ranks)
+
+    @cached_property
+    def _bound(self) -> Sensors:
+        return self.sensors.on(self.equation.discretisation.space)
+
+    @cached_property
+    def _evaluator(self) -> Precomputed | Solving:
+        discretisation = self.equation.discretisation
+        if self.precomputed:
+            return precompute_observation(discretisation, self._bound, self.steps)
+        return Solving(discretisation, self._bound, self.steps)

@@ -1,0 +1,118 @@
+"""Observations by marching through time, and their derivatives by marching back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.solvers.fem.contract import Array, Numbers, Sensors
+from invsamp.solvers.heat.discretisation import Discretisation
+from invsamp.solvers.heat.march import System
+from invsamp.solvers.heat.precomputed import precompute_observation
+
+
+@dataclass(frozen=True, eq=False)
+class Solving:
+    """An evaluator that solves. Rows of one conductivity are one block of right-hand sides."""
+
+    discretisation: Discretisation
+    sensors: Sensors | None
+    steps: tuple[int, ...]
+
+    method = "solves"
+
+    def fields(self, theta: Array) -> Array:
+        """Nodal temperatures (batch, n_times, n)."""
+        found = np.full((len(theta), len(self.steps), len(self.discretisation.space.nodes)), np.nan)
+        for rows, system in self._groups(theta):
+            states = self.discretisation.march.forward(system, self.discretisation.data(theta[rows]), self.steps)
+            found[rows] = np.stack([states[step].T for step in self.steps], axis=1)
+        return found
+
+    def evaluate(self, theta: Array) -> Array:
+        """Observations (batch, m)."""
+        y = np.full((len(theta), self._count), np.nan)
+        for rows, system in self._groups(theta):
+            states = self.discretisation.march.forward(system, self.discretisation.data(theta[rows]), self.steps)
+            y[rows] = self._read(states)
+        return y
+
+    def linearize(self, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
+        """Observations, and the product with cotangents (batch, m) by one march back."""
+        march, linear = self.discretisation.march, self.discretisation.system is not None
+        y = np.full((len(theta), self._count), np.nan)
+        solved = []
+        for rows, system in self._groups(theta):
+            keep = self.steps if linear else range(max(self.steps) + 1)
+            states = march.forward(system, self.discretisation.data(theta[rows]), keep)
+            y[rows] = self._read(states)
+            solved.append((rows, system, None if linear else states))
+
+        def vjp(cotangent: Array) -> Array:
+            gradient = np.full(theta.shape, np.nan)
+            for rows, system, states in solved:
+                seeds = self._seeds(np.asarray(cotangent, dtype=float)[rows])
+                weights, sensitivity = march.adjoint(system, seeds, states)
+                gradient[rows] = self.discretisation.pull(theta[rows], weights, sensitivity)
+            return self.discretisation.space.total(gradient)
+
+        return y, vjp
+
+    def jacobian(self, theta: Array) -> tuple[Array, Array]:
+        """Observations and Jacobian (batch, m, p); one march back with m columns for each row."""
+        if self.discretisation.system is not None:
+            assert self.sensors is not None
+            weighted = precompute_observation(self.discretisation, self.sensors, self.steps)
+            return self.evaluate(theta), weighted.jacobian(theta)[1]
+        return self._derivatives(theta, np.tile(np.arange(self._count), (len(theta), 1)))
+
+    def rows(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
+        """Chosen observations (batch, k) and their derivatives (batch, k, p)."""
+        return self._derivatives(theta, indices)
+
+    def _derivatives(self, theta: Array, indices: Numbers) -> tuple[Array, Array]:
+        march = self.discretisation.march
+        y, jacobian = np.full(indices.shape, np.nan), np.full((*indices.shape, theta.shape[1]), np.nan)
+        for rows, system in self._groups(theta):
+            for row in rows:
+                one = theta[row : row + 1]
+                states = march.forward(system, self.discretisation.data(one), range(max(self.steps) + 1))
+                y[row] = self._read(states)[0, indices[row]]
+                unit = np.eye(self._count)[indices[row]]
+                unknown = None if self.discretisation.system is not None else states
+                weights, sensitivity = march.adjoint(system, self._seeds(unit), unknown)
+                jacobian[row] = self.discretisation.pull(np.repeat(one, len(unit), axis=0), weights, sensitivity)
+        return y, self.discretisation.space.total(jacobian)
+
+    def _groups(self, theta: Array) -> Iterator[tuple[Numbers, System]]:
+        """Usable rows that share a conductivity, with its system."""
+        model = self.discretisation
+        usable = np.flatnonzero(model.usable(theta))
+        if model.system is not None:
+            if usable.size:
+                yield usable, model.system
+            return
+        columns = model.equation.columns["conductivity"]
+        distinct, group = np.unique(theta[np.ix_(usable, columns)], axis=0, return_inverse=True)
+        for k in range(len(distinct)):
+            rows = usable[group.ravel() == k]
+            yield rows, model.march.system(model.conductivity(theta[rows[:1]])[0])
+
+    @property
+    def _count(self) -> int:
+        assert self.sensors is not None
+        return len(self.steps) * self.sensors.count
+
+    def _read(self, states: dict[int, Array]) -> Array:
+        """Observations (batch, m)."""
+        assert self.sensors is not None
+        return np.concatenate([self.sensors.values(states[step]) for step in self.steps]).T
+
+    def _seeds(self, cotangents: Array) -> dict[int, Array]:
+        """What cotangents (k, m) of the observations are at the nodes, by step."""
+        assert self.sensors is not None
+        blocks = cotangents.reshape(len(cotangents), len(self.steps), self.sensors.count)
+        return {step: self.sensors.transpose(blocks[:, k].T) for k, step in enumerate(self.steps)}

@@ -1,0 +1,102 @@
+"""Small steps with functions, forms and communicators of dolfinx that its versions share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.solvers._dolfinx import load, n_cells, petsc_vector
+
+Array = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.intp]
+
+
+def is_function(value: Any) -> bool:
+    """Whether this is a finite element function of dolfinx."""
+    return isinstance(value, load().fem.Function)
+
+
+def is_constant(value: Any) -> bool:
+    """Whether this is a constant of dolfinx."""
+    return isinstance(value, load().fem.Constant)
+
+
+def communicator(function: Any) -> Any:
+    """The communicator that a function's mesh is spread over, as one of mpi4py."""
+    return function.function_space.mesh.comm
+
+
+def owned_dofs(space: Any) -> int:
+    """Degrees of freedom that this rank owns, components counted; the ghosts' numbers follow."""
+    return int(space.dofmap.index_map.size_local) * int(space.dofmap.index_map_bs)
+
+
+def dof_points(space: Any) -> Array:
+    """Points of the degrees of freedom of this rank, ghosts last, shape (n, dimension); one row per block."""
+    return np.asarray(space.tabulate_dof_coordinates())[:, : space.mesh.geometry.dim].copy()
+
+
+def assemble_vector(form: Any, work: Any) -> Array:
+    """Entries that this rank owns of a compiled linear form; they lie in the function ``work`` until the next call."""
+    x = load()
+    vector = petsc_vector(work)
+    with vector.localForm() as local:
+        local.set(0.0)
+    x.petsc.assemble_vector(vector, form)
+    vector.ghostUpdate(addv=x.PETSc.InsertMode.ADD, mode=x.PETSc.ScatterMode.REVERSE)
+    return work.x.array[: owned_dofs(work.function_space)]
+
+
+def vector(function: Any) -> Any:
+    """The PETSc vector of a function whose entries may have been set through its array."""
+    held = petsc_vector(function)
+    held.stateIncrease()  # PETSc remembers norms, and does not see what is written to the array
+    return held
+
+
+def accumulate(work: Any) -> Array:
+    """Add what lies at the ghosts of ``work`` to the owners; the entries that this rank owns."""
+    x = load()
+    petsc_vector(work).ghostUpdate(addv=x.PETSc.InsertMode.ADD, mode=x.PETSc.ScatterMode.REVERSE)
+    return work.x.array[: owned_dofs(work.function_space)]
+
+
+def assemble_scalar(form: Any) -> float:
+    """This rank's part of a compiled functional."""
+    return float(load().fem.assemble_scalar(form))
+
+
+def owned_cells(mesh: Any, points: Array) -> Numbers:
+    """A cell that holds each of the points (m, dimension), shape (m,): on one rank alone, -1 on the others.
+
+    A point on the edge of several cells is the lowest rank's. Nobody's points are -1 on all ranks.
+    """
+    from invsamp.solvers._dolfinx import containing_cells
+
+    cells = containing_cells(mesh, points)
+    cells[cells >= n_cells(mesh)] = -1
+    size = mesh.comm.size
+    claims = np.where(cells >= 0, mesh.comm.rank, size)
+    first = np.empty_like(claims)
+    mesh.comm.Allreduce(claims, first, op=load().MPI.MIN)
+    cells[first != mesh.comm.rank] = -1
+    return cells
+
+
+def sum_over_ranks(comm: Any, values: Array) -> Array:
+    """Sum over the ranks of ``comm``, the same to the last bit on every rank."""
+    if comm.size == 1:
+        return values
+    total = np.empty_like(values)
+    # a reduction to all may sum in another order on every rank
+    comm.Reduce(np.ascontiguousarray(values), total, root=0)
+    comm.Bcast(total, root=0)
+    return total
+
+
+def largest_over_ranks(comm: Any, value: float) -> float:
+    """The largest of the ranks' values; NaN if any is."""
+    values = comm.allgather(float(value))
+    return float(np.max(values))

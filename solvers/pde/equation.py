@@ -1,0 +1,233 @@
+r"""A residual F(u, m; v) = 0 in UFL: its solution by Newton's method and its adjoint.
+
+Let :math:`J(u, m)` be a functional and :math:`F_\lambda = F(u, m; \lambda)`. The Lagrangian :math:`J - F_\lambda`
+equals J wherever F vanishes, whatever :math:`\lambda` is. The :math:`\lambda` that makes it stationary in u solves the
+adjoint equation :math:`(\partial F/\partial u)^T \lambda = \partial J/\partial u`, and then
+:math:`dJ/dm = \partial J/\partial m - \partial F_\lambda/\partial m`. UFL gives all of these derivatives; what is
+differentiated is the discrete problem.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.solvers._dolfinx import compiled, load, set_boundary_values
+from invsamp.solvers.pde import access
+from invsamp.solvers.pde.boundary import BoundaryUnknowns
+from invsamp.solvers.pde.derivatives import depends_on, differentiate, expand, partial
+from invsamp.solvers.pde.operator import Operator
+from invsamp.solvers.pde.unknowns import Unknowns
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class NewtonSettings:
+    """When Newton's method stops.
+
+    Parameters
+    ----------
+    tolerance : float, > 0
+        Largest last step, relative to the largest entry of the state. As the steps shrink quadratically, the error left
+        is about the tolerance's square.
+    max_iterations : int
+        Steps before the solve counts as failed.
+    max_halvings : int
+        How often a step is halved until the residual falls.
+
+    Raises
+    ------
+    ValueError
+        If a setting is out of range.
+    """
+
+    tolerance: float = 1e-8
+    max_iterations: int = 25
+    max_halvings: int = 10
+
+    def __post_init__(self) -> None:
+        if not 0 < self.tolerance < 1:
+            raise ValueError(f"tolerance must be between 0 and 1, got {self.tolerance}")
+        if self.max_iterations < 1 or self.max_halvings < 0:
+            raise ValueError(
+                "max_iterations must be at least 1 and max_halvings at least 0, got "
+                f"{self.max_iterations} and {self.max_halvings}"
+            )
+
+
+class Equation:
+    """The residual, its derivatives, and one place for the state and the adjoint.
+
+    Parameters
+    ----------
+    residual : ufl.Form
+        Linear in one test function.
+    state : Function
+        What is solved for.
+    unknowns : Unknowns
+    boundary_conditions : sequence of DirichletBC
+    previous : Function, optional
+        The state at the last time.
+    newton : NewtonSettings
+    solver_options : mapping, optional
+        As in `Operator`.
+
+    Attributes
+    ----------
+    linear : bool
+        Whether the residual is affine in the state.
+
+    Raises
+    ------
+    ValueError
+        If the residual is not a residual of the state.
+    """
+
+    def __init__(
+        self,
+        residual: Any,
+        state: Any,
+        unknowns: Unknowns,
+        boundary_conditions: Sequence[Any],
+        newton: NewtonSettings,
+        solver_options: Mapping[str, Any] | None = None,
+        previous: Any = None,
+    ) -> None:
+        x = load()
+        _check_residual(residual, state, previous)
+        self.state, self.unknowns, self.newton = state, unknowns, newton
+        self.bcs, self._options = tuple(boundary_conditions), solver_options
+        self.space, self.comm = state.function_space, access.communicator(state)
+        self.adjoint, self._right, self._step = (x.fem.Function(self.space) for _ in range(3))
+        self._residual = compiled(residual)
+        self._derivative = expand(x.ufl.derivative(residual, state, x.ufl.TrialFunction(self.space)))
+        if not self._derivative.integrals():
+            raise ValueError("residual must depend on the state, got one whose derivative to it vanishes")
+        self._jacobian = compiled(self._derivative)
+        self.linear = not depends_on(self._derivative, state)
+        (test,) = residual.arguments()
+        self.weak = x.ufl.replace(residual, {test: self.adjoint})
+        mesh = self.space.mesh
+        self._partials = [partial(self.weak, part.coefficient, mesh) for part in unknowns.parts]
+        self._boundary = BoundaryUnknowns(self.bcs, unknowns, self.space)
+        self._to_state = self._vector_form(state) if self._boundary else None
+        self._to_previous = self._vector_form(previous) if previous is not None else None
+        dofs = [np.asarray(bc.dof_indices()[0]) for bc in self.bcs]
+        self._fixed = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *dofs])).astype(np.intp)
+        self.owned = access.owned_dofs(self.space)
+        self._fixed_owned = self._fixed[self._fixed < self.owned]
+
+    def operator(self) -> Operator:
+        """A new matrix and solver for the derivative to the state."""
+        return Operator(self._jacobian, self.bcs, self._options)
+
+    def operator_depends_on(self, *coefficients: Any) -> bool:
+        """Whether the derivative to the state changes with any of the functions and constants."""
+        return any(depends_on(self._derivative, coefficient) for coefficient in coefficients if coefficient is not None)
+
+    def depends_on_part(self, number: int, forms: Sequence[Any]) -> bool:
+        """Whether the residual, a boundary value or one of the forms depends on a part of the unknowns."""
+        if self._partials[number] is not None or self._boundary.holds(number):
+            return True
+        part = self.unknowns.parts[number]
+        return any(differentiate(form, part.coefficient, self.space.mesh) is not None for form in forms)
+
+    def solve(self, operator: Operator, guess: Array, key: object) -> bool:
+        """Solve for the state at the present unknowns, from ``guess`` (local entries); False if that failed.
+
+        Where the equation is linear the operator holds ``key`` then, and is not factored if it does so already. The
+        same decision falls on every rank.
+        """
+        self.state.x.array[:] = guess
+        set_boundary_values(self.state.x.array, self.bcs)
+        self.state.x.scatter_forward()
+        size = self._assemble_residual()
+        if self.linear:
+            if not math.isfinite(size) or not (operator.holds(key) or operator.factor(key)):
+                return False
+            return operator.solve(access.vector(self._right), self._step) and self._move(1.0)
+        for _ in range(self.newton.max_iterations):
+            if not math.isfinite(size):
+                return False
+            if not operator.factor(None) or not operator.solve(access.vector(self._right), self._step):
+                return False
+            step = access.vector(self._step).norm(load().PETSc.NormType.INFINITY)
+            last = step <= self.newton.tolerance * access.vector(self.state).norm(load().PETSc.NormType.INFINITY)
+            size = self._move_downhill(size, last)
+            if last:
+                return math.isfinite(size)
+        return False
+
+    def solve_adjoint(self, operator: Operator, seed: Array) -> bool:
+        """Solve the adjoint equation for ``seed``, this rank's owned part of the derivative to the state."""
+        right = self._right.x.array
+        right[: self.owned] = seed
+        right[self._fixed_owned] = 0.0  # boundary values do not answer to the residual
+        return operator.solve(access.vector(self._right), self.adjoint, transposed=True)
+
+    def add_gradient(self, gradient: Array, theta: Array, seed: Array) -> None:
+        """Add this rank's part of the gradient through residual and boundary values, after `solve_adjoint`."""
+        parts, columns = self.unknowns.parts, self.unknowns.slices
+        for part, found, where in zip(parts, self._partials, columns, strict=True):
+            if found is not None:
+                gradient[where] -= part.pullback(theta[where], found.assemble())
+        if self._to_state is not None:
+            reaction = seed - access.assemble_vector(self._to_state, self._right)
+            for k, cotangent in self._boundary.cotangents(reaction):
+                gradient[columns[k]] += parts[k].pullback(theta[columns[k]], cotangent)
+
+    def to_previous(self) -> Array:
+        """This rank's part of the residual's derivative to the previous state, applied to the adjoint."""
+        return access.assemble_vector(self._to_previous, self._right).copy()
+
+    def _vector_form(self, function: Any) -> Any:
+        x = load()
+        return compiled(expand(x.ufl.derivative(self.weak, function, x.ufl.TestFunction(function.function_space))))
+
+    def _assemble_residual(self) -> float:
+        values = access.assemble_vector(self._residual, self._right)
+        values[self._fixed_owned] = 0.0
+        return float(access.vector(self._right).norm())
+
+    def _move(self, length: float) -> bool:
+        self.state.x.array[:] -= length * self._step.x.array
+        return True
+
+    def _move_downhill(self, size: float, last: bool) -> float:
+        """Take the step, shortened until the residual falls; its new size, NaN if it does not fall."""
+        length = 1.0
+        self._move(length)
+        new = self._assemble_residual()
+        # the last step is within rounding: there is nothing left to fall
+        for _ in range(0 if last else self.newton.max_halvings):
+            if new < size:
+                break
+            length /= 2.0
+            self._move(-length)
+            new = self._assemble_residual()
+        return new if last or new < size else math.nan
+
+
+def _check_residual(residual: Any, state: Any, previous: Any) -> None:
+    x = load()
+    if not access.is_function(state):
+        raise ValueError(f"state must be a dolfinx.fem.Function, got {state!r}")
+    if not isinstance(residual, x.ufl.Form):
+        raise ValueError(f"residual must be a UFL form, got {type(residual).__name__}")
+    arguments = residual.arguments()
+    if len(arguments) != 1:
+        raise ValueError(
+            f"residual must hold one test function and no trial function, got {len(arguments)} arguments: write the "
+            "state itself, a Function, where a bilinear form has its trial function"
+        )
+    if arguments[0].ufl_function_space() != state.function_space.ufl_function_space():
+        raise ValueError("residual must be tested with functions of the state's space, got another space")
+    for name, function in (("state", state), ("previous", previous)):
+        if function is not None and not depends_on(residual, function):
+            raise ValueError(f"residual must depend on {name}, got one that does not hold it")

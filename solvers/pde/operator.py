@@ -1,0 +1,104 @@
+"""The derivative of a residual to its state as a matrix, factored, and what one solve with it tells."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from invsamp.solvers._dolfinx import compiled, load, petsc_vector
+
+#: LU with pivoting by MUMPS. On several ranks the last bits depend on which message comes first.
+DIRECT = {"ksp_type": "preonly", "pc_type": "lu", "pc_factor_mat_solver_type": "mumps"}
+#: Largest residual of a transposed solve, relative to its right-hand side. SuperLU_DIST was seen to solve with the
+#: matrix itself where its transpose was asked for.
+LARGEST_RESIDUAL = 1e-3
+
+_prefixes = itertools.count()
+
+
+class Operator:
+    """One matrix and one solver, used again and again: the pattern is analysed once.
+
+    Parameters
+    ----------
+    form : compiled bilinear form
+    boundary_conditions : sequence of DirichletBC
+        Their rows and columns are the identity's.
+    options : mapping of str
+        PETSc's options of the solver; `DIRECT` by default.
+    """
+
+    def __init__(self, form: Any, boundary_conditions: Sequence[Any], options: Mapping[str, Any] | None = None) -> None:
+        x = load()
+        self._form, self._bcs = compiled(form), list(boundary_conditions)
+        self._matrix = x.petsc.create_matrix(self._form)
+        self._solver = x.PETSc.KSP().create(self._matrix.comm)
+        self._solver.setOperators(self._matrix)
+        self._configure(DIRECT if options is None else options)
+        self._held: Any = None
+
+    def holds(self, what: object) -> bool:
+        """Whether the factors are those of `factor` ``what``."""
+        return what is not None and self._held is what
+
+    def factor(self, what: object) -> bool:
+        """Assemble at the present values and factor; False if that failed.
+
+        ``what`` names the factors for `holds`; None leaves them without a name.
+        """
+        x = load()
+        self._held = None
+        try:
+            self._matrix.zeroEntries()
+            x.petsc.assemble_matrix(self._matrix, self._form, self._bcs)
+            self._matrix.assemble()
+            # a direct solver may not come back from a matrix that is not finite
+            if not math.isfinite(self._matrix.norm()):
+                return False
+            self._solver.setOperators(self._matrix)
+            self._solver.setUp()
+        except x.PETSc.Error:
+            return False
+        self._held = what
+        return True
+
+    def solve(self, right: Any, out: Any, transposed: bool = False) -> bool:
+        """Solve into the function ``out`` for the right-hand side in the vector ``right``; False if that failed."""
+        x = load()
+        solution = petsc_vector(out)
+        try:
+            (self._solver.solveTranspose if transposed else self._solver.solve)(right, solution)
+        except x.PETSc.Error:
+            return False
+        # both are the same on every rank
+        converged = self._solver.getConvergedReason() > 0 and math.isfinite(solution.norm())
+        out.x.scatter_forward()
+        return bool(converged) and not (transposed and self._is_wrong(right, solution))
+
+    def _is_wrong(self, right: Any, solution: Any) -> bool:
+        """Whether a transposed solve solved something else."""
+        residual = right.duplicate()
+        self._matrix.multTranspose(solution, residual)
+        residual.axpy(-1.0, right)
+        wrong = residual.norm() > LARGEST_RESIDUAL * right.norm()
+        residual.destroy()
+        return bool(wrong)
+
+    def _configure(self, options: Mapping[str, Any]) -> None:
+        x = load()
+        prefix = f"invsamp_pde_{next(_prefixes)}_"
+        self._solver.setOptionsPrefix(prefix)
+        self._matrix.setOptionsPrefix(prefix)
+        database = x.PETSc.Options()
+        for key, value in options.items():
+            database[prefix + key] = value
+        try:
+            self._solver.setFromOptions()
+        except x.PETSc.Error as error:
+            raise ValueError(
+                f"solver_options must be options that PETSc knows, got {dict(options)} ({error})"
+            ) from None
+        # what is not a setting of the solver itself, MUMPS's own say, is read when it factors: the entries stay
+        self._solver.setErrorIfNotConverged(False)

@@ -1,0 +1,176 @@
+"""What is observed of a state: its values at points, or functionals in UFL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sparse
+
+from invsamp.solvers._dolfinx import cell_dofs, compiled, load
+from invsamp.solvers.pde import access
+from invsamp.solvers.pde.derivatives import depends_on, expand, partial
+from invsamp.solvers.pde.unknowns import Unknowns
+
+Array = npt.NDArray[np.float64]
+
+
+class Sensors(Protocol):
+    """Observations of the state at one time."""
+
+    count: int
+    forms: tuple[Any, ...]  # UFL forms through which the unknowns may act directly
+
+    def values(self) -> Array:
+        """This rank's part, (count,), of what is observed of the present state."""
+        ...
+
+    def seed(self, weights: Array) -> Array:
+        """This rank's owned entries of the derivative, to the state, of the weighted sum of observations."""
+        ...
+
+    def add_gradient(self, gradient: Array, theta: Array, weights: Array) -> None:
+        """Add this rank's part of the derivative of the weighted sum to the unknowns at a given state."""
+        ...
+
+
+class PointSensors:
+    """Values of the state at points; of a vector, all components of the first point come first.
+
+    Raises
+    ------
+    ValueError
+        On every rank, if a point lies outside the mesh.
+    """
+
+    forms: tuple[Any, ...] = ()
+
+    def __init__(self, state: Any, points: npt.ArrayLike) -> None:
+        space = state.function_space
+        dimension = space.mesh.geometry.dim
+        where = np.array(points, dtype=float)
+        if where.ndim != 2 or where.shape[1] != dimension or not len(where):
+            raise ValueError(f"sensors must be points of shape (n_sensors, {dimension}), got {where.shape}")
+        if not np.isfinite(where).all():
+            raise ValueError(f"sensors must be finite, got {where[~np.isfinite(where).all(axis=1)][0].tolist()}")
+        cells = access.owned_cells(space.mesh, where)
+        seen = access.sum_over_ranks(space.mesh.comm, (cells >= 0).astype(float))
+        if not seen.all():
+            raise ValueError(f"sensors must lie in the mesh, got {where[seen == 0][0].tolist()}")
+        self.points = where
+        self._state = state
+        self._work = load().fem.Function(space)
+        self._matrix, self._transposed = _point_matrix(space, where, cells)
+        self.count = self._matrix.shape[0]
+
+    def values(self) -> Array:
+        """This rank's points."""
+        return self._matrix @ self._state.x.array
+
+    def seed(self, weights: Array) -> Array:
+        """The basis functions at the points, weighted."""
+        self._work.x.array[:] = self._transposed @ weights
+        return access.accumulate(self._work).copy()
+
+    def add_gradient(self, gradient: Array, theta: Array, weights: Array) -> None:
+        """Nothing: the points see the state alone."""
+
+
+class FunctionalSensors:
+    """Functionals of the state, UFL forms without test function such as ``u * dx(region)``.
+
+    Raises
+    ------
+    ValueError
+        If one is not a functional, or does not depend on the state.
+    """
+
+    def __init__(self, state: Any, functionals: Sequence[Any], unknowns: Unknowns) -> None:
+        x = load()
+        self.forms = tuple(functionals)
+        for number, form in enumerate(self.forms):
+            if not isinstance(form, x.ufl.Form) or form.arguments():
+                raise ValueError(
+                    f"sensors[{number}] must be a functional, a UFL form without test and trial function, got {form!r}"
+                )
+            if not depends_on(form, state):
+                raise ValueError(f"sensors[{number}] must depend on the state, got a functional without it")
+        self.count = len(self.forms)
+        space = state.function_space
+        self._unknowns = unknowns
+        self._compiled = [compiled(form) for form in self.forms]
+        self._weights = x.fem.Constant(space.mesh, np.zeros(self.count))
+        weighted = self._weights[0] * self.forms[0]
+        for number in range(1, self.count):
+            weighted = weighted + self._weights[number] * self.forms[number]
+        self._seed = compiled(expand(x.ufl.derivative(weighted, state, x.ufl.TestFunction(space))))
+        self._work = x.fem.Function(space)
+        self._partials = [partial(weighted, part.coefficient, space.mesh) for part in unknowns.parts]
+
+    def values(self) -> Array:
+        """This rank's parts of the integrals."""
+        return np.array([access.assemble_scalar(form) for form in self._compiled])
+
+    def seed(self, weights: Array) -> Array:
+        """The derivative of the weighted sum, assembled."""
+        self._weights.value = weights
+        return access.assemble_vector(self._seed, self._work).copy()
+
+    def add_gradient(self, gradient: Array, theta: Array, weights: Array) -> None:
+        """Where the functionals hold unknowns themselves."""
+        self._weights.value = weights
+        for part, found, where in self._direct():
+            gradient[where] += part.pullback(theta[where], found.assemble())
+
+    def _direct(self) -> Iterator[tuple[Any, Any, slice]]:
+        for part, found, where in zip(self._unknowns.parts, self._partials, self._unknowns.slices, strict=True):
+            if found is not None:
+                yield part, found, where
+
+
+def make_sensors(sensors: Any, state: Any, unknowns: Unknowns) -> Sensors:
+    """Sensors from points (n_sensors, dimension), or from one functional or a sequence of them.
+
+    Raises
+    ------
+    ValueError
+        As `PointSensors` and `FunctionalSensors` do.
+    """
+    form = load().ufl.Form
+    if isinstance(sensors, form):
+        sensors = [sensors]
+    if isinstance(sensors, Sequence) and len(sensors) and any(isinstance(one, form) for one in sensors):
+        return FunctionalSensors(state, sensors, unknowns)
+    return PointSensors(state, sensors)
+
+
+def _point_matrix(space: Any, points: Array, cells: npt.NDArray[np.intp]) -> tuple[Any, Any]:
+    """What each local entry of a function adds to its values at this rank's points, and the transpose.
+
+    By evaluating one basis function at a time: the way to do so has not changed between versions, and it holds for
+    every element.
+    """
+    function = load().fem.Function(space)
+    block = int(space.dofmap.index_map_bs)
+    table = cell_dofs(space)
+    padded = np.zeros((len(points), 3))
+    padded[:, : points.shape[1]] = points
+    rows, columns, weights = [], [], []
+    components = 0
+    for row in np.flatnonzero(cells >= 0):
+        for dof in (table[cells[row]][:, None] * block + np.arange(block)).ravel():
+            function.x.array[dof] = 1.0
+            value = np.ravel(function.eval(padded[row], cells[row]))
+            function.x.array[dof] = 0.0
+            components = len(value)
+            seen = np.flatnonzero(value)
+            rows.append(row * components + seen)
+            columns.append(np.full(len(seen), dof))
+            weights.append(value[seen])
+    components = int(access.largest_over_ranks(space.mesh.comm, components))
+    entries = [np.concatenate(part) if part else np.empty(0) for part in (weights, rows, columns)]
+    shape = (len(points) * components, len(function.x.array))
+    matrix = sparse.csr_matrix((entries[0], (entries[1].astype(np.intp), entries[2].astype(np.intp))), shape=shape)
+    return matrix, matrix.T.tocsr()

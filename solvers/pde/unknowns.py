@@ -1,0 +1,194 @@
+"""What the columns of theta stand for: constants, functions by their values, and functions by a parametrised field."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.solvers.fem.field_contract import Field
+from invsamp.solvers.pde import access
+
+Array = npt.NDArray[np.float64]
+
+
+class Part(Protocol):
+    """The unknowns behind one function or constant of the form."""
+
+    coefficient: Any
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the unknowns."""
+        ...
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Columns of each."""
+        ...
+
+    def present(self) -> Array:
+        """Columns of theta for the values that the coefficient has now."""
+        ...
+
+    def write(self, theta: Array) -> None:
+        """Give the coefficient its values for theta (sum of sizes,)."""
+        ...
+
+    def pullback(self, theta: Array, cotangent: Array) -> Array:
+        """This rank's part of the gradient (sum of sizes,) from that to the coefficient's (owned) values."""
+        ...
+
+
+class Unknowns:
+    """All parts, in the order of theta's columns.
+
+    Raises
+    ------
+    ValueError
+        If nothing is unknown, a name occurs twice, or something is not a constant or function of dolfinx.
+    """
+
+    def __init__(self, parameters: Mapping[str, Any] | None, fields: Mapping[Any, Field] | None) -> None:
+        parts: list[Part] = []
+        for name, coefficient in (parameters or {}).items():
+            if access.is_function(coefficient):
+                parts.append(NodalValues(name, coefficient))
+            elif access.is_constant(coefficient):
+                parts.append(ConstantValue(name, coefficient))
+            else:
+                raise ValueError(
+                    f"parameters[{name!r}] must be a dolfinx.fem.Constant or dolfinx.fem.Function, got {coefficient!r}"
+                )
+        for function, field in (fields or {}).items():
+            if not access.is_function(function):
+                raise ValueError(f"fields must map functions of dolfinx to fields, got the key {function!r}")
+            parts.append(FieldValues(function, field))
+        if not parts:
+            raise ValueError("parameters and fields must name at least one unknown, got none")
+        self.parts = tuple(parts)
+        self.names = tuple(name for part in parts for name in part.names)
+        self.sizes = tuple(size for part in parts for size in part.sizes)
+        if len(set(self.names)) < len(self.names):
+            raise ValueError(f"names of unknowns must be distinct, got {list(self.names)}")
+        if len({id(part.coefficient) for part in parts}) < len(parts):
+            raise ValueError("every function and constant can be one unknown only, got one of them twice")
+        ends = np.cumsum([0] + [sum(part.sizes) for part in parts])
+        self.slices = tuple(slice(int(a), int(b)) for a, b in itertools.pairwise(ends))
+        self.dimension = int(ends[-1])
+        #: The values that constants and functions had when the problem was posed; zero for fields.
+        self.reference = np.concatenate([part.present() for part in parts])
+
+    def write(self, theta: Array) -> None:
+        """Give all coefficients their values for theta (dimension,)."""
+        for part, columns in zip(self.parts, self.slices, strict=True):
+            part.write(theta[columns])
+
+
+class ConstantValue:
+    """The entries of a constant, in C order."""
+
+    def __init__(self, name: str, constant: Any) -> None:
+        self.coefficient = constant
+        self.names: tuple[str, ...] = (name,)
+        self.sizes: tuple[int, ...] = (int(np.size(constant.value)),)
+
+    def present(self) -> Array:
+        """The entries that the constant has now."""
+        return np.array(self.coefficient.value, dtype=float).ravel()
+
+    def write(self, theta: Array) -> None:
+        """Set the constant."""
+        self.coefficient.value = theta.reshape(self.coefficient.value.shape)
+
+    def pullback(self, theta: Array, cotangent: Array) -> Array:
+        """The cotangent itself."""
+        return cotangent
+
+
+class NodalValues:
+    """A function's values at its points, in an order that does not depend on how the mesh is distributed.
+
+    The points are ordered by their last coordinate, then the one before, so that x runs fastest; a vector's components
+    stand together.
+    """
+
+    def __init__(self, name: str, function: Any) -> None:
+        self.coefficient = function
+        block = function.function_space.dofmap.index_map_bs
+        points = access.dof_points(function.function_space)
+        owned = access.owned_dofs(function.function_space) // block
+        order = _common_order(access.communicator(function), points, owned)
+        if order is None:
+            raise ValueError(
+                f"parameters[{name!r}] must be a function with one value at each of its points, such as DG0 or "
+                "continuous Lagrange: this one has several (use fields for it)"
+            )
+        numbers, count = order
+        self._columns = (numbers[:, None] * block + np.arange(block)).ravel()
+        self._owned = owned * block
+        self.names: tuple[str, ...] = (name,)
+        self.sizes: tuple[int, ...] = (count * block,)
+
+    def present(self) -> Array:
+        """The values that the function has now."""
+        values = np.zeros(self.sizes[0])
+        values[self._columns[: self._owned]] = self.coefficient.x.array[: self._owned]
+        return access.sum_over_ranks(access.communicator(self.coefficient), values)
+
+    def write(self, theta: Array) -> None:
+        """Set the function, its ghosts too."""
+        self.coefficient.x.array[:] = theta[self._columns]
+
+    def pullback(self, theta: Array, cotangent: Array) -> Array:
+        """The owned entries at their columns."""
+        gradient = np.zeros(self.sizes[0])
+        gradient[self._columns[: self._owned]] = cotangent
+        return gradient
+
+
+class FieldValues:
+    """A function whose values at its points are those of a parametrised field."""
+
+    def __init__(self, function: Any, field: Field) -> None:
+        if not isinstance(field, Field):
+            raise ValueError(f"fields must hold fields of invsamp.solvers.fem.fields, got {field!r}")
+        space = function.function_space
+        if space.dofmap.index_map_bs != 1:
+            raise ValueError(
+                f"fields must belong to scalar functions, got one of {space.dofmap.index_map_bs} components"
+            )
+        self.coefficient, self.field = function, field
+        self.names, self.sizes = tuple(field.parameters), tuple(int(size) for size in field.sizes)
+        points = access.dof_points(space)
+        self._everywhere = field.at(points)
+        self._owned = field.at(points[: access.owned_dofs(space)])
+
+    def present(self) -> Array:
+        """Zeros: a field cannot be read back from its values."""
+        return np.zeros(sum(self.sizes))
+
+    def write(self, theta: Array) -> None:
+        """Set the function, its ghosts too."""
+        self.coefficient.x.array[:] = self._everywhere.values(theta[None])[0]
+
+    def pullback(self, theta: Array, cotangent: Array) -> Array:
+        """The field's own."""
+        return self._owned.pullback(theta[None], cotangent[None])[0]
+
+
+def _common_order(comm: Any, points: Array, owned: int) -> tuple[npt.NDArray[np.intp], int] | None:
+    """Numbers of this rank's points in the order of all points, and how many there are; None if any coincide."""
+    everything = np.concatenate(comm.allgather(points[:owned]))
+    extent = max(float(np.ptp(everything, axis=0).max(initial=0.0)), np.finfo(float).tiny)
+    # points on different ranks differ by rounding; an odd unit, as mesh points sit on even ones, where that would show
+    rounded = np.round(everything / (1.0372957e-9 * extent))
+    own = np.round(points / (1.0372957e-9 * extent))
+    distinct = np.unique(rounded[:, ::-1], axis=0)
+    if len(distinct) < len(everything):
+        return None
+    ranks = {tuple(row): number for number, row in enumerate(distinct.tolist())}
+    return np.array([ranks[tuple(row)] for row in own[:, ::-1].tolist()], dtype=np.intp), len(distinct)

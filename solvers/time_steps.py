@@ -1,0 +1,27 @@
+"""Observation times as numbers of equal time steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def step_numbers(times: Sequence[float] | None, steps: int, end_time: float) -> tuple[int, ...]:
+    """Numbers of ``times`` among ``steps`` equal steps from 0 to ``end_time``; that of the end for None.
+
+    Raises
+    ------
+    ValueError
+        If there are none, they do not increase, or one is no time of the scheme.
+    """
+    if times is None:
+        return (steps,)
+    wanted = np.atleast_1d(np.asarray(times, dtype=float)) * steps / end_time
+    numbers = np.rint(wanted)
+    if not wanted.size or (np.diff(numbers) <= 0).any():
+        raise ValueError(f"times must be a non-empty, increasing sequence, got {times}")
+    bad = ~(np.abs(wanted - numbers) < 1e-9 * steps) | (numbers < 0) | (numbers > steps)
+    if bad.any():
+        raise ValueError(f"times must be multiples of the time step {end_time / steps} up to {end_time}, got {times}")
+    return tuple(int(number) for number in numbers)

@@ -1,0 +1,58 @@
+"""Draws in memory: what the rungs were at, handed over once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from invsamp.domains import Box
+from invsamp.engine.draws import Draws, Segment
+from invsamp.engine.engine import Engine, Plan
+from invsamp.posing.potential import FunctionPotential, Target
+from invsamp.presets import relangevin, sgld
+
+
+def square(position):
+    return 0.5 * (position**2).sum(axis=1), position.copy()
+
+
+def test_what_was_kept_is_handed_over_once():
+    target = Target(FunctionPotential(square, 2))
+    engine = Engine(target, relangevin((1.0, 2.0, 4.0), 0.1), Plan(20, 10, 1, 3, 1))
+    engine.begin()
+    while engine.warming:
+        engine.step()
+    draws, path = Draws(engine, 5), []
+    for count in (5, 2, 5):
+        for _ in range(count):
+            engine.step()
+            path.append([(replica.position, replica.estimate.energy, replica.step_size) for replica in engine.replicas])
+            draws.append()
+        segment = draws.take()
+        assert segment.positions.shape == (3, 3, count, 2)
+        for i, rungs in enumerate(path[-count:]):
+            for rung, (position, energy, step_size) in enumerate(rungs):
+                np.testing.assert_array_equal(segment.positions[rung, :, i], position)
+                np.testing.assert_array_equal(segment.energies[rung, :, i], energy)
+                assert segment.step_sizes[rung, i] == step_size
+    assert engine.kept == 12 and engine.report()["draws"] == 12 and engine.report()["interrupted"]
+
+
+def test_rungs_of_several_processes_are_joined():
+    parts = [Segment(*(np.full((n, 2), n) for _ in range(4))) for n in (1, 2)]
+    for part in Segment.joined(parts):
+        np.testing.assert_array_equal(part, [[1, 1], [2, 2], [2, 2]])
+
+
+def test_outside_is_counted_over_segments():
+    target = Target(FunctionPotential(square, 2), Box(-0.5, 0.5))
+    engine = Engine(target, sgld(0.1, boundary="ignore"), Plan(30, 0, 1, 3, 1))
+    engine.begin()
+    draws, outside = Draws(engine, 10), 0
+    for _ in range(3):
+        for _ in range(10):
+            engine.step()
+            draws.append()
+        segment = draws.take()
+        outside += int((~target.sampling_domain.contains(segment.positions.reshape(-1, 2))).sum())
+    assert 0 < outside < 90
+    assert engine.report()["outside"] == [outside / 90]

@@ -1,0 +1,235 @@
+"""What warm-up finds, on targets whose right answers are known, and that it is frozen afterwards."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from invsamp.domains import Box, HalfSpaces
+from invsamp.engine.tuner import ACCEPTANCE, STABILITY_FRACTION
+from invsamp.estimators import noisy
+from invsamp.ladder import GradientNoise
+from invsamp.posing.potential import FunctionPotential, Target
+from invsamp.presets import fast_resgld, mala, relangevin, sgld
+from invsamp.variances.models import kernel_ridge, known, running_average
+
+COVARIANCE = np.array([[4.0, 1.8, 0.0], [1.8, 1.0, 0.1], [0.0, 0.1, 0.08]])
+
+
+def gaussian(precision):
+    def function(position):
+        pull = position @ precision
+        return 0.5 * (pull * position).sum(axis=1), pull
+
+    return FunctionPotential(function, len(precision))
+
+
+def flat(position):
+    return np.zeros(len(position)), np.zeros_like(position)
+
+
+CORRELATED = gaussian(np.linalg.inv(COVARIANCE))
+
+
+class TestAcceptance:
+    @pytest.mark.parametrize("preconditioner", [None, "diagonal", "dense"])
+    def test_of_an_adjusted_kernel(self, draw, preconditioner):
+        sampler = mala(preconditioner=preconditioner)
+        run = draw(Target(CORRELATED), sampler, draws=200, warmup=600, chains=8)
+        assert run.report["acceptance"] == pytest.approx([ACCEPTANCE], abs=0.05)
+        assert run.report["step_size_source"] == ["found in warm-up by acceptance"]
+
+    def test_of_every_rung(self, draw):
+        run = draw(Target(CORRELATED), relangevin((1.0, 5.0, 25.0)), draws=200, warmup=800, chains=8)
+        assert run.report["acceptance"] == pytest.approx([ACCEPTANCE] * 3, abs=0.05)
+
+    def test_of_one_chain(self, draw):
+        run = draw(Target(CORRELATED), mala(), draws=1000, warmup=2000, chains=1)
+        assert run.report["acceptance"] == pytest.approx([ACCEPTANCE], abs=0.08)
+
+    def test_steps_that_were_given_are_kept(self, draw):
+        run = draw(Target(CORRELATED), mala(0.123, preconditioner="dense"), draws=10, warmup=200, chains=8)
+        assert run.report["step_sizes"] == [0.123]
+        assert run.report["step_size_source"] == ["given"]
+
+
+class TestStability:
+    """Unadjusted kernels step by 0.1 / lambda, a twentieth of the stability limit 2 / lambda."""
+
+    precision = np.diag([1.0, 4.0, 25.0])
+
+    def test_of_a_known_curvature(self, draw):
+        run = draw(Target(gaussian(self.precision)), sgld(preconditioner=None), draws=10, warmup=300, chains=8)
+        assert run.report["step_sizes"] == pytest.approx([2.0 * STABILITY_FRACTION / 25.0], rel=0.01)
+        assert "of the stability limit" in run.report["step_size_source"][0]
+
+    def test_common_random_numbers_cancel_the_noise(self, draw):
+        sampler = sgld(estimator=noisy(10.0, 3.0), preconditioner=None)
+        run = draw(Target(gaussian(self.precision)), sampler, draws=10, warmup=300, chains=8)
+        assert run.report["step_sizes"] == pytest.approx([2.0 * STABILITY_FRACTION / 25.0], rel=0.02)
+
+    @pytest.mark.parametrize("temperature", [1.0, 10.0])
+    def test_in_whitened_coordinates_the_curvature_is_one(self, draw, temperature):
+        sampler = relangevin((1.0, temperature), adjusted=False) if temperature > 1.0 else sgld()
+        run = draw(Target(CORRELATED), sampler, draws=10, warmup=1000, chains=16)
+        assert run.report["step_sizes"][-1] == pytest.approx(2.0 * STABILITY_FRACTION, rel=0.15)
+
+    def test_the_noise_budget_is_not_overspent(self, draw):
+        """Half of 2 tau / s^2 where that is less than what stability allows."""
+        sampler = sgld(estimator=noisy(0.0, 20.0), gradient_noise=GradientNoise(known()), preconditioner=None)
+        run = draw(Target(gaussian(np.eye(1))), sampler, draws=100, warmup=200, chains=16)
+        assert run.report["step_sizes"] == pytest.approx([1.0 / 400.0])
+        assert run.report["clipped_noise"] == [0.0]
+
+
+class TestMetric:
+    @pytest.mark.parametrize("make", [mala, sgld, lambda: relangevin((1.0, 10.0))], ids=["mala", "sgld", "hot"])
+    def test_dense_recovers_the_covariance(self, draw, make):
+        run = draw(Target(CORRELATED), make(), draws=10, warmup=1500, chains=16)
+        for matrix in run.report["preconditioner_matrices"]:
+            ratios = np.linalg.eigvals(np.linalg.solve(COVARIANCE, np.array(matrix))).real
+            assert ratios.min() > 0.8
+            assert ratios.max() < 1.25
+
+    def test_hessians_do_not_depend_on_how_many_points_are_solved_at_once(self, draw, monkeypatch):
+        together = draw(Target(CORRELATED), mala(), draws=10, warmup=200, chains=4)
+        monkeypatch.setattr("invsamp.engine.tuner._AT_ONCE", 2 * CORRELATED.dimension)
+        apart = draw(Target(CORRELATED), mala(), draws=10, warmup=200, chains=4)
+        np.testing.assert_allclose(apart.theta, together.theta, rtol=1e-9)
+
+    def test_diagonal_recovers_the_curvatures(self, draw):
+        run = draw(Target(CORRELATED), mala(preconditioner="diagonal"), draws=10, warmup=1500, chains=16)
+        (matrix,) = run.report["preconditioner_matrices"]
+        np.testing.assert_allclose(matrix, 1.0 / np.diag(np.linalg.inv(COVARIANCE)), rtol=0.2)
+
+    def test_gradient_noise_is_no_curvature(self, draw):
+        sampler = sgld(estimator=noisy(0.0, 2.0), gradient_noise=GradientNoise(known()))
+        run = draw(Target(gaussian(np.diag([4.0, 4.0]))), sampler, draws=10, warmup=1500, chains=16)
+        (matrix,) = run.report["preconditioner_matrices"]
+        np.testing.assert_allclose(matrix, 0.25 * np.eye(2), atol=0.06)
+
+    def test_distance_between_modes_is_not_its_scale(self, draw):
+        """Two Gaussians of sd 0.1 at -5 and 5: a covariance would say 25, the curvature says 0.01."""
+
+        def function(position):
+            side = np.where(position > 0.0, 5.0, -5.0)
+            return 50.0 * ((position - side) ** 2).sum(axis=1), 100.0 * (position - side)
+
+        target = Target(FunctionPotential(function, 1), start=np.array([[-5.0], [5.0]]))
+        run = draw(target, mala(), draws=10, warmup=1000, chains=16)
+        assert run.report["preconditioner_matrices"][0][0][0] == pytest.approx(0.01, rel=0.25)
+
+    def test_units_may_differ_by_any_factor(self, draw):
+        units = np.array([1e-9, 1.0, 1e11])
+        scaled = gaussian(np.linalg.inv(COVARIANCE * np.outer(units, units)))
+        target = Target(scaled, start=lambda rng, n: units * rng.standard_normal((n, 3)))
+        run = draw(target, mala(), draws=200, warmup=1500, chains=16)
+        (matrix,) = run.report["preconditioner_matrices"]
+        ratios = np.linalg.eigvals(np.linalg.solve(COVARIANCE, np.array(matrix) / np.outer(units, units))).real
+        assert ratios.min() > 0.8
+        assert ratios.max() < 1.25
+        assert run.report["acceptance"] == pytest.approx([ACCEPTANCE], abs=0.05)
+
+
+class TestFlatEnergy:
+    """A parameter that nothing informs: uniform between walls, with a step that is not endless."""
+
+    domains = (Box(-1.0, 1.0), HalfSpaces(np.vstack([np.eye(2), -np.eye(2)]), np.ones(4)))
+
+    @pytest.mark.parametrize("domain", domains, ids=["box", "half-spaces"])
+    @pytest.mark.parametrize("make", [mala, sgld])
+    def test_uniform_law(self, draw, agrees, domain, make):
+        run = draw(Target(FunctionPotential(flat, 2), domain), make(), draws=200, warmup=300, chains=128)
+        assert agrees(np.concatenate([run.theta.mean(axis=1), (run.theta**2).mean(axis=1)], 1), [0, 0, 1 / 3, 1 / 3])
+        assert run.report["reflection_fallbacks"][0] < 1e-3 * run.theta.size
+        assert 0.0 < run.report["step_sizes"][0] < 10.0
+
+    def test_one_informed_direction(self, draw, agrees):
+        def function(position):
+            return 50.0 * position[:, 0] ** 2, np.column_stack([100.0 * position[:, 0], np.zeros(len(position))])
+
+        run = draw(Target(FunctionPotential(function, 2), self.domains[0]), mala(), draws=300, thin=2, chains=128)
+        assert agrees((run.theta**2).mean(axis=1), [0.01, 1 / 3])
+
+
+class TestFrozen:
+    @pytest.mark.parametrize(
+        "sampler",
+        [
+            relangevin((1.0, 4.0)),
+            fast_resgld((1.0, 4.0), estimator=noisy(0.3, 0.5), variance=running_average()),
+            fast_resgld((1.0, 4.0), estimator=noisy(0.3, 0.5), variance=kernel_ridge()),
+        ],
+        ids=["exact", "running average", "kernel ridge"],
+    )
+    def test_draws_do_not_change_what_was_found(self, draw, sampler):
+        """A longer run begins with the shorter one, and both report the same settings."""
+        short, long = (draw(Target(CORRELATED), sampler, draws=n, warmup=300, chains=8) for n in (20, 200))
+        for key in ("step_sizes", "preconditioner_matrices", "warmup_evaluations", "swap_rules"):
+            assert short.report[key] == long.report[key]
+        np.testing.assert_array_equal(short.theta, long.theta[:, :20])
+
+    def test_counts_begin_after_warm_up(self, draw):
+        run = draw(Target(CORRELATED), relangevin((1.0, 4.0), 0.05), draws=100, warmup=500, chains=8)
+        assert run.report["swap_attempts"][0] < 8 * 100 * 0.5
+        assert run.report["evaluations"]["target"] == run.report["warmup_evaluations"]["target"] + 2 * 8 * 100
+
+
+class TestTooShort:
+    """Refused before any solve: see also the sampler's tests."""
+
+    @pytest.mark.parametrize(
+        ("sampler", "warmup", "message"),
+        [
+            (mala(), 99, "warmup must be at least 100 steps to find step size, preconditioner or variances, got 99"),
+            (sgld(0.1, preconditioner="dense"), 0, "warmup must be at least 100 steps"),
+            (fast_resgld(step_size=0.1, estimator=noisy(1.0), variance=running_average()), 50, "at least 100 steps"),
+            (
+                fast_resgld(step_size=0.1, estimator=noisy(1.0), variance=kernel_ridge(states=400)),
+                300,
+                "warmup must be at least 334 steps for 200 pilot states of each of 2 chains, got 300",
+            ),
+        ],
+    )
+    def test_message(self, draw, sampler, warmup, message):
+        def never(position):
+            raise AssertionError("solved before the arguments were checked")
+
+        with pytest.raises(ValueError, match=message):
+            draw(Target(FunctionPotential(never, 2)), sampler, draws=10, warmup=warmup, chains=2)
+
+    def test_nothing_to_find_needs_none(self, draw):
+        run = draw(Target(CORRELATED), sgld(0.01), draws=5, warmup=0, chains=2)
+        assert run.report["warmup_evaluations"] == {"target": 2}
+
+
+class TestTheWayDown:
+    """Starts thousands of standard deviations off in stiff directions and a few in soft ones."""
+
+    SDS = np.geomspace(1e-3, 1.0, 20)
+
+    def target(self, dimension=20):
+        rotation, _ = np.linalg.qr(np.random.default_rng(0).standard_normal((dimension, dimension)))
+        return Target(gaussian((rotation / self.SDS**2) @ rotation.T)), rotation
+
+    def whitened(self, run, rotation):
+        """Variances (chains, dimension) along the principal axes, in units of the right ones."""
+        return (run.theta @ rotation / self.SDS).var(axis=1)
+
+    @pytest.mark.parametrize("sampler", [mala(), relangevin((1.0, 2.0)), sgld()], ids=["mala", "relangevin", "sgld"])
+    def test_ill_conditioned_gaussian(self, draw, sampler):
+        target, rotation = self.target()
+        run = draw(target, sampler, draws=1000, warmup=1000, chains=4, seed=2)
+        matrix = np.array(run.report["preconditioner_matrices"][0])
+        found = np.linalg.eigvalsh((rotation.T @ matrix @ rotation) / np.outer(self.SDS, self.SDS))
+        # the covariance up to the noise of its estimate from some hundreds of steps
+        assert found.min() > 0.3 and found.max() < 3.0
+        # the chains have arrived: within a factor of 2 of the right variance along every axis
+        variances = self.whitened(run, rotation).mean(axis=0)
+        assert variances.min() > 0.5 and variances.max() < 2.0
+
+    def test_without_a_preconditioner_it_is_not_done_in_this_time(self, draw):
+        target, rotation = self.target()
+        run = draw(target, mala(preconditioner=None), draws=1000, warmup=1000, chains=4, seed=2)
+        variances = self.whitened(run, rotation).mean(axis=0)
+        assert variances.min() < 0.5 or variances.max() > 2.0

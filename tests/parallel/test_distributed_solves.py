@@ -1,0 +1,58 @@
+"""Runs whose forward solves are distributed, by dolfinx: the same draws as alone, to the last digits."""
+
+from __future__ import annotations
+
+import launch
+import pytest
+
+pytestmark = [pytest.mark.mpi, pytest.mark.dolfinx, pytest.mark.slow]
+
+SCRIPT = """
+    import warnings
+
+    import numpy as np
+    import invsamp as iv
+    from invsamp import parallel
+    from invsamp.sampler import sample
+    from invsamp.solvers.heat import GaussianBump, HeatEquation
+    from mpi4py import MPI
+
+    warnings.simplefilter("ignore")
+
+    def heat(cells, comm):
+        equation = HeatEquation(
+            cells=cells, steps=2, end_time=0.05, initial=GaussianBump(center=("x", "y"), width=0.2, height=5.0),
+            conductivity="kappa", backend="dolfinx", comm=comm,
+        )
+        return equation.observe([[0.3, 0.3], [0.7, 0.3], [0.3, 0.7], [0.7, 0.7]])
+
+    def run(coarse, fine, comm=None):
+        prior = iv.Prior(x=iv.Uniform(0, 1), y=iv.Uniform(0, 1), kappa=iv.LogNormal(-1.0, 0.3))
+        data = np.array([1.0, 0.4, 0.6, 0.3])
+        models = {"coarse": coarse, "fine": fine}
+        posterior = iv.Posterior(prior, noise=iv.GaussianNoise(0.1), data=data, forward=models)
+        sampler = iv.relangevin((1.0, 4.0), 0.005, preconditioner=None, swap_fraction=1.0)
+        return sample(posterior, sampler, draws=12, warmup=0, chains=2, seed=1, progress=False, comm=comm)
+
+    alone = run(heat(3, None), heat(6, None), MPI.COMM_SELF)
+    assert alone.report["processes"] == {"count": 1}
+    assert alone.report["swap_accepts"][0] > 0
+    grouped = run(*(parallel.distributed(lambda comm, n=n: heat(n, comm)) for n in (3, 6)))
+    fixed = run(heat(3, None), heat(6, MPI.COMM_WORLD))
+    for joint in (grouped, fixed):
+        assert joint.report["processes"]["how"]["fine"] == "together"
+        assert max(len(ranks) for _, ranks in joint.report["processes"]["groups"]) > 1
+        for k in range(2):
+            np.testing.assert_allclose(joint.rung_theta(k), alone.rung_theta(k), rtol=1e-9, atol=1e-9)
+        # every process has all draws, to the bit
+        draws = MPI.COMM_WORLD.allgather(joint.rung_theta(1))
+        assert all(np.array_equal(draws[0], other) for other in draws)
+    if parallel.rank() == 0:
+        print("compared")
+"""
+
+
+@pytest.mark.parametrize("ranks", [3])
+def test_the_same_draws_as_alone(ranks):
+    pytest.importorskip("dolfinx")
+    assert "compared" in launch.mpi(SCRIPT, ranks, timeout=100).stdout

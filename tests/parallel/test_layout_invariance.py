@@ -1,0 +1,74 @@
+"""The same draws, bit for bit, and the same counts, by any number of processes, and by another number after a kill."""
+
+from __future__ import annotations
+
+import json
+import signal
+from functools import cache
+from pathlib import Path
+
+import launch
+import layout_runs
+import pytest
+
+from invsamp.results.run import Run
+
+SCRIPT = Path(layout_runs.__file__)
+#: Number of processes -> runs, of one to four rungs; `test_carry` makes all others by threads in place of processes.
+RUNS = {
+    2: ("one rung", "four rungs", "shared pilot", "coupled sums"),
+    3: ("four rungs", "multi-variance"),
+    4: ("four rungs", "minibatches that swap", "running average"),
+}
+
+
+def digests(output):
+    """By rank: name -> digests of the draws and of the report."""
+    return json.loads(output.splitlines()[-1])
+
+
+@cache
+def alone(name):
+    """In this process."""
+    found = layout_runs.digest(layout_runs.run(name))
+    return list(found)
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch):
+    """Short runs deserve warnings, which nobody needs here."""
+    monkeypatch.setattr(Run, "warnings", lambda self: [])
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("ranks", RUNS)
+def test_draws_and_counts_do_not_depend_on_the_number_of_processes(ranks):
+    told = digests(launch.mpi(SCRIPT, ranks, *RUNS[ranks], timeout=300).stdout)
+    assert len(told) == ranks
+    for found in told:  # every rank has the whole run
+        assert found == {name: alone(name) for name in RUNS[ranks]}
+
+
+def test_another_seed_and_another_number_of_chains_give_other_draws(monkeypatch):
+    """The digests can tell."""
+    first = alone("three fidelities")
+    for setting, value in (("seed", 8), ("chains", 4)):
+        with monkeypatch.context() as changed:
+            changed.setitem(layout_runs.LENGTH, setting, value)
+            assert layout_runs.digest(layout_runs.run("three fidelities"))[0] != first[0]
+
+
+@pytest.mark.mpi
+def test_a_run_that_others_go_on_with_after_signals_is_the_uninterrupted_one(tmp_path):
+    directory, name = str(tmp_path / "run"), "four rungs"
+
+    def started(ranks, *more):
+        return launch.mpi(SCRIPT, ranks, "--directory", directory, *more, name, timeout=120, check=False)
+
+    # told to stop within warm-up, all of them stop at the same step; killed later, what was whole is kept
+    ended = started(3, "--signal", int(signal.SIGTERM), "--step", 60, "--rung", 3)
+    assert "invsamp.resume" in ended.stderr  # the status is the launcher's: Open MPI 5 under load says 0 at times
+    ended = started(2, "--signal", int(signal.SIGKILL), "--step", 135, "--rung", 0)
+    assert ended.returncode != 0
+    ended = launch.python(SCRIPT, "--directory", directory, name, timeout=120)
+    assert digests(ended.stdout) == [{name: alone(name)}]

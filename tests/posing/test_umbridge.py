@@ -1,0 +1,251 @@
+"""UM-Bridge models against a server of known numbers, and what becomes of its faults."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import threading
+import time
+
+import flaky_models as flaky
+import numpy as np
+import pytest
+import umbridge_server
+
+import invsamp as iv
+from invsamp.contract import ForwardModel
+from invsamp.posing.forward import GuardedModel, ModelError, WrongShapeError, finite_differences
+from invsamp.posing.umbridge import UmbridgeModel, from_umbridge
+
+THETA = np.random.default_rng(0).normal(size=(5, 2))
+COTANGENT = np.random.default_rng(1).normal(size=(5, 3))
+GRADIENT = np.einsum("bm,bmp->bp", COTANGENT, flaky.derivatives(THETA))
+BAD = np.array([False, True, False, False, True])
+TROUBLED = np.where(BAD[:, None], [11.0, 1.0], THETA)
+
+
+@pytest.fixture
+def server():
+    with umbridge_server.serving() as server:
+        yield server
+
+
+class TestNumbers:
+    @pytest.mark.parametrize("connections", [1, 3])
+    def test_are_those_of_the_server_to_the_bit(self, server, connections):
+        model = from_umbridge(server.url, "full", parameters=("x", "y"), connections=connections)
+        assert isinstance(model, ForwardModel)
+        rows = np.concatenate([flaky.observations(row[None]) for row in THETA])
+        np.testing.assert_array_equal(model(THETA), rows)
+        y, vjp = model.linearize(THETA)
+        np.testing.assert_array_equal(y, rows)
+        for _ in range(2):
+            np.testing.assert_allclose(vjp(COTANGENT), GRADIENT, rtol=1e-14)
+        assert (model.parameters, model.n_observations) == (("x", "y"), 3)
+        assert not any(model.failures.values())
+        assert model.message is None
+
+    def test_depend_on_the_configuration(self, server):
+        model = from_umbridge(server.url, "full", config={"level": 1})
+        np.testing.assert_allclose(model(THETA), 2.0 * flaky.observations(THETA), rtol=1e-14)
+        np.testing.assert_allclose(model.linearize(THETA)[1](COTANGENT), 2.0 * GRADIENT, rtol=1e-14)
+        assert all(body["config"] == {"level": 1} for name, body in server.asked if name != "ModelInfo")
+
+    def test_of_a_model_without_gradients_are_for_finite_differences(self, server):
+        function = from_umbridge(server.url, "plain")
+        assert not isinstance(function, ForwardModel)
+        model = finite_differences(function)
+        np.testing.assert_allclose(model.linearize(THETA)[1](COTANGENT), GRADIENT, atol=1e-8)
+
+    def test_rows_of_a_batch_are_asked_for_at_the_same_time(self, server):
+        server.slow = 0.2
+        seconds = {}
+        for connections in (1, 5):
+            model = from_umbridge(server.url, "full", connections=connections)
+            began = time.monotonic()
+            model(THETA)
+            seconds[connections] = time.monotonic() - began
+        assert seconds[1] > 1.0
+        assert seconds[5] < 0.6 * seconds[1]
+        assert model.cost == pytest.approx(seconds[5] / 5, rel=0.1)
+
+    def test_survive_pickling(self, server):
+        model = from_umbridge(server.url, "full", config={"level": 2})
+        copy = pickle.loads(pickle.dumps(model))
+        assert copy == model
+        np.testing.assert_array_equal(copy(THETA), model(THETA))
+        assert repr(copy) == repr(model)
+        assert f"UmbridgeModel('{server.url}', 'full', config={{\"level\": 2}}, inputs=(1, 1)" in repr(model)
+
+
+FAULTS = {
+    "error": ("raised", "InvalidOutput: the solver diverged"),
+    "gateway": ("raised", "502"),
+    "no json": ("raised", "nan, 1.0"),
+    "nan": ("not_finite", "not finite"),
+    "hang": ("timed_out", "no answer within 0.5 s"),
+    "lost": ("died", "the connection was lost"),
+}
+
+
+class TestFaults:
+    @pytest.mark.parametrize("trouble", FAULTS)
+    def test_cost_their_rows_alone(self, server, trouble):
+        kind, words = FAULTS[trouble]
+        server.trouble = trouble
+        model = from_umbridge(server.url, "full", time_limit=0.5 if trouble == "hang" else 20.0, connections=2)
+        y = model(TROUBLED)
+        np.testing.assert_array_equal(np.isnan(y).any(axis=1), BAD)
+        np.testing.assert_allclose(y[~BAD], flaky.observations(THETA[~BAD]), rtol=1e-14)
+        assert model.failures == dict.fromkeys(model.failures, 0) | {kind: 2}
+        assert words in model.message
+        assert "[11." in model.message
+
+    def test_in_a_gradient_cost_its_row_alone(self, server):
+        server.trouble, server.trouble_in = "error", "Gradient"
+        y, vjp = from_umbridge(server.url, "full").linearize(TROUBLED)
+        assert np.isfinite(y).all()
+        gradient = vjp(COTANGENT)
+        np.testing.assert_array_equal(np.isnan(gradient).all(axis=1), BAD)
+        np.testing.assert_allclose(gradient[~BAD], GRADIENT[~BAD], rtol=1e-14)
+
+    def test_no_gradient_is_asked_for_where_the_evaluation_failed(self, server):
+        server.trouble, server.trouble_in = "error", "Evaluate"
+        model = from_umbridge(server.url, "full")
+        gradient = model.linearize(TROUBLED)[1](COTANGENT)
+        np.testing.assert_array_equal(np.isnan(gradient).all(axis=1), BAD)
+        assert model.failures["raised"] == 2
+        assert sum(name == "Gradient" for name, _ in server.asked) == 4 * (~BAD).sum()
+
+    @pytest.mark.parametrize(
+        ("trouble", "error", "words"),
+        [("shape", WrongShapeError, "vector of 2 numbers"), ("mistake", ModelError, "switched off")],
+    )
+    def test_that_no_other_theta_would_mend_are_raised(self, server, trouble, error, words):
+        server.trouble = trouble
+        with pytest.raises(error, match=words):
+            GuardedModel(from_umbridge(server.url, "full"), 3, "fine")(TROUBLED)
+
+    def test_a_server_that_is_gone_ends_the_run(self, server):
+        model = from_umbridge(server.url, "full", time_limit=0.5)
+        server.stop()
+        with pytest.raises(ModelError, match="no server answers at http://127"):
+            GuardedModel(model, 3, "fine")(THETA)
+
+    def test_a_server_that_comes_back_is_waited_for(self, server):
+        model = from_umbridge(server.url, "full", time_limit=20.0)
+        server.stop()
+        again, done = threading.Event(), threading.Event()
+
+        def restart():
+            time.sleep(0.5)
+            with umbridge_server.serving(server.server_address[1]):
+                again.set()
+                done.wait(20.0)
+
+        thread = threading.Thread(target=restart)
+        thread.start()
+        try:
+            np.testing.assert_allclose(model(THETA), flaky.observations(THETA), rtol=1e-14)
+            assert again.is_set()
+            assert not any(model.failures.values())
+        finally:
+            done.set()
+            thread.join()
+
+
+class TestConstruction:
+    @pytest.mark.parametrize(
+        ("name", "settings", "words"),
+        [
+            ("other", {}, r"one of the models \['full', 'plain', 'empty'\].*'other'"),
+            ("empty", {}, "can evaluate"),
+            ("full", {"config": {"level": 3}}, "InvalidInput: no such level"),
+            ("full", {"time_limit": 0.0}, "time_limit must be positive"),
+            ("full", {"connections": 0}, "connections must be an integer >= 1"),
+        ],
+    )
+    def test_bad_settings(self, server, name, settings, words):
+        with pytest.raises(ValueError, match=words):
+            from_umbridge(server.url, name, **settings)
+
+    @pytest.mark.parametrize("url", ["localhost:4242", "ftp://localhost", "http://:80", "http://localhost:port"])
+    def test_bad_addresses(self, url):
+        with pytest.raises(ValueError, match="url must be http://host:port"):
+            from_umbridge(url, "full")
+
+    def test_another_protocol(self, server):
+        server.protocol = 0.9
+        with pytest.raises(ValueError, match=r"must speak protocol 1\.0, got 0\.9"):
+            from_umbridge(server.url, "full")
+
+    def test_nobody_there(self, server):
+        server.stop()
+        with pytest.raises(ValueError, match="no server answers"):
+            from_umbridge(server.url, "full", time_limit=0.3)
+
+    def test_wrong_number_of_columns(self, server):
+        with pytest.raises(ModelError, match=r"\(batch, 2\)"):
+            from_umbridge(server.url, "full")(np.zeros((4, 3)))
+
+
+def test_a_run_counts_the_failures_and_says_what_they_were(server, draw):
+    server.trouble = "error"
+    prior = iv.Prior(x=iv.Normal(9.0, 1.0), y=iv.Normal(0.0, 1.0))
+    model = from_umbridge(server.url, "full")
+    posterior = iv.Posterior(prior, model, np.zeros(3), iv.GaussianNoise(1e3))
+    run = draw(posterior, iv.mala(step_size=0.5), draws=5, warmup=0, chains=4)
+    assert run.report["failed_solves"]["model"] == model.failures["raised"] > 0
+    assert "the solver diverged" in run.report["failure_message"]
+
+
+def test_a_server_of_the_reference_implementation():
+    """What the real package serves is understood, too."""
+    umbridge = pytest.importorskip("umbridge")
+    import launch
+
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    process = launch.start([launch.sys.executable, "-c", REFERENCE, str(port)])
+    try:
+        url, deadline = f"http://localhost:{port}", time.monotonic() + 30.0
+        while True:
+            try:
+                model = from_umbridge(url, "forward", time_limit=5.0)
+                break
+            except ModelError:
+                assert time.monotonic() < deadline
+        assert isinstance(model, UmbridgeModel)
+        assert umbridge.HTTPModel(url, "forward")([[1.0, 2.0]]) == [[2.0, 3.0]]
+        np.testing.assert_array_equal(model(np.array([[1.0, 2.0], [4.0, 5.0]])), [[2.0, 3.0], [20.0, 9.0]])
+        _, vjp = model.linearize(np.array([[4.0, 5.0]]))
+        np.testing.assert_array_equal(vjp(np.array([[1.0, 10.0]])), [[15.0, 14.0]])
+    finally:
+        launch.stop(process)
+
+
+REFERENCE = """
+import sys
+import umbridge
+
+class Product(umbridge.Model):
+    def __init__(self):
+        super().__init__("forward")
+    def get_input_sizes(self, config):
+        return [2]
+    def get_output_sizes(self, config):
+        return [2]
+    def __call__(self, parameters, config):
+        (a, b), = parameters
+        return [[a * b, a + b]]
+    def gradient(self, out_wrt, in_wrt, parameters, sens, config):
+        (a, b), = parameters
+        return [sens[0] * b + sens[1], sens[0] * a + sens[1]]
+    def supports_evaluate(self):
+        return True
+    def supports_gradient(self):
+        return True
+
+umbridge.serve_models([Product()], int(sys.argv[1]))
+"""

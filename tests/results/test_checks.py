@@ -1,0 +1,132 @@
+"""Every warning has a case that triggers it and one that does not; the second differs in one figure only."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from invsamp.results.checks import diagnose
+
+REPORT = {
+    "sampler": "test",
+    "chains": 4,
+    "draws": 1000,
+    "thin": 5,
+    "temperatures": [1.0, 3.0, 9.0],
+    "fidelities": ["fine", "coarse", "coarse"],
+    "step_sizes": [0.01, 0.02, None],
+    "swap_attempts": [500, 500],
+    "swap_accepts": [100, 100],
+    "swap_noise_sd": [0.0, 3.0],
+    "round_trips": 3,
+    "clipped_noise": [0.0, 0.01, None],
+    "uncovered_variance": [None, 0.05, 0.0],
+    "evaluations": {"coarse": 1000, "fine": 1000},
+    "failed_solves": {"coarse": 0, "fine": 50},
+    "failure_message": "the mesh folded",
+    "reflections": [10, 10, 10],
+    "reflection_fallbacks": [0, 2, 0],
+    "boundary": "reflect",
+    "outside": [0.0, 0.0, 0.0],
+    "warnings": [],
+}
+
+
+def table(**columns):
+    good = {"mean": 0.0, "sd": 1.0, "ess_bulk": 400.0, "ess_tail": 400.0, "r_hat": 1.01}
+    return pd.DataFrame(
+        {name: np.broadcast_to(columns.get(name, value), 2) for name, value in good.items()}, ["x", "y"]
+    )
+
+
+def test_a_run_at_every_limit_has_no_warnings():
+    assert diagnose(table(), REPORT) == []
+
+
+def test_what_a_report_does_not_hold_is_not_judged():
+    assert diagnose(table(), {}) == []
+
+
+def only(messages):
+    assert len(messages) == 1, messages
+    return messages[0]
+
+
+@pytest.mark.parametrize(
+    ("columns", "parts"),
+    [
+        ({"r_hat": [1.011, 1.0]}, ["R-hat", "x 1.011", "warmup", "hotter"]),
+        ({"r_hat": [1.02, 1.5]}, ["y 1.500, x 1.020"]),  # the worst first
+        ({"ess_bulk": [399.0, 800.0]}, ["ess_bulk", "below 400", "x 399", "Means", "draws=1100"]),
+        ({"ess_bulk": [40.0, 800.0]}, ["about 10 times", "draws=10000"]),
+        ({"ess_tail": [900.0, 200.0]}, ["ess_tail", "y 200", "quantiles", "draws=2000"]),
+        ({"mean": [np.nan, 0.0], "sd": [np.nan, 1.0]}, ["x: some draws are NaN or infinite", "step_size"]),
+        ({"mean": [np.inf, 0.0], "sd": [np.nan, 1.0]}, ["x: some draws are NaN or infinite"]),
+        ({"sd": [1.0, 0.0], "r_hat": [1.0, np.nan]}, ["y: every draw has the same value", "step_size"]),
+    ],
+)
+def test_warnings_about_the_draws(columns, parts):
+    message = only(diagnose(table(**columns), REPORT))
+    for part in parts:
+        assert part in message
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        ({"swap_accepts": [100, 9]}, ["rungs 1 and 2 (temperatures 3 and 9)", "9 of 500", "1.80%", "between them"]),
+        ({"swap_attempts": [0, 500], "swap_accepts": [0, 100]}, ["no swap was tried between rungs 0 and 1", "draws"]),
+        ({"round_trips": 0}, ["no replica made a round trip", "swap fraction"]),
+        # a broken pair explains the missing round trips: one message, not two
+        ({"swap_accepts": [0, 100], "round_trips": 0}, ["0 of 500"]),
+        (
+            {"clipped_noise": [0.011, 0.0, 0.0]},
+            ["rung 0 (temperature 1)", "1.1%", "step_size (now 0.01)", "minibatches"],
+        ),
+        ({"clipped_noise": [0.0, 0.0, 0.1]}, ["rung 2 (temperature 9)", "above 1%", "Reduce step_size or"]),
+        ({"clipped_noise": [0.11, 0.0, 0.0]}, ["11.0%", "above 10%", "do not use them"]),
+        ({"uncovered_variance": [None, 0.06, 0.0]}, ["rung 1 (temperature 3)", "extrapolated at 6%", "Raise warmup"]),
+        (
+            {"failed_solves": {"coarse": 0, "fine": 51}},
+            ["51 of 1000 solves of 'fine'", "5.1%", "The last failure said: the mesh folded.", "prior"],
+        ),
+        ({"reflection_fallbacks": [3, 0, 0]}, ["rung 0", "3 of 20000 steps", "step_size"]),
+        ({"swap_noise_sd": [2.9, 3.2]}, ["rungs 1 and 2 (temperatures 3 and 9)", "sd 3.2", "minibatches"]),
+        ({"draws": 3, "reflection_fallbacks": [0, 0, 0]}, ["3 draws per chain are too few", "draws=4"]),
+        ({"chains": 1, "reflection_fallbacks": [0, 0, 0]}, ["one chain only", "chains=4"]),
+        (
+            {"boundary": "penalty 5", "outside": [0.0312, 0.1, 0.3]},
+            ["3.12% of the draws lie outside the domain", "'penalty 5'", "boundary='reflect'"],
+        ),
+        ({"boundary": "project"}, ["'project'", "pile up", "boundary='reflect'"]),
+        ({"warnings": ["the sampler said so"]}, ["the sampler said so"]),
+    ],
+)
+def test_warnings_about_the_run(changes, parts):
+    message = only(diagnose(table(), REPORT | changes))
+    for part in parts:
+        assert part in message
+
+
+def test_hot_draws_outside_are_no_concern():
+    assert diagnose(table(), REPORT | {"boundary": "ignore", "outside": [0.0, 0.1, 0.3]}) == []
+
+
+def test_one_temperature_is_advised_to_take_a_ladder():
+    single = {"chains": 4, "temperatures": [1.0], "swap_attempts": [], "swap_accepts": [], "round_trips": 0}
+    assert diagnose(table(), single) == []
+    assert "replica exchange" in only(diagnose(table(r_hat=1.2), single))
+
+
+def test_the_ess_limit_grows_with_the_chains_up_to_four():
+    assert diagnose(table(ess_bulk=199.0), {"chains": 2}) and diagnose(table(ess_bulk=200.0), {"chains": 2}) == []
+    assert diagnose(table(ess_bulk=399.0), {"chains": 64}) and diagnose(table(), {"chains": 64}) == []
+
+
+def test_many_bad_parameters_are_named_by_the_worst_three():
+    names = [f"k[{i}]" for i in range(50)]
+    summary = pd.DataFrame(
+        {"mean": 0.0, "sd": 1.0, "ess_bulk": 500.0, "ess_tail": 500.0, "r_hat": np.linspace(1.02, 2, 50)}, names
+    )
+    assert "k[49] 2.000, k[48] 1.980, k[47] 1.960 and 47 more" in only(diagnose(summary, {"chains": 4}))

@@ -1,0 +1,88 @@
+"""Equations in UFL on meshes spread over 1, 2 and 4 ranks: the same numbers, the same failures, no rank hangs."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+
+import launch
+import numpy as np
+import pytest
+
+pytest.importorskip("dolfinx")
+pytestmark = [pytest.mark.dolfinx, pytest.mark.mpi]
+
+# every rank hashes what it got: the last bit counts
+MODELS = """
+import hashlib, json, sys
+import pde_cases
+import numpy as np
+from mpi4py import MPI
+from invsamp.problems import poisson64
+
+world = MPI.COMM_WORLD
+report = {}
+
+def look(name, model, theta):
+    assert model.comm.size == world.size
+    y, vjp = model.linearize(theta)
+    weights = np.cos(np.arange(y.size)).reshape(y.shape)
+    found = {"y": y, "gradient": vjp(weights)}
+    hashes = world.allgather(hashlib.sha256(b"".join(part.tobytes() for part in found.values())).hexdigest())
+    assert len(set(hashes)) == 1, name
+    assert len(set(world.allgather(model.cost))) == 1 if name == "points" else True
+    report[name] = {key: value.tolist() for key, value in found.items()}
+    return y, found["gradient"]
+
+problem = pde_cases.everything_unknown(world, 4)
+for name, model in (
+    ("points", problem.observe(pde_cases.SENSORS)),
+    ("functionals", problem.observe(pde_cases.functionals(problem))),
+    ("in time", pde_cases.evolution(world, 4).observe(pde_cases.SENSORS, [0.05, 0.1])),
+):
+    look(name, model, np.concatenate([pde_cases.near_reference(model, seed) for seed in (1, 2)]))
+look("poisson64", poisson64.squares(8, world), np.random.default_rng(0).normal(0.0, 1.0, (2, 64)))
+# a row without solution is NaN everywhere, and those after it are solved
+look("bratu", pde_cases.bratu(world, 4), np.array([[5.0], [9.0], [1.0], [np.nan]]))
+
+for sensors, message in (([[0.5, 0.5], [0.5, 1.5]], "must lie in the mesh, got [0.5, 1.5]"),):
+    try:
+        problem.observe(sensors)
+        said = "nothing"
+    except ValueError as error:
+        said = str(error)
+    assert all(message in words for words in world.allgather(said))
+if world.rank == 0:
+    print(json.dumps(report))
+"""
+
+
+@cache
+def report(ranks: int) -> dict:
+    return json.loads(launch.mpi(MODELS, ranks, timeout=240).stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("name", ["points", "functionals", "in time", "poisson64", "bratu"])
+def test_ranks_do_not_change_the_numbers(ranks: int, name: str) -> None:
+    one, several = report(1)[name], report(ranks)[name]
+    for key in ("y", "gradient"):
+        np.testing.assert_allclose(several[key], one[key], rtol=1e-9, atol=1e-11)
+    failed = np.isnan(np.array(several["y"], dtype=float)).any(axis=1)
+    assert failed.tolist() == ([False, True, False, True] if name == "bratu" else [False] * len(failed))
+
+
+def test_a_rank_of_its_own_for_every_model() -> None:
+    """Models on COMM_SELF solve different rows at the same time."""
+    script = """
+    import pde_cases
+    import numpy as np
+    from mpi4py import MPI
+
+    model = pde_cases.bratu(MPI.COMM_SELF, 4)
+    theta = np.array([[1.0], [2.0]])
+    mine = model(theta[MPI.COMM_WORLD.rank : MPI.COMM_WORLD.rank + 1])
+    everyone = np.concatenate(MPI.COMM_WORLD.allgather(mine))
+    assert np.array_equal(everyone, model(theta))
+    """
+    launch.mpi(script, 2, timeout=240)

@@ -1,0 +1,157 @@
+"""Time-stepped equations in UFL: gradients, agreement with the heat equation, and what is observed when."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+dolfinx = pytest.importorskip("dolfinx")
+
+import pde_cases  # noqa: E402
+import ufl  # noqa: E402
+from dolfinx import fem, mesh  # noqa: E402
+from mpi4py import MPI  # noqa: E402
+
+from invsamp.solvers.fem.fields import GaussianBump  # noqa: E402
+from invsamp.solvers.heat import HeatEquation  # noqa: E402
+from invsamp.solvers.pde import TimeDependentProblem  # noqa: E402
+
+pytestmark = pytest.mark.dolfinx
+TAYLOR_STEPS = 0.3 * 10.0 ** -np.arange(6.0)
+TIMES = [0.0, 0.05, 0.075]
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["nonlinear", "linear"])
+def problem(request):
+    return pde_cases.evolution(MPI.COMM_SELF, linear=request.param)
+
+
+@pytest.mark.parametrize("name", ["k", "c", "b", "f", "g", "start"])
+def test_taylor_remainders_fall_at_second_order(problem, name) -> None:
+    u, k, t = problem.equation.state, problem.unknowns.parts[0].coefficient, problem.clock.time
+    for model in (
+        problem.observe(pde_cases.SENSORS, TIMES),
+        # functionals that hold an unknown and the time
+        problem.observe([u**2 * ufl.dx, k * (1 + t) * u**2 * ufl.ds], [0.025, 0.1]),
+    ):
+        orders, last = pde_cases.taylor_orders(model, name, seed=1, steps=TAYLOR_STEPS)
+        # where the observations are linear in the unknown, rounding is all that remains
+        assert np.abs(orders[1:] - 2.0).max() < 0.15 or last < 3e-15, orders
+
+
+def test_observations_are_ordered_by_time_then_sensor(problem) -> None:
+    model = problem.observe(pde_cases.SENSORS, TIMES)
+    assert model.n_observations == 15
+    theta = pde_cases.near_reference(model, 1)
+    together = model(theta)[0].reshape(3, 5)
+    for row, time in zip(together, TIMES, strict=True):
+        np.testing.assert_allclose(problem.observe(pde_cases.SENSORS, [time])(theta)[0], row, rtol=1e-13)
+    # at time 0 the initial values are seen, of which the first columns of theta know nothing
+    moved = theta.copy()
+    moved[0, 0] += 0.1
+    changed = model(moved)[0].reshape(3, 5)
+    np.testing.assert_array_equal(changed[0], together[0])
+    assert np.abs(changed[1:] - together[1:]).max() > 1e-4
+
+
+@pytest.mark.parametrize("scheme", ["backward_euler", "crank_nicolson"])
+def test_heat_equation_agrees_with_scikit_fem(scheme) -> None:
+    cells, steps, end_time, kappa = 12, 5, 0.03, 1.3
+    bump = GaussianBump(center=("x", "y"), width="w", height=2.5)
+    domain, space, _ = pde_cases.square(MPI.COMM_SELF, cells)
+    u, last, start, v = fem.Function(space), fem.Function(space), fem.Function(space), ufl.TestFunction(space)
+    step = fem.Constant(domain, 0.0)
+    at = u if scheme == "backward_euler" else (u + last) / 2
+    residual = (u - last) * v * ufl.dx + step * kappa * ufl.inner(ufl.grad(at), ufl.grad(v)) * ufl.dx
+    problem = TimeDependentProblem(
+        residual, u, last, fields={start: bump}, initial=start, end_time=end_time, steps=steps, step_size=step
+    )
+    ours = problem.observe(pde_cases.SENSORS, [0.012, 0.03])
+    assert "factored once)" in repr(ours)
+    theirs = HeatEquation(cells, steps, end_time, bump, "neumann", scheme, kappa).observe(
+        pde_cases.SENSORS, [0.012, 0.03]
+    )
+    assert ours.parameters == theirs.parameters == ("x", "y", "w")
+    theta = np.array([[0.44, 0.37, 0.12], [0.6, 0.5, 0.2]])
+    y, vjp = ours.linearize(theta)
+    their_y, their_vjp = theirs.linearize(theta)
+    np.testing.assert_allclose(y, their_y, rtol=0, atol=1e-10)
+    weights = np.random.default_rng(0).standard_normal(y.shape)
+    np.testing.assert_allclose(vjp(weights), their_vjp(weights), rtol=0, atol=1e-9)
+    assert np.ptp(y[0]) > 0.1
+
+
+def test_initial_values_that_are_given() -> None:
+    domain, space, _ = pde_cases.square(MPI.COMM_SELF, 4)
+    u, last, v = fem.Function(space), fem.Function(space), ufl.TestFunction(space)
+    rate = fem.Constant(domain, 0.0)
+    last.x.array[:] = 3.0
+    residual = (u - last + 0.1 * rate * u) * v * ufl.dx
+    problem = TimeDependentProblem(residual, u, last, {"rate": rate}, end_time=0.2, steps=2)
+    model = problem.observe([[0.5, 0.5]], [0.1, 0.2])
+    # implicit Euler of u' = -rate u from 3, step 0.1; evaluated twice: the start is not overwritten
+    for _ in range(2):
+        np.testing.assert_allclose(model(np.array([[2.0]]))[0], [3 / 1.2, 3 / 1.44], rtol=1e-12)
+
+
+def test_a_step_without_solution_fails_the_row() -> None:
+    domain, space, _ = pde_cases.square(MPI.COMM_SELF, 4)
+    u, last, v = fem.Function(space), fem.Function(space), ufl.TestFunction(space)
+    rate = fem.Constant(domain, 0.0)
+    last.x.array[:] = 1.0
+    # u = 1 + 0.5 rate u^2 in the first step: no solution for rate > 1/2
+    residual = (u - last - 0.5 * rate * u**2) * v * ufl.dx
+    model = TimeDependentProblem(residual, u, last, {"rate": rate}, end_time=0.5, steps=1).observe([[0.5, 0.5]])
+    y, vjp = model.linearize(np.array([[0.4], [0.6], [0.0]]))
+    # the smaller root of 0.2 u^2 - u + 1
+    assert y[[0, 2], 0] == pytest.approx([(1 - np.sqrt(0.2)) / 0.4, 1.0], rel=1e-9)
+    np.testing.assert_array_equal(np.isnan(vjp(np.ones_like(y)))[:, 0], [False, True, False])
+    assert np.isnan(y[1, 0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"end_time": 0.0}, "end_time must be positive"),
+        ({"end_time": np.nan}, "end_time must be positive"),
+        ({"steps": 0}, "steps must be a positive whole number"),
+        ({"steps": 2.5}, "steps must be a positive whole number"),
+        ({"time": 3.0}, "time must be a scalar dolfinx.fem.Constant"),
+        ({"previous": "state"}, "previous must be another function"),
+        ({"initial": "previous"}, "initial must not be previous"),
+        ({"initial": 1.0}, "initial must be another function"),
+        ({"parameters": "previous"}, "last must not be the state"),
+    ],
+)
+def test_bad_settings(changes, message) -> None:
+    domain = mesh.create_unit_square(MPI.COMM_SELF, 2, 2)
+    space = pde_cases.function_space(domain, "Lagrange", 1)
+    u, last, v = fem.Function(space), fem.Function(space), ufl.TestFunction(space)
+    rate = fem.Constant(domain, 1.0)
+    residual = (u - last + rate * u) * v * ufl.dx
+    settings = {"previous": last, "parameters": {"rate": rate}, "end_time": 1.0, "steps": 2} | changes
+    named = {"state": u, "previous": last}
+    for key in ("previous", "initial"):
+        if isinstance(settings.get(key), str):
+            settings[key] = named[settings[key]]
+    if settings["parameters"] == "previous":
+        settings["parameters"] = {"last": last}
+    previous, parameters = settings.pop("previous"), settings.pop("parameters")
+    with pytest.raises(ValueError, match=message):
+        TimeDependentProblem(residual, u, previous, parameters, **settings)
+
+
+@pytest.mark.parametrize(
+    ("times", "message"),
+    [
+        ([0.03], "times must be multiples of the time step"),
+        ([0.2], "times must be multiples of the time step"),
+        ([], "times must be a non-empty"),
+        ([0.1, 0.05], "times must be a non-empty, increasing"),
+        ([-0.025], "times must be multiples"),
+        ([np.nan], "times must be"),
+    ],
+)
+def test_bad_times(problem, times, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        problem.observe(pde_cases.SENSORS, times)

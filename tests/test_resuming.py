@@ -1,0 +1,245 @@
+"""Going on with a run: the same draws, more draws, and refusals that show what differs."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+import invsamp as iv
+from invsamp.results.run import Run
+from invsamp.resuming import resume
+from invsamp.storage.directory import RunDirectory
+
+pytestmark = pytest.mark.filterwarnings("ignore:(R-hat|ess_|no replica|rungs|.*draws per chain)")
+SETTINGS = {"draws": 10, "warmup": 12, "thin": 2, "chains": 2, "seed": 5, "progress": False}
+
+
+def square(theta):
+    return theta**2
+
+
+def slope(theta):
+    return 2.0 * theta[:, :, None] * np.eye(theta.shape[1])
+
+
+def posed(function=square, sd=0.5, data=(1.0, 2.0), **more):
+    prior = iv.Prior(a=iv.Normal(0, 1), b=iv.LogNormal(0, 1))
+    return iv.Posterior(prior, iv.with_jacobian(function, slope), list(data), iv.GaussianNoise(sd), **more)
+
+
+SAMPLER = iv.sgld(step_size=0.01, preconditioner=None)
+
+
+class Stop(Exception):
+    pass
+
+
+def stopped(folder, problem=None, sampler=SAMPLER, after=1, **changed):
+    """A run that was stopped after so many segments of three draws."""
+    real = RunDirectory.checkpoint
+
+    def checkpoint(self, *args, **kwargs):
+        real(self, *args, **kwargs)
+        if len(self.header.segments) == after:
+            raise Stop
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunDirectory, "checkpoint", checkpoint)
+        with pytest.raises(Stop):
+            iv.sample(problem or posed(), sampler, **({"segment": 3} | SETTINGS | changed), directory=folder)
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch):
+    monkeypatch.setattr(Run, "warnings", lambda self: [])
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_resumed_is_uninterrupted(tmp_path, after):
+    whole = iv.sample(posed(), SAMPLER, **SETTINGS)
+    stopped(tmp_path / "run", after=after)
+    run = resume(tmp_path / "run", progress=False)
+    np.testing.assert_array_equal(run.theta, whole.theta)
+    same = set(whole.report) - {"seconds", "evaluation_seconds"}
+    assert {key: run.report[key] for key in same} == {key: whole.report[key] for key in same}
+    assert run.report["seconds"] > 0
+    assert run.domain == whole.domain
+    for group in ("prior", "observed_data"):
+        assert run.data[group].identical(whole.data[group])
+
+
+def test_a_given_start_is_kept_for_a_run_that_had_not_begun(tmp_path, monkeypatch):
+    whole = iv.sample(posed(), SAMPLER, **SETTINGS, start=[0.5, 2.0])
+
+    def begin(self, positions=None):
+        raise Stop
+
+    with monkeypatch.context() as patch:
+        patch.setattr("invsamp.engine.engine.Engine.begin", begin)
+        with pytest.raises(Stop):
+            iv.sample(posed(), SAMPLER, **SETTINGS, start=[0.5, 2.0], directory=tmp_path / "run")
+    np.testing.assert_array_equal(resume(tmp_path / "run", progress=False).theta, whole.theta)
+
+
+def test_more_draws_can_be_asked_of_a_finished_run_and_of_an_unfinished_one(tmp_path):
+    more = SETTINGS | {"draws": 17}
+    whole = iv.sample(posed(), SAMPLER, **more)
+    iv.sample(posed(), SAMPLER, **SETTINGS, directory=tmp_path / "finished")
+    stopped(tmp_path / "unfinished")
+    for name in ("finished", "unfinished"):
+        run = resume(tmp_path / name, draws=17, progress=False)
+        np.testing.assert_array_equal(run.theta, whole.theta)
+        assert run.report["draws"] == 17 and not run.report["interrupted"]
+        assert json.loads((tmp_path / name / "manifest.json").read_text())["plan"]["draws"] == 17
+        assert resume(tmp_path / name, progress=False).theta.shape == whole.theta.shape
+    with pytest.raises(ValueError, match=r"draws must be at least the 17 .* got 12"):
+        resume(tmp_path / "finished", draws=12)
+
+
+def test_a_finished_run_is_handed_back_without_a_solve(tmp_path):
+    first = iv.sample(posed(), SAMPLER, **SETTINGS, directory=tmp_path / "run")
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()}
+    run = resume(tmp_path / "run", progress=False)
+    np.testing.assert_array_equal(run.theta, first.theta)
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()} == before
+
+
+def test_a_run_does_not_begin_where_there_is_something(tmp_path):
+    stopped(tmp_path / "run")
+    with pytest.raises(ValueError, match=r"directory must be .*run, which holds a run: go on with it by iv\.resume\("):
+        iv.sample(posed(), SAMPLER, **SETTINGS, directory=tmp_path / "run")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").touch()
+    with pytest.raises(ValueError, match=r"which holds notes\.txt"):
+        iv.sample(posed(), SAMPLER, **SETTINGS, directory=tmp_path / "other")
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match="got the file"):
+        iv.sample(posed(), SAMPLER, **SETTINGS, directory=tmp_path / "file")
+    for segment in (0, 1.5, True):
+        with pytest.raises(ValueError, match="segment must be a number of draws"):
+            iv.sample(posed(), SAMPLER, **SETTINGS, directory=tmp_path / "new", segment=segment)
+    assert not (tmp_path / "new").exists()
+    with pytest.raises(FileNotFoundError, match="no run at"):
+        resume(tmp_path / "new")
+
+
+def other(theta):
+    return theta**2 + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"sd": 0.25}, r"noise was GaussianNoise\(.*0\.5.*\), is GaussianNoise\(.*0\.25"),
+        ({"data": (1.0, 2.5)}, "data.sha256 was"),
+        ({"function": other}, "forward.model was .*square.*, is .*other"),
+        ({"domain": iv.Box(-3.0, 3.0)}, "domain was .*, is .*3"),
+    ],
+)
+def test_another_posterior_is_refused_with_the_difference(tmp_path, changed, named):
+    stopped(tmp_path / "run")
+    with pytest.raises(ValueError, match=f"posterior must be that of the run in .*{named}"):
+        resume(tmp_path / "run", posed(**changed), progress=False)
+    resume(tmp_path / "run", posed(), progress=False)  # which did no harm
+
+
+def test_another_sampler_is_refused_with_the_difference(tmp_path):
+    stopped(tmp_path / "run")
+    with pytest.raises(ValueError, match=r"sampler was .*0.01.*, is .*0.02"):
+        resume(tmp_path / "run", sampler=iv.sgld(step_size=0.02, preconditioner=None), progress=False)
+
+
+def test_a_model_that_prints_the_same_and_computes_something_else_is_refused(tmp_path):
+    def named_alike(theta):
+        return theta**2 * (1 + 1e-6)
+
+    named_alike.__qualname__ = square.__qualname__
+    stopped(tmp_path / "run")
+    with pytest.raises(ValueError, match=r"computes something else at .* the energy of fidelity 'model' was .*, is"):
+        resume(tmp_path / "run", posed(named_alike), progress=False)
+
+
+def test_a_posterior_that_cannot_be_pickled_is_asked_for(tmp_path):
+    local = posed(lambda theta: theta**2)
+    whole = iv.sample(local, SAMPLER, **SETTINGS)
+    stopped(tmp_path / "run", local)
+    assert "posterior.pickle" not in os.listdir(tmp_path / "run")
+    with pytest.raises(ValueError, match=r"posterior must be given .*could not be pickled: .*lambda.*iv\.resume\("):
+        resume(tmp_path / "run", progress=False)
+    np.testing.assert_array_equal(resume(tmp_path / "run", local, progress=False).theta, whole.theta)
+
+
+def test_last_digits_that_may_differ_are_warned_about(tmp_path, monkeypatch):
+    def almost(theta):
+        return theta**2 * (1 + 1e-13)
+
+    almost.__qualname__ = square.__qualname__
+    stopped(tmp_path / "run")
+    stopped(tmp_path / "old")
+    with pytest.warns(UserWarning, match=r"may differ .* in their last digits: the energies differ") as caught:
+        resume(tmp_path / "run", posed(almost), progress=False)
+    assert caught[0].filename == __file__
+    path = tmp_path / "old" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["versions"]["numpy"] = "1.0"
+    path.write_text(json.dumps(manifest))
+    with pytest.warns(UserWarning, match=r"in their last digits: numpy was 1\.0, is"):
+        resume(tmp_path / "old", progress=False)
+
+
+def test_a_run_without_draws_cannot_be_read_yet(tmp_path):
+    stopped(tmp_path / "run", after=0)
+    with pytest.raises(ValueError, match=r"no draws in .*: it was stopped before its first draw was on the disk"):
+        iv.load(tmp_path / "run")
+
+
+class Halved:
+    """A schedule of the user's own: no part of invsamp, so the state file cannot hold it."""
+
+    def __call__(self, step):
+        return 0.01 * 0.999**step
+
+    def __repr__(self):
+        return "Halved()"
+
+
+def test_a_sampler_with_parts_of_the_users_own_is_pickled_or_asked_for(tmp_path):
+    sampler = iv.sgld(step_size=Halved(), preconditioner=None)
+    whole = iv.sample(posed(), sampler, **SETTINGS)
+    stopped(tmp_path / "run", sampler=sampler)
+    stopped(tmp_path / "other", sampler=sampler)
+    np.testing.assert_array_equal(resume(tmp_path / "run", progress=False).theta, whole.theta)
+    (tmp_path / "other" / "posterior.pickle").unlink()
+    with pytest.raises(ValueError, match=r"sampler must be given .*\(directory, posterior, sampler=sampler\)"):
+        resume(tmp_path / "other", posed(), progress=False)
+    run = resume(tmp_path / "other", posed(), sampler=sampler, progress=False)
+    np.testing.assert_array_equal(run.theta, whole.theta)
+
+
+class Bomb:
+    """A pickle that does something."""
+
+    def __reduce__(self):
+        return (os.mkdir, ("exploded",))
+
+
+def test_loading_runs_no_code_of_the_directory(tmp_path, monkeypatch):
+    import pickle
+
+    monkeypatch.chdir(tmp_path)
+    stopped(tmp_path / "run")
+    (tmp_path / "run" / "posterior.pickle").write_bytes(pickle.dumps((Bomb(), None)))
+    assert iv.load(tmp_path / "run").theta.shape == (2, 3, 2)
+    resume(tmp_path / "run", posed(), progress=False)  # nor does it where the posterior is given
+    assert not (tmp_path / "exploded").exists()
+    (tmp_path / "run" / "state.bin").unlink()
+    iv.load(tmp_path / "run")
+    assert not (tmp_path / "exploded").exists()
+    # control: the pickle is one that does something
+    with pytest.raises(TypeError), (tmp_path / "run" / "posterior.pickle").open("rb") as file:
+        problem, _ = pickle.load(file)
+        problem + 1
+    assert (tmp_path / "exploded").exists()

@@ -1,0 +1,162 @@
+"""Forward models that fail in known places; in a module of their own, so that worker processes can import them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from invsamp.posing.forward import ModelError
+
+
+def observations(theta):
+    x, y = theta[:, 0], theta[:, 1]
+    return np.stack([np.sin(x) * y, x * x * y, np.exp(0.1 * x * y)], axis=1)
+
+
+def derivatives(theta):
+    x, y = theta[:, 0], theta[:, 1]
+    e = 0.1 * np.exp(0.1 * x * y)
+    rows = [[np.cos(x) * y, np.sin(x)], [2 * x * y, x * x], [e * y, e * x]]
+    return np.moveaxis(np.array(rows), -1, 0)
+
+
+def square_and_process(theta):
+    """Squares of theta, and the number of the process that computes them."""
+    return np.concatenate([theta**2, np.full((len(theta), 1), float(os.getpid()))], axis=1)
+
+
+def misbehave(deed):
+    """What the named fault does to the process."""
+    if deed == "raise":
+        raise RuntimeError("the solver diverged")
+    if deed == "hang":
+        time.sleep(1000)
+    if deed == "hang in C":
+        ctypes.PyDLL(None).sleep(1000)  # holds the interpreter's lock
+    if deed == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if deed == "exit":
+        os._exit(3)
+    if deed == "mistake":
+        raise ModelError("the mesh file is gone")
+
+
+@dataclass(frozen=True)
+class Troubled:
+    """Misbehaves, in the stage that is asked for, where theta's first entry is beyond 10."""
+
+    deed: str = "raise"
+    stage: str = "solve"
+    parameters: tuple = ("x", "y")
+
+    def check(self, stage, theta):
+        if stage == self.stage and np.any(theta[:, 0] > 10.0):
+            misbehave(self.deed)
+
+    def __call__(self, theta):
+        self.check("solve", theta)
+        y = observations(theta)
+        if self.deed == "nan":
+            y[theta[:, 0] > 10.0] = np.nan
+        return y
+
+    def linearize(self, theta):
+        y = self(theta)
+
+        def vjp(cotangent):
+            self.check("product", theta)
+            return np.einsum("bm,bmp->bp", cotangent, derivatives(theta))
+
+        return y, vjp
+
+
+@dataclass(frozen=True)
+class Thorough(Troubled):
+    """Has the optional methods too."""
+
+    n_observations: int = 3
+
+    def jacobian(self, theta):
+        return self(theta), derivatives(theta)
+
+    def rows(self, theta, indices):
+        row = np.arange(len(theta))[:, None]
+        return self(theta)[row, indices], derivatives(theta)[row, indices]
+
+
+class Unpicklable(Thorough):
+    def __reduce__(self):
+        raise TypeError("holds a factorisation")
+
+
+def build_unpicklable():
+    return Unpicklable()
+
+
+def build_nothing():
+    return "no model"
+
+
+def build_failing():
+    raise OSError("no license")
+
+
+@dataclass(frozen=True)
+class ProcessNumber(Troubled):
+    """Tells which process answers, whether it has a launcher's variables, and how many threads it may use."""
+
+    def __call__(self, theta):
+        told = [os.getpid(), float("OMPI_COMM_WORLD_SIZE" in os.environ), float(os.environ["OMP_NUM_THREADS"])]
+        return np.tile(np.array(told, dtype=float), (len(theta), 1))
+
+
+@dataclass(frozen=True)
+class StartsOthers(Troubled):
+    """Starts a process and waits for it; its number is in the file first."""
+
+    file: str = ""
+
+    def __call__(self, theta):
+        process = subprocess.Popen(["sleep", "1000"])
+        with open(self.file, "w") as out:
+            out.write(f"{os.getpid()} {process.pid}")
+        process.wait()
+        return observations(theta)
+
+
+@dataclass(frozen=True)
+class Unreliable:
+    """The identity of one parameter, which fails where theta lies in one of the bands (lower, upper, deed)."""
+
+    bands: tuple
+    parameters: tuple = ("x",)
+    n_observations: int = 1
+
+    def deed(self, x):
+        return next((deed for lower, upper, deed in self.bands if lower < x < upper), None)
+
+    def __call__(self, theta):
+        deeds = [self.deed(x) for x in theta[:, 0]]
+        for deed in deeds:
+            if deed is not None:
+                misbehave(deed)
+        return np.where([[deed == "nan"] for deed in deeds], np.nan, theta)
+
+    def linearize(self, theta):
+        return self(theta), lambda cotangent: np.array(cotangent)
+
+
+@dataclass(frozen=True)
+class BeginsMPI(Troubled):
+    """Tells how many ranks the process that answers knows, and theta's first entry."""
+
+    def __call__(self, theta):
+        from mpi4py import MPI
+
+        return np.stack([np.full(len(theta), float(MPI.COMM_WORLD.size)), theta[:, 0]], axis=1)

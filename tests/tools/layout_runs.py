@@ -1,0 +1,144 @@
+"""Runs whose draws must not depend on how many processes make them, and their digests, told by every rank.
+
+As a script: ``layout_runs.py NAME...`` makes the runs of these names on all ranks; rank 0 prints the digests of each.
+``layout_runs.py --directory PATH --signal NUMBER --step STEP --rung RUNG NAME`` makes one in a directory, or goes on
+with it, until the process that holds a rung gets a signal after a step (if a number is given).
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import warnings
+
+import numpy as np
+
+import invsamp as iv
+from invsamp.engine.engine import Engine
+from invsamp.ladder import GradientNoise
+from invsamp.parallel import size
+from invsamp.results.run import Run
+
+SLOPES = np.linspace(0.5, 1.5, 12)
+
+
+def model(tilt):
+    """Observations of a bent line; it cannot be solved in a corner of the box."""
+
+    def predict(theta):
+        x, y = theta[:, :1], theta[:, 1:]
+        return np.where((x > 0.9) & (y > 0.9), np.nan, SLOPES * (x**2 + tilt * x) + y)
+
+    def jacobian(theta):
+        x = theta[:, :1]
+        return np.stack([SLOPES * (2.0 * x + tilt), np.ones((len(theta), 12))], axis=2)
+
+    return iv.with_jacobian(predict, jacobian)
+
+
+POSTERIOR = iv.Posterior(
+    iv.Prior(x=iv.Uniform(-1.0, 1.0), y=iv.Uniform(-1.0, 1.0)),
+    {"coarse": model(0.3), "medium": model(0.1), "fine": model(0.0)},
+    0.3 * SLOPES + 0.2,
+    iv.GaussianNoise(1.0),
+)
+FOUR, THREE = (1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0)
+NOISY = iv.noisy(0.5, 0.5)
+SAMPLERS = {
+    "one rung": iv.mala(),
+    "minibatch": iv.sgld(0.01, estimator=iv.minibatch(4), gradient_noise=GradientNoise(structure="full")),
+    "momentum": iv.sghmc(),
+    "three fidelities": iv.relangevin(THREE, swap_fraction=0.5),
+    "four rungs": iv.relangevin(FOUR, fidelities=["fine", "fine", "coarse", "coarse"], swap_fraction=0.5),
+    "adjacent pairs": iv.relangevin(FOUR, fidelities=["fine"] * 4, scheme=iv.adjacent(), swap_fraction=0.5),
+    "product target": iv.relangevin(THREE, swap=iv.product_target(), scheme=iv.seo(), swap_fraction=0.5),
+    "minibatches that swap": iv.resgld(THREE, 0.01, estimator=iv.minibatch(6), swap_fraction=0.5),
+    "multi-variance": iv.multi_variance_resgld(
+        THREE, 0.01, estimator=NOISY, fidelities=["fine"] * 3, swap_fraction=0.5
+    ),
+    "shared pilot": iv.fast_resgld(
+        FOUR, 0.01, estimator=NOISY, fidelities=["fine"] * 4, variance=iv.kernel_ridge(20, 1.0, 1.0), swap_fraction=0.5
+    ),
+    "running average": iv.fast_resgld(
+        THREE, estimator=NOISY, fidelities=["fine"] * 3, variance=iv.running_average(), scheme=iv.seo()
+    ),
+    "coupled sums": iv.fast_resgld(THREE, 0.01, estimator=[iv.coupled_sum(), iv.exact(), iv.exact()], structure="full"),
+}
+LENGTH = {"draws": 20, "warmup": 120, "chains": 3, "seed": 7, "progress": False}
+#: What two runs cannot share: how long they took, and which processes made them.
+OWN = ("seconds", "evaluation_seconds", "versions", "processes")
+
+
+def digest(run):
+    """A digest of all draws and statistics, and one of the report."""
+    found = hashlib.sha256()
+    for group in ("posterior", "sample_stats", *sorted(g for g in run.data.groups() if g.startswith("hot"))):
+        for name, values in sorted(run.data[group].items()):
+            found.update(f"{group} {name} {values.shape} {values.dtype}".encode())
+            found.update(np.ascontiguousarray(values.values).tobytes())
+    report = {name: value for name, value in run.report.items() if name not in OWN}
+    return found.hexdigest()[:16], hashlib.sha256(json.dumps(report, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def quiet():
+    """Short runs deserve warnings, which nobody needs here."""
+    warnings.filterwarnings("ignore", category=UserWarning)
+    Run.warnings = lambda self: []
+
+
+def of_all_ranks(item):
+    """The items of all ranks, on rank 0; None elsewhere."""
+    if size() == 1:
+        return [item]
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD.gather(item)
+
+
+def signal_at(step, number, rung):
+    """Let the process that holds a rung have a signal after a step."""
+    original = Engine.step
+
+    def wrapped(engine):
+        original(engine)
+        if engine.done == step and rung in engine.ranks.rungs:
+            os.kill(os.getpid(), number)
+
+    Engine.step = wrapped
+
+
+def run(name, **more):
+    """The run of that name."""
+    return iv.sample(POSTERIOR, SAMPLERS[name], **(LENGTH | more))
+
+
+def kept(name, directory):
+    """The run of that name in a directory: begun, or gone on with."""
+    if os.path.exists(directory):
+        return iv.resume(directory, POSTERIOR, progress=False)
+    return run(name, directory=directory, segment=5)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*", default=list(SAMPLERS))
+    parser.add_argument("--directory")
+    for number in ("--signal", "--step", "--rung"):
+        parser.add_argument(number, type=int)
+    settings = parser.parse_args()
+    quiet()
+    if settings.directory is None:
+        found = {name: digest(run(name)) for name in settings.names}
+    else:
+        if settings.signal is not None:
+            signal_at(settings.step, settings.signal, settings.rung)
+        found = {name: digest(kept(name, settings.directory)) for name in settings.names}
+    all_found = of_all_ranks(found)
+    if all_found is not None:
+        print(json.dumps(all_found), flush=True)
+
+
+if __name__ == "__main__":
+    main()

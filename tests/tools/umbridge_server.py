@@ -1,0 +1,107 @@
+"""A server that speaks protocol 1.0 of UM-Bridge, with the standard library, and misbehaves on demand."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import flaky_models
+import numpy as np
+
+#: What can be asked for; two input vectors of one entry each, output vectors of two and one.
+MODELS = {"full": ["Evaluate", "Gradient"], "plain": ["Evaluate"], "empty": []}
+SIZES = {"InputSizes": ("inputSizes", [1, 1]), "OutputSizes": ("outputSizes", [2, 1])}
+
+
+class Handler(BaseHTTPRequestHandler):
+    """The server's settings: ``trouble`` (what happens where theta's first entry is beyond 10), ``protocol``."""
+
+    def do_GET(self):
+        assert self.path == "/prefix/Info"
+        self.reply({"protocolVersion": self.server.protocol, "models": list(MODELS)})
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        operation = self.path.removeprefix("/prefix/")
+        self.server.asked.append((operation, body))
+        if operation == "ModelInfo":
+            supported = MODELS[body["name"]]
+            kinds = ("Evaluate", "Gradient", "ApplyJacobian", "ApplyHessian")
+            return self.reply({"support": {kind: kind in supported for kind in kinds}})
+        if operation in SIZES:
+            if body["config"].get("level", 0) > 2:
+                return self.error("InvalidInput", "no such level")
+            key, sizes = SIZES[operation]
+            return self.reply({key: sizes})
+        theta = np.concatenate(body["input"])[None]
+        if theta[0, 0] > 10.0 and (self.server.trouble_in in (None, operation)) and self.misbehave():
+            return None
+        scale = 1.0 + body["config"].get("level", 0)
+        if operation == "Evaluate":
+            y = scale * flaky_models.observations(theta)[0]
+            return self.reply({"output": [y[:2].tolist(), y[2:].tolist()]})
+        matrix = scale * flaky_models.derivatives(theta)[0]
+        block = (matrix[:2], matrix[2:])[body["outWrt"]][:, [body["inWrt"]]]
+        return self.reply({"output": (np.array(body["sens"]) @ block).tolist()})
+
+    def misbehave(self):
+        trouble = self.server.trouble
+        if trouble == "error":
+            self.error("InvalidOutput", "the solver diverged", 500)
+        elif trouble == "mistake":
+            self.error("UnsupportedFeature", "Evaluate is switched off")
+        elif trouble == "hang":
+            self.server.released.wait(30.0)
+        elif trouble == "nan":
+            self.reply({"output": [[float("nan"), 1.0], [1.0]]})
+        elif trouble == "no json":
+            self.answer(200, b'{"output": [[nan, 1.0], [1.0]] }')
+        elif trouble == "gateway":
+            self.answer(502, b"<html>bad gateway</html>")
+        elif trouble == "shape":
+            self.reply({"output": [[1.0], [1.0]]})
+        elif trouble == "lost":
+            self.close_connection = True
+        return trouble is not None
+
+    def error(self, kind, message, status=400):
+        self.answer(status, json.dumps({"error": {"type": kind, "message": message}}).encode())
+
+    def reply(self, value):
+        if self.server.slow:
+            time.sleep(self.server.slow)
+        self.answer(200, json.dumps(value).encode())
+
+    def answer(self, status, text):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_):
+        return
+
+
+@contextlib.contextmanager
+def serving(port=0):
+    """A server in a thread of its own; its address is ``url``, and ``stop()`` ends it."""
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    server.daemon_threads, server.block_on_close = True, False
+    server.protocol, server.trouble, server.trouble_in, server.slow = 1.0, None, None, 0.0
+    server.released, server.asked = threading.Event(), []
+    server.url = f"http://127.0.0.1:{server.server_address[1]}/prefix"
+
+    def stop():
+        server.released.set()
+        server.shutdown()
+        server.server_close()
+
+    server.stop = stop
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    try:
+        yield server
+    finally:
+        stop()
