@@ -19,11 +19,11 @@ from tqdm import tqdm
 import invsamp as iv
 from invsamp.coupled_sums import coupled_sum
 from invsamp.diagnostics import ess
-from invsamp.fidelity_comparison import compare_fidelities
+from invsamp.fidelities.comparison import compare_fidelities
 from invsamp.kernels import Langevin
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
 from invsamp.problems import heat_modes as problem
-from invsamp.variance import running_average
+from invsamp.variances.models import running_average
 
 CHAINS, WARMUP, THIN = 64, 1000, 2
 TWO, FOUR = (1.0, 16.0), (1.0, 2.5, 6.3, 16.0)
