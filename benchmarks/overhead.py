@@ -17,10 +17,8 @@ import numpy as np
 
 import invsamp as iv
 from invsamp.contract import Array
-from invsamp.evaluation import Evaluator
+from invsamp.engine.engine import Engine, Plan
 from invsamp.ladder import Sampler
-from invsamp.replica import Replica
-from invsamp.swap.exchange import Exchange
 
 GOALS = {1: 60.0, 64: 5.0}  # microseconds per chain
 
@@ -44,20 +42,10 @@ SAMPLERS: dict[str, Sampler] = {
 
 def pair(sampler: Sampler, chains: int) -> Callable[[], None]:
     """One pair-iteration of a running sampler, as the loop of `invsamp.sample` makes it."""
-    evaluator = Evaluator(iv.FunctionPotential(double_well, 2), "double well")
-    swap_seed, *seeds = np.random.SeedSequence(1).spawn(3)
-    replicas = [Replica(rung, evaluator, iv.Unbounded(), seed) for rung, seed in zip(sampler.rungs, seeds, strict=True)]
-    for replica in replicas:
-        replica.start(np.random.default_rng(0).standard_normal((chains, 2)))
-        replica.step_size = float(replica.rung.step_size)  # type: ignore[arg-type]
-    exchange = Exchange(sampler.swap, replicas, swap_seed)
-
-    def iterate() -> None:
-        for replica in replicas:
-            replica.step()
-        exchange.step()
-
-    return iterate
+    target = iv.Target(iv.FunctionPotential(double_well, 2), iv.Unbounded())
+    engine = Engine(target, sampler, Plan(draws=1, warmup=0, thin=1, chains=chains, seed=1))
+    engine.begin(np.random.default_rng(0).standard_normal((chains, 2)))
+    return engine.step
 
 
 def microseconds(function: Callable[[], object], calls: int, repeats: int) -> float:

@@ -1,0 +1,260 @@
+"""A ladder of four rungs on 1, 2 and more processes: wall time, waiting, and what swaps cost besides their solves.
+
+    python benchmarks/mpi.py [--ranks 1 2 4] [--draws N] [--repeats N] [--fine SECONDS] [--ratio R] [--chains N]
+                             [--sleep]
+
+Needs mpi4py and the mpiexec that belongs to it. A solve is a loop that keeps one core busy for the time given, for each
+chain; the cold rung's takes --ratio times as long as one of the three others. With --sleep it sleeps so long instead:
+then the processes share nothing, as if each had a core of its own. The draws have to be the same for every number of
+processes, or this ends with an error.
+
+Columns: seconds of the run, median of the repeats; processor seconds of the busiest process, which tell the same of a
+machine that does other work, too, if waiting is short; speed-up over one process by these two, and the best that can be
+hoped for on the cores there are, from the time that one process spends on solves; share of its time that each process
+waited for others; and what swaps took besides solves and waiting, where they took most, as a share of the busiest
+process's time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+import invsamp as iv
+from invsamp.contract import Array, VectorJacobianProduct
+from invsamp.engine.evaluation import Evaluator
+from invsamp.parallel.channel import Patience
+from invsamp.swap.exchange import Exchange
+
+TEMPERATURES = (1.0, 2.0, 4.0, 8.0)
+FIDELITIES = ("fine", "coarse", "coarse", "coarse")
+GOAL = 0.01  # of the run, for swaps
+#: Where Open MPI is told that more processes than cores are meant.
+OVERSUBSCRIBE = {"OMPI_MCA_rmaps_base_oversubscribe": "1", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
+
+
+@njit(cache=True)
+def spin(loops: int) -> float:
+    """Keep a core busy; the result is not known at compile time."""
+    x = 0.5
+    for _ in range(loops):
+        x = 3.7 * x * (1.0 - x)
+    return x
+
+
+@dataclass(frozen=True)
+class Busy:
+    """Forward model that observes theta, displaced, after so many loops, or seconds of sleep, for each row."""
+
+    loops: int
+    seconds: float
+    displacement: float
+    parameters: tuple[str, ...] = ("x", "y")
+
+    def __call__(self, theta: Array) -> Array:
+        """Observations (batch, 2)."""
+        for _ in theta:
+            spin(self.loops)
+            if self.seconds:
+                time.sleep(self.seconds)
+        return theta + self.displacement
+
+    def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
+        """Observations, and a product that costs nothing more."""
+        return self(theta), lambda cotangent: np.array(cotangent)
+
+
+class Watch:
+    """Times of what a run does in this process, by wrapping the methods that do it."""
+
+    def __init__(self) -> None:
+        #: Seconds of waiting; and of the processor: in swaps, of that in waiting and in solves.
+        self.waiting = self.exchange = self.apart = 0.0
+        self._within = False
+        self._wrap(Exchange, "step", self._step)
+        self._wrap(Patience, "until", self._until)
+        for name in ("energy", "energy_and_gradient"):
+            self._wrap(Evaluator, name, self._leave)
+
+    @property
+    def in_swaps(self) -> float:
+        """Seconds of the processor in swaps, without solves and waiting."""
+        return self.exchange - self.apart
+
+    @staticmethod
+    def _wrap(owner: type, name: str, wrapper: Callable[..., Any]) -> None:
+        original = getattr(owner, name)
+        setattr(owner, name, lambda *arguments: wrapper(original, *arguments))
+
+    def _step(self, original: Callable[..., Any], exchange: Any) -> None:
+        self._within, begin = True, time.process_time()
+        original(exchange)
+        self.exchange += time.process_time() - begin
+        self._within = False
+
+    def _until(self, original: Callable[..., Any], patience: Any, look: Any) -> Any:
+        before = patience.seconds
+        found = self._leave(original, patience, look)
+        self.waiting += patience.seconds - before
+        return found
+
+    def _leave(self, original: Callable[..., Any], *arguments: Any) -> Any:
+        """A call that is none of the swaps' own work; a solve that waits for helpers is one, not two."""
+        if not self._within:
+            return original(*arguments)
+        self._within, begin = False, time.process_time()
+        value = original(*arguments)
+        self.apart += time.process_time() - begin
+        self._within = True
+        return value
+
+
+def calibrated(seconds: float) -> int:
+    """Loops that take so long."""
+    spin(1000)
+    best = min(_timed(lambda: spin(1_000_000)) for _ in range(10))
+    return max(1, round(seconds / best * 1_000_000))
+
+
+def _timed(function: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    function()
+    return time.perf_counter() - begin
+
+
+def work(loops: int, seconds: float, ratio: float, draws: int, chains: int) -> None:
+    """The run, by however many processes there are; rank 0 prints what came of it."""
+    forward = {"coarse": Busy(round(loops / ratio), seconds / ratio, 0.1), "fine": Busy(loops, seconds, 0.0)}
+    prior = iv.Prior(x=iv.Normal(0.0, 1.0), y=iv.Normal(0.0, 1.0))
+    posterior = iv.Posterior(prior, forward, np.zeros(2), iv.GaussianNoise(0.5))
+    sampler = iv.relangevin(TEMPERATURES, (0.2, 0.3, 0.4, 0.4), fidelities=FIDELITIES)
+    iv.sample(posterior, sampler, draws=2, warmup=0, chains=chains, seed=1, progress=False)  # compiles
+    watch, busy = Watch(), time.process_time()
+    run = iv.sample(posterior, sampler, draws=draws, warmup=0, chains=chains, seed=1, progress=False)
+    took = run.report["seconds"]  # from the first solve to the last step
+    busy = time.process_time() - busy
+    own = {"waiting": watch.waiting / took, "in_swaps": watch.in_swaps, "busy": busy}
+    ranks = _gathered(own)
+    if ranks is not None:
+        drawn = np.ascontiguousarray(run.data.posterior.to_array().values)
+        told = {
+            "seconds": took,
+            "ranks": ranks,
+            "groups": run.report["processes"].get("groups"),
+            "solving": sum(run.report["evaluation_seconds"].values()),
+            "attempts": sum(run.report["swap_attempts"]),
+            "draws": hashlib.sha256(drawn.tobytes()).hexdigest(),
+        }
+        print(json.dumps(told), flush=True)
+
+
+def _gathered(item: Any) -> list[Any] | None:
+    if iv.parallel.size() == 1:
+        return [item]
+    from mpi4py import MPI
+
+    found: list[Any] | None = MPI.COMM_WORLD.gather(item)
+    return found
+
+
+def started(ranks: int, arguments: Sequence[object]) -> dict[str, Any]:
+    """What `work` told on so many processes."""
+    command = [sys.executable, __file__, "--work", *arguments]
+    if ranks > 1:
+        beside = Path(sys.executable).parent / "mpiexec"
+        launcher = str(beside) if beside.exists() else shutil.which("mpiexec")
+        if launcher is None:
+            raise SystemExit("no mpiexec found: install an MPI library and mpi4py for it")
+        command[1:1] = ["-m", "mpi4py"]
+        command[:0] = [launcher, "-n", ranks]
+    environment = os.environ | OVERSUBSCRIBE | {"OMP_NUM_THREADS": "1"}
+    ended = subprocess.run([*map(str, command)], env=environment, capture_output=True, text=True, timeout=600)
+    if ended.returncode:
+        raise SystemExit(f"{ranks} processes failed:\n{ended.stdout}{ended.stderr}")
+    told: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    return told
+
+
+def _layout(groups: Sequence[tuple[Sequence[int], Sequence[int]]] | None) -> str:
+    """The rungs of each group of processes, cold to hot, and how many processes it has if there are several."""
+    words = [
+        f"{min(rungs)}-{max(rungs)}"[: None if len(rungs) > 1 else 1] + (f" x{len(ranks)}" if len(ranks) > 1 else "")
+        for rungs, ranks in groups or ()
+    ]
+    return " | ".join(words) or "all"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--draws", type=int, default=300)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--fine", type=float, default=5e-3, help="seconds of a fine solve, for one chain")
+    parser.add_argument("--ratio", type=float, default=10.0, help="how much less a coarse solve takes")
+    parser.add_argument("--chains", type=int, default=4)
+    parser.add_argument("--sleep", action="store_true", help="solves sleep: as with a core for each process")
+    parser.add_argument("--work", type=int, metavar="LOOPS", help=argparse.SUPPRESS)
+    settings = parser.parse_args()
+    if settings.work is not None:
+        sleep = settings.fine if settings.sleep else 0.0
+        work(settings.work, sleep, settings.ratio, settings.draws, settings.chains)
+        return
+    if find_spec("mpi4py") is None:
+        print("needs mpi4py, and the mpiexec that belongs to it")
+        return
+    loops = 0 if settings.sleep else calibrated(settings.fine)
+    cores = max(settings.ranks) if settings.sleep else len(os.sched_getaffinity(0))
+    print(
+        f"4 rungs, {settings.chains} chains, {settings.draws} steps; a fine solve takes {1e3 * settings.fine:g} ms, a "
+        f"coarse one {1e3 * settings.fine / settings.ratio:g} ms; "
+        + ("solves sleep" if settings.sleep else f"{cores} cores")
+    )
+    arguments = [loops, *sys.argv[1:]]
+    # in turns, so that what else the machine does meets all alike
+    told = [{ranks: started(ranks, arguments) for ranks in settings.ranks} for _ in range(settings.repeats)]
+    if len({result["draws"] for results in told for result in results.values()}) > 1:
+        raise SystemExit("the draws depend on the number of processes")
+    first = [results[settings.ranks[0]] for results in told]
+    alone, alone_busy = _seconds(first)
+    solving = statistics.median(result["solving"] for result in first)
+    heads = f"{'seconds':>7s} {'busiest':>7s} {'speed-up':>11s} {'at best':>7s}"
+    print(f"{'processes':>9s}  {'rungs of each':16s} {heads}  waiting; swaps")
+    for ranks in settings.ranks:
+        results = [result[ranks] for result in told]
+        seconds, busy = _seconds(results)
+        middle = min(results, key=lambda result: abs(result["seconds"] - seconds))
+        waiting = ", ".join(f"{rank['waiting']:.0%}" for rank in middle["ranks"])
+        # of the busiest time: a process that waits for others most of the time has little of its own
+        swaps = statistics.median(
+            max(rank["in_swaps"] for rank in result["ranks"]) / max(rank["busy"] for rank in result["ranks"])
+            for result in results
+        )
+        best = alone / (alone - solving + solving / min(ranks, cores))
+        goal = f"goal < {GOAL:.0%}: {'met' if swaps < GOAL else 'missed'}"
+        figures = f"{seconds:7.2f} {busy:7.2f} {alone / seconds:5.2f} {alone_busy / busy:5.2f} {best:7.2f}"
+        print(f"{ranks:9d}  {_layout(middle['groups']):16s} {figures}  {waiting}; {swaps:.2%} ({goal})")
+
+
+def _seconds(results: Sequence[dict[str, Any]]) -> tuple[float, float]:
+    """Medians of the wall time, and of the processor time of the busiest process."""
+    busiest = [max(rank["busy"] for rank in result["ranks"]) for result in results]
+    return statistics.median(result["seconds"] for result in results), statistics.median(busiest)
+
+
+if __name__ == "__main__":
+    main()
