@@ -175,7 +175,10 @@ def _run(engine: Engine, progress: bool) -> Segment:
                 made = engine.done - plan.warmup
                 if made > 0 and made % plan.thin == 0:
                     kept.append()
-                if interrupts is not None and (received := engine.ranks.stop(interrupts.received)) is not None:
+                if interrupts is None:
+                    continue
+                received = engine.ranks.stop(interrupts.received, last=engine.done == plan.steps)
+                if received is not None:
                     leave(received, f"stopped after {engine.done} of {plan.steps} steps")
     except KeyboardInterrupt:
         if not kept.count:

@@ -35,8 +35,11 @@ class Ranks(Protocol):
         """The root's item on every process."""
         ...
 
-    def stop(self, signal: int | None) -> int | None:
-        """After every step: the signal that any process got and on which all end at this very step, or None."""
+    def stop(self, signal: int | None, *, last: bool) -> int | None:
+        """After every step: the signal that any process got and on which all end at this very step, or None.
+
+        After the last one of the run, the signal that any process got and of which nothing was said yet.
+        """
         ...
 
     def potential(self, fidelity: str, potential: Potential) -> Potential:
@@ -76,7 +79,7 @@ class Alone:
         """The item."""
         return item
 
-    def stop(self, signal: int | None) -> int | None:
+    def stop(self, signal: int | None, *, last: bool) -> int | None:
         """The signal."""
         return signal
 

@@ -109,7 +109,7 @@ def record(
                 engine.step()
                 bar.tick()
                 checkpoints.after_step()
-                received = ranks.stop(interrupts.received)
+                received = ranks.stop(interrupts.received, last=engine.done == plan.steps)
             checkpoints.write()
     finally:
         bar.close()

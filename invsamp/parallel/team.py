@@ -74,10 +74,11 @@ class Team:
         there: Item = self._leaders.bcast(item)
         return there
 
-    def stop(self, signal: int | None) -> int | None:
+    def stop(self, signal: int | None, *, last: bool) -> int | None:
         """After every step: the signal that any process got and on which all end at this very step, or None."""
         assert self._stop is not None  # helpers make no steps
-        return self._stop.after_step(signal or self._helpers.signal)
+        signal = signal or self._helpers.signal
+        return self._stop.after_last(signal) if last else self._stop.after_step(signal)
 
     def potential(self, fidelity: str, potential: Potential) -> Potential:
         """A potential that the group evaluates."""
@@ -161,7 +162,15 @@ class _Stop:
         self._asking = self._comm.Iallgather(mine, self._all)
         return None
 
+    def after_last(self, signal: int | None) -> int | None:
+        """The same when no step is left: a signal that came since the last look is not lost."""
+        self.close()
+        told = int(self._all.max(axis=0)[0])
+        self._patience.until(self._comm.Ibarrier().Test)
+        return max(told, *self._comm.allgather(signal or 0)) or None
+
     def close(self) -> None:
         """Wait for the last answer: every process has asked as often."""
         if self._asking is not None:
             self._patience.until(self._asking.Test)
+            self._asking = None

@@ -25,7 +25,7 @@ def test_alone_holds_everything_and_hears_itself():
     alone, potential = Alone(3), object()
     assert alone.rungs == range(3) and alone.root
     assert alone.gather("a") == alone.everywhere("a") == ["a"] and alone.bcast("a") == "a"
-    assert alone.stop(None) is None and alone.stop(15) == 15
+    assert alone.stop(None, last=False) is None and alone.stop(15, last=False) == 15
     assert alone.potential("fine", potential) is potential
     alone.close()
     with pytest.raises(LookupError, match="pair 1"):

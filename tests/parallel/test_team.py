@@ -29,7 +29,7 @@ class TestStop:
             team = Team(comm, [Group(range(k, k + 1), range(k, k + 1)) for k in range(3)], {})
             for step in range(10_000):
                 time.sleep(0.001 * comm.rank)
-                if team.stop(15 if comm.rank == told and step >= 20 else None) is not None:
+                if team.stop(15 if comm.rank == told and step >= 20 else None, last=False) is not None:
                     return step
             return None
 
@@ -40,11 +40,27 @@ class TestStop:
     def test_nobody_stops_unless_told(self):
         def work(comm):
             team = Team(comm, (*GROUPS[:1], Group(range(2, 3), range(1, 2))), {})
-            heard = [team.stop(None) for _ in range(300)]
+            heard = [team.stop(None, last=step == 299) for step in range(300)]
             team.close()
             return heard
 
         assert threads.run(2, work) == [[None] * 300] * 2
+
+    @pytest.mark.parametrize("told", [0, 1])
+    def test_a_signal_after_the_last_look_is_heard_after_the_last_step(self, told, monkeypatch):
+        """However long it is between two looks."""
+        monkeypatch.setattr(parallel.team, "BETWEEN_LOOKS", 1e6)
+
+        def work(comm):
+            team = Team(comm, (*GROUPS[:1], Group(range(2, 3), range(1, 2))), {})
+            # looks after steps 1, 3, 7, ... 255: the next one would be after 511
+            heard = [
+                team.stop(15 if comm.rank == told and step >= 280 else None, last=step == 299) for step in range(300)
+            ]
+            team.close()
+            return heard
+
+        assert threads.run(2, work) == [[None] * 299 + [15]] * 2
 
 
 def test_what_a_team_knows():
