@@ -19,7 +19,7 @@ import numpy as np
 import invsamp as iv
 from invsamp.contract import Array
 from invsamp.engine.replica import Evaluator, Replica
-from invsamp.posing.forward import with_jacobian
+from invsamp.posing.adapters import with_jacobian
 from invsamp.solvers.gradient_matching import GradientMatching, linear_in_parameters, match
 from invsamp.solvers.ode import OdeModel
 

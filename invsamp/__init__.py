@@ -13,6 +13,7 @@ from invsamp.fidelities.hierarchy import measure_levels
 from invsamp.kernels import Langevin, Momentum
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap, geometric
 from invsamp.parallel.isolation import isolated
+from invsamp.posing.adapters import finite_differences, from_torch, scalar_function, with_jacobian
 from invsamp.posing.distributions import (
     Beta,
     Cauchy,
@@ -24,7 +25,7 @@ from invsamp.posing.distributions import (
     Uniform,
     truncated,
 )
-from invsamp.posing.forward import ModelError, finite_differences, from_torch, scalar_function, with_jacobian
+from invsamp.posing.forward import ModelError
 from invsamp.posing.noise import GaussianNoise, LogNormalNoise, StudentTNoise
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.potential import FunctionPotential, SumPotential, Target

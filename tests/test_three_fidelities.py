@@ -8,8 +8,8 @@ import pytest
 from invsamp.coupled_sums import coupled_sum
 from invsamp.kernels import Langevin
 from invsamp.ladder import Rung, Sampler, Swap
+from invsamp.posing.adapters import with_jacobian
 from invsamp.posing.distributions import Normal
-from invsamp.posing.forward import with_jacobian
 from invsamp.posing.noise import GaussianNoise
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.prior import Prior

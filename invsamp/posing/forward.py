@@ -1,213 +1,14 @@
-"""Forward models: adapters to the `ForwardModel` protocol, and the guard against failing solves.
-
-A model maps theta (batch, p) to observations (batch, m), and linearizes. What a person has is often less:
-a function and its Jacobian, a function for one theta, a torch function, or a function alone. The adapters
-here make a model of each.
-"""
+"""Forward models at work: what a failing solve does, and what a mistake in the model does."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.contract import Array, VectorJacobianProduct
-
-Function = Callable[[Array], Any]
-
-
-@dataclass(frozen=True)
-class JacobianModel:
-    """Model made of a function (batch, p) -> (batch, m) and its Jacobian (batch, p) -> (batch, m, p)."""
-
-    function: Function
-    jacobian_function: Function
-    parameters: tuple[str, ...] | None = None
-
-    def __call__(self, theta: Array) -> Array:
-        """Observations (batch, m)."""
-        return _real(self.function(theta), "the result of the function")
-
-    def jacobian(self, theta: Array) -> tuple[Array, Array]:
-        """Observations (batch, m) and Jacobian (batch, m, p)."""
-        y = self(theta)
-        matrix = _real(self.jacobian_function(theta), "the jacobian")
-        if matrix.shape != (*y.shape, theta.shape[1]):
-            raise WrongShapeError(f"the jacobian must have shape {(*y.shape, theta.shape[1])}, got {matrix.shape}")
-        return y, matrix
-
-    def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
-        """Observations and the vector-Jacobian product."""
-        y, matrix = self.jacobian(theta)
-        return y, lambda cotangent: np.matmul(cotangent[:, None, :], matrix)[:, 0]
-
-
-@dataclass(frozen=True)
-class FiniteDifferenceModel:
-    """Model made of a function alone; see `finite_differences`."""
-
-    function: Function
-    scheme: str
-    relative_step: float
-    scale: float | tuple[float, ...]
-    parameters: tuple[str, ...] | None = None
-
-    def __call__(self, theta: Array) -> Array:
-        """Observations (batch, m)."""
-        return _real(self.function(theta), "the result of the function")
-
-    def jacobian(self, theta: Array) -> tuple[Array, Array]:
-        """Observations (batch, m) and Jacobian (batch, m, p), with one call of the function."""
-        batch, p = theta.shape
-        step = self.relative_step * np.maximum(np.abs(theta), self.scale)
-        if self.scheme == "complex_step":
-            shifted = theta[:, None, :] + 1j * step[:, :, None] * np.eye(p)
-            y = _rows(np.asarray(self.function(shifted.reshape(-1, p))), batch * p, "the function")
-            y = y.reshape(batch, p, -1)
-            return np.ascontiguousarray(y[:, 0].real), np.swapaxes(y.imag / step[:, :, None], 1, 2)
-        step = (theta + step) - theta  # the step that is taken after rounding
-        moves = step[:, :, None] * np.eye(p)
-        signs = (0.0, 1.0, -1.0) if self.scheme == "central" else (0.0, 1.0)
-        stacked = np.concatenate([theta[:, None, :]] + [theta[:, None, :] + s * moves for s in signs[1:]], axis=1)
-        y = _rows(self(stacked.reshape(-1, p)), batch * stacked.shape[1], "the function")
-        y = y.reshape(batch, stacked.shape[1], -1)
-        if self.scheme == "central":
-            difference = (y[:, 1 : 1 + p] - y[:, 1 + p :]) / (2.0 * step[:, :, None])
-        else:
-            difference = (y[:, 1:] - y[:, :1]) / step[:, :, None]
-        return np.ascontiguousarray(y[:, 0]), np.swapaxes(difference, 1, 2)
-
-    def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
-        """Observations and the vector-Jacobian product."""
-        y, matrix = self.jacobian(theta)
-        return y, lambda cotangent: np.matmul(cotangent[:, None, :], matrix)[:, 0]
-
-
-@dataclass(frozen=True)
-class RowFunction:
-    """Function of one theta (p,), looped over the rows of a batch. It cannot be linearized."""
-
-    function: Callable[[Array], Any]
-    parameters: tuple[str, ...] | None = None
-
-    def __call__(self, theta: Array) -> Array:
-        """Stacked results, shape (batch, ...)."""
-        return np.stack([np.asarray(self.function(row)) for row in theta])
-
-
-@dataclass(frozen=True)
-class TorchModel:
-    """Model made of a torch function; see `from_torch`."""
-
-    function: Callable[[Any], Any]
-    parameters: tuple[str, ...] | None = None
-
-    def __call__(self, theta: Array) -> Array:
-        """Observations (batch, m)."""
-        import torch
-
-        with torch.no_grad():
-            return np.asarray(self.function(torch.from_numpy(np.array(theta))).numpy(), dtype=float)
-
-    def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
-        """Observations and the vector-Jacobian product by reverse-mode differentiation."""
-        import torch
-
-        leaf = torch.from_numpy(np.array(theta)).requires_grad_()
-        y = self.function(leaf)
-
-        def vjp(cotangent: Array) -> Array:
-            weights = torch.from_numpy(np.array(cotangent)).to(y.dtype)
-            # kept, so that the product may be asked for again, datum by datum
-            (gradient,) = torch.autograd.grad(y, leaf, weights, retain_graph=True)
-            return np.asarray(gradient.numpy(), dtype=float)
-
-        return np.asarray(y.detach().numpy(), dtype=float), vjp
-
-
-def with_jacobian(function: Function, jacobian: Function, parameters: Iterable[str] | None = None) -> JacobianModel:
-    """Forward model from a function and its Jacobian, both on a batch.
-
-    Parameters
-    ----------
-    function : callable
-        theta (batch, p) -> observations (batch, m).
-    jacobian : callable
-        theta (batch, p) -> derivatives (batch, m, p).
-    parameters : names, optional
-        Parameters of the prior that make up theta's columns, in that order.
-    """
-    return JacobianModel(_callable("function", function), _callable("jacobian", jacobian), _names(parameters))
-
-
-def finite_differences(
-    function: Function,
-    relative_step: float | None = None,
-    parameters: Iterable[str] | None = None,
-    scheme: str = "central",
-    scale: float | Sequence[float] = 1.0,
-) -> FiniteDifferenceModel:
-    """Forward model whose derivatives are finite differences of a function on a batch.
-
-    The function is called once per linearization, on all shifted points, which may lie outside the domain
-    by one step.
-
-    Parameters
-    ----------
-    function : callable
-        theta (batch, p) -> observations (batch, m). Under ``"complex_step"`` it must be analytic and take
-        and return complex arrays.
-    relative_step : float, > 0, optional
-        The step in column j is ``relative_step * max(|theta_j|, scale_j)``. By default eps^(1/3) (central),
-        eps^(1/2) (forward) and 1e-20 (complex step).
-    parameters : names, optional
-        As in `with_jacobian`.
-    scheme : {"central", "forward", "complex_step"}
-        Errors of second and first order in the step, and none but rounding; 2p + 1, p + 1 and p evaluations.
-    scale : float or sequence of p floats, > 0
-        Size of theta over which the observations change.
-
-    Raises
-    ------
-    ValueError
-        If the scheme is unknown or a step is not positive.
-    """
-    defaults = {"central": np.finfo(float).eps ** (1 / 3), "forward": np.finfo(float).eps ** 0.5, "complex_step": 1e-20}
-    if scheme not in defaults:
-        raise ValueError(f"scheme must be one of {list(defaults)}, got {scheme!r}")
-    step = float(defaults[scheme] if relative_step is None else relative_step)
-    if not (np.isfinite(step) and step > 0):
-        raise ValueError(f"relative_step must be positive, got {relative_step}")
-    sizes = np.asarray(scale, dtype=float)
-    if sizes.ndim > 1 or not np.all(np.isfinite(sizes) & (sizes > 0)):
-        raise ValueError(f"scale must be positive, a number or one per column, got {scale}")
-    frozen = float(sizes) if sizes.ndim == 0 else tuple(sizes.tolist())
-    return FiniteDifferenceModel(_callable("function", function), scheme, step, frozen, _names(parameters))
-
-
-def scalar_function(
-    function: Callable[[Array], Any],
-    jacobian: Callable[[Array], Any] | None = None,
-    parameters: Iterable[str] | None = None,
-) -> JacobianModel | RowFunction:
-    """Forward model from a function of one theta (p,) -> (m,), looped over the rows of a batch.
-
-    Without ``jacobian`` (p,) -> (m, p) the result has no derivatives: hand it to `finite_differences`.
-    """
-    names = _names(parameters)
-    rows = RowFunction(_callable("function", function), names)
-    return rows if jacobian is None else JacobianModel(rows, RowFunction(_callable("jacobian", jacobian)), names)
-
-
-def from_torch(function: Callable[[Any], Any], parameters: Iterable[str] | None = None) -> TorchModel:
-    """Forward model from a torch function of a float64 tensor (batch, p) -> (batch, m), rows independent.
-
-    Torch is imported at the first evaluation. ``parameters`` as in `with_jacobian`.
-    """
-    return TorchModel(_callable("function", function), _names(parameters))
 
 
 class ModelError(ValueError):
@@ -242,6 +43,7 @@ class GuardedModel:
         self.model = model
         self.observations = observations
         self.name = name
+        self._observed = f"observations of forward model {name!r}", (observations,)
         self._message: str | None = None
         self.has_jacobian = callable(getattr(model, "jacobian", None))
         self.has_rows = callable(getattr(model, "rows", None))
@@ -253,21 +55,14 @@ class GuardedModel:
 
     def __call__(self, theta: Array) -> Array:
         """Observations (batch, m); NaN in the rows that failed."""
-        try:
-            return self._observations(self.model(theta), len(theta))
-        except ModelError:
-            raise
-        except Exception as error:
-            self._note(error)
-            if len(theta) == 1:
-                return np.full((1, self.observations), np.nan)
-        return np.concatenate([self(theta[i : i + 1]) for i in range(len(theta))])
+        (y,) = self._guarded(lambda rows: (self.model(theta[rows]),), slice(0, len(theta)), (self._observed,))
+        return y
 
     def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
         """Observations and vector-Jacobian product; NaN in the rows that failed."""
         try:
             y, vjp = self.model.linearize(theta)
-            y = self._observations(y, len(theta))
+            y = _shaped(y, (len(theta), self.observations), self._observed[0])
         except ModelError:
             raise
         except Exception as error:
@@ -276,7 +71,7 @@ class GuardedModel:
 
         def guarded(cotangent: Array) -> Array:
             try:
-                return self._derivatives(vjp(cotangent), theta.shape)
+                return _shaped(vjp(cotangent), theta.shape, f"the vector-Jacobian product of {self.name!r}")
             except ModelError:
                 raise
             except Exception as error:
@@ -289,37 +84,40 @@ class GuardedModel:
 
     def jacobian(self, theta: Array) -> tuple[Array, Array]:
         """Observations (batch, m) and Jacobian (batch, m, p), for a model that has it; NaN in failed rows."""
-        shape = (len(theta), self.observations, theta.shape[1])
-        try:
-            y, matrix = self.model.jacobian(theta)
-            return self._observations(y, len(theta)), _shaped(matrix, shape, f"the jacobian of {self.name!r}")
-        except ModelError:
-            raise
-        except Exception as error:
-            self._note(error)
-            if len(theta) == 1:
-                return np.full(shape[:2], np.nan), np.full(shape, np.nan)
-        rows = [self.jacobian(theta[i : i + 1]) for i in range(len(theta))]
-        return np.concatenate([y for y, _ in rows]), np.concatenate([matrix for _, matrix in rows])
+        slopes = f"the jacobian of {self.name!r}", (self.observations, theta.shape[1])
+        y, matrix = self._guarded(
+            lambda rows: self.model.jacobian(theta[rows]), slice(0, len(theta)), (self._observed, slopes)
+        )
+        return y, matrix
 
     def rows(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
         """Observations (batch, k) and Jacobian (batch, k, p) of chosen data, for a model that has `rows`.
 
         NaN in failed rows.
         """
-        shape = (*indices.shape, theta.shape[1])
+        chosen = f"the chosen observations of forward model {self.name!r}", indices.shape[1:]
+        slopes = f"the jacobian of {self.name!r}", (*indices.shape[1:], theta.shape[1])
+        y, matrix = self._guarded(
+            lambda rows: self.model.rows(theta[rows], indices[rows]), slice(0, len(theta)), (chosen, slopes)
+        )
+        return y, matrix
+
+    def _guarded(
+        self, solve: Callable[[slice], Sequence[Any]], rows: slice, wanted: Sequence[tuple[str, tuple[int, ...]]]
+    ) -> list[Array]:
+        """What ``solve`` gives for these rows: arrays by name and shape of a row. Row by row if that raises."""
+        batch = rows.stop - rows.start
         try:
-            y, matrix = self.model.rows(theta, indices)
-            y = _shaped(y, shape[:2], f"the chosen observations of forward model {self.name!r}")
-            return y, _shaped(matrix, shape, f"the jacobian of {self.name!r}")
+            found = zip(solve(rows), wanted, strict=True)
+            return [_shaped(value, (batch, *shape), name) for value, (name, shape) in found]
         except ModelError:
             raise
         except Exception as error:
             self._note(error)
-            if len(theta) == 1:
-                return np.full(shape[:2], np.nan), np.full(shape, np.nan)
-        rows = [self.rows(theta[i : i + 1], indices[i : i + 1]) for i in range(len(theta))]
-        return np.concatenate([y for y, _ in rows]), np.concatenate([matrix for _, matrix in rows])
+            if batch == 1:
+                return [np.full((1, *shape), np.nan) for _, shape in wanted]
+        parts = [self._guarded(solve, slice(i, i + 1), wanted) for i in range(rows.start, rows.stop)]
+        return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
     def _linearize_rows(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
         if len(theta) == 1:
@@ -331,41 +129,20 @@ class GuardedModel:
 
         return np.concatenate([y for y, _ in rows]), vjp
 
-    def _observations(self, y: Any, batch: int) -> Array:
-        return _shaped(y, (batch, self.observations), f"observations of forward model {self.name!r}")
-
-    def _derivatives(self, gradient: Any, shape: tuple[int, ...]) -> Array:
-        return _shaped(gradient, shape, f"the vector-Jacobian product of forward model {self.name!r}")
-
     def _note(self, error: Exception) -> None:
         self._message = f"{type(error).__name__}: {error}"
 
 
 def _shaped(value: Any, shape: tuple[int, ...], what: str) -> Array:
-    array = _real(value, what)
+    array = real_array(value, what)
     if array.shape != shape:
         raise WrongShapeError(f"{what} must have shape {shape}, got {array.shape}")
     return array
 
 
-def _real(value: Any, what: str) -> Array:
+def real_array(value: Any, what: str) -> Array:
+    """The value as an array of floats; WrongShapeError, naming ``what`` it is, where it cannot be one."""
     try:
         return np.asarray(value, dtype=float)
     except (TypeError, ValueError):
         raise WrongShapeError(f"{what} must be an array of real numbers, got {type(value).__name__}") from None
-
-
-def _rows(y: npt.NDArray[Any], rows: int, what: str) -> npt.NDArray[Any]:
-    if y.ndim != 2 or len(y) != rows:
-        raise WrongShapeError(f"{what} must return shape ({rows}, observations), got {y.shape}")
-    return y
-
-
-def _callable(name: str, function: Any) -> Any:
-    if not callable(function):
-        raise ValueError(f"{name} must be callable, got {function!r}")
-    return function
-
-
-def _names(parameters: Iterable[str] | None) -> tuple[str, ...] | None:
-    return (parameters,) if isinstance(parameters, str) else None if parameters is None else tuple(parameters)

@@ -12,8 +12,8 @@ from invsamp.engine import state
 from invsamp.engine.engine import Engine, Plan
 from invsamp.estimators import exact, minibatch, noisy
 from invsamp.ladder import GradientNoise
+from invsamp.posing.adapters import with_jacobian
 from invsamp.posing.distributions import Uniform
-from invsamp.posing.forward import with_jacobian
 from invsamp.posing.noise import GaussianNoise
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.prior import Prior

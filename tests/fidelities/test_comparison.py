@@ -13,8 +13,8 @@ from invsamp.estimators import minibatch, noisy
 from invsamp.fidelities.comparison import compare_fidelities
 from invsamp.fidelities.reweighting import effective, log_mixture, weights
 from invsamp.fidelities.swap_forecast import acceptance
+from invsamp.posing.adapters import with_jacobian
 from invsamp.posing.distributions import Normal
-from invsamp.posing.forward import with_jacobian
 from invsamp.posing.noise import GaussianNoise
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.potential import FunctionPotential, Target

@@ -15,7 +15,7 @@ import invsamp as iv
 from invsamp.engine.engine import Engine, Plan
 from invsamp.parallel import carry
 from invsamp.parallel.layout import Group
-from invsamp.posing.forward import with_jacobian
+from invsamp.posing.adapters import with_jacobian
 from invsamp.sampler import sample
 
 TEMPERATURES = (1.0, 2.0, 4.0, 8.0)

@@ -13,7 +13,7 @@ import invsamp as iv
 from invsamp import parallel
 from invsamp.parallel.carry import communicator
 from invsamp.parallel.group import separable
-from invsamp.posing.forward import with_jacobian
+from invsamp.posing.adapters import with_jacobian
 from invsamp.posing.potential import FunctionPotential
 from invsamp.sampler import sample
 

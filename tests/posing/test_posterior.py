@@ -10,6 +10,7 @@ from scipy import integrate, stats
 
 from invsamp.contract import Potential, Problem, TermwisePotential
 from invsamp.domains import Ball, Box, HalfSpaces, LevelSet, Polygon, Product, Unbounded, constraint
+from invsamp.posing.adapters import with_jacobian
 from invsamp.posing.distributions import (
     Cauchy,
     Gamma,
@@ -20,7 +21,6 @@ from invsamp.posing.distributions import (
     Uniform,
     truncated,
 )
-from invsamp.posing.forward import with_jacobian
 from invsamp.posing.noise import GaussianNoise, LogNormalNoise, StudentTNoise
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.prior import Prior

@@ -14,7 +14,8 @@ import umbridge_server
 
 import invsamp as iv
 from invsamp.contract import ForwardModel
-from invsamp.posing.forward import GuardedModel, ModelError, WrongShapeError, finite_differences
+from invsamp.posing.adapters import finite_differences
+from invsamp.posing.forward import GuardedModel, ModelError, WrongShapeError
 from invsamp.posing.umbridge import UmbridgeModel, from_umbridge
 
 THETA = np.random.default_rng(0).normal(size=(5, 2))

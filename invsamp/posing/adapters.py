@@ -1,0 +1,226 @@
+"""Adapters: forward models out of what a person has.
+
+A model maps theta (batch, p) to observations (batch, m), and linearizes. What a person has is often less: a function
+and its Jacobian, a function for one theta, a torch function, or a function alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.contract import Array, VectorJacobianProduct
+from invsamp.posing.forward import WrongShapeError, real_array
+
+Function = Callable[[Array], Any]
+
+
+@dataclass(frozen=True)
+class JacobianModel:
+    """Model made of a function (batch, p) -> (batch, m) and its Jacobian (batch, p) -> (batch, m, p)."""
+
+    function: Function
+    jacobian_function: Function
+    parameters: tuple[str, ...] | None = None
+
+    def __call__(self, theta: Array) -> Array:
+        """Observations (batch, m)."""
+        return real_array(self.function(theta), "the result of the function")
+
+    def jacobian(self, theta: Array) -> tuple[Array, Array]:
+        """Observations (batch, m) and Jacobian (batch, m, p)."""
+        y = self(theta)
+        matrix = real_array(self.jacobian_function(theta), "the jacobian")
+        if matrix.shape != (*y.shape, theta.shape[1]):
+            raise WrongShapeError(f"the jacobian must have shape {(*y.shape, theta.shape[1])}, got {matrix.shape}")
+        return y, matrix
+
+    def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
+        """Observations and the vector-Jacobian product."""
+        y, matrix = self.jacobian(theta)
+        return y, lambda cotangent: np.matmul(cotangent[:, None, :], matrix)[:, 0]
+
+
+@dataclass(frozen=True)
+class FiniteDifferenceModel:
+    """Model made of a function alone; see `finite_differences`."""
+
+    function: Function
+    scheme: str
+    relative_step: float
+    scale: float | tuple[float, ...]
+    parameters: tuple[str, ...] | None = None
+
+    def __call__(self, theta: Array) -> Array:
+        """Observations (batch, m)."""
+        return real_array(self.function(theta), "the result of the function")
+
+    def jacobian(self, theta: Array) -> tuple[Array, Array]:
+        """Observations (batch, m) and Jacobian (batch, m, p), with one call of the function."""
+        batch, p = theta.shape
+        step = self.relative_step * np.maximum(np.abs(theta), self.scale)
+        if self.scheme == "complex_step":
+            shifted = theta[:, None, :] + 1j * step[:, :, None] * np.eye(p)
+            y = _rows(np.asarray(self.function(shifted.reshape(-1, p))), batch * p, "the function")
+            y = y.reshape(batch, p, -1)
+            return np.ascontiguousarray(y[:, 0].real), np.swapaxes(y.imag / step[:, :, None], 1, 2)
+        step = (theta + step) - theta  # the step that is taken after rounding
+        moves = step[:, :, None] * np.eye(p)
+        signs = (0.0, 1.0, -1.0) if self.scheme == "central" else (0.0, 1.0)
+        stacked = np.concatenate([theta[:, None, :]] + [theta[:, None, :] + s * moves for s in signs[1:]], axis=1)
+        y = _rows(self(stacked.reshape(-1, p)), batch * stacked.shape[1], "the function")
+        y = y.reshape(batch, stacked.shape[1], -1)
+        if self.scheme == "central":
+            difference = (y[:, 1 : 1 + p] - y[:, 1 + p :]) / (2.0 * step[:, :, None])
+        else:
+            difference = (y[:, 1:] - y[:, :1]) / step[:, :, None]
+        return np.ascontiguousarray(y[:, 0]), np.swapaxes(difference, 1, 2)
+
+    def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
+        """Observations and the vector-Jacobian product."""
+        y, matrix = self.jacobian(theta)
+        return y, lambda cotangent: np.matmul(cotangent[:, None, :], matrix)[:, 0]
+
+
+@dataclass(frozen=True)
+class RowFunction:
+    """Function of one theta (p,), looped over the rows of a batch. It cannot be linearized."""
+
+    function: Callable[[Array], Any]
+    parameters: tuple[str, ...] | None = None
+
+    def __call__(self, theta: Array) -> Array:
+        """Stacked results, shape (batch, ...)."""
+        return np.stack([np.asarray(self.function(row)) for row in theta])
+
+
+@dataclass(frozen=True)
+class TorchModel:
+    """Model made of a torch function; see `from_torch`."""
+
+    function: Callable[[Any], Any]
+    parameters: tuple[str, ...] | None = None
+
+    def __call__(self, theta: Array) -> Array:
+        """Observations (batch, m)."""
+        import torch
+
+        with torch.no_grad():
+            return np.asarray(self.function(torch.from_numpy(np.array(theta))).numpy(), dtype=float)
+
+    def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
+        """Observations and the vector-Jacobian product by reverse-mode differentiation."""
+        import torch
+
+        leaf = torch.from_numpy(np.array(theta)).requires_grad_()
+        y = self.function(leaf)
+
+        def vjp(cotangent: Array) -> Array:
+            weights = torch.from_numpy(np.array(cotangent)).to(y.dtype)
+            # kept, so that the product may be asked for again, datum by datum
+            (gradient,) = torch.autograd.grad(y, leaf, weights, retain_graph=True)
+            return np.asarray(gradient.numpy(), dtype=float)
+
+        return np.asarray(y.detach().numpy(), dtype=float), vjp
+
+
+def with_jacobian(function: Function, jacobian: Function, parameters: Iterable[str] | None = None) -> JacobianModel:
+    """Forward model from a function and its Jacobian, both on a batch.
+
+    Parameters
+    ----------
+    function : callable
+        theta (batch, p) -> observations (batch, m).
+    jacobian : callable
+        theta (batch, p) -> derivatives (batch, m, p).
+    parameters : names, optional
+        Parameters of the prior that make up theta's columns, in that order.
+    """
+    return JacobianModel(_callable("function", function), _callable("jacobian", jacobian), _names(parameters))
+
+
+def finite_differences(
+    function: Function,
+    relative_step: float | None = None,
+    parameters: Iterable[str] | None = None,
+    scheme: str = "central",
+    scale: float | Sequence[float] = 1.0,
+) -> FiniteDifferenceModel:
+    """Forward model whose derivatives are finite differences of a function on a batch.
+
+    The function is called once per linearization, on all shifted points, which may lie outside the domain
+    by one step.
+
+    Parameters
+    ----------
+    function : callable
+        theta (batch, p) -> observations (batch, m). Under ``"complex_step"`` it must be analytic and take
+        and return complex arrays.
+    relative_step : float, > 0, optional
+        The step in column j is ``relative_step * max(|theta_j|, scale_j)``. By default eps^(1/3) (central),
+        eps^(1/2) (forward) and 1e-20 (complex step).
+    parameters : names, optional
+        As in `with_jacobian`.
+    scheme : {"central", "forward", "complex_step"}
+        Errors of second and first order in the step, and none but rounding; 2p + 1, p + 1 and p evaluations.
+    scale : float or sequence of p floats, > 0
+        Size of theta over which the observations change.
+
+    Raises
+    ------
+    ValueError
+        If the scheme is unknown or a step is not positive.
+    """
+    defaults = {"central": np.finfo(float).eps ** (1 / 3), "forward": np.finfo(float).eps ** 0.5, "complex_step": 1e-20}
+    if scheme not in defaults:
+        raise ValueError(f"scheme must be one of {list(defaults)}, got {scheme!r}")
+    step = float(defaults[scheme] if relative_step is None else relative_step)
+    if not (np.isfinite(step) and step > 0):
+        raise ValueError(f"relative_step must be positive, got {relative_step}")
+    sizes = np.asarray(scale, dtype=float)
+    if sizes.ndim > 1 or not np.all(np.isfinite(sizes) & (sizes > 0)):
+        raise ValueError(f"scale must be positive, a number or one per column, got {scale}")
+    frozen = float(sizes) if sizes.ndim == 0 else tuple(sizes.tolist())
+    return FiniteDifferenceModel(_callable("function", function), scheme, step, frozen, _names(parameters))
+
+
+def scalar_function(
+    function: Callable[[Array], Any],
+    jacobian: Callable[[Array], Any] | None = None,
+    parameters: Iterable[str] | None = None,
+) -> JacobianModel | RowFunction:
+    """Forward model from a function of one theta (p,) -> (m,), looped over the rows of a batch.
+
+    Without ``jacobian`` (p,) -> (m, p) the result has no derivatives: hand it to `finite_differences`.
+    """
+    names = _names(parameters)
+    rows = RowFunction(_callable("function", function), names)
+    return rows if jacobian is None else JacobianModel(rows, RowFunction(_callable("jacobian", jacobian)), names)
+
+
+def from_torch(function: Callable[[Any], Any], parameters: Iterable[str] | None = None) -> TorchModel:
+    """Forward model from a torch function of a float64 tensor (batch, p) -> (batch, m), rows independent.
+
+    Torch is imported at the first evaluation. ``parameters`` as in `with_jacobian`.
+    """
+    return TorchModel(_callable("function", function), _names(parameters))
+
+
+def _rows(y: npt.NDArray[Any], rows: int, what: str) -> npt.NDArray[Any]:
+    if y.ndim != 2 or len(y) != rows:
+        raise WrongShapeError(f"{what} must return shape ({rows}, observations), got {y.shape}")
+    return y
+
+
+def _callable(name: str, function: Any) -> Any:
+    if not callable(function):
+        raise ValueError(f"{name} must be callable, got {function!r}")
+    return function
+
+
+def _names(parameters: Iterable[str] | None) -> tuple[str, ...] | None:
+    return (parameters,) if isinstance(parameters, str) else None if parameters is None else tuple(parameters)
