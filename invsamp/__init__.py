@@ -23,13 +23,13 @@ from invsamp.posing.distributions import (
     MultivariateNormal,
     Normal,
     Uniform,
-    truncated,
 )
 from invsamp.posing.forward import ModelError
 from invsamp.posing.noise import GaussianNoise, LogNormalNoise, StudentTNoise
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.potential import FunctionPotential, SumPotential, Target
 from invsamp.posing.prior import Prior
+from invsamp.posing.truncation import truncated
 from invsamp.posing.umbridge import from_umbridge
 from invsamp.presets import (
     cyclic_sgld,

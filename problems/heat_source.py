@@ -7,10 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.posing.distributions import Normal, Uniform, truncated
+from invsamp.posing.distributions import Normal, Uniform
 from invsamp.posing.noise import GaussianNoise
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.prior import Prior
+from invsamp.posing.truncation import truncated
 from invsamp.solvers.fem.sensors import PointSensors
 from invsamp.solvers.heat import DecayingGaussian, GaussianBump, HeatEquation, HeatObservation
 

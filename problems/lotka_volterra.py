@@ -17,10 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.domains import Box
-from invsamp.posing.distributions import LogNormal, Normal, Uniform, truncated
+from invsamp.posing.distributions import LogNormal, Normal, Uniform
 from invsamp.posing.noise import GaussianNoise, LogNormalNoise
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.prior import Prior
+from invsamp.posing.truncation import truncated
 from invsamp.problems.trajectory import Trajectory, matched, segment_begins, simulate
 from invsamp.solvers.gradient_matching import linear_in_parameters
 from invsamp.solvers.ode import MultipleShooting, OdeModel, OdeObservation

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,12 +11,14 @@ import numpy.typing as npt
 
 from invsamp.contract import Array, ForwardModel
 from invsamp.domains import Box, Domain, DomainLike, Unbounded, bound_domain, named_columns
+from invsamp.posing.bound_noise import BoundNoise
+from invsamp.posing.coordinates import choose_coordinates
 from invsamp.posing.forward import GuardedModel
 from invsamp.posing.gradient_check import GradientCheck, check_gradient
-from invsamp.posing.noise import BoundNoise, Noise
+from invsamp.posing.noise import Noise
 from invsamp.posing.posterior_potential import PosteriorPotential
 from invsamp.posing.prior import Prior, as_selector
-from invsamp.posing.transforms import Coordinates, Identity, Log, Logit, Transform
+from invsamp.posing.transforms import Coordinates
 
 #: Fewer prior draws than this fraction inside the domain, and no starting points are looked for.
 LEAST_ACCEPTED = 1e-4
@@ -91,7 +92,7 @@ class Posterior:
         self.dimension, self.names = prior.dimension, prior.names
         self.labels, self.shapes = prior.labels, prior.shapes
         self.domain = bound_domain(domain, named_columns(prior.shapes), prior.dimension)
-        self.coordinates = _choose_coordinates(prior, self.domain, transforms or {})
+        self.coordinates = choose_coordinates(prior, self.domain, transforms or {})
         self.sampling_domain = _with_support(prior, self.coordinates, self.domain)
 
     def __repr__(self) -> str:
@@ -285,41 +286,9 @@ def _numbers(data: npt.ArrayLike) -> Array:
         raise ValueError(f"data must be an array of real numbers, got {data!r}") from None
 
 
-def _choose_coordinates(prior: Prior, domain: Domain, chosen: Mapping[str, str]) -> Coordinates:
-    """Transform of every column."""
-    prior.check_names("transforms", chosen)
-    constrained = domain.constrains(prior.dimension)
-    transforms: list[Transform] = []
-    for name, columns in prior.slices.items():
-        kind = chosen.get(name)
-        if kind not in (None, "identity", "log", "logit"):
-            raise ValueError(f"transforms[{name!r}] must be 'identity', 'log' or 'logit', got {kind!r}")
-        for column in range(columns.start, columns.stop):
-            if constrained[column] and kind in ("log", "logit"):
-                raise ValueError(
-                    f"transforms[{name!r}] must be 'identity', got {kind!r}: the domain constrains "
-                    f"{prior.labels[column]}, so it has to be sampled as itself"
-                )
-            ends = float(prior.support[0][column]), float(prior.support[1][column])
-            transforms.append(Identity() if constrained[column] else _transform(name, kind, *ends))
-    return Coordinates(transforms)
-
-
 def _with_support(prior: Prior, coordinates: Coordinates, domain: Domain) -> Domain:
     """The domain of the positions: `domain`, and the finite ends of the supports in these coordinates."""
     lower, upper = (coordinates.to_position(end) for end in prior.support)
     if np.isfinite(lower).any() or np.isfinite(upper).any():
         return domain & Box(lower, upper)
     return domain
-
-
-def _transform(name: str, kind: str | None, lower: float, upper: float) -> Transform:
-    if kind == "logit":
-        if not (math.isfinite(lower) and math.isfinite(upper)):
-            raise ValueError(f"transforms[{name!r}] is 'logit': its support must be finite, got ({lower}, {upper})")
-        return Logit(lower, upper)
-    if kind == "log" and not math.isfinite(lower):
-        raise ValueError(f"transforms[{name!r}] is 'log': its support must be bounded below, got ({lower}, {upper})")
-    if kind == "log" or (kind is None and math.isfinite(lower) and upper == math.inf):
-        return Log(lower)
-    return Identity()

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from invsamp.contract import Array, Terms
 from invsamp.domains import Box, Domain, Unbounded
 from invsamp.posing import column_families
+from invsamp.posing.bound_noise import BoundNoise
 from invsamp.posing.forward import GuardedModel
-from invsamp.posing.noise import BoundNoise
 from invsamp.posing.prior import Prior
 from invsamp.posing.transforms import Coordinates
 

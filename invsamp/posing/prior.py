@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from invsamp.contract import Array
 from invsamp.posing import column_families
-from invsamp.posing.distributions import Distribution
+from invsamp.posing.distribution import Distribution
 
 
 class Prior:

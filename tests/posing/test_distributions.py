@@ -20,8 +20,8 @@ from invsamp.posing.distributions import (
     Normal,
     Truncated,
     Uniform,
-    truncated,
 )
+from invsamp.posing.truncation import truncated
 
 FAMILIES = {
     "uniform": (Uniform(-1.0, 2.5), stats.uniform(-1.0, 3.5)),

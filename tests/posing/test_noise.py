@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from invsamp.posing.bound_noise import BoundNoise
 from invsamp.posing.distributions import HalfNormal, LogNormal, Normal
-from invsamp.posing.noise import BoundNoise, GaussianNoise, LogNormalNoise, Noise, StudentTNoise
+from invsamp.posing.noise import GaussianNoise, LogNormalNoise, Noise, StudentTNoise
 from invsamp.posing.prior import Prior
 
 NOISES = {

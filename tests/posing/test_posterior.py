@@ -19,12 +19,12 @@ from invsamp.posing.distributions import (
     MultivariateNormal,
     Normal,
     Uniform,
-    truncated,
 )
 from invsamp.posing.noise import GaussianNoise, LogNormalNoise, StudentTNoise
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.prior import Prior
 from invsamp.posing.transforms import Identity, Log, Logit
+from invsamp.posing.truncation import truncated
 from invsamp.presets import mala, relangevin
 
 MIXING = np.random.default_rng(7).normal(size=(6, 6))

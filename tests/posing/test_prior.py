@@ -16,9 +16,9 @@ from invsamp.posing.distributions import (
     MultivariateNormal,
     Normal,
     Uniform,
-    truncated,
 )
 from invsamp.posing.prior import Prior
+from invsamp.posing.truncation import truncated
 
 
 @pytest.fixture

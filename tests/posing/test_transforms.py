@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate
 
-from invsamp.posing.distributions import Beta, Gamma, LogNormal, Uniform, truncated
+from invsamp.posing.distributions import Beta, Gamma, LogNormal, Uniform
 from invsamp.posing.transforms import Coordinates, Identity, Log, Logit
+from invsamp.posing.truncation import truncated
 
 TRANSFORMS = [Identity(), Log(), Log(-2.0), Logit(0.0, 1.0), Logit(-3.0, 5.0)]
 COORDINATES = Coordinates(TRANSFORMS)

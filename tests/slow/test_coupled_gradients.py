@@ -13,10 +13,11 @@ from invsamp.coupled_sums import coupled_sum
 from invsamp.estimators import exact
 from invsamp.fidelities.hierarchy import measure_levels
 from invsamp.ladder import GradientNoise
-from invsamp.posing.distributions import Normal, Uniform, truncated
+from invsamp.posing.distributions import Normal, Uniform
 from invsamp.posing.noise import GaussianNoise
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.prior import Prior
+from invsamp.posing.truncation import truncated
 from invsamp.presets import fast_resgld, mala, sgld
 from invsamp.problems import heat_source
 from invsamp.problems.heat_source import END_TIME
