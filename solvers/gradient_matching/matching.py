@@ -22,9 +22,9 @@ from invsamp.solvers.gradient_matching.derivatives import (
     Given,
     finite_differences,
     savitzky_golay,
-    weak,
 )
-from invsamp.solvers.gradient_matching.libraries import Library
+from invsamp.solvers.gradient_matching.library import Library
+from invsamp.solvers.gradient_matching.weak_form import weak
 
 _METHODS: dict[str, Callable[[], Derivatives]] = {
     "finite_differences": finite_differences,

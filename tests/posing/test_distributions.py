@@ -18,10 +18,9 @@ from invsamp.posing.distributions import (
     LogNormal,
     MultivariateNormal,
     Normal,
-    Truncated,
     Uniform,
 )
-from invsamp.posing.truncation import truncated
+from invsamp.posing.truncation import Truncated, truncated
 
 FAMILIES = {
     "uniform": (Uniform(-1.0, 2.5), stats.uniform(-1.0, 3.5)),

@@ -9,9 +9,10 @@ from scipy.integrate import solve_ivp
 import invsamp as iv
 from invsamp.contract import ForwardModel, JacobianForwardModel, RowsForwardModel
 from invsamp.domains import HalfSpaces
-from invsamp.solvers.gradient_matching.derivatives import finite_differences, savitzky_golay, weak
+from invsamp.solvers.gradient_matching.derivatives import finite_differences, savitzky_golay
 from invsamp.solvers.gradient_matching.libraries import linear_in_parameters, polynomials
 from invsamp.solvers.gradient_matching.matching import LinearModel, match
+from invsamp.solvers.gradient_matching.weak_form import weak
 
 STATES, NAMES = ("x", "y", "z"), ("sigma", "rho", "beta")
 TRUTH = np.array([10.0, 28.0, 8 / 3])
