@@ -12,7 +12,9 @@ from invsamp.contract import Array
 from invsamp.results.checks import SWAP_NOISE_LIMIT, SWAP_RATE_LIMIT
 
 if TYPE_CHECKING:
-    from invsamp.fidelities.comparison import FidelityComparison, Level, Pair
+    from invsamp.fidelities.comparison import FidelityComparison
+    from invsamp.fidelities.levels import Level
+    from invsamp.fidelities.pairs import Pair
 
 #: Rms error of a log swap ratio that hardly moves a weight: half of it shifts 0.60 by about 0.006.
 HARMLESS = 0.05

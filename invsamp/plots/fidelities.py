@@ -125,7 +125,7 @@ def _end_label(axes: Axes, length: float, height: float, text: str) -> None:
 
 def _rates(axes: Axes, comparison: FidelityComparison) -> None:
     """Expected swap rate of every coarse level with the cold rung, by hot temperature."""
-    from invsamp.fidelities.comparison import TEMPERATURES, WANTED_RATE
+    from invsamp.fidelities.pairs import TEMPERATURES, WANTED_RATE
 
     told = False
     for place, (name, rate) in enumerate(comparison.rates.items()):
