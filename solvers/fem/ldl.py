@@ -1,8 +1,12 @@
-r"""Compiled triangular solves of a factored symmetric matrix.
+r"""Sparse factors :math:`P A P' = L D L'` of symmetric, positive definite matrices that share one sparsity pattern.
 
-SuperLU without off-diagonal pivots factors a symmetric, positive definite matrix as :math:`P A P' = L D L'`. Its own
-solve goes column by column through a block; these loops read L once for all columns, and a column gets the same bits
-alone and in a block.
+What depends on the pattern alone (the order of elimination, where entries of L arise) is found once, by `Elimination`;
+the numbers of each matrix then follow from one compiled loop.
+
+References
+----------
+T. A. Davis (2005), "Algorithm 849: a concise sparse Cholesky factorization package", ACM Transactions on Mathematical
+Software 31(4): the elimination tree, and the loop row by row.
 """
 
 from __future__ import annotations
@@ -12,135 +16,154 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sparse
 from numba import njit
 from scipy.sparse.linalg import splu
 
 from invsamp.solvers.fem.contract import Array, Numbers
+from invsamp.solvers.fem.triangular import SymmetricFactors
 
-#: Columns that are taken through the triangles at a time: their part of the work array stays in the cache.
-BLOCK = 32
+#: Unsigned, or numba looks for negative indices in the innermost loops.
+Places = npt.NDArray[np.uint32]
+
+#: A pivot that is left with less of its diagonal entry is rounding: the matrix is singular.
+ROUNDING = 1e-14
 
 
 @dataclass(frozen=True, eq=False)
-class SymmetricFactors:
-    """L D L' of the free nodes' matrix; made by `factor`."""
-
-    # unsigned, or numba looks for negative indices in the innermost loops
-    starts: npt.NDArray[np.uint32]  # of what stands below the diagonal in each column of L
-    ends: npt.NDArray[np.uint32]
-    rows: npt.NDArray[np.uint32]
-    entries: Array
-    diagonal: Array
-    order: Numbers  # nodes in the order of elimination
-
-    def solve(self, right: Array) -> Array:
-        """Solve for right-hand sides (n, k); rows of nodes that are not free are copied."""
-        solution = np.array(right, dtype=float, order="C")
-        columns, first = solution.shape[1], 0
-        while first < columns:
-            width = min(columns - first, BLOCK)
-            # a few columns at a time go through loops of their own
-            width = width if width >= 8 else min(width, 4)
-            march = _solve_one if width == 1 else _solve_four if width <= 4 else _solve_block
-            work = np.zeros((len(self.order), max(width, 4) if width > 1 else 1))
-            march(
-                self.starts, self.ends, self.rows, self.entries, self.diagonal, self.order, work, solution, first, width
-            )
-            first += width
-        return solution
-
-
-def factor(matrix: Any, free: Numbers) -> SymmetricFactors | None:
-    """Factor the matrix (CSC) of the free nodes; None if it is not finite or not positive definite.
+class Elimination:
+    """How the free nodes of all matrices with one pattern are eliminated.
 
     Parameters
     ----------
-    matrix : scipy.sparse.csc_matrix, shape (len(free), len(free))
-    free : array of int
-        Numbers of the free nodes.
+    order : array of int, shape (free,)
+        Nodes in the order of elimination.
+    chosen, columns, rows : array of int, array of int, array of int (free + 1,)
+        The matrix below and on the diagonal, row by row in this order: entries of the pattern, their columns, and the
+        starts of the rows. The diagonal is the last of its row.
+    starts, below : array of int (free + 1,), array of int
+        Starts of the columns of L, whose unit diagonal is left out, and the rows of its entries.
+    fill : array of int (free + 1,), array of int, array of int
+        The same entries row by row: starts of the rows, columns, and places among those of ``below``. Within a row a
+        column stands before those that it changes.
     """
-    if not np.isfinite(matrix.data).all():
-        return None
-    try:
-        # no off-diagonal pivots: they would make U another matrix than D L'
-        found = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
-    except RuntimeError:  # exactly singular
-        return None
-    diagonal = found.U.diagonal()
-    if not (diagonal > 0).all() or not np.array_equal(found.perm_r, found.perm_c):
-        return None
-    lower, eliminated = found.L, np.arange(len(free))
-    if not np.array_equal(lower.indices[lower.indptr[:-1]], eliminated):
-        lower.sort_indices()  # SuperLU happens to put the diagonal first
-    order = np.empty_like(eliminated)
-    order[found.perm_c] = eliminated
-    starts = lower.indptr.astype(np.uint32)
-    return SymmetricFactors(
-        starts[:-1] + np.uint32(1), starts[1:], lower.indices.astype(np.uint32), lower.data, diagonal, free[order]
-    )
+
+    order: Numbers
+    chosen: Places
+    columns: Places
+    rows: Places
+    starts: Places
+    below: Places
+    fill: tuple[Places, Places, Places]
+
+    @classmethod
+    def make(cls, pattern: Any, free: Numbers) -> Elimination:
+        """From a symmetric pattern with the whole diagonal, a CSR matrix, and the numbers of the free nodes."""
+        order = np.asarray(free)[_order(pattern[free][:, free])]
+        # counted from 1: an explicit zero would be dropped
+        numbered = sparse.csr_matrix((np.arange(1.0, pattern.nnz + 1), pattern.indices, pattern.indptr), pattern.shape)
+        lower = sparse.csr_matrix(sparse.tril(numbered[order][:, order]))
+        lower.sort_indices()
+        chosen, columns, rows = (
+            found.astype(np.uint32) for found in (lower.data.astype(np.intp) - 1, lower.indices, lower.indptr)
+        )
+        parents, counts = _tree(columns, rows)
+        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.uint32)
+        below, *fill = _fill(columns, rows, parents, starts)
+        return cls(order, chosen, columns, rows, starts, below, tuple(fill))
+
+    def factor(self, entries: Array) -> SymmetricFactors | None:
+        """Factor the matrix with these entries in the pattern; None if it is not finite or not positive definite."""
+        lower, diagonal = np.empty(len(self.below)), np.empty(len(self.order))
+        good = _factor(
+            entries, self.chosen, self.columns, self.rows, self.starts, self.below, *self.fill, lower, diagonal
+        )
+        return SymmetricFactors(self.starts, self.below, lower, diagonal, self.order) if good else None
+
+
+def _order(pattern: Any) -> Numbers:
+    """The minimum degree order, which SuperLU finds, of a pattern: the numbers of its rows as they are eliminated."""
+    size = pattern.shape[0]
+    if not size:
+        return np.empty(0, dtype=np.intp)
+    # any values will do that need no pivots
+    graph = sparse.csc_matrix((-np.ones(pattern.nnz), pattern.indices, pattern.indptr), pattern.shape)
+    graph = sparse.csc_matrix(graph + sparse.diags(np.diff(pattern.indptr) + 1.0))
+    found = splu(graph, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    return np.argsort(found.perm_c)
 
 
 @njit(cache=True)
-def _solve_one(starts, ends, rows, entries, diagonal, order, work, solution, first, width):  # type: ignore[no-untyped-def]
-    x = work[:, 0]
-    for j in range(len(order)):
-        x[j] = solution[order[j], first]
-    for j in range(len(order)):
-        pivot = x[j]
-        for p in range(starts[j], ends[j]):
-            x[rows[p]] -= entries[p] * pivot
-    for j in range(len(order) - 1, -1, -1):
-        value = x[j] / diagonal[j]
-        for p in range(starts[j], ends[j]):
-            value -= entries[p] * x[rows[p]]
-        x[j] = value
-        solution[order[j], first] = value
+def _tree(columns, rows):  # type: ignore[no-untyped-def]
+    """Parents in the elimination tree, and how many entries each column of L has below the diagonal."""
+    size = len(rows) - 1
+    parents, counts, seen = np.full(size, -1), np.zeros(size, np.int64), np.empty(size, np.int64)
+    for k in range(size):
+        seen[k] = k
+        for p in range(rows[k], rows[k + 1]):
+            i = np.int64(columns[p])
+            while seen[i] != k:
+                if parents[i] < 0:
+                    parents[i] = k
+                counts[i] += 1
+                seen[i] = k
+                i = parents[i]
+    return parents, counts
 
 
 @njit(cache=True)
-def _solve_four(starts, ends, rows, entries, diagonal, order, x, solution, first, width):  # type: ignore[no-untyped-def]
-    """Two to four columns, filled up by zeros to one vector register."""
-    for j in range(len(order)):
-        for k in range(width):
-            x[j, k] = solution[order[j], first + k]
-    for j in range(len(order)):
-        a, b, c, d = x[j, 0], x[j, 1], x[j, 2], x[j, 3]
-        for p in range(starts[j], ends[j]):
-            entry, row = entries[p], rows[p]
-            x[row, 0] -= entry * a
-            x[row, 1] -= entry * b
-            x[row, 2] -= entry * c
-            x[row, 3] -= entry * d
-    for j in range(len(order) - 1, -1, -1):
-        pivot = diagonal[j]
-        a, b, c, d = x[j, 0] / pivot, x[j, 1] / pivot, x[j, 2] / pivot, x[j, 3] / pivot
-        for p in range(starts[j], ends[j]):
-            entry, row = entries[p], rows[p]
-            a -= entry * x[row, 0]
-            b -= entry * x[row, 1]
-            c -= entry * x[row, 2]
-            d -= entry * x[row, 3]
-        x[j, 0], x[j, 1], x[j, 2], x[j, 3] = a, b, c, d
-        for k in range(width):
-            solution[order[j], first + k] = x[j, k]
+def _fill(columns, rows, parents, starts):  # type: ignore[no-untyped-def]
+    """Where the entries of L stand: their rows, column by column, and `Elimination.fill`."""
+    size, entries = len(rows) - 1, starts[-1]
+    below = np.empty(entries, np.uint32)
+    row_starts = np.zeros(size + 1, np.uint32)
+    row_columns, places = np.empty(entries, np.uint32), np.empty(entries, np.uint32)
+    seen, filled = np.full(size, -1), np.zeros(size, np.int64)
+    path, found, total = np.empty(size, np.int64), np.empty(size, np.int64), 0
+    for k in range(size):
+        seen[k] = k
+        top = size
+        for p in range(rows[k], rows[k + 1]):
+            length, i = 0, np.int64(columns[p])
+            while seen[i] != k:
+                path[length] = i
+                length += 1
+                seen[i] = k
+                i = parents[i]
+            # each path goes before those that were found earlier, which it may lead into
+            for step in range(length - 1, -1, -1):
+                top -= 1
+                found[top] = path[step]
+        for t in range(top, size):
+            i = found[t]
+            place = np.int64(starts[i]) + filled[i]
+            filled[i] += 1
+            below[place] = k
+            row_columns[total], places[total] = i, place
+            total += 1
+        row_starts[k + 1] = total
+    return below, row_starts, row_columns, places
 
 
 @njit(cache=True)
-def _solve_block(starts, ends, rows, entries, diagonal, order, x, solution, first, width):  # type: ignore[no-untyped-def]
-    for j in range(len(order)):
-        for k in range(width):
-            x[j, k] = solution[order[j], first + k]
-    for j in range(len(order)):
-        for p in range(starts[j], ends[j]):
-            entry, row = entries[p], rows[p]
-            for k in range(width):
-                x[row, k] -= entry * x[j, k]
-    for j in range(len(order) - 1, -1, -1):
-        for k in range(width):
-            x[j, k] /= diagonal[j]
-        for p in range(starts[j], ends[j]):
-            entry, row = entries[p], rows[p]
-            for k in range(width):
-                x[j, k] -= entry * x[row, k]
-        for k in range(width):
-            solution[order[j], first + k] = x[j, k]
+def _factor(entries, chosen, columns, rows, starts, below, row_starts, row_columns, places, lower, diagonal):  # type: ignore[no-untyped-def]
+    """Fill ``lower`` and ``diagonal``, row by row; whether all went well."""
+    row = np.zeros(len(diagonal))
+    for k in range(len(diagonal)):
+        for p in range(rows[k], rows[k + 1]):
+            row[columns[p]] = entries[chosen[p]]
+        least, pivot = ROUNDING * row[k], row[k]
+        row[k] = 0.0
+        for q in range(row_starts[k], row_starts[k + 1]):
+            i, place = row_columns[q], places[q]
+            value = row[i]
+            row[i] = 0.0
+            for p in range(starts[i], place):
+                row[below[p]] -= lower[p] * value
+            lower[place] = value / diagonal[i]
+            pivot -= lower[place] * value
+        diagonal[k] = pivot
+        # also what is not finite ends here: it reaches the pivot of its row
+        if not (pivot > least and 0.0 < pivot < np.inf):
+            return False
+    return True

@@ -19,10 +19,11 @@ from skfem import Basis, BilinearForm, ElementTriP1, MeshTri
 from skfem.helpers import dot, grad
 
 from invsamp.solvers.fem import elements
-from invsamp.solvers.fem.contract import Array, Mask, Numbers, Part
-from invsamp.solvers.fem.ldl import SymmetricFactors, factor
+from invsamp.solvers.fem.contract import Array, Mask, Part
+from invsamp.solvers.fem.ldl import Elimination
 from invsamp.solvers.fem.mesh import Mesh
 from invsamp.solvers.fem.sides import Sides
+from invsamp.solvers.fem.triangular import SymmetricFactors
 
 #: Starts of the rows and columns of the entries of a sparse matrix.
 Places = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]
@@ -55,7 +56,7 @@ class SkfemSpace:
         self._stiffness_of_cells = elements.weighted_sums(stiffness, slots, self._pattern.nnz)
         entries = elements.added(slots, _elements(_mass, basis).ravel(), self._pattern.nnz)
         self.mass = SkfemMatrix(self._pattern, self._places, entries)
-        self._plans: dict[bytes, _Plan] = {}
+        self._plans: dict[bytes, Elimination] = {}
 
     def on_boundary(self, part: Part | None = None) -> Mask:
         """Which nodes lie on a part of the boundary, shape (n,)."""
@@ -79,9 +80,8 @@ class SkfemSpace:
         """Factor a matrix, with the nodes of the mask fixed."""
         key = np.packbits(fixed).tobytes()
         if key not in self._plans:
-            self._plans[key] = _Plan.make(self._pattern, fixed)
-        plan = self._plans[key]
-        return SkfemFactors(factor(plan.matrix(matrix.entries), plan.free))
+            self._plans[key] = Elimination.make(self._pattern, np.flatnonzero(~np.asarray(fixed, dtype=bool)))
+        return SkfemFactors(self._plans[key].factor(matrix.entries))
 
     def cell_products(self, u: Array, v: Array) -> Array:
         """Integrals of grad u . grad v over each cell, shape (c, k)."""
@@ -160,28 +160,6 @@ class SkfemSensors:
         """The sum of cotangents (m, k) times the functionals, shape (n, k)."""
         sums: Array = self.matrix.T @ cotangents
         return sums
-
-
-@dataclass(frozen=True, eq=False)
-class _Plan:
-    """How the free nodes' matrix is taken out of the pattern: the same for all matrices."""
-
-    free: Numbers
-    chosen: Numbers  # entries of the pattern, in the order of `block`
-    block: Any
-
-    @classmethod
-    def make(cls, pattern: Any, fixed: Mask) -> _Plan:
-        free = np.flatnonzero(~np.asarray(fixed, dtype=bool))
-        # counted from 1: an explicit zero would be dropped
-        numbered = sparse.csr_matrix((np.arange(1.0, pattern.nnz + 1), pattern.indices, pattern.indptr), pattern.shape)
-        # the matrices are symmetric, so that rows may be columns
-        block = numbered[free][:, free]
-        block.sort_indices()
-        return cls(free, block.data.astype(np.intp) - 1, block)
-
-    def matrix(self, entries: Array) -> Any:
-        return sparse.csc_matrix((entries[self.chosen], self.block.indices, self.block.indptr), self.block.shape)
 
 
 def _elements(form: Any, basis: Any) -> Array:

@@ -1,0 +1,108 @@
+r"""Solves with a factored symmetric matrix, :math:`P A P' = L D L'`, in compiled loops.
+
+L is read once for all columns of a block, and a column gets the same bits alone and in a block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from invsamp.solvers.fem.contract import Array, Numbers
+
+#: Columns that are taken through the triangles at a time: their part of the work array stays in the cache.
+BLOCK = 32
+
+
+@dataclass(frozen=True, eq=False)
+class SymmetricFactors:
+    """L D L' of the free nodes' matrix; made by `invsamp.solvers.fem.ldl.Elimination.factor`."""
+
+    starts: npt.NDArray[np.uint32]  # (free + 1,), of what stands below the diagonal in each column of L
+    rows: npt.NDArray[np.uint32]
+    entries: Array
+    diagonal: Array
+    order: Numbers  # nodes in the order of elimination
+
+    def solve(self, right: Array) -> Array:
+        """Solve for right-hand sides (n, k); rows of nodes that are not free are copied."""
+        solution = np.array(right, dtype=float, order="C")
+        columns, first = solution.shape[1], 0
+        while first < columns:
+            width = min(columns - first, BLOCK)
+            # a few columns at a time go through loops of their own
+            width = width if width >= 8 else min(width, 4)
+            march = _solve_one if width == 1 else _solve_four if width <= 4 else _solve_block
+            work = np.zeros((len(self.order), max(width, 4) if width > 1 else 1))
+            march(self.starts, self.rows, self.entries, self.diagonal, self.order, work, solution, first, width)
+            first += width
+        return solution
+
+
+@njit(cache=True)
+def _solve_one(starts, rows, entries, diagonal, order, work, solution, first, width):  # type: ignore[no-untyped-def]
+    x = work[:, 0]
+    for j in range(len(order)):
+        x[j] = solution[order[j], first]
+    for j in range(len(order)):
+        pivot = x[j]
+        for p in range(starts[j], starts[j + 1]):
+            x[rows[p]] -= entries[p] * pivot
+    for j in range(len(order) - 1, -1, -1):
+        value = x[j] / diagonal[j]
+        for p in range(starts[j], starts[j + 1]):
+            value -= entries[p] * x[rows[p]]
+        x[j] = value
+        solution[order[j], first] = value
+
+
+@njit(cache=True)
+def _solve_four(starts, rows, entries, diagonal, order, x, solution, first, width):  # type: ignore[no-untyped-def]
+    """Two to four columns, filled up by zeros to one vector register."""
+    for j in range(len(order)):
+        for k in range(width):
+            x[j, k] = solution[order[j], first + k]
+    for j in range(len(order)):
+        a, b, c, d = x[j, 0], x[j, 1], x[j, 2], x[j, 3]
+        for p in range(starts[j], starts[j + 1]):
+            entry, row = entries[p], rows[p]
+            x[row, 0] -= entry * a
+            x[row, 1] -= entry * b
+            x[row, 2] -= entry * c
+            x[row, 3] -= entry * d
+    for j in range(len(order) - 1, -1, -1):
+        pivot = diagonal[j]
+        a, b, c, d = x[j, 0] / pivot, x[j, 1] / pivot, x[j, 2] / pivot, x[j, 3] / pivot
+        for p in range(starts[j], starts[j + 1]):
+            entry, row = entries[p], rows[p]
+            a -= entry * x[row, 0]
+            b -= entry * x[row, 1]
+            c -= entry * x[row, 2]
+            d -= entry * x[row, 3]
+        x[j, 0], x[j, 1], x[j, 2], x[j, 3] = a, b, c, d
+        for k in range(width):
+            solution[order[j], first + k] = x[j, k]
+
+
+@njit(cache=True)
+def _solve_block(starts, rows, entries, diagonal, order, x, solution, first, width):  # type: ignore[no-untyped-def]
+    for j in range(len(order)):
+        for k in range(width):
+            x[j, k] = solution[order[j], first + k]
+    for j in range(len(order)):
+        for p in range(starts[j], starts[j + 1]):
+            entry, row = entries[p], rows[p]
+            for k in range(width):
+                x[row, k] -= entry * x[j, k]
+    for j in range(len(order) - 1, -1, -1):
+        for k in range(width):
+            x[j, k] /= diagonal[j]
+        for p in range(starts[j], starts[j + 1]):
+            entry, row = entries[p], rows[p]
+            for k in range(width):
+                x[j, k] -= entry * x[row, k]
+        for k in range(width):
+            solution[order[j], first + k] = x[j, k]
