@@ -2,7 +2,7 @@
 
 Where to look: `model` (the settings and checks), `observation`, `shooting` (what is measured), `right_hand_side` (from
 plain Python to compiled code and its derivatives, with `tracing`, `twins`, `fingerprint` and `generated`),
-`trajectories` and `dormand_prince` (the compiled integrator), `integrators` (statuses, LSODA).
+`trajectories`, `march` and `dormand_prince` (the compiled integrator), `integrators` (statuses, LSODA).
 """
 
 from invsamp.solvers.ode.integrators import Status

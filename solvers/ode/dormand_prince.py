@@ -5,7 +5,7 @@ by `invsamp.solvers.ode.generated`: a new model compiles its own few lines and n
 SciPy's ``RK45``: Dormand and Prince (1980, Table 2) with local extrapolation, and the quartic interpolant of Shampine
 (1986).
 
-What numba stores of `invsamp.solvers.ode.trajectories` contains this module, and numba does not notice changes here:
+What numba stores of `invsamp.solvers.ode.march` contains this module, and numba does not notice changes here:
 delete the `__pycache__` after one.
 """
 

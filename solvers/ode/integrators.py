@@ -15,7 +15,8 @@ from numba import njit
 from scipy.integrate import ODEintWarning, odeint
 
 from invsamp.solvers.ode.dormand_prince import call
-from invsamp.solvers.ode.trajectories import Course, Outcome, inset, integrate
+from invsamp.solvers.ode.march import inset
+from invsamp.solvers.ode.trajectories import Course, Outcome, integrate
 
 Array = npt.NDArray[np.float64]
 
