@@ -6,12 +6,13 @@ row depends on timing; the answer does not.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from multiprocessing.connection import wait
 from multiprocessing.util import Finalize
 from typing import Any, NamedTuple
@@ -22,6 +23,8 @@ from invsamp.posing.forward import ModelError
 
 #: Seconds that a worker may take to import the package and to make its model.
 START_LIMIT = 600.0
+#: Workers in succession that may end before they are ready, once one was.
+ACCIDENTS = 3
 
 
 class Task(NamedTuple):
@@ -53,6 +56,7 @@ class WorkerPool:
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._broken: str | None = None
+        self._lost: int | None = None  # in succession, before they were ready; None until one was
         self._finalizer = Finalize(self, _end_all, (self._staff,), exitpriority=20)
 
     def run(self, tasks: Sequence[Task]) -> list[Answer]:
@@ -63,20 +67,12 @@ class WorkerPool:
         ModelError
             If a worker cannot begin, or finds a mistake in the model.
         """
-        with self._lock:
-            self._check_process()
-            try:
-                return _Round(self, tasks).answers()
-            except BaseException:
-                # also Ctrl-C: an answer that comes later must not be taken for that of another task
-                for number in [n for n, worker in self._staff.items() if worker.task is not None]:
-                    self.dismiss(number)
-                raise
+        with self._at_work():
+            return _Round(self, tasks).answers()
 
     def description(self) -> Description:
         """What the model in the workers tells about itself."""
-        with self._lock:
-            self._check_process()
+        with self._at_work():
             while True:
                 self.hire(1)
                 for worker in self._staff.values():
@@ -118,32 +114,51 @@ class WorkerPool:
         if starting:
             left = max(0.0, min(starting) - time.monotonic())
             timeout = left if timeout is None else min(left, timeout)
-        connections = {worker.connection: number for number, worker in self._staff.items()}
-        if not connections:
+        if not self._staff:
             return []
+        owners = {one: number for number, worker in self._staff.items() for one in worker.heard_by}
         found = []
-        for connection in wait(list(connections), timeout):
-            number = connections[connection]  # type: ignore[index]
+        for number in {owners[one] for one in wait(list(owners), timeout)}:  # type: ignore[index]
             worker = self._staff[number]
             began = worker.description is not None
-            try:
-                message = worker.receive()
-            except (EOFError, OSError):
-                message = None
+            message = worker.receive()
             if began:
                 found.append((number, message))
+            elif message is None and self._may_try_again():
+                self.dismiss(number)
             elif message is None or isinstance(message, Answer):
                 self._fail(message, worker)
+            elif worker.description is not None:
+                self._lost = 0
         self._check_start()
         return found
+
+    @contextlib.contextmanager
+    def _at_work(self) -> Iterator[None]:
+        with self._lock:
+            self._check_process()
+            try:
+                yield
+            except BaseException:
+                # also Ctrl-C: an answer that comes later, or half of a message, must not be taken for another one
+                for number in [n for n, worker in self._staff.items() if not worker.idle]:
+                    self.dismiss(number)
+                raise
 
     def _check_start(self) -> None:
         for worker in self._staff.values():
             if worker.description is None and time.monotonic() > worker.began + START_LIMIT:
                 self._fail(Answer("timed_out", f"it was not ready after {START_LIMIT:g} s"), worker)
 
+    def _may_try_again(self) -> bool:
+        """Whether a worker that ended before it was ready met with an accident, such as Ctrl-C: others were ready."""
+        self._lost = None if self._lost is None else self._lost + 1
+        return self._lost is not None and self._lost <= ACCIDENTS
+
     def _fail(self, answer: Answer | None, worker: Worker) -> None:
-        why = answer.value if answer is not None else f"it ended ({worker.last_words()}) before it was ready; {GUARD}"
+        words = worker.last_words() if answer is None else ""
+        hint = f"; {GUARD}" if words == "exit code 1" else ""
+        why = answer.value if answer is not None else f"it ended ({words}) before it was ready{hint}"
         self._broken = f"the model cannot be made in a worker process: {why}"
         _end_all(self._staff)
         raise ModelError(self._broken)

@@ -48,32 +48,48 @@ class Worker:
     def give(self, task: int, request: Request, limits: float = 1.0) -> bool:
         """Send a request, to be answered within so many time limits; False if the worker has died meanwhile."""
         forgotten, self.forgotten = self.forgotten, []
+        self.task = task  # before it is sent: Ctrl-C may come at once
         try:
-            if self.connection.poll(0):  # nothing was asked: this is the end of the connection
+            if wait(self.heard_by, 0):  # nothing was asked: this is the end of it
                 return False
             self.connection.send(request._replace(forgotten=tuple(forgotten)))
         except OSError:
             return False
-        self.task = task
         if self.time_limit is not None:
             self.deadline = time.monotonic() + limits * self.time_limit
         return True
 
+    @property
+    def heard_by(self) -> tuple[Connection, int]:
+        """What to wait for: a message or the end of the connection, and the end of the process.
+
+        Where it has started others, these hold the connection open when it dies.
+        """
+        return self.connection, self._process.sentinel
+
     def receive(self) -> Any:
-        """The next message, with what has to be done about those of the start."""
-        message = self.connection.recv()
+        """The next message, with what has to be done about those of the start; None if the process has ended."""
+        try:
+            if not self.connection.poll(0):
+                return None
+            message = self.connection.recv()
+            if message == "here":  # it listens now: a large pickle does not block
+                self.connection.send(self._payload)
+        except (EOFError, OSError):
+            return None
         self.deadline = None
-        if message == "here":  # it listens now: a large pickle does not block
-            self.connection.send(self._payload)
-        elif isinstance(message, Description):
+        if isinstance(message, Description):
             self.description = message
         return message
 
     def last_words(self) -> str:
-        self._process.join(1.0)
+        """How the process ended, or that it has only closed its end of the connection."""
+        self._process.join(10.0)
         code = self._process.exitcode
-        if code is not None and code < 0:
-            return f"signal {signal.Signals(-code).name}"
+        if code is None:
+            return "it closed its connection"
+        if code < 0:
+            return f"signal {({int(known): known.name for known in signal.Signals}).get(-code, -code)}"
         return f"exit code {code}"
 
     def end(self, patience: float = 0.0) -> None:

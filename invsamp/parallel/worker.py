@@ -146,9 +146,11 @@ class _Rows:
 
 def _only_row(value: Any, dimension: int, what: str) -> Any:
     try:
+        if np.iscomplexobj(value):
+            raise TypeError("complex")  # numpy would drop the imaginary part with a warning
         array = np.asarray(value, dtype=float)
     except (TypeError, ValueError):
-        raise WrongShapeError(f"{what} must be an array of real numbers, got {type(value).__name__}") from None
+        raise WrongShapeError(f"{what} must be an array of real numbers, got {value!r:.80}") from None
     if array.ndim != dimension + 1 or len(array) != 1:
         expected = ", ".join(["1"] + ["*"] * dimension)
         raise WrongShapeError(f"{what} of a batch of one row must have shape ({expected}), got {array.shape}")

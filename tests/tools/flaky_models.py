@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -43,6 +44,13 @@ def misbehave(deed):
         os.kill(os.getpid(), signal.SIGSEGV)
     if deed == "exit":
         os._exit(3)
+    if deed == "orphan":
+        if os.fork() == 0:
+            time.sleep(1000)  # and holds whatever the process holds
+        os.kill(os.getpid(), signal.SIGKILL)
+    if deed == "interrupt":  # the owner, which cannot be sooner or later than this call
+        os.kill(multiprocessing.parent_process().pid, signal.SIGALRM)
+        time.sleep(1000)
     if deed == "mistake":
         raise ModelError("the mesh file is gone")
 
@@ -90,6 +98,13 @@ class Thorough(Troubled):
         return self(theta)[row, indices], derivatives(theta)[row, indices]
 
 
+class Complex(Troubled):
+    """Gives complex numbers."""
+
+    def __call__(self, theta):
+        return observations(theta) + 0j
+
+
 class Unpicklable(Thorough):
     def __reduce__(self):
         raise TypeError("holds a factorisation")
@@ -107,6 +122,14 @@ def build_failing():
     raise OSError("no license")
 
 
+def build_in_turns(file, deeds):
+    """Does the first deed when it is called first, in whatever process, and so on."""
+    with open(file, "a") as out:
+        out.write(".")
+    misbehave(deeds[os.path.getsize(file) - 1])
+    return Troubled("exit")
+
+
 @dataclass(frozen=True)
 class ProcessNumber(Troubled):
     """Tells which process answers, whether it has a launcher's variables, and how many threads it may use."""
@@ -118,7 +141,7 @@ class ProcessNumber(Troubled):
 
 @dataclass(frozen=True)
 class StartsOthers(Troubled):
-    """Starts a process and waits for it; its number is in the file first."""
+    """Starts a process, whose number is in the file then, interrupts the owner, and waits."""
 
     file: str = ""
 
@@ -126,8 +149,7 @@ class StartsOthers(Troubled):
         process = subprocess.Popen(["sleep", "1000"])
         with open(self.file, "w") as out:
             out.write(f"{os.getpid()} {process.pid}")
-        process.wait()
-        return observations(theta)
+        misbehave("interrupt")
 
 
 @dataclass(frozen=True)

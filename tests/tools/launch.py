@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import os
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import textwrap
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 # what a launcher tells its ranks: a test process that has begun MPI by itself would pass it on to the next launcher
@@ -32,7 +34,7 @@ OPEN_MPI = {
 
 
 def mpi(
-    script: str | Path, n: int, *args: object, timeout: float = 60, check: bool = True, abort: bool = True
+    script: str | Path, n: int, *args: object, timeout: float = 300, check: bool = True, abort: bool = True
 ) -> subprocess.CompletedProcess[str]:
     """Run a script on n ranks.
 
@@ -45,7 +47,8 @@ def mpi(
     *args
         Strings that the script finds in ``sys.argv[1:]``.
     timeout : float
-        Seconds after which all ranks are killed and `TimeoutError` is raised, with what they wrote.
+        Seconds after which all ranks are killed and `TimeoutError` is raised, with what they wrote. Only for what would
+        never end: a slow machine with others at work on it needs a minute to import everything on several ranks.
     check : bool
         Whether a non-zero exit status raises `AssertionError` with what the ranks wrote.
     abort : bool
@@ -64,7 +67,7 @@ def mpi(
 
 
 def python(
-    script: str | Path, *args: object, timeout: float = 60, check: bool = True
+    script: str | Path, *args: object, timeout: float = 300, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
     """Run a script, as in `mpi`, in one process of its own, without a launcher."""
     with _ScriptFile(script) as path:
@@ -91,12 +94,25 @@ def stop(process: subprocess.Popen[str]) -> None:
         process.wait(2)
     except subprocess.TimeoutExpired:
         process.kill()
-    for member in _session(process.pid):
-        try:
-            os.kill(member, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+    while members := _session(process.pid):  # a process may take a moment to end, or start another one first
+        for member in members:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(member, signal.SIGKILL)
+        time.sleep(0.01)
     process.wait()
+
+
+def alive(pid: int) -> bool:
+    """Whether a process has not ended yet."""
+    return _status(pid) is not None
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait for what comes soon, or never: a slow machine alone must fail no test."""
+    deadline = time.monotonic() + 300.0
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def environment() -> dict[str, str]:
@@ -115,9 +131,9 @@ def no_mpi() -> str | None:
         return "no mpiexec found"
     with _ScriptFile("from mpi4py import MPI") as path:
         try:
-            found = _finish(mpi_command(path, 2), 60, check=False)
+            found = _finish(mpi_command(path, 2), 120, check=False)
         except TimeoutError:
-            return f"{_mpiexec()} does not start two ranks of this mpi4py within 60 s"
+            return f"{_mpiexec()} does not start two ranks of this mpi4py within two minutes"
     if found.returncode == 0:
         return None
     words = next((line for line in found.stderr.splitlines() if line.startswith("RuntimeError")), found.stderr[-300:])
@@ -149,15 +165,17 @@ def _finish(command: list[str], timeout: float, check: bool) -> subprocess.Compl
 
 def _session(leader: int) -> list[int]:
     """Processes in a session; Open MPI puts each rank into a process group of its own, but not into a session."""
-    members = []
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = status.read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
-            continue
-        if int(fields[3]) == leader and fields[0] != "Z":
-            members.append(int(status.parent.name))
-    return members
+    pids = [int(folder.name) for folder in Path("/proc").glob("[0-9]*")]
+    return [pid for pid in pids if (status := _status(pid)) is not None and int(status[3]) == leader]
+
+
+def _status(pid: int) -> list[str] | None:
+    """What the kernel knows about a process: its state, parent, group, session and so on; None if it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] in "ZX" else fields
 
 
 class _ScriptFile:
