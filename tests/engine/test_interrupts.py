@@ -22,10 +22,14 @@ SAMPLER = iv.mala()
 
 
 class Slow:
-    """Half the squared norm; the process waits at one evaluation until it gets a signal, or for good."""
+    """Half the squared norm; the process waits at one evaluation until it gets a signal, or for good.
+
+    Files say that it is there, that the signal was sent, and that it was heard: the next one is the handler's before.
+    """
 
     def __init__(self, folder=None, at=-1, patient=True):
         self.folder, self.at, self.patient, self.calls = folder, at, patient, 0
+        self.handler = signal.getsignal(signal.SIGINT)
 
     def __repr__(self):
         return "Slow()"
@@ -35,6 +39,8 @@ class Slow:
         if self.calls == self.at:
             (self.folder / "there").touch()
             while self.patient or not (self.folder / "signalled").exists():
+                if signal.getsignal(signal.SIGINT) is self.handler:
+                    (self.folder / "heard").touch()
                 time.sleep(0.01)
         return 0.5 * (x**2).sum(axis=1), x
 
@@ -71,13 +77,6 @@ def reference():
     return iv.sample(posed(Slow()), SAMPLER, **SETTINGS).theta
 
 
-def wait_for(path):
-    deadline = time.monotonic() + 30
-    while not path.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def test_the_steps_of_this_run_are_one_evaluation_each(calls):
     first, last = calls
     assert last - first >= SETTINGS["warmup"] + SETTINGS["draws"]
@@ -95,7 +94,7 @@ def test_a_signal_ends_the_step_writes_a_checkpoint_and_says_how_to_go_on(
         iv.sample(posed(Slow(tmp_path, at, patient=False)), SAMPLER, **SETTINGS, directory=folder)
 
     with forked(work) as child:
-        wait_for(tmp_path / "there")
+        launch.wait_for((tmp_path / "there").exists)
         os.kill(child, number)
         (tmp_path / "signalled").touch()
         status = status_of(child)
@@ -118,7 +117,7 @@ def test_a_signal_in_the_last_step_is_obeyed_after_it(tmp_path, reference, calls
         iv.sample(posed(Slow(tmp_path, calls[1], patient=False)), SAMPLER, **SETTINGS, directory=tmp_path / "run")
 
     with forked(work) as child:
-        wait_for(tmp_path / "there")
+        launch.wait_for((tmp_path / "there").exists)
         os.kill(child, signal.SIGTERM)
         (tmp_path / "signalled").touch()
         assert status_of(child) == 143
@@ -132,9 +131,9 @@ def test_a_second_signal_leaves_a_step_that_hangs(tmp_path, reference, calls, ca
         iv.sample(posed(Slow(tmp_path, calls[1] - 30)), SAMPLER, **SETTINGS, directory=tmp_path / "run", segment=50)
 
     with forked(work) as child:
-        wait_for(tmp_path / "there")
+        launch.wait_for((tmp_path / "there").exists)
         os.kill(child, signal.SIGINT)
-        time.sleep(0.3)
+        launch.wait_for((tmp_path / "heard").exists)
         assert os.waitpid(child, os.WNOHANG) == (0, 0)  # the step is waited for
         os.kill(child, signal.SIGINT)
         assert status_of(child) == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import flaky_models
@@ -17,7 +16,9 @@ SIZES = {"InputSizes": ("inputSizes", [1, 1]), "OutputSizes": ("outputSizes", [2
 
 
 class Handler(BaseHTTPRequestHandler):
-    """The server's settings: ``trouble`` (what happens where theta's first entry is beyond 10), ``protocol``."""
+    """The server's settings: ``trouble`` (what happens where theta's first entry is beyond 10), ``protocol``, and
+    ``together`` (a barrier at which evaluations wait for each other).
+    """
 
     def do_GET(self):
         assert self.path == "/prefix/Info"
@@ -41,6 +42,11 @@ class Handler(BaseHTTPRequestHandler):
             return None
         scale = 1.0 + body["config"].get("level", 0)
         if operation == "Evaluate":
+            if self.server.together is not None:
+                try:
+                    self.server.together.wait()
+                except threading.BrokenBarrierError:
+                    return self.error("InvalidOutput", "the others have not come", 500)
             y = scale * flaky_models.observations(theta)[0]
             return self.reply({"output": [y[:2].tolist(), y[2:].tolist()]})
         matrix = scale * flaky_models.derivatives(theta)[0]
@@ -54,7 +60,7 @@ class Handler(BaseHTTPRequestHandler):
         elif trouble == "mistake":
             self.error("UnsupportedFeature", "Evaluate is switched off")
         elif trouble == "hang":
-            self.server.released.wait(30.0)
+            self.server.released.wait(300.0)
         elif trouble == "nan":
             self.reply({"output": [[float("nan"), 1.0], [1.0]]})
         elif trouble == "no json":
@@ -71,8 +77,6 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(status, json.dumps({"error": {"type": kind, "message": message}}).encode())
 
     def reply(self, value):
-        if self.server.slow:
-            time.sleep(self.server.slow)
         self.answer(200, json.dumps(value).encode())
 
     def answer(self, status, text):
@@ -90,7 +94,7 @@ def serving(port=0):
     """A server in a thread of its own; its address is ``url``, and ``stop()`` ends it."""
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     server.daemon_threads, server.block_on_close = True, False
-    server.protocol, server.trouble, server.trouble_in, server.slow = 1.0, None, None, 0.0
+    server.protocol, server.trouble, server.trouble_in, server.together = 1.0, None, None, None
     server.released, server.asked = threading.Event(), []
     server.url = f"http://127.0.0.1:{server.server_address[1]}/prefix"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 
 import numpy as np
 import pytest
@@ -115,16 +114,14 @@ def test_rows_may_have_times_of_their_own(method):
 def test_a_failure_is_a_status_and_nan_at_once(rhs, start, expected, method):
     model = OdeModel(rhs, ("x",), (), method)
     arguments = np.empty((1, 0)), np.array([start]), np.linspace(0.0, 2.0, 5)
-    model.solve(*arguments)
-    began = time.process_time()
     solution = model.solve(*arguments)
-    assert time.process_time() - began < 0.05
     if method == "LSODA" and Status.TOO_MANY_STEPS in expected and len(expected) == 1:
         assert solution.status[0] == Status.OK  # stiff: LSODA's own ground
         return
     assert solution.status[0] in expected or (method == "LSODA" and solution.status[0] != Status.OK)
     assert np.isnan(solution.states).all()
-    assert 0 <= solution.steps[0] <= 10_000 and solution.evaluations[0] >= 0 and solution.ended[0] <= 2.0
+    # "at once": within the default of 10,000 steps, of seven evaluations each
+    assert 0 <= solution.steps[0] <= 10_000 and 0 <= solution.evaluations[0] <= 70_000 and solution.ended[0] <= 2.0
 
 
 @pytest.mark.parametrize("method", ["RK45", "LSODA"])
