@@ -96,6 +96,12 @@ class Rung:
         Whether and how the gradient's noise is taken out of the injected noise.
     probes : int
         Repeated estimates per state from which a variance model learns.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, or parts do not go together: an adjusted kernel and noisy energies, a coupled sum and
+        noise that it does not state, an effective temperature and a schedule.
     """
 
     temperature: float = 1.0

@@ -57,6 +57,10 @@ def sgld(
     In a domain this is R-SGLD: the drift is reflected with the noise, which leaves a boundary layer of the order of
     the square root of the step (`mala` has none). The published SGLD is ``boundary="ignore"``.
 
+    Notes
+    -----
+    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
+
     References
     ----------
     Welling and Teh (2011), ICML, eq. (4), with :math:`\eta = \epsilon / 2`.
@@ -92,6 +96,10 @@ def cyclic_sgld(
     cycles : int, >= 1
         Number of cycles in ``warmup + draws * thin`` steps.
 
+    Notes
+    -----
+    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
+
     References
     ----------
     Zhang et al. (2020), "Cyclical stochastic gradient MCMC for Bayesian deep learning", ICLR, eq. (1), Algorithm 1.
@@ -124,6 +132,10 @@ def sghmc(
     friction : float in (0, 1]
         :math:`\alpha`, the share of the momentum that is lost in a step; 1 is SGLD.
 
+    Notes
+    -----
+    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
+
     References
     ----------
     Chen, Fox and Guestrin (2014), ICML, eq. (15).
@@ -141,6 +153,10 @@ def mala(
     boundary: Boundary | str = "reflect",
 ) -> Sampler:
     """Metropolis-adjusted Langevin, for exact energies: no bias from the step size, nor from reflection.
+
+    Notes
+    -----
+    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
 
     References
     ----------
@@ -170,6 +186,10 @@ def relangevin(
         Metropolis-adjusted kernels. False: plain Langevin steps, with their step-size bias.
     swap : SwapRule, optional
         Default: exact for rungs of any fidelities, in two stages where they differ (`delayed_acceptance`).
+
+    Notes
+    -----
+    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
 
     References
     ----------
@@ -204,6 +224,10 @@ def resgld(
     fidelities : sequence, optional
         Default: the finest on every rung.
 
+    Notes
+    -----
+    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
+
     References
     ----------
     Deng et al. (2020), ICML, "Non-convex learning via replica exchange stochastic gradient MCMC", eq. (7).
@@ -233,6 +257,10 @@ def r2sgld(
     swaps corrected for the energies' noise (eq. 7 with C = 2 for the variance of the energies' difference). Not as
     published: an attempt follows a tenth of the steps, not every one (``swap_fraction=1.0``), and the reflection is
     the specular path, whose end is that of the published one where a move meets one straight wall.
+
+    Notes
+    -----
+    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
 
     References
     ----------
@@ -277,6 +305,10 @@ def multi_variance_resgld(
     assume_unbiased : bool
         Rungs of different deterministic fidelity are refused unless you say that their energies differ by
         noise alone (see `invsamp.swap.rules.multi_variance`).
+
+    Notes
+    -----
+    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
 
     References
     ----------
@@ -333,6 +365,10 @@ def fast_resgld(
         Default: eq. (18) (`fast`) between rungs of one fidelity, `delayed_acceptance` between rungs of two, whose
         energies differ by more than noise, so that eq. (18) would be biased. ``fast(assume_unbiased=True)`` gives
         the published rule all the same.
+
+    Notes
+    -----
+    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
 
     References
     ----------

@@ -113,17 +113,58 @@ def over(schedule: Any, steps: int | None) -> Schedule:
 
 
 def constant(step_size: float) -> Constant:
-    """One step size; `ValueError` unless it is positive and finite."""
+    """One step size at every iteration.
+
+    Parameters
+    ----------
+    step_size : float, > 0
+
+    Raises
+    ------
+    ValueError
+        If it is not a positive finite number.
+    """
     return Constant(_positive("step_size", step_size))
 
 
 def polynomial(step_size: float, offset: float = 1.0, exponent: float = 1 / 3) -> Polynomial:
-    """Polynomial decay; `ValueError` unless all three numbers are positive."""
+    r"""Polynomial decay, :math:`\eta_k = \eta_0 (1 + k / b)^{-\gamma}`.
+
+    Parameters
+    ----------
+    step_size : float, > 0
+        :math:`\eta_0`, at the first iteration.
+    offset : float, > 0
+        :math:`b`, iterations before the decay sets in.
+    exponent : float, > 0
+        :math:`\gamma`. The default, 1/3, makes bias and variance of the weighted averages fall alike (Teh, Thiery and
+        Vollmer 2016, JMLR 17(7)).
+
+    Raises
+    ------
+    ValueError
+        If a number is not positive and finite.
+    """
     return Polynomial(_positive("step_size", step_size), _positive("offset", offset), _positive("exponent", exponent))
 
 
 def exponential(step_size: float, rate: float, begin: int = 0) -> Exponential:
-    """Geometric decay by ``rate`` in (0, 1] per iteration after iteration ``begin``."""
+    r"""Geometric decay, :math:`\eta_k = \eta_0 \, \rho^{\max(k - k_0, 0)}`.
+
+    Parameters
+    ----------
+    step_size : float, > 0
+        :math:`\eta_0`, up to iteration ``begin``.
+    rate : float in (0, 1]
+        :math:`\rho`, per iteration.
+    begin : int
+        :math:`k_0`, the last iteration before the decay.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range.
+    """
     if not 0.0 < rate <= 1.0:
         raise ValueError(f"rate must lie in (0, 1], got {rate}")
     return Exponential(_positive("step_size", step_size), rate, begin)

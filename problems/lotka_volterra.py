@@ -142,14 +142,8 @@ def gradient_matching(
 
     Parameters
     ----------
-    observed : Trajectory, optional
-        ``data()``, without noise, by default.
-    derivatives : array (T, 2), str or part, optional
-        As in `invsamp.solvers.gradient_matching.match`. By default the exact ones, as published; for noisy states
-        "weak" is the least biased.
-    noise_sd : float or array (2,), > 0, optional
-        Standard deviation of what was measured: of the derivatives where those are given (1 by default), else of the
-        states (by default what the trajectory says).
+    observed, derivatives, noise_sd
+        As in `invsamp.problems.lorenz.gradient_matching`, for two states.
 
     Returns
     -------
@@ -159,7 +153,7 @@ def gradient_matching(
     Raises
     ------
     ValueError
-        For ``derivatives`` that are unknown or of a wrong shape, and ``noise_sd`` that is not positive.
+        As there.
     """
     library = linear_in_parameters(rhs, STATES, PARAMETERS)
     model, noise_sd = matched(library, data() if observed is None else observed, derivatives, noise_sd)

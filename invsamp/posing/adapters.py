@@ -193,9 +193,16 @@ def scalar_function(
     jacobian: Callable[[Array], Any] | None = None,
     parameters: Iterable[str] | None = None,
 ) -> JacobianModel | RowFunction:
-    """Forward model from a function of one theta (p,) -> (m,), looped over the rows of a batch.
+    """Forward model from a function of one theta, looped over the rows of a batch.
 
-    Without ``jacobian`` (p,) -> (m, p) the result has no derivatives: hand it to `finite_differences`.
+    Parameters
+    ----------
+    function : callable
+        theta (p,) -> observations (m,).
+    jacobian : callable, optional
+        theta (p,) -> derivatives (m, p). Without it the result cannot be linearized: hand it to `finite_differences`.
+    parameters : names, optional
+        As in `with_jacobian`.
     """
     names = _names(parameters)
     rows = RowFunction(_callable("function", function), names)
@@ -203,9 +210,14 @@ def scalar_function(
 
 
 def from_torch(function: Callable[[Any], Any], parameters: Iterable[str] | None = None) -> TorchModel:
-    """Forward model from a torch function of a float64 tensor (batch, p) -> (batch, m), rows independent.
+    """Forward model from a torch function, differentiated in reverse mode; torch is imported at the first evaluation.
 
-    Torch is imported at the first evaluation. ``parameters`` as in `with_jacobian`.
+    Parameters
+    ----------
+    function : callable
+        A float64 tensor (batch, p) -> (batch, m), rows independent.
+    parameters : names, optional
+        As in `with_jacobian`.
     """
     return TorchModel(_callable("function", function), _names(parameters))
 

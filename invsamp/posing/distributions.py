@@ -27,7 +27,20 @@ _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 @dataclass(frozen=True)
 class Uniform(ScalarFamily):
-    """Uniform on the interval from ``lower`` to ``upper``."""
+    """Uniform on the interval from ``lower`` to ``upper``.
+
+    Parameters
+    ----------
+    lower, upper : float or array_like
+        Ends, lower < upper.
+    shape : int or tuple of int, optional
+        Of the parameter, to which the other arguments broadcast: independent entries. Default: their own shape.
+
+    Raises
+    ------
+    ValueError
+        As in all families: if an argument is not finite, out of its range, or does not broadcast to the shape.
+    """
 
     lower: npt.ArrayLike
     upper: npt.ArrayLike
@@ -59,7 +72,16 @@ class Uniform(ScalarFamily):
 
 @dataclass(frozen=True)
 class Normal(ScalarFamily):
-    """Normal with ``mean`` and standard deviation ``sd`` > 0."""
+    """Normal.
+
+    Parameters
+    ----------
+    mean : float or array_like
+    sd : float or array_like, > 0
+        Standard deviation.
+    shape : int or tuple of int, optional
+        As in `Uniform`.
+    """
 
     mean: npt.ArrayLike
     sd: npt.ArrayLike
@@ -83,7 +105,17 @@ class Normal(ScalarFamily):
 
 @dataclass(frozen=True)
 class LogNormal(ScalarFamily):
-    """Log-normal: the logarithm is normal with mean ``log_mean`` and standard deviation ``log_sd`` > 0."""
+    """Log-normal: the logarithm is normal.
+
+    Parameters
+    ----------
+    log_mean : float or array_like
+        Mean of the logarithm; the median is its exponential.
+    log_sd : float or array_like, > 0
+        Standard deviation of the logarithm.
+    shape : int or tuple of int, optional
+        As in `Uniform`.
+    """
 
     log_mean: npt.ArrayLike
     log_sd: npt.ArrayLike
@@ -111,7 +143,15 @@ class LogNormal(ScalarFamily):
 
 @dataclass(frozen=True)
 class HalfNormal(ScalarFamily):
-    """Absolute value of a normal variable with mean zero and standard deviation ``sd`` > 0."""
+    """Absolute value of a normal variable with mean zero.
+
+    Parameters
+    ----------
+    sd : float or array_like, > 0
+        Standard deviation of that variable.
+    shape : int or tuple of int, optional
+        As in `Uniform`.
+    """
 
     sd: npt.ArrayLike
     shape: Any = field(default=(), kw_only=True)
@@ -138,7 +178,17 @@ class HalfNormal(ScalarFamily):
 
 @dataclass(frozen=True)
 class Gamma(ScalarFamily):
-    """Gamma with ``concentration`` > 0 (also called shape) and ``rate`` > 0: mean concentration / rate."""
+    """Gamma, of mean concentration / rate.
+
+    Parameters
+    ----------
+    concentration : float or array_like, > 0
+        Exponent of x, plus 1; also called shape.
+    rate : float or array_like, > 0
+        One over the scale.
+    shape : int or tuple of int, optional
+        As in `Uniform`.
+    """
 
     concentration: npt.ArrayLike
     rate: npt.ArrayLike
@@ -167,7 +217,15 @@ class Gamma(ScalarFamily):
 
 @dataclass(frozen=True)
 class Beta(ScalarFamily):
-    """Beta on (0, 1) with exponents ``a`` > 0 and ``b`` > 0: mean a / (a + b)."""
+    """Beta on (0, 1), of mean a / (a + b).
+
+    Parameters
+    ----------
+    a, b : float or array_like, > 0
+        Exponents of x and 1 - x, plus 1.
+    shape : int or tuple of int, optional
+        As in `Uniform`.
+    """
 
     a: npt.ArrayLike
     b: npt.ArrayLike
@@ -195,7 +253,17 @@ class Beta(ScalarFamily):
 
 @dataclass(frozen=True)
 class Cauchy(ScalarFamily):
-    """Cauchy with median ``location`` and half-width at half-maximum ``scale`` > 0."""
+    """Cauchy.
+
+    Parameters
+    ----------
+    location : float or array_like
+        Median.
+    scale : float or array_like, > 0
+        Half the width at half the maximum.
+    shape : int or tuple of int, optional
+        As in `Uniform`.
+    """
 
     location: npt.ArrayLike
     scale: npt.ArrayLike
@@ -219,7 +287,19 @@ class Cauchy(ScalarFamily):
 
 @dataclass(frozen=True)
 class MultivariateNormal(Distribution):
-    """Normal vector with ``mean`` (k,) and symmetric positive definite ``covariance`` (k, k)."""
+    """Normal vector.
+
+    Parameters
+    ----------
+    mean : array_like, shape (k,)
+    covariance : array_like, shape (k, k)
+        Symmetric and positive definite.
+
+    Raises
+    ------
+    ValueError
+        If a shape is wrong, a number not finite, or the covariance not symmetric positive definite.
+    """
 
     mean: npt.ArrayLike
     covariance: npt.ArrayLike

@@ -233,6 +233,11 @@ def multi_variance(weight: float | None = None, *, assume_unbiased: bool = False
     assume_unbiased : bool
         Vouch that rungs of different fidelity have the same mean energy; refused otherwise.
 
+    Raises
+    ------
+    ValueError
+        If ``weight`` does not lie in [0, 1].
+
     References
     ----------
     Lin, Wang and Zhang (2022), "Multi-variance replica exchange SGMCMC", eq. (11).

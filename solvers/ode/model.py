@@ -236,13 +236,20 @@ class OdeModel:
             Time of the initial values; the first observation time by default.
         states : sequence of str, optional
             The observed states; all by default.
-        of, jacobian, mask
-            Functions of states, and different outputs at different times: see `invsamp.solvers.ode.observation`.
+        of : callable, optional
+            ``of(t, x, p)`` -> outputs, observed in place of states: sums, ratios, a quantity with a calibration. It
+            takes all states and the model's parameters, among which may be some that only it uses. Its derivatives
+            are symbolic where it can be traced; `OdeObservation.derivatives` says whether.
+        jacobian : callable, optional
+            Of ``of``: ``jacobian(t, x, p)`` -> (n_outputs, n_states + n_parameters).
+        mask : array of bool, shape (n_times, n_observed), optional
+            Which outputs are observed at which time; all by default. The data are then those where it is true.
 
         Raises
         ------
         ValueError
-            For a wrong number of initial entries, names that clash or are unknown, or bad times.
+            For a wrong number of initial entries, names that clash or are unknown, bad times, both ``states`` and
+            ``of``, or an ``of`` that cannot be differentiated.
         """
         return observe(self, times, initial, t0=t0, states=states, of=of, jacobian=jacobian, mask=mask)
 

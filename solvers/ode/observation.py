@@ -32,34 +32,7 @@ def observe(
     jacobian: Callable[[Any, Any, Any], npt.ArrayLike] | None = None,
     mask: npt.ArrayLike | None = None,
 ) -> OdeObservation:
-    """Forward model that observes states, or functions of them, at given times; see `OdeModel.observe`.
-
-    Parameters
-    ----------
-    model : OdeModel
-    times : array, shape (n_times,)
-        Observation times, increasing.
-    initial : sequence of n_states entries
-        Per state its known initial value, or the name of the parameter that is its unknown initial value.
-    t0 : float, optional
-        Time of the initial values; the first observation time by default.
-    states : sequence of str, optional
-        The observed states; all by default.
-    of : callable, optional
-        ``of(t, x, p)`` -> outputs, observed in place of states: sums, ratios, a quantity with a calibration. It takes
-        all states and the model's parameters, among which may be some that only it uses. Its derivatives are
-        symbolic where it can be traced; `OdeObservation.derivatives` says whether.
-    jacobian : callable, optional
-        Of ``of``: ``jacobian(t, x, p)`` -> (n_outputs, n_states + n_parameters).
-    mask : array of bool, shape (n_times, n_observed), optional
-        Which outputs are observed at which time; all by default. The data are then those where it is true.
-
-    Raises
-    ------
-    ValueError
-        For a wrong number of initial entries, names that clash or are unknown, bad times, both ``states`` and
-        ``of``, or an ``of`` that cannot be differentiated.
-    """
+    """What `OdeModel.observe` does, whose arguments these are."""
     grid = np.asarray(times, dtype=float)
     if grid.ndim != 1 or not grid.size or not np.isfinite(grid).all() or (np.diff(grid) <= 0).any():
         raise ValueError(f"times must be a non-empty, finite, increasing sequence, got {grid}")
