@@ -100,8 +100,8 @@ class Rung:
     Raises
     ------
     ValueError
-        If a number is out of range, or parts do not go together: an adjusted kernel and noisy energies, a coupled sum and
-        noise that it does not state, an effective temperature and a schedule.
+        If a number is out of range, or parts do not go together: an adjusted kernel and noisy energies, a coupled sum
+        and noise that it does not state, an effective temperature and a schedule.
     """
 
     temperature: float = 1.0
