@@ -18,6 +18,7 @@ from invsamp.engine.engine import Engine, Plan
 from invsamp.engine.recording import fingerprint, record, start_run
 from invsamp.engine.threads import one_thread
 from invsamp.ladder import Sampler
+from invsamp.parallel.agreement import check_equal, run_settings
 from invsamp.parallel.carry import carry, communicator
 from invsamp.results.run import Run, versions
 from invsamp.results.stored_run import StoredRun
@@ -89,6 +90,7 @@ def resume(
         if (together := communicator(problem, comm)) is None:
             run = _carried_on(engine, path, manifest, progress)
         else:
+            check_equal(together, run_settings(engine))
             run = carry(
                 together,
                 engine,
@@ -101,7 +103,7 @@ def resume(
 def _carried_on(engine: Engine, path: Path, manifest: Mapping[str, Any], progress: bool) -> StoredRun | None:
     """The whole run, from where its directory says that it stands; None but on the root."""
     plan, ranks = engine.plan, engine.ranks
-    with RunDirectory.open(path) if ranks.root else nullcontext() as kept:
+    with ranks.on_root(lambda: RunDirectory.open(path)) or nullcontext() as kept:
         found: Any = None if kept is None else (states.decode(kept.payload), kept.header.fingerprint)
         saved, before = ranks.bcast(found)
         if saved["engine"] is not None and saved["engine"]["step"] == plan.steps:

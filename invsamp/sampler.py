@@ -16,10 +16,11 @@ from invsamp.engine.engine import Engine, Plan
 from invsamp.engine.interrupts import Interrupts, leave
 from invsamp.engine.progress import Bar
 from invsamp.engine.ranks import Alone, Ranks
-from invsamp.engine.recording import begin_run
+from invsamp.engine.recording import begin_run, check_segment
 from invsamp.engine.starts import given_start
 from invsamp.engine.threads import one_thread
 from invsamp.ladder import Sampler
+from invsamp.parallel.agreement import check_equal, run_settings
 from invsamp.parallel.carry import carry, communicator
 from invsamp.posing.potential import Target
 from invsamp.presets import mala
@@ -96,10 +97,16 @@ def sample(
         raise ValueError(f"sampler must be a Sampler, as the presets return it, got {sampler!r}")
     engine = Engine(problem, sampler, plan(draws, warmup, thin, chains, seed))
     positions = None if start is None else given_start(problem, engine.walked.sampling_domain, start, chains)
+    check_segment(segment)
     if directory is None and segment is not None:
         raise ValueError(f"segment must be None without a directory to write segments to, got {segment!r}")
     with one_thread():
         if (together := communicator(problem, comm)) is not None:
+            given = "the system's" if seed is None else seed
+            begun = None if positions is None else positions.tolist()
+            check_equal(
+                together, run_settings(engine) | {"seed": given, "start": begun, "stored": directory is not None}
+            )
             wanted = together.bcast(engine.plan)  # a seed of the system's is one of each process
 
             def work(ranks: Ranks) -> Run | None:
@@ -167,6 +174,7 @@ def _run(engine: Engine, progress: bool) -> Segment:
     bar = Bar(engine, progress)
     # alone, a step that hangs can be left; several processes have to end at the same step
     together = nullcontext() if isinstance(engine.ranks, Alone) else Interrupts()
+    received = None
     try:
         with together as interrupts:
             while engine.done < plan.steps:
@@ -181,7 +189,8 @@ def _run(engine: Engine, progress: bool) -> Segment:
                 if received is not None:
                     leave(received, f"stopped after {engine.done} of {plan.steps} steps")
     except KeyboardInterrupt:
-        if not kept.count:
+        # of several processes, either all have agreed to end, or this one alone cannot go on
+        if not kept.count or (interrupts is not None and received is None):
             raise
         if engine.ranks.root:
             message = f"interrupted: the run holds the {kept.count} draws that were made, of {plan.draws}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from invsamp.contract import Potential
@@ -33,6 +34,10 @@ class Ranks(Protocol):
 
     def bcast(self, item: Item) -> Item:
         """The root's item on every process."""
+        ...
+
+    def on_root(self, function: Callable[[], Item]) -> Item | None:
+        """What a function gives that the root alone calls; None elsewhere. What it raises is raised on every one."""
         ...
 
     def stop(self, signal: int | None, *, last: bool) -> int | None:
@@ -78,6 +83,10 @@ class Alone:
     def bcast(self, item: Item) -> Item:
         """The item."""
         return item
+
+    def on_root(self, function: Callable[[], Item]) -> Item:
+        """What it gives."""
+        return function()
 
     def stop(self, signal: int | None, *, last: bool) -> int | None:
         """The signal."""

@@ -58,9 +58,9 @@ def begin_run(
     KeyboardInterrupt, SystemExit
         After a checkpoint, on Ctrl-C and SIGTERM.
     """
-    check_segment(segment)
     path = Path(directory)
-    with _created(engine, path, positions, segment) if engine.ranks.root else nullcontext() as kept:
+    made = engine.ranks.on_root(lambda: _created(engine, path, positions, segment))
+    with made or nullcontext() as kept:
         start_run(engine, kept, positions)
         return record(engine, kept, path, progress, stacklevel=5)
 
@@ -70,9 +70,13 @@ def start_run(engine: Engine, directory: RunDirectory | None, positions: Array |
     engine.begin(positions)
     found = fingerprint(engine, engine.ranks.bcast(engine.local[0].position[0]))
     state, report = engine.state(), engine.report()
-    if directory is not None and report is not None:
+
+    def save() -> None:
+        assert directory is not None and report is not None  # this is the root
         start = None if positions is None else positions.copy()
         directory.checkpoint(engine.done, _payload(engine, start, state), report, fingerprint=found)
+
+    engine.ranks.on_root(save)
 
 
 def record(
@@ -159,7 +163,9 @@ class _Checkpoints:
             return
         parts = engine.ranks.gather(self._draws.take()) if self._draws.count else None
         state, report = engine.state(), engine.report()
-        if self._directory is not None and report is not None:
+
+        def save() -> None:
+            assert self._directory is not None and report is not None  # this is the root
             groups = None
             if parts is not None:
                 segment = Segment.joined(parts)
@@ -167,6 +173,8 @@ class _Checkpoints:
                 groups = segments.groups_of(theta, dict(engine.problem.shapes), engine.statistics(segment))
             payload = _payload(engine, None, state)
             self._directory.checkpoint(engine.done, payload, report, groups, self._largest)
+
+        engine.ranks.on_root(save)
         self._plan_next()
         self._written = engine.done
 

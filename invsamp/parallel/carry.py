@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from invsamp.contract import Array
+from invsamp.contract import Array, Potential
 from invsamp.engine.engine import Engine
 from invsamp.engine.interrupts import Interrupts
 from invsamp.engine.ranks import Ranks
 from invsamp.engine.replica import Replica
-from invsamp.parallel.channel import Patience
+from invsamp.parallel.agreement import unequal_energies
+from invsamp.parallel.channel import Patience, bcast, portable
 from invsamp.parallel.group import How, separable, serve
 from invsamp.parallel.joint_solves import Distributed
 from invsamp.parallel.layout import Group, arrange
 from invsamp.parallel.team import Team
-from invsamp.parallel.world import all_or_none, world
+from invsamp.parallel.world import all_or_none, alone, world
 
 Result = TypeVar("Result")
 #: Seconds that a message there and back takes, about: what blocks of chains have to save.
 MESSAGES = 5e-4
-#: n processes make one solve so many times as fast: n to this power. Less than n, so that rungs are spread first.
-SCALING = 0.8
+#: n processes make one solve at the most so many times as fast: n to this power. Less than n, whatever was measured, so
+#: that rungs are spread first.
+BEST = 0.95
 
 
 def communicator(problem: Any, comm: Any = None) -> Any:
@@ -41,10 +43,13 @@ def communicator(problem: Any, comm: Any = None) -> Any:
     Raises
     ------
     ValueError
-        If forward models were made on different communicators, or on another one than ``comm``.
+        If ``comm`` is no communicator of this process. If forward models were made on different communicators, or on
+        another one than ``comm``.
     RuntimeError
         If a launcher started several processes that do not know each other.
     """
+    if comm is not None and (not comm or not hasattr(comm, "Ibarrier") or getattr(comm, "is_inter", False)):
+        raise ValueError(f"comm must be a communicator of mpi4py to which this process belongs, got {comm!r}")
     comm = world() if comm is None else comm
     fixed = {name: model.comm for name, model in _models(problem).items() if _is_fixed(model)}
     for name, own in fixed.items():
@@ -76,42 +81,64 @@ def carry(comm: Any, engine: Engine, work: Callable[[Ranks], Result]) -> Result:
     engine : Engine
         Of the whole run, at nothing yet: what is to be carried.
     work : callable
-        Makes the run. Called where rungs are held, with the `Ranks`; what it returns on the root is the result. A
-        `SystemExit` or `KeyboardInterrupt` that it raises on all of them is raised on every process.
+        Makes the run. Called where rungs are held, with the `Ranks`; what it returns on the root is the result. What
+        it raises on all of them, by `Ranks.stop` or `Ranks.on_root`, is raised on every process; what it raises on
+        one of them ends all.
 
     Returns
     -------
     The result, on every process.
+
+    Raises
+    ------
+    ValueError
+        If the forward models do not compute the same on all processes.
     """
-    with all_or_none(comm):
+    with all_or_none(comm), alone():
         own = comm.Dup()
         models = _models(engine.problem)
         movable = [model for model in models.values() if isinstance(model, Distributed)]
         for model in movable:
             model.bind(comm)
-        plan = _plan(own, engine, models)
-        team = Team(own, plan.groups, plan.how)
-        for model in movable:
-            if team.group is not None:
-                model.bind(comm if team.solving is None else team.solving)
-        outcome: Any = None
-        if team.leads:
-            try:
-                outcome = work(team), None
-            except (KeyboardInterrupt, SystemExit) as end:
-                outcome = None, end
-        elif team.group is not None:
-            potentials = {name: evaluator.potential for name, evaluator in engine.evaluators.items()}
-            with Interrupts() as interrupts:
-                serve(team.leader, potentials, plan.how, lambda: interrupts.received)
-        team.close()
-        result, left = _spread(own, team.patience, outcome)
+        potentials = {name: evaluator.potential for name, evaluator in engine.evaluators.items()}
+        result, left = None, unequal_energies(own, potentials, _positions(engine)[0])
+        if left is None:
+            plan = _plan(own, engine, models)
+            team = Team(own, plan.groups, plan.how)
+            for model in movable:
+                if team.group is not None:
+                    model.bind(comm if team.solving is None else team.solving)
+            result, left = bcast(own, _part(team, potentials, work))
         own.Free()  # not the groups' own: models may hold them still
         for model in movable:
             model.bind(None)
     if left is not None:
         raise left
-    return result  # type: ignore[no-any-return]
+    return result  # type: ignore[return-value]
+
+
+def _part(
+    team: Team, potentials: Mapping[str, Potential], work: Callable[[Ranks], Result]
+) -> tuple[Result | None, BaseException | None]:
+    """The part of one process, until all have made theirs: what came of it, or the end that all of them agreed on."""
+    made, left, over = None, None, None
+    if team.leads:
+        try:
+            made = work(team)
+        except BaseException as end:
+            if not team.ending:
+                raise
+            left = portable(end)
+    elif team.group is not None:
+        with Interrupts() as interrupts:
+            serve(team.leader, potentials, team.how, lambda: interrupts.received)
+    else:
+        over = team.barrier()
+        with Interrupts() as interrupts:
+            team.stand_by(over.Test, lambda: interrupts.received)
+    team.close()
+    team.patience.until((team.barrier() if over is None else over).Test)
+    return made, left
 
 
 class _Plan(NamedTuple):
@@ -129,29 +156,70 @@ def _plan(comm: Any, engine: Engine, models: Mapping[str, Any]) -> _Plan:
         return _Plan((Group(range(rungs), range(size)),), fixed)
     how: dict[str, How] = {name: "together" if name in together else "blocks" for name in engine.evaluators}
     position = _positions(engine)
-    times = [_times(comm, engine.replicas[k], position, together) for k in range(rungs)]
-    found = _arranged(size, engine, position, times, how) if comm.rank == 0 else None
-    plan: _Plan = _spread(comm, Patience(), found)
+    joint = _joint_times(comm, engine, [models[name] for name in together], position)
+    found = None
+    if comm.rank == 0:
+        times = [joint.get(k) or _alone_times(replica, position) for k, replica in enumerate(engine.replicas)]
+        found = _arranged(size, engine, position, times, how)
+    Patience().until(comm.Ibarrier().Test)
+    plan: _Plan = comm.bcast(found)
     return plan
 
 
 class _Times(NamedTuple):
-    """Seconds of a process for an estimate of a rung at all chains, and at one; nothing where it is not asked."""
+    """Seconds of a process for an estimate of a rung at all chains, and at one."""
 
     whole: float
     one: float
-    joint: bool  # a solve that all processes make together
 
     def shared(self, size: int, chains: int, splits: bool) -> list[float]:
         """Seconds with one process, two, and so on."""
-        if self.joint:
-            return [self.whole * (size / n) ** SCALING for n in range(1, size + 1)]
         each = max(self.whole - self.one, 0.0) / max(chains - 1, 1)
         blocks = [math.ceil(chains / n) for n in range(2, min(size, chains) + 1)] if splits else []
         return [self.whole, *(self.one + each * (rows - 1) + MESSAGES for rows in blocks)]
 
 
-def _arranged(size: int, engine: Engine, position: Array, times: list[_Times], how: dict[str, How]) -> _Plan:
+class _JointTimes(NamedTuple):
+    """Seconds for an estimate that all processes make together, and half of them."""
+
+    whole: float
+    half: float
+
+    def shared(self, size: int, chains: int, splits: bool) -> list[float]:
+        """Seconds with one process, two, and so on, by the power of their number that the two times show."""
+        power = math.log(self.half / self.whole) / math.log(size / _half(size))
+        return [self.whole * (size / n) ** min(max(power, -1.0), BEST) for n in range(1, size + 1)]
+
+
+def _half(size: int) -> int:
+    return -(-size // 2)
+
+
+def _joint_times(comm: Any, engine: Engine, models: list[Distributed], position: Array) -> dict[int, _JointTimes]:
+    """Measured by all processes, of rungs whose solves are distributed; in the end the models are on all of them."""
+    known = {id(model) for model in models}
+    names = {name for name, model in _models(engine.problem).items() if id(model) in known}
+    rungs = [k for k, r in enumerate(engine.replicas) if any(e.fidelity in names for e in r.evaluators)]
+    if not rungs:
+        return {}
+    before = [model.comm for model in models]
+    halves = comm.Split(comm.rank >= _half(comm.size), comm.rank)
+    for model in models:
+        model.bind(halves)
+    half = [_seconds(engine.replicas[k], position, halves) for k in rungs]
+    for model, everyone in zip(models, before, strict=True):
+        model.bind(everyone)
+    whole = [_seconds(engine.replicas[k], position, comm) for k in rungs]
+    return {k: _JointTimes(*times) for k, *times in zip(rungs, whole, half, strict=True)}
+
+
+def _alone_times(replica: Replica, position: Array) -> _Times:
+    return _Times(_seconds(replica, position), _seconds(replica, position[:1]))
+
+
+def _arranged(
+    size: int, engine: Engine, position: Array, times: Sequence[_Times | _JointTimes], how: dict[str, How]
+) -> _Plan:
     """The layout by costs; chains are split into blocks where that helps and changes no bit."""
     names = [[evaluator.fidelity for evaluator in replica.evaluators] for replica in engine.replicas]
     chains = len(position)
@@ -167,16 +235,6 @@ def _arranged(size: int, engine: Engine, position: Array, times: list[_Times], h
         if not differ:
             return _Plan(groups, how)
         how |= dict.fromkeys(differ, "alone")
-
-
-def _times(comm: Any, replica: Replica, position: Array, together: list[str]) -> _Times:
-    """Measured by the root, and by all processes where they solve together."""
-    joint = any(evaluator.fidelity in together for evaluator in replica.evaluators)
-    if comm.rank != 0 and not joint:
-        return _Times(math.nan, math.nan, joint)
-    if joint:
-        return _Times(_seconds(replica, position, comm), math.nan, joint)
-    return _Times(_seconds(replica, position), _seconds(replica, position[:1]), joint)
 
 
 def _seconds(replica: Replica, position: Array, comm: Any = None) -> float:
@@ -210,9 +268,3 @@ def _is_fixed(model: Any) -> bool:
         return False
     comm = getattr(model, "comm", None)
     return comm is not None and comm.size > 1
-
-
-def _spread(comm: Any, patience: Patience, item: Any) -> Any:
-    """The root's item, on every process, when it is there: no process blocks before."""
-    patience.until(comm.Ibarrier().Test)
-    return comm.bcast(item)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 from typing import Any
 
@@ -9,6 +10,8 @@ from typing import Any
 SPIN = 2e-4
 #: Longest sleep between two looks.
 LONGEST = 2e-3
+#: Bytes that one collective call moves at the most: MPI counts them by 32 bits, and draws may be more.
+PIECE = 2**28
 
 
 class Patience:
@@ -66,6 +69,11 @@ class Channel:
         """Wait for the next object."""
         return self._patience.until(self._look).recv()
 
+    def arrived(self) -> Any:
+        """The next object, or None if there is none yet."""
+        found = self._look()
+        return None if found is None else found.recv()
+
     def close(self) -> None:
         """Wait until all that was sent has left."""
         for request in self._sending:
@@ -74,3 +82,28 @@ class Channel:
 
     def _look(self) -> Any:
         return self._comm.improbe(self._peer, self._tag)
+
+
+def bcast(comm: Any, item: Any) -> Any:
+    """Rank 0's object on every process of a communicator, however large it is."""
+    data = pickle.dumps(item, pickle.HIGHEST_PROTOCOL) if comm.rank == 0 else b""
+    first, size = comm.bcast((data[:PIECE], len(data)))
+    pieces = [first, *(comm.bcast(data[begin : begin + PIECE]) for begin in range(PIECE, size, PIECE))]
+    return item if comm.rank == 0 else pickle.loads(b"".join(pieces))
+
+
+def gather(comm: Any, item: Any) -> list[Any] | None:
+    """The objects of all processes of a communicator, however large they are, on rank 0; None elsewhere."""
+    data, piece = pickle.dumps(item, pickle.HIGHEST_PROTOCOL), PIECE // comm.size
+    most = max(comm.allgather(len(data)))
+    columns = [comm.gather(data[begin : begin + piece]) for begin in range(0, most, piece)]
+    return [pickle.loads(b"".join(pieces)) for pieces in zip(*columns, strict=True)] if comm.rank == 0 else None
+
+
+def portable(error: BaseException) -> BaseException:
+    """An exception that other processes can raise: itself, or its words if it cannot be pickled."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from invsamp.contract import Array, VectorJacobianProduct
 from invsamp.parallel.isolation import isolated
-from invsamp.parallel.world import all_or_none, world
+from invsamp.parallel.world import all_or_none, alone, world
 from invsamp.posing.forward import ModelError
 
 
@@ -57,7 +57,7 @@ def map(model: Any, thetas: npt.ArrayLike, *, workers: int | None = None, comm: 
     comm = world() if comm is None else comm
     if comm is None or comm.size == 1:
         return _over_workers(model, theta, workers)
-    with all_or_none(comm):
+    with all_or_none(comm), alone():
         rows, message = _evaluated(model, np.array_split(theta, comm.size)[comm.rank])
         parts = comm.allgather((rows, message))
     return _stacked([row for part, _ in parts for row in part], model, next((m for _, m in parts if m), None))

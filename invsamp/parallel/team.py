@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
 from invsamp.contract import Potential
-from invsamp.parallel.channel import Channel, Patience
+from invsamp.parallel.channel import Channel, Patience, bcast, gather, portable
 from invsamp.parallel.group import Helpers, How
 from invsamp.parallel.layout import Group
 from invsamp.parallel.link import MpiLink
 
 Item = TypeVar("Item")
-#: Seconds between two looks at whether any process was told to stop, about.
-BETWEEN_LOOKS = 0.2
-#: Tag of the messages between the process that holds a group's rungs and its helpers; pairs are tagged by number.
-HELP = 30_000
+#: Seconds between two looks at whether any process was told to stop, about. Two of them, a step and a checkpoint have
+#: to fit into the second that Open MPI's launcher leaves to processes that it ends.
+BETWEEN_LOOKS = 0.1
+#: Tags of the messages between the process that holds a group's rungs and its helpers, and of those to the root by
+#: processes that have nothing to do; pairs are tagged by number.
+HELP, SIGNAL = 30_000, 30_001
 
 
 class Team:
@@ -35,7 +37,9 @@ class Team:
     """
 
     def __init__(self, comm: Any, groups: Sequence[Group], how: Mapping[str, How]) -> None:
-        self._comm, self._groups, self._how = comm, tuple(groups), how
+        self._comm, self._groups = comm, tuple(groups)
+        #: How the groups evaluate each fidelity.
+        self.how = how
         self.patience = Patience()
         self._began = time.perf_counter()
         at = next((k for k, group in enumerate(groups) if comm.rank in group.ranks), None)
@@ -46,21 +50,24 @@ class Team:
         #: Whether this process holds rungs.
         self.leads = self.group is not None and comm.rank == self.group.ranks.start
         self.rungs = self.group.rungs if self.group is not None and self.leads else range(0)
-        #: Communicator of the group, for distributed solves; None if that is everyone.
-        everyone = len(groups[0].ranks) == comm.size
-        self.solving = None if everyone else comm.Split(len(groups) if at is None else at, comm.rank)
+        #: Whether all processes know that the run ends here by the exception that leaves it, alike on each of them.
+        self.ending = False
+        #: Communicator of the group, for distributed solves; None if that is everyone, or if there are none.
+        split = "together" in how.values() and len(groups[0].ranks) < comm.size
+        self.solving = comm.Split(len(groups) if at is None else at, comm.rank) if split else None
         self._leaders = comm.Split(0 if self.leads else 1, comm.rank)
         self._links: dict[int, MpiLink] = {}
         self._channels: list[Channel] = []
         if self.group is not None and at is not None:
             self._connect(groups, at)
+        spare = range(groups[-1].ranks.stop, comm.size) if self.root else ()
+        self._spare = [Channel(comm, rank, SIGNAL, self.patience) for rank in spare]
         self._stop = _Stop(self._leaders, self.patience) if self.leads else None
 
     def gather(self, item: Item) -> list[Item] | None:
         """The items of all processes that hold rungs, in the order of their rungs, on the root; None elsewhere."""
         self._meet()
-        items: list[Item] | None = self._leaders.gather(item)
-        return items
+        return gather(self._leaders, item)
 
     def everywhere(self, item: Item) -> list[Item]:
         """The items of all processes that hold rungs, in the order of their rungs, on every one of them."""
@@ -71,22 +78,49 @@ class Team:
     def bcast(self, item: Item) -> Item:
         """The root's item on every process that holds rungs."""
         self._meet()
-        there: Item = self._leaders.bcast(item)
+        there: Item = bcast(self._leaders, item)
         return there
+
+    def on_root(self, function: Callable[[], Item]) -> Item | None:
+        """What a function gives that the root alone calls; None elsewhere. What it raises is raised on every one."""
+        made, error = None, None
+        if self.root:
+            try:
+                made = function()
+            except Exception as raised:
+                error = raised
+        told = self.bcast(None if error is None else portable(error))
+        if told is not None:
+            self.ending = True
+            raise told if error is None else error  # the root's own has its traceback
+        return made
 
     def stop(self, signal: int | None, *, last: bool) -> int | None:
         """After every step: the signal that any process got and on which all end at this very step, or None."""
         assert self._stop is not None  # helpers make no steps
-        signal = signal or self._helpers.signal
-        return self._stop.after_last(signal) if last else self._stop.after_step(signal)
+        signal = signal or self._helpers.signal or next(filter(None, (c.arrived() for c in self._spare)), None)
+        heard = self._stop.after_last(signal) if last else self._stop.after_step(signal)
+        self.ending = self.ending or heard is not None
+        return heard
+
+    def stand_by(self, over: Callable[[], bool], signal: Callable[[], int | None]) -> None:
+        """What a process does that has nothing to do: let the root know of a signal, until all is over."""
+        self.patience.until(lambda: over() or signal())
+        if (heard := signal()) is not None:
+            Channel(self._comm, 0, SIGNAL, self.patience).send(heard)
+            self.patience.until(over)
 
     def potential(self, fidelity: str, potential: Potential) -> Potential:
         """A potential that the group evaluates."""
-        return self._helpers.potential(fidelity, potential, self._how[fidelity])
+        return self._helpers.potential(fidelity, potential, self.how[fidelity])
 
     def link(self, pair: int) -> MpiLink:
         """The way across a pair of which one rung is held here and one is not."""
         return self._links[pair]
+
+    def barrier(self) -> Any:
+        """A request that is done when all processes, those without rungs included, have come here."""
+        return self._comm.Ibarrier()
 
     @property
     def leader(self) -> Channel:
@@ -111,7 +145,7 @@ class Team:
         return {
             "count": self._comm.size,
             "groups": [[list(group.rungs), list(group.ranks)] for group in self._groups],
-            "how": dict(self._how),
+            "how": dict(self.how),
             "waiting": waiting,
         }
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
 
+#: Whether this process is at work of its own.
+_ALONE: ContextVar[bool] = ContextVar("alone", default=False)
 #: Where launchers tell the processes that they start how many there are.
 _SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_SIZE")
 
 
 def rank() -> int:
     """Number of this process among those that MPI started together; 0 where there are no others."""
-    comm = world()
+    comm = _all()
     return 0 if comm is None else int(comm.rank)
 
 
@@ -30,18 +32,34 @@ def size() -> int:
     RuntimeError
         If a launcher started several, but they do not know each other: mpi4py is missing, or belongs to another MPI.
     """
-    comm = world()
+    comm = _all()
     return 1 if comm is None else int(comm.size)
 
 
 def world() -> Any:
     """The communicator of all processes that were started together, or None if there is only this one.
 
+    None, too, within `alone`.
+
     Raises
     ------
     RuntimeError
         As `size`.
     """
+    return None if _ALONE.get() else _all()
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Within, a process works by itself: a model of a run that samples in its turn must not wait for the others."""
+    before = _ALONE.set(True)
+    try:
+        yield
+    finally:
+        _ALONE.reset(before)
+
+
+def _all() -> Any:
     told = _told()
     # not every launcher tells; then ``python -m mpi4py`` does. MPI is not begun for a process that runs alone
     if told <= 1 and "mpi4py" not in sys.modules:
@@ -95,12 +113,10 @@ def _end_together(comm: Any) -> None:
 def all_or_none(comm: Any) -> Iterator[None]:
     """Within, a process that raises ends all of them: the others wait for it, and no caller could catch it there.
 
-    A `SystemExit` passes: that is how all of them leave a run together.
+    A `SystemExit` is no exception: that of one process would leave the others waiting.
     """
     try:
         yield
-    except SystemExit:
-        raise
     except BaseException as error:
         _say(comm, error)
         _abort(comm)
@@ -116,5 +132,4 @@ def _say(comm: Any, error: BaseException) -> None:
 
 def _abort(comm: Any) -> None:
     sys.stdout.flush()
-    if threading.current_thread() is threading.main_thread():
-        comm.Abort(1)
+    comm.Abort(1)

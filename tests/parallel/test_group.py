@@ -79,7 +79,8 @@ class TestBlocks:
         assert runs[0].report["processes"]["groups"] == [[[0], [0, 1]]]
         assert runs[0].report["processes"]["how"] == {"fine": "blocks"}
         assert all(same_draws(run, make(posterior(fine=Slow(0.0)))) for run in runs)
-        assert models[1].rows == [2] * 11  # ten steps and the start
+        # whether both models are the same, the start, and ten steps
+        assert models[1].rows == [1] + [2] * 11
         # all evaluations are counted where the rungs are
         assert runs[0].report["evaluations"] == {"fine": 44}
 
@@ -87,7 +88,7 @@ class TestBlocks:
         models = [Slow(0.002, twist=1e-15) for _ in range(2)]
         runs = threads.run(2, lambda comm: make(posterior(fine=models[comm.rank]), comm=comm))
         assert runs[0].report["processes"]["how"] == {"fine": "alone"}
-        assert models[1].rows == []
+        assert models[1].rows == [1]  # whether both models are the same
         assert same_draws(runs[0], make(posterior(fine=Slow(0.0, twist=1e-15))))
 
     def test_spare_ranks_go_to_the_rung_that_takes_long(self):
@@ -143,6 +144,17 @@ class TestSeparable:
 
 
 class TestTogether:
+    @pytest.fixture(autouse=True)
+    def scaling(self, monkeypatch):
+        """What is measured: n ranks are n times as fast."""
+        self.set_power(monkeypatch, 1.0)
+
+    def set_power(self, monkeypatch, power):
+        def seconds(replica, position, comm=None):
+            return 1.0 if comm is None else comm.size**-power
+
+        monkeypatch.setattr("invsamp.parallel.carry._seconds", seconds)
+
     def build(self, made):
         def build(comm):
             made.append(Together(comm) if comm is not None else Slow(0.0))
@@ -164,9 +176,25 @@ class TestTogether:
         assert all(same_draws(run, wanted) for run in runs)
         assert runs[0].report["processes"]["groups"] == [[[0], list(range(ranks))]]
         assert runs[0].report["processes"]["how"] == {"fine": "together"}
-        # the first one is that of the posterior's checks, the second that of the run
-        assert all([type(model).__name__ for model in models] == ["Slow", "Together"] for models in made)
-        assert len({models[1].calls for models in made}) == 1
+        # the first one is that of the posterior's checks; then those of timings, by half of the ranks and by all
+        assert [type(model).__name__ for model in made[0]] == ["Slow", "Together", "Together", "Together"]
+        assert len({models[3].calls for models in made}) == 1
+
+    @pytest.mark.parametrize(
+        ("power", "groups"),
+        [(1.0, [[[0, 1], [0, 1, 2]]]), (0.0, [[[0], [0]], [[1], [1]]]), (-0.5, [[[0], [0]], [[1], [1]]])],
+    )
+    def test_layout_by_measured_scaling(self, monkeypatch, power, groups):
+        """A solve that takes two processes as long as one is made by one."""
+        self.set_power(monkeypatch, power)
+        monkeypatch.setattr("invsamp.parallel.joint_solves._everyone", lambda: None)
+
+        def work(comm):
+            models = [parallel.distributed(self.build([])) for _ in range(2)]
+            return make(posterior(coarse=models[0], fine=models[1]), PAIR, comm=comm)
+
+        for run in threads.run(3, work):
+            assert run.report["processes"]["groups"] == groups
 
     def test_two_rungs_on_groups_of_their_own(self, monkeypatch):
         """Whatever the layout is, each rung's solves are by its own group."""
