@@ -27,8 +27,8 @@ import numpy as np
 import invsamp as iv
 from invsamp.problems import heat_source
 from invsamp.resuming import resume
-from invsamp.storage.directory import read_whole_state
 from invsamp.storage.manifest import NAME as MANIFEST
+from invsamp.storage.state import read_state
 
 SAMPLER = iv.fast_resgld(temperatures=(1.0, 6.0))
 CHAINS, WARMUP = 4, 600
@@ -95,7 +95,7 @@ def killed_run(folder: Path, draws: int, kills: int, longest: float, seed: int, 
     equal = all(np.array_equal(run.rung_theta(k), whole.rung_theta(k)) for k in range(2)) and np.array_equal(
         run.data.sample_stats["energy"], whole.data.sample_stats["energy"]
     )
-    named = {entry.name for entry in read_whole_state(folder)[0].segments}
+    named = {entry.name for entry in read_state(folder)[0].segments}
     strays = sorted(set(os.listdir(folder)) - FILES - named)
     counts = (np.sum(steps < 0), np.sum((steps >= 0) & (steps < WARMUP)), np.sum(steps >= WARMUP))
     return Killed(*map(int, counts), draws, equal, strays)
@@ -131,7 +131,7 @@ def _life_and_death(life: Any, folder: Path, seconds: float) -> int | None:
 
 
 def _step(folder: Path) -> int:
-    return read_whole_state(folder)[0].step if (folder / MANIFEST).exists() else -1
+    return read_state(folder)[0].step if (folder / MANIFEST).exists() else -1
 
 
 def cost_of_checkpoints(repeats: int = 5) -> dict[str, float]:

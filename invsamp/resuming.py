@@ -24,7 +24,10 @@ from invsamp.results.run import Run, versions
 from invsamp.results.stored_run import StoredRun
 from invsamp.sampler import as_problem
 from invsamp.storage import manifest as manifests
-from invsamp.storage.directory import RunDirectory, read_problem, read_whole_state
+from invsamp.storage.directory import RunDirectory, read_problem
+from invsamp.storage.segments import read_constants
+from invsamp.storage.state import read_state
+from invsamp.storage.stored import CONSTANTS
 
 
 def resume(
@@ -122,7 +125,7 @@ def _parts(path: Path, manifest: Mapping[str, Any], posterior: Any, sampler: Any
     """The problem and the sampler: given, decoded, or from the pickle."""
     used = sampler
     if used is None:
-        used = states.decode(read_whole_state(path)[1])["sampler"]
+        used = states.decode(read_state(path)[1])["sampler"]
     if posterior is None or used is None:
         try:
             problem, pickled = read_problem(path)
@@ -147,9 +150,20 @@ def _why(manifest: Mapping[str, Any], error: Exception) -> str:
 
 
 def _check_same(path: Path, manifest: Mapping[str, Any], problem: Problem, sampler: Sampler) -> None:
-    found = manifests.differences(manifest["settings"], manifests.describe(problem, sampler))
-    if found:
-        raise ValueError(f"posterior must be that of the run in {path}; " + "; ".join(found))
+    before, now = dict(manifest["settings"]), manifests.describe(problem, sampler)
+    data = [] if before.pop("data", None) == now.pop("data", None) else [_data_difference(path, problem)]
+    found = manifests.differences(before, now)
+    if found or data:
+        name = "posterior" if data or not all(line.startswith("sampler") for line in found) else "sampler"
+        raise ValueError(f"{name} must be that of the run in {path}; " + "; ".join(found + data))
+
+
+def _data_difference(path: Path, problem: Any) -> str:
+    try:
+        before = read_constants(path / CONSTANTS)["observed_data"]["data"]
+    except (OSError, RuntimeError, KeyError):
+        return "the data are others"  # known by the hash; the file that holds them is damaged, or there were none
+    return "there were data" if problem.data is None else manifests.compare_data(before, np.asarray(problem.data))
 
 
 def _check_energies(engine: Engine, path: Path, manifest: Mapping[str, Any], before: Mapping[str, Any]) -> None:

@@ -200,6 +200,7 @@ def _created(engine: Engine, path: Path, positions: Array | None, segment: int |
     problem, plan = engine.problem, engine.plan
     shapes = dict(problem.shapes)
     manifest = {
+        "sampler": str(engine.sampler),
         "settings": manifests.describe(problem, engine.sampler),
         "plan": asdict(plan),
         "segment": segment,

@@ -15,7 +15,7 @@ from invsamp.diagnostics import load_arviz
 from invsamp.domains import from_dict
 from invsamp.results import layout
 from invsamp.results.run import Run, attributes_of
-from invsamp.storage.directory import StoredDraws
+from invsamp.storage.stored import StoredDraws
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -32,7 +32,7 @@ class StoredRun(Run):
     Raises
     ------
     FileNotFoundError, ValueError
-        As `invsamp.storage.directory.StoredDraws`.
+        As `invsamp.storage.stored.StoredDraws`.
     """
 
     def __init__(self, path: Path) -> None:

@@ -25,12 +25,13 @@ from typing import Any
 
 from invsamp.storage import manifest as manifests
 from invsamp.storage import segments
-from invsamp.storage.files import explained, remove_parts, write_whole
-from invsamp.storage.lock import Lock
+from invsamp.storage.files import explained, new_folder, remove_parts, write_whole
+from invsamp.storage.lock import Lock, check_unlocked
 from invsamp.storage.state import NAME as STATE
 from invsamp.storage.state import Entry, Header, read_state, write_state
+from invsamp.storage.stored import CONSTANTS
 
-CONSTANTS, PICKLE = "problem.nc", "posterior.pickle"
+PICKLE = "posterior.pickle"
 
 
 class RunDirectory:
@@ -83,12 +84,19 @@ class RunDirectory:
         OSError
             If it cannot be written to.
         """
-        _check_free(path)
+        path = path.absolute()  # a model may change the working directory
         with explained(path):
-            path.mkdir(parents=True, exist_ok=True)
+            check_unlocked(path)
+            _check_free(path)
+            new = not path.exists()
+            new_folder(path)
         directory = cls(path, Lock(path))
         try:
             _check_free(path)  # again, now that nobody else can write
+        except BaseException:
+            directory.close()
+            raise
+        try:
             remove_parts(path)
             if constants:
                 segments.write_constants(path / CONSTANTS, constants)
@@ -98,7 +106,7 @@ class RunDirectory:
             # last: it is what makes the folder a run
             directory.describe(dict(manifest) | {"posterior": pickled})
         except BaseException:
-            directory.close()
+            directory._withdraw(new)
             raise
         return directory
 
@@ -117,11 +125,12 @@ class RunDirectory:
         OSError
             If it cannot be written to.
         """
+        path = path.absolute()
         manifests.read_manifest(path)
         directory = cls(path, Lock(path))
         try:
             directory.manifest = manifests.read_manifest(path)
-            directory.header, directory.payload = read_whole_state(path)
+            directory.header, directory.payload = read_state(path)
             faults = [f for entry in directory.header.segments if (f := segments.fault(path, entry))]
             if faults:
                 raise ValueError(
@@ -171,27 +180,18 @@ class RunDirectory:
         OSError
             If a file cannot be written; the run is then as it was at the last checkpoint.
         """
-        kept, written = list(self.header.segments), self.header.written
-        replaced: Entry | None = None
-        if groups is not None:
-            count = segments.count(groups)
-            first = kept[-1].first + kept[-1].count if kept else 0
-            if kept and kept[-1].count + count <= largest:
-                replaced = kept.pop()
-                groups, first = segments.joined(self.path, replaced, groups), replaced.first
-            kept.append(segments.write_segment(self.path, written, first, groups))
-            written += 1
-        header = Header(step, tuple(kept), dict(report), dict(fingerprint or self.header.fingerprint), written)
         try:
-            self._write(header, payload)
-        except OSError:
-            if groups is not None:
-                with contextlib.suppress(OSError):
-                    (self.path / kept[-1].name).unlink(missing_ok=True)
+            replaced = self._append(step, payload, report, groups, largest, fingerprint)
+        except BaseException:
+            with contextlib.suppress(OSError, ValueError):
+                # the file decides what the run is: it may have been renamed before something went wrong
+                self.header = read_state(self.path)[0]
+                self._clean()
             raise
         self.payload = b""
         if replaced is not None:
-            (self.path / replaced.name).unlink(missing_ok=True)
+            with explained(self.path / replaced.name):
+                (self.path / replaced.name).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Let other processes in."""
@@ -204,6 +204,31 @@ class RunDirectory:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _append(
+        self,
+        step: int,
+        payload: bytes,
+        report: Mapping[str, Any],
+        groups: segments.Groups | None,
+        largest: int,
+        fingerprint: Mapping[str, Any] | None,
+    ) -> Entry | None:
+        """Write a checkpoint; the segment whose place was taken by a longer one, if any."""
+        kept, written = list(self.header.segments), self.header.written
+        replaced: Entry | None = None
+        if groups is not None:
+            count = segments.count(groups)
+            first = kept[-1].first + kept[-1].count if kept else 0
+            if kept and kept[-1].count + count <= largest:
+                replaced = kept.pop()
+                groups, first = segments.joined(self.path, replaced, groups), replaced.first
+            kept.append(segments.write_segment(self.path, written, first, groups))
+            written += 1
+        self._write(
+            Header(step, tuple(kept), dict(report), dict(fingerprint or self.header.fingerprint), written), payload
+        )
+        return replaced
 
     def _write(self, header: Header, payload: bytes) -> None:
         write_state(self.path, header, payload)
@@ -218,69 +243,23 @@ class RunDirectory:
         write_whole(self.path / PICKLE, [content])
         return None
 
+    def _withdraw(self, new: bool) -> None:
+        """Leave nothing of a run that could not begin."""
+        with contextlib.suppress(OSError):
+            for name in (manifests.NAME, STATE, CONSTANTS, PICKLE):
+                (self.path / name).unlink(missing_ok=True)
+        self.close()
+        if new:
+            with contextlib.suppress(OSError):
+                self.path.rmdir()
+
     def _clean(self) -> None:
+        """Remove what belongs to no checkpoint."""
         remove_parts(self.path)
         named = {entry.name for entry in self.header.segments}
         for path in self.path.glob(segments.PATTERN):
             if path.name not in named:
                 path.unlink()
-
-
-class StoredDraws:
-    """A run in a directory, for reading; it may be unfinished, and be written to at the same time.
-
-    Attributes
-    ----------
-    manifest : dict
-    report : dict
-        With a warning for every segment that cannot be read.
-    draws : segments.Draws
-    constants : dict of dicts
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no run.
-    ValueError
-        If no draw can be read.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.manifest = manifests.read_manifest(path)
-        lost: list[str] = []
-        try:
-            header = read_whole_state(path)[0]
-            entries, report = list(header.segments), header.report
-        except ValueError as error:
-            entries, lost = segments.found(path)
-            lost.insert(0, f"{error}. The counts of the run are lost with it, and so is the way to resume it")
-            plan = self.manifest["plan"]
-            report = {"sampler": self.manifest["settings"]["sampler"], **plan, "draws": sum(e.count for e in entries)}
-        else:
-            entries, lost = self._whole(entries)
-            report = report | {"draws": sum(entry.count for entry in entries)}
-        if not entries:
-            why = "; ".join(lost) or "it was stopped before its first draw was on the disk"
-            raise ValueError(f"no draws in {path}: {why}")
-        try:
-            self.constants = segments.read_constants(path / CONSTANTS)
-        except (OSError, RuntimeError, KeyError):
-            self.constants = {}
-            lost.append(f"{path / CONSTANTS} is truncated or damaged: the data and the draws from the prior are lost")
-        if lost:
-            report = report | {"warnings": [*report.get("warnings", []), *lost]}
-        self.report = report
-        self.draws = segments.Draws(path, entries, lambda: read_whole_state(path)[0].segments)
-
-    def _whole(self, entries: list[Entry]) -> tuple[list[Entry], list[str]]:
-        checked = [(entry, segments.fault(self.path, entry)) for entry in entries]
-        if any(fault for _, fault in checked):
-            # the run may go on while we read: then a longer segment has replaced the one that is missing
-            entries = list(read_whole_state(self.path)[0].segments)
-            checked = [(entry, segments.fault(self.path, entry)) for entry in entries]
-        whole = [entry for entry, fault in checked if fault is None]
-        return whole, [f"{fault}: its draws are not in this run" for _, fault in checked if fault is not None]
 
 
 def read_problem(path: Path) -> tuple[Any, Any]:
@@ -294,14 +273,6 @@ def read_problem(path: Path) -> tuple[Any, Any]:
     with open(path / PICKLE, "rb") as file:
         problem, sampler = pickle.load(file)
     return problem, sampler
-
-
-def read_whole_state(path: Path) -> tuple[Header, bytes]:
-    """Header and payload of a run's state; `ValueError` if the file is missing, truncated or damaged."""
-    try:
-        return read_state(path)
-    except FileNotFoundError:
-        raise ValueError(f"{path / STATE} is missing") from None
 
 
 def _check_free(path: Path) -> None:

@@ -21,8 +21,10 @@ _CAUSES = {
     errno.EACCES: "there is no permission to write there",
     errno.EPERM: "there is no permission to write there",
     errno.EIO: "the disk reports an input/output error",
-    errno.ENOENT: "the folder is gone",
+    errno.ENOENT: "there is no such folder",
 }
+#: What file systems that cannot flush a folder answer.
+_CANNOT_FLUSH = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.ENOSYS, errno.EACCES, errno.EPERM, errno.EISDIR)
 
 
 def write_whole(path: Path, pieces: Iterable[bytes | memoryview]) -> int:
@@ -39,6 +41,7 @@ def write_whole(path: Path, pieces: Iterable[bytes | memoryview]) -> int:
     ------
     OSError
         Of the same kind and with the same ``errno`` as the system's, saying the cause in words; nothing is left over.
+        The old file is still there, unless it is the folder that could not be flushed, after the renaming.
     """
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}{_PART}")
     crc = 0
@@ -54,8 +57,17 @@ def write_whole(path: Path, pieces: Iterable[bytes | memoryview]) -> int:
     finally:
         with contextlib.suppress(OSError):
             aside.unlink(missing_ok=True)
-    flush_folder(path.parent)
+    with explained(path):
+        flush_folder(path.parent)
     return crc
+
+
+def new_folder(path: Path) -> None:
+    """Make a folder that may exist, and those above it, and wait until their names are on the disk."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in missing:
+        flush_folder(folder.parent)
 
 
 @contextlib.contextmanager
@@ -72,8 +84,11 @@ def explained(path: Path) -> Iterator[None]:
 
 def flush_folder(folder: Path) -> None:
     """Wait until the names in a folder are on the disk, where the file system can do that."""
-    with contextlib.suppress(OSError):
+    try:
         flush(folder)
+    except OSError as error:
+        if error.errno not in _CANNOT_FLUSH:
+            raise
 
 
 def flush(path: Path) -> None:

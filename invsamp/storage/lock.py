@@ -9,12 +9,14 @@ import json
 import os
 import socket
 import warnings
+import weakref
 from pathlib import Path
 from types import TracebackType
 
 from invsamp.storage.files import explained
 
 NAME = "lock"
+_TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
 
 
 class DirectoryInUseError(RuntimeError):
@@ -38,6 +40,7 @@ class Lock:
     def __init__(self, directory: Path) -> None:
         self._path = directory / NAME
         self._descriptor: int | None = self._acquire()
+        _HELD.add(self)
 
     def release(self) -> None:
         """Let others in."""
@@ -48,6 +51,12 @@ class Lock:
             self._path.unlink(missing_ok=True)
         os.close(self._descriptor)
         self._descriptor = None
+
+    def forget(self) -> None:
+        """Close the lock in a fork of the process that holds it: the fork may outlive that process."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
     def __enter__(self) -> Lock:
         return self
@@ -75,10 +84,8 @@ class Lock:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                raise DirectoryInUseError(
-                    f"{self._path.parent} is in use by {self._holder()}: one process at a time may write to it"
-                ) from None
+            if error.errno in _TAKEN:
+                raise _in_use(self._path) from None
             if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
                 raise
             warnings.warn(
@@ -99,9 +106,37 @@ class Lock:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, text, 0)
 
-    def _holder(self) -> str:
-        try:
-            holder = json.loads(self._path.read_text())
-            return f"process {holder['pid']} on host {holder['host']}"
-        except (OSError, ValueError, KeyError, TypeError):
-            return "another process"  # which has not signed yet
+
+def check_unlocked(directory: Path) -> None:
+    """`DirectoryInUseError` if another process, or another part of this one, holds the lock of a directory."""
+    try:
+        descriptor = os.open(directory / NAME, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _TAKEN:
+            raise _in_use(directory / NAME) from None
+    finally:
+        os.close(descriptor)
+
+
+def _in_use(path: Path) -> DirectoryInUseError:
+    try:
+        signed = json.loads(path.read_text())
+        holder = f"process {signed['pid']} on host {signed['host']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        holder = "another process"  # which has not signed yet
+    return DirectoryInUseError(f"{path.parent} is in use by {holder}: one process at a time may write to it")
+
+
+_HELD: weakref.WeakSet[Lock] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for lock in _HELD:
+        lock.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)

@@ -6,7 +6,9 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -20,32 +22,36 @@ NAME = "manifest.json"
 FORMAT, FORMAT_VERSION = "invsamp run directory", 1
 #: Largest relative difference of energies that another machine's arithmetic explains.
 SAME_ENERGY = 1e-9
+#: Entries of an array up to which it is written out.
+LONGEST = 10_000
 #: What differs between processes, or between versions of NumPy, without meaning anything.
 _ADDRESS, _SCALAR = re.compile(r" at 0x[0-9a-fA-F]+"), re.compile(r"np\.(?:float|int|bool)\w*\(([^()]*)\)")
 
 
 def describe(problem: Problem, sampler: Any) -> dict[str, Any]:
-    """What tells one problem and sampler from others, as nested text and numbers.
+    """What tells one problem and sampler from others, as nested text.
 
-    What a part prints stands for it; the data are hashed. A model that prints as the same while it computes something
-    else is left to `energies_at`.
+    A part is told by its settings, or by what it prints; the data are hashed. A model that prints as the same while it
+    computes something else is left to `energies_at`.
     """
     found: dict[str, Any] = {
         "problem": type(problem).__name__,
         "parameters": {name: list(shape) for name, shape in problem.shapes.items()},
         "fidelities": list(problem.fidelities),
-        "domain": _text(problem.sampling_domain),
     }
-    for name in ("prior", "noise"):
-        if hasattr(problem, name):
-            found[name] = _text(getattr(problem, name))
+    if hasattr(problem, "prior"):
+        parts = getattr(problem.prior, "distributions", None)
+        found["prior"] = _told(problem.prior) if parts is None else {name: _told(part) for name, part in parts.items()}
+    if hasattr(problem, "noise"):
+        found["noise"] = _told(problem.noise)
+    found["domain"] = _text(problem.sampling_domain)
     forward = getattr(problem, "forward", None)
     models = forward if isinstance(forward, Mapping) else getattr(problem, "_levels", {})
-    found["forward"] = {name: _text(model) for name, model in models.items()}
+    found["forward"] = {name: _told(model) for name, model in models.items()}
     data = getattr(problem, "data", None)
     if data is not None:
         found["data"] = _hash(np.asarray(data))
-    found["sampler"] = _text(sampler)
+    found["sampler"] = _told(sampler)
     return found
 
 
@@ -67,17 +73,30 @@ def compare_energies(before: Mapping[str, float], now: Mapping[str, float]) -> l
     return found
 
 
-def differences(before: Mapping[str, Any], now: Mapping[str, Any], where: str = "") -> list[str]:
+def differences(before: Any, now: Any, where: str = "") -> list[str]:
     """Lines that name what differs between two descriptions, the old value and the new one."""
-    found = []
-    for key in dict.fromkeys([*before, *now]):
-        old, new = before.get(key), now.get(key)
-        name = f"{where}{key}"
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            found += differences(old, new, f"{name}.")
-        elif old != new:
-            found.append(f"{name} was {_short(old, new)}, is {_short(new, old)}")
-    return found
+    same_kind = isinstance(before, Mapping) and isinstance(now, Mapping) and before.get(_KIND) == now.get(_KIND)
+    if same_kind:
+        names = dict.fromkeys([*before, *now])
+        dot = f"{where}." if where else ""
+        return [line for k in names for line in differences(before.get(k, _ABSENT), now.get(k, _ABSENT), f"{dot}{k}")]
+    if isinstance(before, list) and isinstance(now, list) and any(isinstance(entry, Mapping) for entry in now):
+        pairs = enumerate(zip_longest(before, now, fillvalue=_ABSENT))
+        return [line for k, (old, new) in pairs for line in differences(old, new, f"{where}[{k}]")]
+    if before == now:
+        return []
+    old, new = _words(before), _words(now)
+    return [f"{where} was {_short(old, new)}, is {_short(new, old)}"]
+
+
+def compare_data(before: Array, now: Array) -> str:
+    """What differs between two arrays of data, in words."""
+    if before.shape != now.shape:
+        return f"data had shape {before.shape}, has {now.shape}"
+    places = np.argwhere((before != now) & ~(np.isnan(before) & np.isnan(now)))
+    first = tuple(places[0].tolist())
+    count = f"{len(places)} of {now.size} entries differ{'s' if len(places) == 1 else ''}"
+    return f"data{list(first)} was {before[first].item()!r}, is {now[first].item()!r} ({count})"
 
 
 def write_manifest(directory: Path, manifest: Mapping[str, Any]) -> None:
@@ -97,8 +116,9 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     ValueError
         If the manifest is damaged or of a newer invsamp.
     """
-    if not directory.exists():
-        raise FileNotFoundError(f"no run at {directory}: the folder does not exist")
+    if not directory.is_dir():
+        why = "it is no folder" if directory.exists() else "the folder does not exist"
+        raise FileNotFoundError(f"no run at {directory}: {why}")
     path = directory / NAME
     if not path.exists():
         raise FileNotFoundError(f"no run at {directory}: it has no {NAME}")
@@ -116,10 +136,34 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     return dict(manifest)
 
 
+_KIND, _ABSENT = "kind", "absent"
+
+
+def _told(part: Any) -> Any:
+    """A part as its kind and its settings, as nested text, or as what it prints."""
+    if is_dataclass(part) and not isinstance(part, type) and part.__dataclass_params__.repr:  # type: ignore[attr-defined]
+        return {_KIND: type(part).__name__} | {f.name: _told(getattr(part, f.name)) for f in fields(part) if f.repr}
+    if isinstance(part, list | tuple) and any(is_dataclass(entry) for entry in part):
+        return [_told(entry) for entry in part]
+    if isinstance(part, np.ndarray) and part.size > LONGEST:
+        return _hash(part)
+    return _text(part)
+
+
 def _text(part: Any) -> str:
     """What a part prints, without the addresses in memory, which differ from process to process."""
-    with np.printoptions(precision=17, threshold=1000):
+    with np.printoptions(precision=17, threshold=LONGEST):
         return _SCALAR.sub(r"\1", _ADDRESS.sub("", repr(part)))
+
+
+def _words(told: Any) -> str:
+    """What `_told` made of a part, as the part prints."""
+    if isinstance(told, Mapping):
+        settings = ", ".join(f"{name}={_words(value)}" for name, value in told.items() if name != _KIND)
+        return f"{told.get(_KIND, '')}({settings})"
+    if isinstance(told, Sequence) and not isinstance(told, str):
+        return f"[{', '.join(map(_words, told))}]"
+    return str(told)
 
 
 def _hash(values: Any) -> dict[str, Any]:
@@ -127,11 +171,10 @@ def _hash(values: Any) -> dict[str, Any]:
     return {"shape": list(content.shape), "sha256": hashlib.sha256(content.tobytes()).hexdigest()}
 
 
-def _short(value: Any, other: Any, limit: int = 160) -> str:
-    """A value for a message; of long ones the part that differs."""
-    text, rest = (v if isinstance(v, str) else repr(v) for v in (value, other))
+def _short(text: str, other: str, limit: int = 160) -> str:
+    """A text for a message; of a long one the part that differs from the other."""
     if len(text) <= limit:
         return text
-    same = next((k for k, (a, b) in enumerate(zip(text, rest, strict=False)) if a != b), 0)
+    same = next((k for k, (a, b) in enumerate(zip(text, other, strict=False)) if a != b), 0)
     begin = max(0, same - limit // 2)
     return ("..." if begin else "") + text[begin : begin + limit] + ("..." if begin + limit < len(text) else "")

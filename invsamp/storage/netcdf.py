@@ -50,9 +50,9 @@ def write(data: Any, path: str | os.PathLike[str]) -> None:
             data.to_netcdf(str(aside), engine="h5netcdf")
             flush(aside)
             aside.replace(target)
+            flush_folder(target.parent)
     finally:
         aside.unlink(missing_ok=True)
-    flush_folder(target.parent)
 
 
 def read(path: str | os.PathLike[str]) -> Any:

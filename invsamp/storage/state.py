@@ -73,13 +73,14 @@ def read_state(directory: Path) -> tuple[Header, bytes]:
 
     Raises
     ------
-    FileNotFoundError
-        If there is no state file.
     ValueError
-        If it is truncated or damaged, or was written by a newer invsamp.
+        If it is missing, truncated or damaged, or was written by a newer invsamp.
     """
     path = directory / NAME
-    content = path.read_bytes()
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise ValueError(f"{path} is missing") from None
     start = len(MAGIC) + _LENGTHS.size
     if not content.startswith(MAGIC[: len(content)]):
         newer = content.startswith(MAGIC[:-2])

@@ -7,6 +7,7 @@ of a run that nobody disturbed, bit for bit, and no file is left over.
 from __future__ import annotations
 
 import builtins
+import contextlib
 import errno
 import itertools
 import os
@@ -23,6 +24,7 @@ from invsamp.resuming import resume
 from invsamp.storage import files
 from invsamp.storage.directory import RunDirectory
 from invsamp.storage.lock import DirectoryInUseError
+from invsamp.storage.state import read_state
 
 pytestmark = pytest.mark.filterwarnings("ignore:(R-hat|ess_|no replica|rungs)")
 SETTINGS = {"draws": 12, "warmup": 10, "chains": 2, "seed": 5, "progress": False}
@@ -225,7 +227,8 @@ def test_a_write_that_fails_is_named_and_what_was_whole_is_kept(tmp_path, refere
                 assert error.errno == number
                 assert re.search(rf"cannot write .*/run{place}/\S+: .*{FAILURES[number]}", str(error)), error
                 failed.add(number)
-        assert not [name for name in os.listdir(folder) if name.endswith(".part") or name == "lock"]
+        named = [entry.name for entry in read_state(folder)[0].segments] if folder.exists() else []
+        assert not folder.exists() or sorted(os.listdir(folder)) == sorted([*WHOLE, *named, "state.bin"])
         run = resume(folder, progress=False) if (folder / "manifest.json").exists() else sampled(folder)
         assert_same(run, reference)
     assert failed == set(FAILURES)
@@ -261,14 +264,33 @@ def test_a_second_process_is_refused(tmp_path):
         if not seen:
             again = posed(curious)
             for attempt in (lambda: resume(tmp_path / "run", again), lambda: sampled(tmp_path / "run")):
-                with pytest.raises((DirectoryInUseError, ValueError)) as caught:
+                with pytest.raises(DirectoryInUseError) as caught:
                     attempt()
                 seen.append(str(caught.value))
         return square(theta)
 
     iv.sample(posed(curious), SAMPLER, **SETTINGS, directory=tmp_path / "run")
-    assert f"is in use by process {os.getpid()} on host" in seen[0]
-    assert "iv.resume(" in seen[1]
+    assert len(seen) == 2
+    assert all(f"is in use by process {os.getpid()} on host" in said for said in seen)
+
+
+def test_a_run_that_cannot_begin_leaves_nothing(tmp_path):
+    def fail():
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    refused = 0
+    for place in range(16):  # the manifest is written within these
+        new, empty = tmp_path / f"new{place}", tmp_path / f"empty{place}"
+        empty.mkdir()
+        for folder in (new, empty):
+            with pytest.MonkeyPatch.context() as patch, contextlib.suppress(OSError):
+                Operations(patch, place, fail)
+                sampled(folder, segment=5)
+        assert new.exists() == (empty / "manifest.json").exists()
+        if not new.exists():
+            refused += 1
+            assert os.listdir(empty) == []
+    assert 8 <= refused < 16
 
 
 def stopped_early(folder, after=2, **changed):
@@ -362,7 +384,7 @@ def test_a_run_that_raises_can_be_resumed(tmp_path, reference):
     with pytest.raises(ValueError, match="the jacobian must have shape"):
         iv.sample(posed(wrong), SAMPLER, **SETTINGS, segment=3, directory=tmp_path / "run")
     assert "lock" not in os.listdir(tmp_path / "run")
-    with pytest.raises(ValueError, match=r"forward\.fine was .*wrong.*, is .*square"):
+    with pytest.raises(ValueError, match=r"forward\.fine\.function was .*wrong.*, is .*square"):
         resume(tmp_path / "run", posed(), progress=False)
     # the same name, mended
     mended = posed(square)

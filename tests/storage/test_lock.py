@@ -8,7 +8,7 @@ import time
 import pytest
 from forks import forked, status_of
 
-from invsamp.storage.lock import DirectoryInUseError, Lock
+from invsamp.storage.lock import DirectoryInUseError, Lock, check_unlocked
 
 
 def test_the_second_process_is_refused_with_the_number_of_the_first(tmp_path):
@@ -56,6 +56,44 @@ def test_a_lock_whose_file_was_removed_between_opening_and_locking_is_taken_anew
         assert len(calls) == 2
         with pytest.raises(DirectoryInUseError):
             Lock(tmp_path)
+
+
+def test_a_fork_does_not_hold_the_lock_of_its_parent(tmp_path):
+    """A pool of a model's own may live on after the process that made the run was killed."""
+
+    def hold():
+        with Lock(tmp_path) as lock:
+            if os.fork() == 0:
+                lock.release()  # as at the end of a fork that returns from the run: not its business
+                assert os.listdir(tmp_path) == ["lock"]
+                (tmp_path.parent / "forked").write_text(str(os.getpid()))
+                time.sleep(100)
+            time.sleep(100)
+
+    with forked(hold) as holder:
+        while not (tmp_path.parent / "forked").exists() or not (tmp_path.parent / "forked").read_text():
+            time.sleep(0.01)
+        orphan = int((tmp_path.parent / "forked").read_text())
+        try:
+            with pytest.raises(DirectoryInUseError, match=f"by process {holder} "):
+                Lock(tmp_path)
+            os.kill(holder, signal.SIGKILL)
+            status_of(holder)
+            os.kill(orphan, 0)  # it is there
+            with Lock(tmp_path):
+                pass
+        finally:
+            os.kill(orphan, signal.SIGKILL)
+
+
+def test_whether_a_directory_is_locked_can_be_asked_without_a_trace(tmp_path):
+    check_unlocked(tmp_path)
+    check_unlocked(tmp_path / "no")
+    assert os.listdir(tmp_path) == []
+    with Lock(tmp_path), pytest.raises(DirectoryInUseError, match=f"is in use by process {os.getpid()} "):
+        check_unlocked(tmp_path)
+    (tmp_path / "lock").write_text("left over")
+    check_unlocked(tmp_path)
 
 
 def test_a_file_system_without_locks_is_warned_about(tmp_path, monkeypatch):

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import invsamp as iv
 from invsamp.storage import manifest
+from invsamp.variances.models import Known
 
 
 def double(theta):
@@ -37,12 +39,18 @@ def other_name(theta):
     [
         (posterior(sd=0.25), iv.mala(), "noise was GaussianNoise"),
         (posterior(data=(1.0, -1.5)), iv.mala(), "data.sha256 was"),
-        (posterior(prior=iv.Prior(a=iv.Normal(0, 2, shape=2))), iv.mala(), "prior was Prior"),
-        (posterior(prior=iv.Prior(b=iv.Normal(0, 1, shape=2))), iv.mala(), "parameters.a was [2], is None"),
+        (posterior(prior=iv.Prior(a=iv.Normal(0, 2, shape=2))), iv.mala(), "prior.a.sd was 1.0, is 2.0"),
+        (
+            posterior(prior=iv.Prior(a=iv.Cauchy(0, 1, shape=2))),
+            iv.mala(),
+            "prior.a was Normal(mean=0.0, sd=1.0, shape=(2,)), is Cauchy(",
+        ),
+        (posterior(prior=iv.Prior(b=iv.Normal(0, 1, shape=2))), iv.mala(), "parameters.a was [2], is absent"),
         (posterior(domain=iv.Box(-1.0, 1.0)), iv.mala(), "domain was"),
-        (posterior(forward=other_name), iv.mala(), "forward.model was"),
-        (posterior(), iv.sgld(), "sampler was"),
-        (posterior(), iv.fast_resgld(temperatures=(1.0, 2.0)), "sampler was"),
+        (posterior(forward=other_name), iv.mala(), "forward.model.function was <function double>, is <function other"),
+        (posterior(), iv.sgld(), "sampler.rungs[0].kernel.adjusted was True, is False"),
+        (posterior(), iv.mala(preconditioner="diagonal"), "sampler.preconditioner was 'dense', is 'diagonal'"),
+        (posterior(), iv.fast_resgld(temperatures=(1.0, 2.0)), "sampler.rungs[1] was absent, is Rung(temperature=2.0"),
     ],
 )
 def test_what_differs_is_named_with_both_values(changed, sampler, named):
@@ -50,6 +58,37 @@ def test_what_differs_is_named_with_both_values(changed, sampler, named):
     found = manifest.differences(before, manifest.describe(changed, sampler))
     assert any(line.startswith(named) for line in found), found
     assert all(", is " in line for line in found)
+
+
+def test_only_the_setting_that_differs_is_named():
+    def told(temperature):
+        sampler = iv.fast_resgld(temperatures=(1.0, temperature))
+        return json.loads(json.dumps(manifest.describe(posterior(), sampler)))
+
+    assert manifest.differences(told(2.0), told(2.5)) == ["sampler.rungs[1].temperature was 2.0, is 2.5"]
+
+
+def test_an_entry_of_a_large_array_of_settings_is_seen():
+    def told(last):
+        values = np.linspace(0.1, 0.2, 2 * manifest.LONGEST)
+        values[manifest.LONGEST] = last
+        return manifest.describe(posterior(), replace(iv.mala().rungs[0], energy_variance=Known(values)))
+
+    assert manifest.differences(told(0.5), told(0.5)) == []
+    (line,) = manifest.differences(told(0.5), told(0.5000001))
+    assert line.startswith("sampler.energy_variance.value.sha256 was ")
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        ([1.0, 2.0], [1.0, 2.5], "data[1] was 2.0, is 2.5 (1 of 2 entries differs)"),
+        ([[1.0, np.nan], [3.0, 4.0]], [[1.0, np.nan], [5.0, np.nan]], "data[1, 0] was 3.0, is 5.0 (2 of 4 entries di"),
+        ([1.0, 2.0], [1.0, 2.0, 3.0], "data had shape (2,), has (3,)"),
+    ],
+)
+def test_data_that_differ_are_shown(before, now, said):
+    assert manifest.compare_data(np.array(before), np.array(now)).startswith(said)
 
 
 def test_a_long_value_shows_where_it_differs():
@@ -78,6 +117,9 @@ def test_energies_find_another_model_that_prints_the_same():
 def test_a_manifest_comes_back_and_says_what_is_wrong_with_it(tmp_path):
     with pytest.raises(FileNotFoundError, match="the folder does not exist"):
         manifest.read_manifest(tmp_path / "no")
+    (tmp_path / "file").touch()
+    with pytest.raises(FileNotFoundError, match="it is no folder"):
+        manifest.read_manifest(tmp_path / "file")
     with pytest.raises(FileNotFoundError, match=r"no run at .*: it has no manifest\.json"):
         manifest.read_manifest(tmp_path)
     manifest.write_manifest(tmp_path, {"plan": {"seed": 2**127, "x": 0.1}})

@@ -25,7 +25,7 @@ def test_what_is_written_is_read(tmp_path):
 
 
 def test_a_missing_file_is_told_apart(tmp_path):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(ValueError, match=r"state\.bin is missing"):
         read_state(tmp_path)
 
 
