@@ -86,6 +86,11 @@ def vertices(name: str, radius: float | None = None) -> Array:
     In the polar angle 2 pi t, t in [0, 1), the flower's radius is r(t) = R (sin(10 pi t) + 3) / 3.5. The heart is
     x = R/10 16 sin^3 s, y = R/10 (13 cos s - 5 cos 2s - 2 cos 3s - cos 4s). The octagon has a corner on each axis. The
     cross is the union of the rectangles of half sides 0.951 R and 0.309 R along either axis.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown or the radius not positive.
     """
     if name not in RADII:
         raise ValueError(f"name must be one of {', '.join(RADII)}, got {name!r}")

@@ -1,0 +1,138 @@
+"""What the documents show runs, what they name exists, and their links lead somewhere; so do examples in docstrings."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+import pkgutil
+import re
+from operator import attrgetter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import invsamp as iv
+from invsamp import problems
+from invsamp.problems import lotka_volterra
+
+ROOT = Path(__file__).parents[1]
+PAGES = {page.name: page for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]}
+#: Packages whose ``__all__`` is what a user meets; of the ready problems it is the modules.
+PACKAGES = (
+    *("invsamp", "invsamp.parallel", "invsamp.solvers.gradient_matching", "invsamp.solvers.heat"),
+    "invsamp.solvers.ode",
+)
+
+
+def blocks(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", PAGES[page].read_text(), re.DOTALL)
+
+
+def run(code: str, page: str, names: dict, **changes: str) -> dict:
+    for old, new in changes.items():
+        assert old in code, f"{page} says no longer {old}"
+        code = code.replace(old, new)
+    exec(compile(code, page, "exec"), names)
+    return names
+
+
+def test_dynamics_identifies_its_system() -> None:
+    (code,) = blocks("dynamics.md")
+    found = run(code, "dynamics.md", {}, **{"draws=2000": "draws=500, warmup=500, progress=False"})["run"].summary()
+    truth = dict(zip(("alpha", "beta", "gamma", "delta"), (1.0, 0.1, 1.5, 0.075), strict=True))
+    # one data set: five posterior standard deviations are exceeded once in 400,000
+    for name, value in truth.items():
+        assert abs(found["mean"][name] - value) < 5 * found["sd"][name] < 0.2 * value
+
+
+def test_a_heat_equation_with_unknowns_of_every_kind() -> None:
+    names = run(blocks("pde.md")[0], "pde.md", {})
+    assert names["model"].parameters == ("x", "y", "height", "z")
+    theta = np.array([[0.4, 0.5, 10.0, *np.zeros(16)]])
+    y, vjp = names["model"].linearize(theta)
+    assert y.shape == (1, 4) and vjp(np.ones((1, 4))).shape == theta.shape
+
+
+@pytest.mark.dolfinx
+def test_a_residual_in_ufl() -> None:
+    fem = pytest.importorskip("dolfinx.fem")
+    old = {} if hasattr(fem, "functionspace") else {"fem.functionspace(": "fem.FunctionSpace("}
+    names = run(blocks("pde.md")[1], "pde.md", {}, **old)
+    y = names["model"](np.array([[0.0], [1.0]]))
+    assert y[0, 0] == 0.0 < y[1, 0] < 0.5
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # so few draws are not to be trusted
+def test_a_run_in_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    monkeypatch.chdir(tmp_path)
+    posterior = lotka_volterra.gradient_matching(lotka_volterra.data(lotka_volterra.TIMES[::100]))
+    names = {"iv": iv, "posterior": posterior, "sampler": iv.mala()}
+    first, later, printed, outside = blocks("runs.md")
+    run(first, "runs.md", names, **{"100_000": "100"})
+    assert (tmp_path / "plate" / "manifest.json").exists()
+    run(later, "runs.md", names, **{"200_000": "150"})
+    assert names["run"].theta.shape[:2] == (4, 150)
+    run(printed, "runs.md", names)
+    assert "4 chains, 150 draws" in capsys.readouterr().out
+    # the second line is about a server, which tests/posing/test_umbridge.py has
+    names["model"] = posterior.forward["model"]
+    run(outside.splitlines()[0], "runs.md", names)
+    with names["model"] as model:
+        theta = np.array([list(lotka_volterra.TRUTH.values())])
+        np.testing.assert_array_equal(model(theta), posterior.forward["model"](theta))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_names_exist(page: str) -> None:
+    text = PAGES[page].read_text()
+    for name in set(re.findall(r"(?<![\w.])iv\.([A-Za-z_][\w.]*\w)", text)):
+        attrgetter(name)(iv)
+    # with x for any name
+    for name in set(re.findall(r"`(invsamp\.[\w.]*\w)`", text)) - {"invsamp.problems.x", "invsamp.solvers.x"}:
+        assert pkgutil.resolve_name(name) is not None
+    for path in set(re.findall(r"`([\w./-]+\.py)`", text)) - {"imp.py", "script.py"}:
+        assert any((ROOT / folder / path).exists() for folder in (".", "invsamp")), path
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    for link in re.findall(r"\]\((?!https?:)([^)]+)\)", PAGES[page].read_text()):
+        path, _, anchor = link.partition("#")
+        target = (PAGES[page].parent / path) if path else PAGES[page]
+        assert target.exists(), link
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
+            assert anchor in [re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings], link
+
+
+@pytest.mark.parametrize(
+    "module", ["domains.constraints", "domains.level_set", "domains.polygon", "domains.product", "posing.prior"]
+)
+def test_docstring_examples(module: str) -> None:
+    failed, tried = doctest.testmod(importlib.import_module(f"invsamp.{module}"))
+    assert tried and not failed
+
+
+def public() -> list[str]:
+    found = [f"{package}.{name}" for package in PACKAGES for name in importlib.import_module(package).__all__]
+    for module in pkgutil.iter_modules(problems.__path__, "invsamp.problems."):
+        members = vars(importlib.import_module(module.name)).items()
+        found += [
+            f"{module.name}.{k}" for k, v in members if getattr(v, "__module__", "") == module.name and k[0] != "_"
+        ]
+    return found
+
+
+def test_public_names_say_what_they_are_and_what_they_raise() -> None:
+    silent = []
+    for name in public():
+        thing = pkgutil.resolve_name(name)
+        text = inspect.getdoc(thing) or ""
+        # a dataclass without a docstring gets its signature for one
+        told = text and not text.startswith(f"{name.rpartition('.')[2]}(")
+        raises = inspect.isfunction(thing) and "raise ValueError" in inspect.getsource(thing)
+        if not told or (raises and not re.search(r"Raises|ValueError", text)):
+            silent.append(name)
+    assert not silent
