@@ -24,8 +24,8 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _ENVIRONMENT = threading.Lock()
 #: What a script has to do.
 GUARD = (
-    "a script that uses worker processes is imported by each of them, so what it does has to stand under "
-    '`if __name__ == "__main__":`'
+    "a script that uses worker processes is imported by each of them, so it has to be a file, and what it does has to "
+    'stand under `if __name__ == "__main__":`'
 )
 
 

@@ -11,12 +11,15 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from invsamp.posing.forward import ModelError, WrongShapeError
+from invsamp.posing.forward import ModelError, WrongShapeError, real_array
 
 #: Seconds over its time limit after which a worker ends itself, for the case that nobody is left to end it.
 GRACE = 5.0
+#: What is wrong with a model that cannot be unpickled.
+IMPORTABLE = (
+    "; what it consists of has to stand at the top of a module, or of the script's file, that a worker can import:"
+    " an interactive session has none"
+)
 
 
 class Request(NamedTuple):
@@ -75,12 +78,14 @@ def serve(connection: Connection, time_limit: float | None, environment: dict[st
     try:
         connection.send("here")
         made, payload = connection.recv()
+        advice = IMPORTABLE
         try:
             model = pickle.loads(payload)
+            advice = ""
             model = model() if made else model
             described = describe(model)
         except Exception as error:
-            connection.send(Answer("mistake", _words(error)))
+            connection.send(Answer("mistake", _words(error) + advice))
             return
         connection.send(described)
         _answer_all(connection, _Rows(model), time_limit)
@@ -145,12 +150,7 @@ class _Rows:
 
 
 def _only_row(value: Any, dimension: int, what: str) -> Any:
-    try:
-        if np.iscomplexobj(value):
-            raise TypeError("complex")  # numpy would drop the imaginary part with a warning
-        array = np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
-        raise WrongShapeError(f"{what} must be an array of real numbers, got {value!r:.80}") from None
+    array = real_array(value, what)
     if array.ndim != dimension + 1 or len(array) != 1:
         expected = ", ".join(["1"] + ["*"] * dimension)
         raise WrongShapeError(f"{what} of a batch of one row must have shape ({expected}), got {array.shape}")

@@ -142,6 +142,8 @@ def _shaped(value: Any, shape: tuple[int, ...], what: str) -> Array:
 
 def real_array(value: Any, what: str) -> Array:
     """The value as an array of floats; WrongShapeError, naming ``what`` it is, where it cannot be one."""
+    if np.iscomplexobj(value):  # of which numpy would drop the imaginary part
+        raise WrongShapeError(f"{what} must be an array of real numbers, got complex ones")
     try:
         return np.asarray(value, dtype=float)
     except (TypeError, ValueError):

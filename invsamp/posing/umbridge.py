@@ -1,31 +1,26 @@
 """Forward models behind an UM-Bridge server: evaluations and gradients over HTTP.
 
 UM-Bridge (Seelinger et al. 2023, JOSS 8, 4748) links a model in any language to its users by JSON over HTTP, protocol
-1.0. The requests are made here with the standard library, so that each has a time limit.
+1.0.
 """
 
 from __future__ import annotations
 
-import http.client
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
 
 import numpy as np
 
 from invsamp.contract import Array, VectorJacobianProduct
 from invsamp.failures import CountsFailures, Failures
 from invsamp.posing.forward import ModelError, WrongShapeError
+from invsamp.posing.json_server import Server, address
 
 PROTOCOL = 1.0
-#: Seconds between attempts to reach a server that refuses the connection.
-RETRY = 0.2
-# what a server says when no theta would do
-_MISTAKES = ("ModelNotFound", "UnsupportedFeature")
 
 
 def from_umbridge(
@@ -79,85 +74,17 @@ def from_umbridge(
         raise ValueError(f"time_limit must be positive and finite, got {time_limit!r}")
     if isinstance(connections, bool) or not isinstance(connections, int | np.integer) or connections < 1:
         raise ValueError(f"connections must be an integer >= 1, got {connections!r}")
-    server, chosen = Server(_address(url), float(time_limit)), json.dumps(dict(config or {}), sort_keys=True)
+    try:
+        chosen = json.dumps(dict(config or {}), sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"config must be a mapping that JSON can hold, got {config!r} ({error})") from None
+    server = Server(address(url), float(time_limit))
     try:
         kind, inputs, outputs = _pose(server, url, name, chosen)
     except (RuntimeError, TimeoutError, ConnectionError) as error:
         raise ModelError(f"{url} does not tell about its model {name!r}: {error}") from None
     names = (parameters,) if isinstance(parameters, str) else None if parameters is None else tuple(parameters)
     return kind(server, name, chosen, inputs, outputs, names, int(connections))
-
-
-@dataclass(frozen=True)
-class Server:
-    """An HTTP server that is asked for JSON."""
-
-    address: SplitResult
-    time_limit: float  # seconds
-
-    def ask(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The JSON object that it answers with.
-
-        Raises
-        ------
-        ModelError
-            If it cannot be reached within the time limit, or says that no theta would do.
-        TimeoutError
-            If it does not answer within the time limit.
-        ConnectionError
-            If the connection is lost on the way.
-        RuntimeError
-            If it answers with an error, or not with JSON.
-        """
-        deadline = time.monotonic() + self.time_limit
-        connection = self._connect(deadline)
-        try:
-            text = None if body is None else json.dumps(body)
-            method, headers = ("GET", {}) if text is None else ("POST", {"Content-Type": "application/json"})
-            assert connection.sock is not None
-            connection.sock.settimeout(max(1e-3, deadline - time.monotonic()))
-            connection.request(method, f"{self.address.path.rstrip('/')}/{path}", text, headers)
-            response = connection.getresponse()
-            status, reply = response.status, response.read()
-        except TimeoutError:
-            raise TimeoutError(f"no answer within {self.time_limit:g} s") from None
-        except (OSError, http.client.HTTPException) as error:
-            raise ConnectionError(f"the connection was lost ({type(error).__name__}: {error})") from None
-        finally:
-            connection.close()
-        return self._understood(path, status, reply)
-
-    def _connect(self, deadline: float) -> http.client.HTTPConnection:
-        """A new connection: one that was kept might have been closed by the server meanwhile."""
-        kind = http.client.HTTPSConnection if self.address.scheme == "https" else http.client.HTTPConnection
-        assert self.address.hostname is not None
-        while True:
-            left = deadline - time.monotonic()
-            connection = kind(self.address.hostname, self.address.port, timeout=max(1e-3, left))
-            try:
-                connection.connect()
-                return connection
-            except OSError as error:
-                connection.close()
-                # a server that is started anew after a crash is back in a moment
-                if not isinstance(error, ConnectionRefusedError) or left < RETRY:
-                    raise ModelError(f"no server answers at {self.address.geturl()} ({error})") from None
-            time.sleep(RETRY)
-
-    def _understood(self, path: str, status: int, reply: bytes) -> dict[str, Any]:
-        try:
-            answer = json.loads(reply)
-        except ValueError:
-            answer = None
-        error = answer.get("error") if isinstance(answer, dict) else None
-        if error is not None:
-            told = error if isinstance(error, dict) else {"message": error}
-            words = f"{told.get('type', 'error')}: {told.get('message', '')}"
-            raise (ModelError if told.get("type") in _MISTAKES else RuntimeError)(words)
-        if status >= 400 or not isinstance(answer, dict):
-            shown = reply[:200].decode(errors="replace")
-            raise RuntimeError(f"HTTP status {status} and {shown!r} in answer to {path}")
-        return answer
 
 
 @dataclass(frozen=True, repr=False)
@@ -291,10 +218,11 @@ def _pose(
     info = server.ask("Info")
     if info.get("protocolVersion") != PROTOCOL:
         raise ModelError(f"{url} must speak protocol {PROTOCOL}, got {info.get('protocolVersion')!r}")
-    if name not in info.get("models", []):
-        raise ModelError(f"name must be one of the models {info.get('models', [])} of {url}, got {name!r}")
-    support = server.ask("ModelInfo", {"name": name}).get("support", {})
-    if not support.get("Evaluate"):
+    models = info.get("models")
+    if not isinstance(models, list) or name not in models:
+        raise ModelError(f"name must be one of the models {models} of {url}, got {name!r}")
+    support = server.ask("ModelInfo", {"name": name}).get("support")
+    if not isinstance(support, dict) or not support.get("Evaluate"):
         raise ModelError(f"name must be a model that {url} can evaluate, got {name!r} with {support}")
     body = {"name": name, "config": json.loads(config)}
     inputs = _sizes(server.ask("InputSizes", body), "inputSizes", url)
@@ -302,27 +230,16 @@ def _pose(
     return UmbridgeModel if support.get("Gradient") else UmbridgeFunction, inputs, outputs
 
 
-def _address(url: str) -> SplitResult:
-    address = urlsplit(url)
-    try:
-        fits = address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
-    except ValueError:  # a port that is no number
-        fits = False
-    if not fits:
-        raise ValueError(f"url must be http://host:port or https://host:port, got {url!r}")
-    return address
-
-
 def _sizes(answer: Mapping[str, Any], key: str, url: str) -> tuple[int, ...]:
     sizes = answer.get(key)
-    if not isinstance(sizes, list) or not sizes or not all(isinstance(n, int) and n > 0 for n in sizes):
+    if not isinstance(sizes, list) or not sizes or not all(type(n) is int and n > 0 for n in sizes):
         raise ModelError(f"{url} must give {key} as a list of positive integers, got {sizes!r}")
     return tuple(sizes)
 
 
 def _blocks(value: Any, sizes: tuple[int, ...], what: str) -> list[Array]:
     if not isinstance(value, list) or len(value) != len(sizes):
-        raise WrongShapeError(f"{what} must be a list of {len(sizes)} vectors, got {value!r}")
+        raise WrongShapeError(f"{what} must be a list of {len(sizes)} vectors, got {value!r:.200}")
     return [_vector(block, size, what) for block, size in zip(value, sizes, strict=True)]
 
 
@@ -332,5 +249,5 @@ def _vector(value: Any, size: int, what: str) -> Array:
     except (TypeError, ValueError):
         array = np.empty((0, 0))
     if array.shape != (size,):
-        raise WrongShapeError(f"{what} must hold a vector of {size} numbers, got {value!r}")
+        raise WrongShapeError(f"{what} must hold a vector of {size} numbers, got {value!r:.200}")
     return array

@@ -134,6 +134,10 @@ def test_an_interrupt_is_not_a_failed_solve() -> None:
             "must be an array of real numbers, got str",
         ),
         (
+            lambda: GuardedModel(with_jacobian(lambda t: function(t) + 0j, jacobian), 3, "f")(THETA),
+            "must be an array of real numbers, got complex ones",
+        ),
+        (
             lambda: GuardedModel(with_jacobian(function, lambda t: jacobian(t)[:, :, :1]), 3, "f").linearize(THETA),
             r"jacobian must have shape \(5, 3, 2\), got \(5, 3, 1\)",
         ),

@@ -18,7 +18,7 @@ import umbridge_server
 
 import invsamp as iv
 from invsamp.contract import ForwardModel
-from invsamp.posing import umbridge
+from invsamp.posing import json_server
 from invsamp.posing.adapters import finite_differences
 from invsamp.posing.forward import GuardedModel, ModelError, WrongShapeError
 from invsamp.posing.umbridge import UmbridgeModel, from_umbridge
@@ -145,7 +145,7 @@ class TestFaults:
         def sleep(seconds):
             again.enter_context(umbridge_server.serving(server.server_address[1]))
 
-        monkeypatch.setattr(umbridge, "time", SimpleNamespace(**{**vars(time), "sleep": sleep}))
+        monkeypatch.setattr(json_server, "time", SimpleNamespace(**{**vars(time), "sleep": sleep}))
         with again:
             np.testing.assert_allclose(model(THETA), flaky.observations(THETA), rtol=1e-14)
         assert not any(model.failures.values())
@@ -165,6 +165,24 @@ class TestConstruction:
     def test_bad_settings(self, server, name, settings, words):
         with pytest.raises(ValueError, match=words):
             from_umbridge(server.url, name, **settings)
+
+    @pytest.mark.parametrize(
+        ("operation", "answer", "words"),
+        [
+            ("Info", {"protocolVersion": 1.0, "models": None}, "one of the models None"),
+            ("ModelInfo", {"support": None}, "can evaluate"),
+            ("InputSizes", {"inputSizes": [True]}, "inputSizes as a list of positive integers"),
+            ("OutputSizes", {}, "outputSizes as a list of positive integers, got None"),
+        ],
+    )
+    def test_a_server_that_says_nothing_of_use(self, server, operation, answer, words):
+        server.instead[operation] = answer
+        with pytest.raises(ModelError, match=words):
+            from_umbridge(server.url, "full")
+
+    def test_a_configuration_that_cannot_be_sent(self, server):
+        with pytest.raises(ValueError, match=r"config must be a mapping that JSON can hold.*int64"):
+            from_umbridge(server.url, "full", config={"level": np.int64(1)})
 
     @pytest.mark.parametrize("url", ["localhost:4242", "ftp://localhost", "http://:80", "http://localhost:port"])
     def test_bad_addresses(self, url):

@@ -17,17 +17,20 @@ SIZES = {"InputSizes": ("inputSizes", [1, 1]), "OutputSizes": ("outputSizes", [2
 
 class Handler(BaseHTTPRequestHandler):
     """The server's settings: ``trouble`` (what happens where theta's first entry is beyond 10), ``protocol``, and
-    ``together`` (a barrier at which evaluations wait for each other).
+    ``together`` (a barrier at which evaluations wait for each other), ``instead`` (answers to other operations).
     """
 
     def do_GET(self):
         assert self.path == "/prefix/Info"
-        self.reply({"protocolVersion": self.server.protocol, "models": list(MODELS)})
+        told = {"protocolVersion": self.server.protocol, "models": list(MODELS)}
+        self.reply(self.server.instead.get("Info", told))
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         operation = self.path.removeprefix("/prefix/")
         self.server.asked.append((operation, body))
+        if operation in self.server.instead:
+            return self.reply(self.server.instead[operation])
         if operation == "ModelInfo":
             supported = MODELS[body["name"]]
             kinds = ("Evaluate", "Gradient", "ApplyJacobian", "ApplyHessian")
@@ -60,6 +63,13 @@ class Handler(BaseHTTPRequestHandler):
         elif trouble == "mistake":
             self.error("UnsupportedFeature", "Evaluate is switched off")
         elif trouble == "hang":
+            # at once, or after a header and some bytes of an answer that never ends
+            if self.server.drips.acquire(blocking=False):
+                self.send_response(200)
+                self.end_headers()
+                with contextlib.suppress(OSError):  # until the client goes
+                    while not self.server.released.wait(0.05):
+                        self.wfile.write(b" ")
             self.server.released.wait(300.0)
         elif trouble == "nan":
             self.reply({"output": [[float("nan"), 1.0], [1.0]]})
@@ -95,7 +105,8 @@ def serving(port=0):
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     server.daemon_threads, server.block_on_close = True, False
     server.protocol, server.trouble, server.trouble_in, server.together = 1.0, None, None, None
-    server.released, server.asked = threading.Event(), []
+    server.released, server.drips, server.asked = threading.Event(), threading.Semaphore(1), []
+    server.instead = {}
     server.url = f"http://127.0.0.1:{server.server_address[1]}/prefix"
 
     def stop():
