@@ -33,7 +33,7 @@ class TextbookHeat:
         zero = x.fem.Function(space)
         self.boundary = [x.fem.dirichletbc(zero, np.flatnonzero(on_edge).astype(np.int32))]
         self.point = np.append(sensor, 0.0)
-        self.cell = int(_dolfinx.containing_cells(mesh, self.point[None])[0])
+        self.cell = int(_dolfinx.containing_cells(mesh, self.point[None])[0][0])
         self.dofs = _dolfinx.cell_dofs(space)[self.cell]
         corners = np.column_stack([self.nodes[self.dofs], np.ones(3)])
         self.weights = np.linalg.solve(corners.T, np.append(sensor, 1.0))

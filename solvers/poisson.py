@@ -281,7 +281,7 @@ class PoissonObservation:
         gradient = self._pull_data(theta, _Weights(self._space.mass @ multiplier, multiplier, reaction))
         own = self._columns.conductivity
         if own.size:
-            sensitivity = -self._space.cell_products(u, multiplier)
+            sensitivity = -self._space.cell_products(u[None], multiplier[None])
             gradient[:, own] += self._parts.conductivity.pullback(theta[:, own], sensitivity.T)
         return self._space.total(gradient)
 

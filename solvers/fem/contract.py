@@ -102,9 +102,9 @@ class Space(Protocol):
         ...
 
     def cell_products(self, u: Array, v: Array) -> Array:
-        """Integrals of grad u . grad v over each cell, shape (c, k), for fields (n, k).
+        """Sums over s of the integrals of grad u_s . grad v_s over each cell, shape (c, k), for v (s, n, k).
 
-        The derivative of v' K(conductivity) u to the conductivity.
+        The derivative of sum_s v_s' K(conductivity) u_s to the conductivity; u has k columns, or one for all.
         """
         ...
 

@@ -88,10 +88,8 @@ class DolfinxSpace:
         return PetscFactors(self._plans[key], matrix.entries)
 
     def cell_products(self, u: Array, v: Array) -> Array:
-        """Integrals of grad u . grad v over each cell, shape (c, k)."""
-        both = self._halo.extend(np.hstack([u, v]))
-        k = u.shape[1]
-        return self._sides.products(both[:, :k], both[:, k:])
+        """Sums over s of the integrals of grad u_s . grad v_s over each cell, shape (c, k)."""
+        return self._sides.products(self._extended(u), self._extended(v))
 
     def edge_load(self, part: Part | None = None) -> Array:
         """Integrals of the basis functions over a part of the boundary, shape (n,)."""
@@ -123,6 +121,14 @@ class DolfinxSpace:
     def __repr__(self) -> str:
         ranks = f", {self.comm.size} ranks" if self.comm.size > 1 else ""
         return f"DolfinxSpace({self.mesh!r}{ranks})"
+
+    def _extended(self, fields: Array) -> Array:
+        """Fields (s, n, k) with the ghosts' values appended."""
+        if self.comm.size == 1:
+            return fields
+        columns = np.moveaxis(fields, 1, 0)
+        extended = self._halo.extend(columns.reshape(len(columns), -1))
+        return np.moveaxis(extended.reshape(-1, *columns.shape[1:]), 0, 1)
 
     def _matrix(self, entries: Array) -> DolfinxMatrix:
         return DolfinxMatrix(self._pattern, entries, self._halo)

@@ -15,16 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sparse
 from numba import njit
 from scipy.sparse.linalg import splu
 
 from invsamp.solvers.fem.contract import Array, Numbers
-from invsamp.solvers.fem.triangular import SymmetricFactors
-
-#: Unsigned, or numba looks for negative indices in the innermost loops.
-Places = npt.NDArray[np.uint32]
+from invsamp.solvers.fem.triangular import Places, SymmetricFactors
 
 #: A pivot that is left with less of its diagonal entry is rounding: the matrix is singular.
 ROUNDING = 1e-14

@@ -25,11 +25,11 @@ class Sides:
         return cls(triangles.astype(np.uint32), np.ascontiguousarray(weights))
 
     def products(self, u: Array, v: Array) -> Array:
-        """Integrals over the triangles, shape (c, k), for fields (n, k)."""
-        products = np.empty((len(self.triangles), u.shape[1]))
+        """Integrals over the triangles, summed over s, shape (c, k), for u (s, n, k) or (s, n, 1) and v (s, n, k)."""
+        products = np.zeros((len(self.triangles), v.shape[2]))
         u, v = np.ascontiguousarray(u), np.ascontiguousarray(v)
-        if u.shape[1] == 1:
-            _one(self.triangles, self.weights, u.ravel(), v.ravel(), products.ravel())
+        if v.shape[2] == 1:
+            _one(self.triangles, self.weights, u[:, :, 0], v[:, :, 0], products.ravel())
         else:
             _block(self.triangles, self.weights, u, v, products)
         return products
@@ -37,22 +37,25 @@ class Sides:
 
 @njit(cache=True)
 def _one(triangles, weights, u, v, products):  # type: ignore[no-untyped-def]
-    for cell in range(len(triangles)):
-        a, b, c = triangles[cell, 0], triangles[cell, 1], triangles[cell, 2]
-        products[cell] = (
-            weights[cell, 0] * (u[a] - u[b]) * (v[a] - v[b])
-            + weights[cell, 1] * (u[b] - u[c]) * (v[b] - v[c])
-            + weights[cell, 2] * (u[c] - u[a]) * (v[c] - v[a])
-        )
+    for s in range(len(v)):
+        for cell in range(len(triangles)):
+            a, b, c = triangles[cell, 0], triangles[cell, 1], triangles[cell, 2]
+            products[cell] += (
+                weights[cell, 0] * (u[s, a] - u[s, b]) * (v[s, a] - v[s, b])
+                + weights[cell, 1] * (u[s, b] - u[s, c]) * (v[s, b] - v[s, c])
+                + weights[cell, 2] * (u[s, c] - u[s, a]) * (v[s, c] - v[s, a])
+            )
 
 
 @njit(cache=True)
 def _block(triangles, weights, u, v, products):  # type: ignore[no-untyped-def]
-    for cell in range(len(triangles)):
-        a, b, c = triangles[cell, 0], triangles[cell, 1], triangles[cell, 2]
-        for k in range(u.shape[1]):
-            products[cell, k] = (
-                weights[cell, 0] * (u[a, k] - u[b, k]) * (v[a, k] - v[b, k])
-                + weights[cell, 1] * (u[b, k] - u[c, k]) * (v[b, k] - v[c, k])
-                + weights[cell, 2] * (u[c, k] - u[a, k]) * (v[c, k] - v[a, k])
-            )
+    for s in range(len(v)):
+        for cell in range(len(triangles)):
+            a, b, c = triangles[cell, 0], triangles[cell, 1], triangles[cell, 2]
+            for k in range(v.shape[2]):
+                q = min(k, u.shape[2] - 1)
+                products[cell, k] += (
+                    weights[cell, 0] * (u[s, a, q] - u[s, b, q]) * (v[s, a, k] - v[s, b, k])
+                    + weights[cell, 1] * (u[s, b, q] - u[s, c, q]) * (v[s, b, k] - v[s, c, k])
+                    + weights[cell, 2] * (u[s, c, q] - u[s, a, q]) * (v[s, c, k] - v[s, a, k])
+                )

@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sparse
 from numba import njit
 from skfem import Basis, BilinearForm, ElementTriP1, MeshTri
@@ -22,11 +21,9 @@ from invsamp.solvers.fem import elements
 from invsamp.solvers.fem.contract import Array, Mask, Part
 from invsamp.solvers.fem.ldl import Elimination
 from invsamp.solvers.fem.mesh import Mesh
+from invsamp.solvers.fem.recurrence import Marched, Recurrence
 from invsamp.solvers.fem.sides import Sides
-from invsamp.solvers.fem.triangular import SymmetricFactors
-
-#: Starts of the rows and columns of the entries of a sparse matrix.
-Places = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]
+from invsamp.solvers.fem.triangular import Places, SymmetricFactors
 
 
 class SkfemSpace:
@@ -84,7 +81,7 @@ class SkfemSpace:
         return SkfemFactors(self._plans[key].factor(matrix.entries))
 
     def cell_products(self, u: Array, v: Array) -> Array:
-        """Integrals of grad u . grad v over each cell, shape (c, k)."""
+        """Sums over s of the integrals of grad u_s . grad v_s over each cell, shape (c, k)."""
         return self._sides.products(u, v)
 
     def edge_load(self, part: Part | None = None) -> Array:
@@ -112,7 +109,7 @@ class SkfemMatrix:
     """Entries in the space's sparsity pattern."""
 
     pattern: Any
-    places: Places
+    places: tuple[Places, Places]  # starts of the rows, and columns, for compiled loops
     entries: Array
 
     def __matmul__(self, fields: Array) -> Array:
@@ -138,6 +135,14 @@ class SkfemFactors:
     def solve(self, right: Array) -> Array:
         """Solve for right-hand sides (n, k)."""
         return np.full(right.shape, np.nan) if self.factors is None else self.factors.solve(right)
+
+    def march(self, explicit: SkfemMatrix, recurrence: Recurrence) -> Marched:
+        """Go through a recurrence of one column, as `invsamp.solvers.fem.recurrence.CompiledFactors.march`."""
+        if self.factors is None:
+            shape = recurrence.start.shape
+            kept, sums = (np.full((len(found), *shape), np.nan) for found in (recurrence.keep, recurrence.weights))
+            return Marched(kept, sums)
+        return self.factors.march((*explicit.places, explicit.entries), recurrence)
 
 
 @dataclass(frozen=True, eq=False)

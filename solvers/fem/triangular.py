@@ -12,6 +12,10 @@ import numpy.typing as npt
 from numba import njit
 
 from invsamp.solvers.fem.contract import Array, Numbers
+from invsamp.solvers.fem.recurrence import Marched, Recurrence
+
+#: Unsigned, or numba looks for negative indices in the innermost loops.
+Places = npt.NDArray[np.uint32]
 
 #: Columns that are taken through the triangles at a time: their part of the work array stays in the cache.
 BLOCK = 32
@@ -21,8 +25,8 @@ BLOCK = 32
 class SymmetricFactors:
     """L D L' of the free nodes' matrix; made by `invsamp.solvers.fem.ldl.Elimination.factor`."""
 
-    starts: npt.NDArray[np.uint32]  # (free + 1,), of what stands below the diagonal in each column of L
-    rows: npt.NDArray[np.uint32]
+    starts: Places  # (free + 1,), of what stands below the diagonal in each column of L
+    rows: Places
     entries: Array
     diagonal: Array
     order: Numbers  # nodes in the order of elimination
@@ -40,6 +44,25 @@ class SymmetricFactors:
             march(self.starts, self.rows, self.entries, self.diagonal, self.order, work, solution, first, width)
             first += width
         return solution
+
+    def march(self, explicit: tuple[Places, Places, Array], recurrence: Recurrence) -> Marched:
+        """Go through a recurrence of one column.
+
+        Parameters
+        ----------
+        explicit : (starts of the rows, columns, entries)
+            The matrix B over all nodes.
+        recurrence : Recurrence
+        """
+        start, added = recurrence.start[:, 0].copy(), np.ascontiguousarray(recurrence.added[:, :, 0])
+        steps, n = len(recurrence.factors), len(start)
+        places = np.full(steps + 1, -1)
+        places[list(recurrence.keep)] = np.arange(len(recurrence.keep))
+        kept, sums = np.empty((len(recurrence.keep), n, 1)), np.zeros((len(recurrence.weights), n, 1))
+        factors = (self.starts, self.rows, self.entries, self.diagonal, self.order)
+        coefficients, weights = np.ascontiguousarray(recurrence.factors), np.ascontiguousarray(recurrence.weights)
+        _march(*factors, *explicit, start, added, coefficients, places, weights, kept[:, :, 0], sums[:, :, 0])
+        return Marched(kept, sums)
 
 
 @njit(cache=True)
@@ -106,3 +129,55 @@ def _solve_block(starts, rows, entries, diagonal, order, x, solution, first, wid
                 x[j, k] -= entry * x[row, k]
         for k in range(width):
             solution[order[j], first + k] = x[j, k]
+
+
+@njit(cache=True)
+def _march(
+    starts,
+    rows,
+    entries,
+    diagonal,
+    order,
+    row_starts,
+    columns,
+    explicit,
+    u,
+    added,
+    factors,
+    places,
+    weights,
+    kept,
+    sums,
+):  # type: ignore[no-untyped-def]
+    """The recurrence in the steps of `invsamp.solvers.fem.recurrence.march`; u is overwritten."""
+    x, right = np.empty(len(order)), np.empty(len(u))
+    if places[0] >= 0:
+        kept[places[0]] = u
+    for step in range(len(factors)):
+        right[:] = 0.0
+        for t in range(len(added)):
+            if factors[step, t] != 0.0:
+                for i in range(len(u)):
+                    right[i] += factors[step, t] * added[t, i]
+        for j in range(len(order)):
+            row, total = order[j], 0.0
+            for p in range(row_starts[row], row_starts[row + 1]):
+                total += explicit[p] * u[columns[p]]
+            x[j] = total + right[row]
+        for j in range(len(order)):
+            pivot = x[j]
+            for p in range(starts[j], starts[j + 1]):
+                x[rows[p]] -= entries[p] * pivot
+        for j in range(len(order) - 1, -1, -1):
+            value = x[j] / diagonal[j]
+            for p in range(starts[j], starts[j + 1]):
+                value -= entries[p] * x[rows[p]]
+            x[j] = value
+            right[order[j]] = value
+        u[:] = right
+        if places[step + 1] >= 0:
+            kept[places[step + 1]] = u
+        for w in range(len(weights)):
+            if weights[w, step] != 0.0:
+                for i in range(len(u)):
+                    sums[w, i] += weights[w, step] * u[i]

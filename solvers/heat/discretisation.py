@@ -77,14 +77,16 @@ class Discretisation:
         conductivity, columns = self._conductivity
         return None if columns.size else self.march.system(conductivity.values(np.empty((1, 0)))[0])
 
-    def usable(self, theta: Array) -> Mask:
-        """Rows (batch,) with finite data and a positive, finite conductivity; the same on every rank."""
+    def usable(self, theta: Array, conductivity: Array | None) -> Mask:
+        """Rows (batch,) with finite data and a positive, finite conductivity; the same on every rank.
+
+        The ``conductivity``, None if it is known, is that of these rows.
+        """
         bad = np.zeros(len(theta))
         with np.errstate(all="ignore"):
             for driver in self.drivers.values():
                 bad += ~np.isfinite(driver.values.values(theta[:, driver.columns])).all(axis=1)
-            if self.system is None:
-                conductivity = self.conductivity(theta)
+            if conductivity is not None:
                 bad += ~(np.isfinite(conductivity) & (conductivity > 0)).all(axis=1)
         return np.asarray(self.space.total(bad) == 0)
 
@@ -93,6 +95,8 @@ class Discretisation:
         given: dict[str, Any] = {k: _by_row(d.values.values, theta[:, d.columns]).T for k, d in self.drivers.items()}
         if self.exact:
             given["edge"] = given["initial"] * self.march.fixed[:, None]
+        if not given:  # nothing drives the solution: it stays zero
+            given["initial"] = np.zeros((len(self.space.nodes), len(theta)))
         return NodalData(**given)
 
     def conductivity(self, theta: Array) -> Array:

@@ -20,8 +20,12 @@ from typing import NamedTuple
 import numpy as np
 
 from invsamp.solvers.fem.contract import Array, Factors, Mask, Matrix, Numbers, Space
+from invsamp.solvers.fem.recurrence import Marched, Recurrence, march
 
 IMPLICITNESS = {"backward_euler": 1.0, "crank_nicolson": 0.5}
+
+#: Numbers, times 8 bytes, that the multipliers of one adjoint march may take.
+ROOM = 2**24
 
 
 class NodalData(NamedTuple):
@@ -79,16 +83,12 @@ class March:
         """Length of a time step."""
         return float(self.times[-1] / (len(self.times) - 1))
 
-    @property
+    @cached_property
     def load_factor(self) -> Array:
         """Factor of the source's load in the step that ends at each time; 0 at the first time."""
         factor, implicit = np.zeros(len(self.times)), self.implicitness
         factor[1:] = self.step * (implicit * self.source_factor[1:] + (1 - implicit) * self.source_factor[:-1])
         return factor
-
-    @property
-    def _edge_factor(self) -> Array:
-        return np.zeros(len(self.times)) if self.edge_factor is None else self.edge_factor
 
     def system(self, conductivity: Array) -> System:
         """Combine and factor the matrices for a conductivity (c,)."""
@@ -99,37 +99,32 @@ class March:
             explicit = self.space.combine(1.0, mass, (self.implicitness - 1) * self.step, stiffness)
         return System(implicit, explicit, self.space.factor(implicit, self.fixed))
 
-    def forward(self, system: System, data: NodalData, keep: Sequence[int]) -> dict[int, Array]:
-        """March forward: solutions (n, k) at the steps ``keep``."""
-        load_factor, edge_factor, fixed = self.load_factor, self._edge_factor, self.fixed_nodes
-        constant = None if data.flux is None else self.step * data.flux
-        load = None if data.source is None else self.space.mass @ data.source
-        columns = next(given for given in data if given is not None).shape[1]
-        u = np.zeros((len(self.fixed), columns)) if data.initial is None else np.array(data.initial, dtype=float)
-        u[fixed] = 0.0
-        edge = None if self.edge_factor is None else data.edge
-        if edge is not None:
-            u[fixed] = edge_factor[0] * edge[fixed]
-            lift = system.implicit @ edge
-        kept = {0: u} if 0 in keep else {}
-        for step in range(1, max(keep) + 1):
-            right = system.explicit @ u
-            if load is not None:
-                right += load_factor[step] * load
-            if constant is not None:
-                right += constant
-            if edge is None:
-                right[fixed] = 0.0
-            else:
-                right -= edge_factor[step] * lift
-                right[fixed] = edge_factor[step] * edge[fixed]
-            u = system.factors.solve(right)
-            if step in keep:
-                kept[step] = u
-        return kept
+    def forward(self, system: System, data: NodalData, keep: Sequence[int]) -> Array:
+        """March forward: solutions (len(keep), n, k) at the steps ``keep``, in increasing order."""
+        fixed, shape = self.fixed_nodes, next(given for given in data if given is not None).shape
+        start = np.zeros(shape) if data.initial is None else np.array(data.initial, dtype=float)
+        start[fixed] = 0.0
+        added, factors = [], []
+        if data.source is not None:
+            added.append(self.space.mass @ data.source)
+            factors.append(self.load_factor)
+        if data.flux is not None:
+            added.append(self.step * data.flux)
+            factors.append(np.ones(len(self.times)))
+        for load in added:
+            load[fixed] = 0.0
+        if self.edge_factor is not None and data.edge is not None:
+            lift = -(system.implicit @ data.edge)
+            start[fixed] = self.edge_factor[0] * data.edge[fixed]
+            lift[fixed] = data.edge[fixed]
+            added.append(lift)
+            factors.append(self.edge_factor)
+        table = np.reshape(factors, (len(factors), len(self.times))).T[1 : keep[-1] + 1]
+        recurrence = Recurrence(start, np.array(added).reshape(-1, *shape), table, keep, np.empty((0, len(table))))
+        return march(system.factors, system.explicit, fixed, recurrence).kept
 
     def adjoint(
-        self, system: System, seeds: Mapping[int, Array], states: Mapping[int, Array] | None = None
+        self, system: System, seeds: Mapping[int, Array], states: Array | None = None
     ) -> tuple[NodalData, Array | None]:
         r"""Transpose of `forward`: derivatives of :math:`\sum_n \langle s^n, u^n \rangle` to the data.
 
@@ -138,8 +133,9 @@ class March:
         system : System
         seeds : mapping from step number to array, shape (n, k)
             The cotangents s^n, for k independent functionals.
-        states : mapping from every step number to array, shape (n, k) or (n, 1), optional
-            What `forward` gave: of the k functionals each, or of all of them.
+        states : array, shape (steps + 1, n, k) or (steps + 1, n, 1), optional
+            What `forward` gave for all steps, at least up to that of the last seed: of the k functionals each, or of
+            all of them.
 
         Returns
         -------
@@ -148,39 +144,64 @@ class March:
         sensitivity : array, shape (c, k), or None
             Derivatives to the conductivity, where ``states`` are given.
         """
-        last, implicit, fixed = max(seeds), self.implicitness, self.fixed_nodes
-        load_factor, edge_factor = self.load_factor, self._edge_factor
-        cotangent = np.array(seeds[last], dtype=float)
-        loads = np.zeros_like(cotangent) if "source" in self.kinds else None
-        fluxes = np.zeros_like(cotangent) if "flux" in self.kinds else None
-        edge = None if self.edge_factor is None else np.zeros_like(cotangent)
-        sensitivity = None if states is None else np.zeros((len(self.space.areas), cotangent.shape[1]))
-        for step in range(last, 0, -1):
-            multiplier = system.factors.solve(cotangent)  # the matrix is symmetric
-            multiplier[fixed] = 0.0
-            if loads is not None:
-                loads += load_factor[step] * multiplier
-            if fluxes is not None:
-                fluxes += multiplier
-            if edge is not None:
-                # a given value acts by itself, and lifted, by its neighbours
-                reaction = cotangent - system.implicit @ multiplier
-                edge[fixed] += edge_factor[step] * reaction[fixed]
-            if states is not None and sensitivity is not None:
-                state = states[step]
-                if implicit < 1:
-                    state = implicit * state + (1 - implicit) * states[step - 1]
-                if state.shape != multiplier.shape:
-                    state = np.repeat(state, multiplier.shape[1], axis=1)
-                sensitivity += self.space.cell_products(state, multiplier)
-            cotangent = system.explicit @ multiplier
-            if step - 1 in seeds:
-                cotangent += seeds[step - 1]
-        if edge is not None:
-            edge[fixed] += edge_factor[0] * cotangent[fixed]
-        cotangent[fixed] = 0.0
-        if sensitivity is not None:
-            sensitivity *= -self.step
-        source = None if loads is None else self.space.mass @ loads
-        flux = None if fluxes is None else self.step * fluxes
-        return NodalData(cotangent, source, flux, edge), sensitivity
+        last, fixed = max(seeds), self.fixed_nodes
+        n, columns = seeds[last].shape
+        if states is not None and columns > 1 and columns * n * last > ROOM:
+            return self._adjoint_by_parts(system, seeds, states)
+        multipliers, (loads, fluxes, edge_now, edge_before) = self._backwards(system, seeds, states is not None)
+        first = system.explicit @ multipliers[-1]
+        if 0 in seeds:
+            first += seeds[0]
+        edge = None
+        if self.edge_factor is not None:
+            # a given value acts by itself, and lifted, by its neighbours
+            reaction = system.explicit @ edge_before - system.implicit @ edge_now
+            for step, seed in seeds.items():
+                reaction += self.edge_factor[step] * seed
+            edge = np.zeros((n, columns))
+            edge[fixed] = reaction[fixed]
+        first[fixed] = 0.0
+        source = self.space.mass @ loads if "source" in self.kinds else None
+        flux = self.step * fluxes if "flux" in self.kinds else None
+        sensitivity = None
+        if states is not None:
+            # in the order of the multipliers
+            later, earlier = states[last::-1][:last], states[last::-1][1:]
+            u = later if self.implicitness == 1 else self.implicitness * later + (1 - self.implicitness) * earlier
+            sensitivity = -self.step * self.space.cell_products(u, multipliers[1:])
+        return NodalData(first, source, flux, edge), sensitivity
+
+    def _backwards(self, system: System, seeds: Mapping[int, Array], every: bool) -> Marched:
+        """Multipliers of the steps last, ..., 1, after zeros; or that of step 1 alone; and the sums of `adjoint`."""
+        last, fixed = max(seeds), self.fixed_nodes
+        later = sorted(step for step in seeds if step > 0)
+        added = np.array([seeds[step] for step in later], dtype=float).reshape(-1, *seeds[last].shape)
+        added[:, fixed] = 0.0
+        backwards = np.arange(last, 0, -1)
+        weights = np.zeros((4, last))
+        if "source" in self.kinds:
+            weights[0] = self.load_factor[backwards]
+        if "flux" in self.kinds:
+            weights[1] = 1.0
+        if self.edge_factor is not None:
+            weights[2:] = self.edge_factor[backwards], self.edge_factor[backwards - 1]
+        factors = (backwards[:, None] == np.array(later, dtype=int)).astype(float)
+        keep = range(last + 1) if every else [last]
+        start = np.zeros(seeds[last].shape)
+        recurrence = Recurrence(start, added, factors, keep, weights)
+        return march(system.factors, system.explicit, fixed, recurrence)
+
+    def _adjoint_by_parts(self, system: System, seeds: Mapping[int, Array], states: Array) -> tuple[NodalData, Array]:
+        """Some columns after the others, since the multipliers of all steps at once would need too much memory."""
+        last = max(seeds)
+        n, columns = seeds[last].shape
+        width = max(1, ROOM // (n * last))
+        parts = []
+        for first in range(0, columns, width):
+            own = slice(first, first + width)
+            shared = states if states.shape[2] == 1 else states[:, :, own]
+            parts.append(self.adjoint(system, {step: seed[:, own] for step, seed in seeds.items()}, shared))
+        together = [
+            None if found[0] is None else np.hstack(found) for found in zip(*(w for w, _ in parts), strict=True)
+        ]
+        return NodalData(*together), np.hstack([sensitivity for _, sensitivity in parts])

@@ -29,7 +29,7 @@ class Solving:
         found = np.full((len(theta), len(self.steps), len(self.discretisation.space.nodes)), np.nan)
         for rows, system in self._groups(theta):
             states = self.discretisation.march.forward(system, self.discretisation.data(theta[rows]), self.steps)
-            found[rows] = np.stack([states[step].T for step in self.steps], axis=1)
+            found[rows] = np.moveaxis(states, 2, 0)
         return found
 
     def evaluate(self, theta: Array) -> Array:
@@ -48,7 +48,7 @@ class Solving:
         for rows, system in self._groups(theta):
             keep = self.steps if linear else range(max(self.steps) + 1)
             states = march.forward(system, self.discretisation.data(theta[rows]), keep)
-            y[rows] = self._read(states)
+            y[rows] = self._read(states if linear else states[list(self.steps)])
             solved.append((rows, system, None if linear else states))
 
         def vjp(cotangent: Array) -> Array:
@@ -80,7 +80,7 @@ class Solving:
             for row in rows:
                 one = theta[row : row + 1]
                 states = march.forward(system, self.discretisation.data(one), range(max(self.steps) + 1))
-                y[row] = self._read(states)[0, indices[row]]
+                y[row] = self._read(states[list(self.steps)])[0, indices[row]]
                 unit = np.eye(self._count)[indices[row]]
                 unknown = None if self.discretisation.system is not None else states
                 weights, sensitivity = march.adjoint(system, self._seeds(unit), unknown)
@@ -90,26 +90,30 @@ class Solving:
     def _groups(self, theta: Array) -> Iterator[tuple[Numbers, System]]:
         """Usable rows that share a conductivity, with its system."""
         model = self.discretisation
-        usable = np.flatnonzero(model.usable(theta))
-        if model.system is not None:
+        with np.errstate(all="ignore"):  # what is not finite is a failed solve
+            conductivity = None if model.system is not None else model.conductivity(theta)
+        usable = np.flatnonzero(model.usable(theta, conductivity))
+        if conductivity is None:
             if usable.size:
+                assert model.system is not None
                 yield usable, model.system
             return
         columns = model.equation.columns["conductivity"]
-        distinct, group = np.unique(theta[np.ix_(usable, columns)], axis=0, return_inverse=True)
-        for k in range(len(distinct)):
-            rows = usable[group.ravel() == k]
-            yield rows, model.march.system(model.conductivity(theta[rows[:1]])[0])
+        groups: dict[bytes, list[int]] = {}
+        for row in usable:
+            groups.setdefault(theta[row, columns].tobytes(), []).append(row)
+        for rows in groups.values():
+            yield np.array(rows), model.march.system(conductivity[rows[0]])
 
     @property
     def _count(self) -> int:
         assert self.sensors is not None
         return len(self.steps) * self.sensors.count
 
-    def _read(self, states: dict[int, Array]) -> Array:
-        """Observations (batch, m)."""
+    def _read(self, states: Array) -> Array:
+        """Observations (batch, m) of the states (times, n, batch) at the steps."""
         assert self.sensors is not None
-        return np.concatenate([self.sensors.values(states[step]) for step in self.steps]).T
+        return np.concatenate([self.sensors.values(state) for state in states]).T
 
     def _seeds(self, cotangents: Array) -> dict[int, Array]:
         """What cotangents (k, m) of the observations are at the nodes, by step."""

@@ -63,7 +63,11 @@ def check(space, reference, tolerance):
         reference.factor(matrices[1], np.zeros(len(u), dtype=bool)).solve(u)[nodes],
         same,
     )
-    same("cell products", space.cell_products(u[nodes], v[nodes]), reference.cell_products(u, v)[cells])
+    same(
+        "cell products",
+        space.cell_products(u[None, nodes], v[None, nodes]),
+        reference.cell_products(u[None], v[None])[cells],
+    )
     regions = [*reference.mesh.regions, lambda points: points[:, 0] < 0.4]
     for region in regions:
         np.testing.assert_array_equal(space.in_region(region), reference.in_region(region)[cells])

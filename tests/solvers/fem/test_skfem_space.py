@@ -56,7 +56,7 @@ def test_integrals_of_linear_fields():
     one = np.ones((len(SPACE.nodes), 1))
     # 1 + 2x - 3y and x over the unit square
     np.testing.assert_allclose(one.T @ (SPACE.mass @ LINEAR), [[0.5, 0.5]], rtol=1e-12)
-    products = SPACE.cell_products(LINEAR, LINEAR[:, ::-1])
+    products = SPACE.cell_products(LINEAR[None], LINEAR[None, :, ::-1])
     np.testing.assert_allclose(products, 2.0 * SPACE.areas[:, None] * [1.0, 1.0], rtol=1e-9)
     np.testing.assert_allclose(SPACE.edge_load(lambda p: p[:, 0] == 1.0) @ LINEAR, [1.5, 1.0], rtol=1e-12)
     np.testing.assert_allclose(SPACE.edge_load() @ LINEAR, [4 * 0.5, 2.0], rtol=1e-12)
@@ -65,10 +65,10 @@ def test_integrals_of_linear_fields():
 def test_cell_products_are_the_derivative_of_the_stiffness():
     rng = np.random.default_rng(2)
     u, v = rng.normal(size=(2, len(SPACE.nodes), 2))
-    products, kappa = SPACE.cell_products(u, v), rng.uniform(size=len(SPACE.areas))
+    products, kappa = SPACE.cell_products(u[None], v[None]), rng.uniform(size=len(SPACE.areas))
     energies = np.einsum("nk,nk->k", v, SPACE.stiffness(kappa) @ u)
     np.testing.assert_allclose(kappa @ products, energies, rtol=1e-12)
-    single = [SPACE.cell_products(u[:, k : k + 1], v[:, k : k + 1])[:, 0] for k in range(2)]
+    single = [SPACE.cell_products(u[None, :, k : k + 1], v[None, :, k : k + 1])[:, 0] for k in range(2)]
     np.testing.assert_allclose(products, np.stack(single, axis=1), rtol=1e-12, atol=1e-14)
 
 

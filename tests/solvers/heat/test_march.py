@@ -30,7 +30,7 @@ def uniform(scheme, conductivity=1.0):
 
 def at_the_end(scheme, initial, conductivity=1.0):
     last = len(scheme.times) - 1
-    return scheme.forward(uniform(scheme, conductivity), NodalData(initial), [last])[last]
+    return scheme.forward(uniform(scheme, conductivity), NodalData(initial), [last])[0]
 
 
 def eigenmode(boundary, nodes):
@@ -106,7 +106,7 @@ def test_the_adjoint_is_the_transpose(boundary, scheme):
     data = data._replace(edge=data.edge * stepper.fixed[:, None])
     seeds = {step: rng.normal(size=(n, 1)) for step in (0, 3, 7)}
     states = stepper.forward(system, data, (0, 3, 7))
-    functional = sum(np.sum(seeds[step] * states[step]) for step in (0, 3, 7))
+    functional = sum(np.sum(seeds[step] * state) for step, state in zip((0, 3, 7), states, strict=True))
     weights, sensitivity = stepper.adjoint(system, seeds)
     assert sensitivity is None
     by_weights = sum(np.sum(weight * given) for weight, given in zip(weights, data, strict=True))
@@ -154,7 +154,7 @@ def test_what_flows_in_through_the_boundary_is_found_inside():
     stepper = march(6, 4, 0.2, "crank_nicolson")
     load = stepper.space.edge_load("left")[:, None]
     states = stepper.forward(uniform(stepper), NodalData(flux=3.0 * load), (0, 4))
-    np.testing.assert_allclose(np.sum(stepper.space.mass @ states[4]), 3.0 * 1.0 * 0.2, rtol=1e-12)
+    np.testing.assert_allclose(np.sum(stepper.space.mass @ states[1]), 3.0 * 1.0 * 0.2, rtol=1e-12)
     assert not states[0].any()
 
 
@@ -162,4 +162,30 @@ def test_a_bad_conductivity_gives_nan():
     stepper = march(4, 2, 0.1)
     with np.errstate(invalid="ignore"):
         broken = stepper.system(np.where(np.arange(32) == 3, np.inf, 1.0))
-        assert np.isnan(stepper.forward(broken, NodalData(np.ones((25, 2))), [2])[2]).all()
+        assert np.isnan(stepper.forward(broken, NodalData(np.ones((25, 2))), [2])).all()
+        assert np.isnan(stepper.forward(broken, NodalData(np.ones((25, 1))), [2])).all()
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("shared", [True, False])
+def test_many_columns_are_taken_some_after_the_others(scheme, shared, monkeypatch):
+    rng = np.random.default_rng(5)
+    stepper = march(4, 6, 0.1, scheme, "dirichlet", edge_factor=np.linspace(1.0, 2.0, 7))
+    n, columns = len(stepper.space.nodes), 5
+    system = stepper.system(rng.uniform(0.5, 2.0, len(stepper.space.areas)))
+    states = rng.normal(size=(7, n, 1 if shared else columns))
+    seeds = {step: rng.normal(size=(n, columns)) for step in (0, 2, 5)}
+    weights, sensitivity = stepper.adjoint(system, seeds, states)
+    monkeypatch.setattr("invsamp.solvers.heat.march.ROOM", 2 * n * 5)
+    parts, by_parts = stepper.adjoint(system, seeds, states)
+    np.testing.assert_allclose(by_parts, sensitivity, rtol=1e-13, atol=1e-14)
+    for part, whole in zip(parts, weights, strict=True):
+        np.testing.assert_allclose(part, whole, rtol=1e-13, atol=1e-14)
+
+
+def test_a_functional_of_the_start_alone():
+    stepper = march(4, 6, 0.1)
+    seed = np.random.default_rng(6).normal(size=(25, 2))
+    weights, sensitivity = stepper.adjoint(uniform(stepper), {0: seed}, np.ones((7, 25, 1)))
+    np.testing.assert_array_equal(weights.initial, seed)
+    assert not weights.source.any() and not sensitivity.any()

@@ -57,7 +57,7 @@ def solve_with_dolfinx(initial, source, profile, boundary, scheme):
     function = x.fem.Function(space)
     function.x.array[:] = field
     padded = np.column_stack([SENSORS, np.zeros(len(SENSORS))])
-    return function.eval(padded, _dolfinx.containing_cells(domain, SENSORS).astype(np.int32))[:, 0]
+    return function.eval(padded, _dolfinx.containing_cells(domain, SENSORS)[0].astype(np.int32))[:, 0]
 
 
 def matrix(form):
