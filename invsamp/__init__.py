@@ -34,6 +34,7 @@ from invsamp.posing.umbridge import from_umbridge
 from invsamp.presets import (
     cyclic_sgld,
     fast_resgld,
+    ghmc,
     mala,
     multi_variance_resgld,
     r2sgld,
@@ -117,6 +118,7 @@ __all__ = [
     "from_torch",
     "from_umbridge",
     "geometric",
+    "ghmc",
     "isolated",
     "kernel_ridge",
     "known",

@@ -126,7 +126,7 @@ class Rung:
         if isinstance(self.fidelity, int) and self.fidelity < 0:
             raise ValueError(f"fidelity as a number must be >= 0 levels below the finest, got {self.fidelity}")
         if self.kernel.adjusted and not isinstance(self.estimator, Exact):
-            raise ValueError(f"an adjusted kernel (MALA) needs exact energies, got the estimator {self.estimator}")
+            raise ValueError(f"an adjusted kernel (as MALA) needs exact energies, got the estimator {self.estimator}")
         if isinstance(self.estimator, CoupledSum) and self.gradient_noise and self.gradient_noise.variance == known():
             raise ValueError(
                 "gradient_noise of a coupled sum must have a variance that is learnt or given, got known(): a single "
@@ -243,7 +243,8 @@ class Sampler:
 
 def _name(kernel: Kernel) -> str:
     if isinstance(kernel, Momentum):
-        return f"Langevin with momentum (friction {kernel.friction:g})"
+        adjusted = "Metropolis-adjusted " if kernel.adjusted else ""
+        return f"{adjusted}Langevin with momentum (friction {kernel.friction:g})"
     return "MALA" if kernel.adjusted else "Langevin"
 
 

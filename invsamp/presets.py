@@ -166,11 +166,44 @@ def mala(
     return _single(rung, preconditioner, boundary)
 
 
+def ghmc(
+    step_size: float | None = None,
+    *,
+    friction: float = 0.05,
+    fidelity: str | int = 0,
+    preconditioner: str | None = "auto",
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    r"""Generalised Hamiltonian Monte Carlo: MALA with momentum, which refusals and walls turn. Exact as MALA is.
+
+    One gradient per step, as with `mala`; a move keeps the direction of the last :math:`1 / \alpha`, so that chains go
+    along directions of small curvature instead of diffusing. See `invsamp.kernels.Momentum`.
+
+    Parameters
+    ----------
+    step_size : float, optional
+        As of `mala`: half of the square of the leapfrog step.
+    friction : float in (0, 1]
+        :math:`\alpha`, the share of the momentum that is lost in a step; 1 is MALA but for its thresholds.
+
+    Notes
+    -----
+    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
+
+    References
+    ----------
+    Horowitz (1991), Physics Letters B 268; thresholds by Neal (2020), arXiv:2001.11950.
+    """
+    rung = Rung(1.0, fidelity, kernel=Momentum(friction, adjusted=True), step_size=step_size)
+    return _single(rung, preconditioner, boundary)
+
+
 def relangevin(
     temperatures: Sequence[float] = (1.0, 4.0),
     step_size: StepSizes = None,
     *,
     adjusted: bool = True,
+    friction: float = 1.0,
     fidelities: Sequence[str | int] | None = None,
     swap: rules.SwapRule | None = None,
     swap_fraction: float = 0.1,
@@ -184,6 +217,8 @@ def relangevin(
     ----------
     adjusted : bool
         Metropolis-adjusted kernels. False: plain Langevin steps, with their step-size bias.
+    friction : float in (0, 1]
+        Less than 1: kernels with momentum, as of `ghmc` (adjusted) or `sghmc`.
     swap : SwapRule, optional
         Default: exact for rungs of any fidelities, in two stages where they differ (`delayed_acceptance`).
 
@@ -195,7 +230,8 @@ def relangevin(
     ----------
     Chen et al. (2019), ICLR, "Accelerating nonconvex learning via replica exchange Langevin diffusion".
     """
-    rungs = _rungs(temperatures, step_size, _graded(fidelities, temperatures), None, kernel=Langevin(adjusted))
+    kernel = Langevin(adjusted) if friction == 1.0 else Momentum(friction, adjusted)
+    rungs = _rungs(temperatures, step_size, _graded(fidelities, temperatures), None, kernel=kernel)
     return _exchange(rungs, swap, swap_fraction, scheme, preconditioner, boundary)
 
 

@@ -13,6 +13,7 @@ from invsamp.posing.potential import FunctionPotential, Target
 from invsamp.presets import (
     cyclic_sgld,
     fast_resgld,
+    ghmc,
     mala,
     multi_variance_resgld,
     r2sgld,
@@ -27,7 +28,7 @@ from invsamp.swap.schemes import deo, seo
 from invsamp.variances.models import kernel_ridge, known, running_average
 
 LADDERS = {f.__name__: f for f in (relangevin, resgld, r2sgld, multi_variance_resgld, fast_resgld)}
-SINGLES = {f.__name__: f for f in (sgld, sghmc, mala)}
+SINGLES = {f.__name__: f for f in (sgld, sghmc, mala, ghmc)}
 
 
 def test_sgld():
@@ -40,6 +41,12 @@ def test_sgld():
 def test_mala():
     (rung,) = mala().rungs
     assert (rung.kernel, rung.estimator, rung.step_size) == (Langevin(True), Exact(), None)
+
+
+def test_ghmc():
+    (rung,) = ghmc(0.1, friction=0.3).rungs
+    assert (rung.kernel, rung.estimator, rung.step_size) == (Momentum(0.3, adjusted=True), Exact(), 0.1)
+    assert ghmc().rungs[0].kernel == Momentum(0.05, adjusted=True)
 
 
 def test_sghmc():

@@ -14,7 +14,17 @@ from invsamp.domains import Domain, Unbounded
 from invsamp.engine.evaluation import Evaluator
 from invsamp.engine.streams import Stream, log_uniform
 from invsamp.estimators import BoundEstimator, Estimate, Rows, probe
-from invsamp.kernels import Momentum, Proposal, StepSize, log_acceptance, propose, propose_within_budget
+from invsamp.kernels import (
+    Momentum,
+    Proposal,
+    StepSize,
+    end_momentum,
+    log_acceptance,
+    persistent_acceptance,
+    propose,
+    propose_within_budget,
+    refreshed,
+)
 from invsamp.ladder import Rung
 from invsamp.metric import IdentityMetric, Metric
 from invsamp.schedules import Schedule, over
@@ -51,7 +61,7 @@ class Counts:
 
 #: What of a replica changes in a run and is saved as it is; its streams, counts and variance models come on top.
 _CHANGING = (
-    *("position", "estimate", "momentum", "iteration", "log_ratio", "bounces"),
+    *("position", "estimate", "momentum", "level", "iteration", "log_ratio", "bounces"),
     *("adjusted", "temperature", "metric", "step_size", "longest_step", "uncovered"),
 )
 PURPOSES = ("start", "move", "accept", "estimate", "swap", "probe", "momentum")
@@ -95,7 +105,8 @@ class Replica:
         self.schedule: Schedule | None = over(rung.step_size, steps) if callable(rung.step_size) else None
         self.step_size: StepSize = 0.0
         self.longest_step = math.inf  # what the budget for the gradient's noise allows
-        self.momentum: Array | None = None  # (chains, d): the last move over the square root of its step size
+        self.momentum: Array | None = None  # (chains, d), of variance tau (see `Momentum`)
+        self.level: Array | None = None  # (chains,): of an adjusted kernel with momentum (`persistent_acceptance`)
         self.iteration = 0
         self.counts = Counts()
         self.uncovered: float | None = None  # fraction of the states that the pilot of its variances leaves out
@@ -124,6 +135,8 @@ class Replica:
             )
         if isinstance(self.rung.kernel, Momentum):
             self.momentum = math.sqrt(self.temperature) * self.streams["momentum"].standard_normal(position.shape)
+            if self.rung.kernel.adjusted:
+                self.level = self.streams["momentum"].uniform(-1.0, 1.0, len(position))
         self._open_streams(position.shape)
 
     def state(self) -> dict[str, Any]:
@@ -162,7 +175,7 @@ class Replica:
             self.step_size = min(self.schedule(self.iteration - 1), self.longest_step)
         short = self.adjusted and self.rung.step_size is None and self.iteration % SHORT_EVERY == 0
         step_size = SHORT * self.step_size if short else self.step_size
-        noise = self._moves.draw()
+        noise = self._noise()
         proposal = self._propose(noise, step_size)
         end, velocity, failed = self._follow(proposal.move)
         self.counts.steps += 1
@@ -189,6 +202,14 @@ class Replica:
             self._settle(end, estimate, refused)
         else:
             self.position, self.estimate = end, estimate
+
+    def _noise(self) -> Array:
+        """Standard normal noise (chains, d) of this step's move."""
+        fresh = self._moves.draw()
+        if self.level is None:
+            return fresh
+        assert self.momentum is not None
+        return refreshed(self.momentum, fresh, self.rung.kernel.friction, self.temperature)
 
     def _propose(self, noise: Array, step_size: StepSize) -> Proposal:
         """Move of the whitened coordinates, straight."""
@@ -283,10 +304,10 @@ class Replica:
     def synchronise(self, rows: Rows, gradient: Array) -> None:
         """Keep the momenta of the chains ``rows`` as they are at the new positions, after the old ``gradient``.
 
-        What is stored is half a kick behind the position. The momentum at the position itself does not depend on it,
-        and stays at a swap (see `invsamp.kernels.Momentum`).
+        What an unadjusted kernel stores is half a kick behind the position. The momentum at the position itself does
+        not depend on it, and stays at a swap (see `invsamp.kernels.Momentum`).
         """
-        if self.momentum is None:
+        if self.momentum is None or self.rung.kernel.adjusted:
             return
         change = self.metric.whiten(self.estimate.gradient[rows] - gradient[rows])
         step_size = self.step_size[rows] if isinstance(self.step_size, np.ndarray) else self.step_size
@@ -317,18 +338,18 @@ class Replica:
         step_size: StepSize,
     ) -> int:
         """Metropolis-adjusted: accept or stay; the number of chains that moved."""
-        log_ratio = log_acceptance(
-            (self.estimate.energy, estimate.energy),
-            noise,
-            velocity,
-            self.metric.whiten(estimate.gradient),
-            step_size,
-            self.temperature,
-        )
+        gradient = self.metric.whiten(estimate.gradient)
+        energies = self.estimate.energy, estimate.energy
+        log_ratio = log_acceptance(energies, noise, velocity, gradient, step_size, self.temperature)
         if failed is not None and failed.any():
             log_ratio[failed] = -np.inf
-        accept = self._thresholds.draw() < log_ratio
         self.log_ratio = log_ratio
+        if self.level is None:
+            accept = self._thresholds.draw() < log_ratio
+        else:
+            accept, self.level = persistent_acceptance(self.level, log_ratio)
+            turned = -math.sqrt(self.temperature) * noise
+            self.momentum = np.where(accept[:, None], end_momentum(velocity, gradient, step_size), turned)
         accepted = int(np.count_nonzero(accept))
         if accepted == len(end):
             self.position, self.estimate = end, estimate

@@ -9,9 +9,10 @@ positions; once a rung has settled, from the outer products of its gradients, wh
 (Titsias 2023, "Optimal preconditioning and Fisher adaptive Langevin sampling"). With noisy gradients it comes from
 Hessians to the end: common random numbers cancel the noise in differences, not in outer products.
 
-Step sizes in the whitened coordinates: an adjusted kernel aims at an acceptance of 0.574 (Roberts and
-Rosenthal 1998). An unadjusted one takes a fraction of its stability limit (2 / lambda without momentum), lambda the
-largest curvature met, by power iteration on differences of gradients with common random numbers.
+Step sizes in the whitened coordinates: an adjusted kernel aims at its best acceptance (`target_acceptance`). An
+unadjusted one explores with MALA where energies are exact, and then takes a fraction of its stability limit (2 / lambda
+without momentum), lambda the largest curvature met, by power iteration on differences of gradients with common random
+numbers.
 """
 
 from __future__ import annotations
@@ -24,11 +25,10 @@ import numpy.typing as npt
 from invsamp.contract import Array, Problem
 from invsamp.engine.replica import Replica
 from invsamp.estimators import Exact
-from invsamp.kernels import stability_limit
+from invsamp.kernels import Langevin, stability_limit, target_acceptance
 from invsamp.metric import DenseMetric, DiagonalMetric, Metric
 from invsamp.variances.noise_budget import NoiseBudget
 
-ACCEPTANCE = 0.574
 #: Step size of an unadjusted kernel as a fraction of the stability limit: the stiffest direction's variance
 #: is then 1 / (1 - 0.05) of the right one.
 STABILITY_FRACTION = 0.05
@@ -175,7 +175,8 @@ class Tuner:
         acceptance = np.exp(np.minimum(replica.log_ratio, 0.0))
         if replica.bounces is not None:
             acceptance = np.where(replica.bounces > LONG_PATH, 0.0, acceptance)
-        excess = acceptance - ACCEPTANCE
+        kernel = replica.rung.kernel
+        excess = acceptance - target_acceptance(kernel if kernel.adjusted else Langevin())
         if self._last:
             excess = np.full_like(excess, excess.mean())
         gain = 3.0 / (10.0 + self._moves) ** 0.6

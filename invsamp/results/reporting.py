@@ -83,7 +83,7 @@ def _acceptance(replica: Replica) -> float | None:
 
 def _kernel(replica: Replica) -> str:
     if isinstance(replica.rung.kernel, Momentum):
-        return "sghmc"
+        return "ghmc" if replica.adjusted else "sghmc"
     return "mala" if replica.adjusted else "sgld"
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from bent_line import POSTERIOR, model, posterior
 
 from invsamp.coupled_sums import coupled_sum
 from invsamp.engine import state
@@ -13,13 +14,10 @@ from invsamp.engine.engine import Engine, Plan
 from invsamp.estimators import exact, minibatch, noisy
 from invsamp.ladder import GradientNoise
 from invsamp.posing.adapters import with_jacobian
-from invsamp.posing.distributions import Uniform
-from invsamp.posing.noise import GaussianNoise
-from invsamp.posing.posterior import Posterior
-from invsamp.posing.prior import Prior
 from invsamp.presets import (
     cyclic_sgld,
     fast_resgld,
+    ghmc,
     mala,
     multi_variance_resgld,
     r2sgld,
@@ -32,29 +30,6 @@ from invsamp.schedules import exponential
 from invsamp.swap.schemes import adjacent, seo
 from invsamp.variances.models import kernel_ridge, running_average
 
-SLOPES = np.linspace(0.5, 1.5, 12)
-
-
-def model(tilt):
-    """Observations of a bent line; it cannot be solved in a corner of the box."""
-
-    def predict(theta):
-        x, y = theta[:, :1], theta[:, 1:]
-        return np.where((x > 0.9) & (y > 0.9), np.nan, SLOPES * (x**2 + tilt * x) + y)
-
-    def jacobian(theta):
-        x = theta[:, :1]
-        return np.stack([SLOPES * (2.0 * x + tilt), np.ones((len(theta), 12))], axis=2)
-
-    return with_jacobian(predict, jacobian)
-
-
-def posterior(**models):
-    prior = Prior(x=Uniform(-1.0, 1.0), y=Uniform(-1.0, 1.0))
-    return Posterior(prior, models, 0.3 * SLOPES + 0.2, GaussianNoise(1.0))
-
-
-POSTERIOR = posterior(coarse=model(0.3), medium=model(0.1), fine=model(0.0))
 NOISE = {"estimator": noisy(0.5, 0.5), "fidelities": ("fine", "fine")}
 SAMPLERS = {
     "sgld": sgld(0.01),
@@ -63,6 +38,7 @@ SAMPLERS = {
     "minibatch": sgld(estimator=minibatch(4), gradient_noise=GradientNoise(structure="full")),
     "groups": sgld(1e-3, estimator=minibatch(2, groups=np.repeat(range(4), 3)), boundary="ignore"),
     "momentum": sghmc(boundary="project"),
+    "adjusted momentum": ghmc(),
     "mala": mala(),
     "mala, diagonal": mala(preconditioner="diagonal"),
     "relangevin, three fidelities": relangevin((1.0, 2.0, 4.0)),

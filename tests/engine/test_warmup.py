@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 from invsamp.domains import Box, HalfSpaces
-from invsamp.engine.tuner import ACCEPTANCE, STABILITY_FRACTION
+from invsamp.engine.tuner import STABILITY_FRACTION
 from invsamp.estimators import noisy
+from invsamp.kernels import Langevin, target_acceptance
 from invsamp.ladder import GradientNoise
 from invsamp.posing.potential import FunctionPotential, Target
-from invsamp.presets import fast_resgld, mala, relangevin, sgld
+from invsamp.presets import fast_resgld, ghmc, mala, relangevin, sgld
 from invsamp.variances.models import kernel_ridge, known, running_average
 
+ACCEPTANCE = target_acceptance(Langevin(adjusted=True))
 COVARIANCE = np.array([[4.0, 1.8, 0.0], [1.8, 1.0, 0.1], [0.0, 0.1, 0.08]])
 
 
@@ -42,6 +44,10 @@ class TestAcceptance:
     def test_of_every_rung(self, draw):
         run = draw(Target(CORRELATED), relangevin((1.0, 5.0, 25.0)), draws=200, warmup=800, chains=8)
         assert run.report["acceptance"] == pytest.approx([ACCEPTANCE] * 3, abs=0.05)
+
+    def test_with_momentum(self, draw):
+        run = draw(Target(CORRELATED), ghmc(), draws=400, warmup=600, chains=8)
+        assert run.report["acceptance"] == pytest.approx([0.93], abs=0.03)
 
     def test_of_one_chain(self, draw):
         run = draw(Target(CORRELATED), mala(), draws=1000, warmup=2000, chains=1)

@@ -23,6 +23,7 @@ SAMPLERS = {
     "one rung": lambda: iv.mala(),
     "fidelities": lambda: iv.relangevin(TEMPERATURES),
     "momentum": lambda: iv.Sampler([iv.Rung(t, kernel=iv.Momentum(0.3), step_size=0.05) for t in TEMPERATURES]),
+    "adjusted momentum": lambda: iv.relangevin(TEMPERATURES, friction=0.3),
     "noise": lambda: iv.fast_resgld(TEMPERATURES, estimator=iv.noisy(0.3, 0.3), variance=iv.running_average()),
     "noise of one fidelity": lambda: iv.fast_resgld(
         TEMPERATURES, fidelities=[0] * 4, estimator=[iv.noisy(0.1 * k, 0.3) for k in range(4)], beyond="clip"

@@ -1,0 +1,245 @@
+"""Adjusted moves with momentum: the exact law at any step size, where refusals and walls turn the momentum."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from invsamp.domains import HalfSpaces
+from invsamp.engine import replica
+from invsamp.estimators import noisy
+from invsamp.kernels import LEVEL_STEP, Langevin, Momentum, persistent_acceptance
+from invsamp.ladder import Rung, Sampler, Swap
+from invsamp.posing.potential import FunctionPotential, Target
+from invsamp.presets import ghmc, mala, relangevin
+
+CORRELATED = np.array([[1.0, 0.9], [0.9, 2.0]])
+
+
+def target(function, dimension, domain=None, start=None):
+    potential = FunctionPotential(function, dimension)
+    return Target(potential) if domain is None else Target(potential, domain, start)
+
+
+def gaussian(covariance):
+    precision = np.linalg.inv(np.atleast_2d(covariance))
+
+    def function(position):
+        pull = position @ precision
+        return 0.5 * (pull * position).sum(axis=1), pull
+
+    return target(function, len(precision))
+
+
+def quartic(position):
+    """Energies x^4 / 4: far from the harmonic motion that a leapfrog step is nearly exact for."""
+    return 0.25 * (position**4).sum(axis=1), position**3
+
+
+#: E x^2 and E x^4 under exp(-x^4 / 4): 2 Gamma(3/4) / Gamma(1/4), and 1.
+QUARTIC = 0.6759782400672847, 1.0
+
+
+def even_moments(run):
+    return np.stack([(run.theta[..., 0] ** p).mean(axis=1) for p in (2, 4)], axis=1)
+
+
+def second_moments(run):
+    theta = run.theta
+    moments = np.einsum("cni,cnj->cij", theta, theta) / theta.shape[1]
+    return moments[:, *np.triu_indices(theta.shape[2])]
+
+
+class TestLaw:
+    """A wrong kernel shows where refusals are common: at long steps."""
+
+    step, friction = 0.8, 0.2
+
+    def run(self, draw, problem=None, **settings):
+        sampler = ghmc(self.step, friction=self.friction, preconditioner=None)
+        return draw(problem or target(quartic, 1), sampler, draws=2000, warmup=100, **settings)
+
+    def test_is_exact_at_long_steps(self, draw, agrees):
+        run = self.run(draw)
+        assert 0.5 < run.report["acceptance"][0] < 0.9
+        assert run.report["kernels"] == ["ghmc"]
+        assert agrees(even_moments(run), QUARTIC)
+
+    def test_momentum_that_refusals_do_not_turn_is_rejected(self, draw, agrees, monkeypatch):
+        right = replica.persistent_acceptance
+
+        def keeps_going(level, log_ratio):
+            accept, level = right(level, log_ratio)
+            refused.append(~accept)
+            return accept, level
+
+        refused: list[np.ndarray] = []
+        decide = replica.Replica._decide
+
+        def wrong(self, *arguments):
+            moved = decide(self, *arguments)
+            self.momentum[refused[-1]] *= -1.0
+            return moved
+
+        monkeypatch.setattr(replica, "persistent_acceptance", keeps_going)
+        monkeypatch.setattr(replica.Replica, "_decide", wrong)
+        assert not agrees(even_moments(self.run(draw)), QUARTIC)
+
+    def test_preconditioned(self, draw, agrees):
+        run = draw(gaussian(CORRELATED), ghmc(), draws=1500, warmup=400)
+        assert agrees(second_moments(run), CORRELATED[np.triu_indices(2)])
+        assert run.report["acceptance"][0] == pytest.approx(0.93, abs=0.03)
+
+    def test_momentum_goes_further_than_langevin(self, draw):
+        """Of two directions whose sds differ by 30, nothing preconditioned: the slow one's autocorrelation."""
+
+        def correlation(sampler):
+            slow = draw(gaussian(np.diag([1.0, 900.0])), sampler, draws=400, warmup=400, thin=25).theta[..., 1]
+            return np.mean(slow[:, 1:] * slow[:, :-1]) / 900.0
+
+        # 25 steps of Langevin are 25 / 900 of its relaxation time; with momentum it is an eighth as long
+        assert correlation(mala(0.5, preconditioner=None)) > 0.95
+        assert correlation(ghmc(0.5, friction=0.03, preconditioner=None)) < 0.87
+
+
+class TestLimits:
+    def test_full_friction_is_mala_where_nothing_is_refused(self, draw):
+        def flat(position):
+            return np.zeros(len(position)), np.zeros_like(position)
+
+        box = HalfSpaces([[1.0, 0.5], [-1.0, 0.0], [0.0, -1.0]], [0.7, 0.4, 1.0])
+        problem = target(flat, 2, box, np.zeros(2))
+        runs = [draw(problem, make, draws=100, warmup=0) for make in (mala(0.1), ghmc(0.1, friction=1.0))]
+        assert runs[0].report["reflections"][0] > 1000
+        np.testing.assert_allclose(runs[1].theta, runs[0].theta, atol=1e-12)
+
+    def test_full_friction_has_the_acceptance_of_mala(self, draw):
+        runs = [
+            draw(gaussian(CORRELATED), make, draws=300, warmup=100) for make in (mala(0.8), ghmc(0.8, friction=1.0))
+        ]
+        rates = [run.report["acceptance"][0] for run in runs]
+        # 76,800 correlated decisions each
+        assert rates[0] == pytest.approx(rates[1], abs=0.02)
+
+
+class TestWalls:
+    """A Gaussian cut by an oblique wall, with momentum that the wall turns."""
+
+    def moments(self, draw, half_space):
+        def function(position):
+            return 0.5 * (position**2).sum(axis=1), position
+
+        problem = target(function, 2, half_space, np.array([-1.0, 0.0]))
+        theta = draw(problem, ghmc(0.3, friction=0.1, preconditioner=None), draws=1500, warmup=200).theta
+        across = theta @ np.array([0.6, 0.8])
+        return np.stack([across.mean(axis=1), (across**2).mean(axis=1)], axis=1)
+
+    #: Of a standard normal below 0: minus the root of 2 / pi, and 1.
+    truth = -np.sqrt(2.0 / np.pi), 1.0
+
+    def test_turn_the_momentum(self, draw, agrees):
+        assert agrees(self.moments(draw, HalfSpaces([[0.6, 0.8]], [0.0])), self.truth)
+
+    def test_momentum_that_goes_on_into_the_wall_is_rejected(self, draw, agrees):
+        class Forgetful(HalfSpaces):
+            def reflect(self, position, move, metric=None):
+                return super().reflect(position, move, metric)._replace(move=np.array(move))
+
+        assert not agrees(self.moments(draw, Forgetful([[0.6, 0.8]], [0.0])), self.truth)
+
+
+def test_failed_solves_turn_the_momentum(draw, agrees):
+    """Uniform on part of a square: the rest cannot be solved."""
+
+    def unsolvable(position):
+        return np.where(position[:, 0] > 0.4, np.nan, 0.0), np.zeros_like(position)
+
+    square = HalfSpaces(np.concatenate([np.eye(2), -np.eye(2)]), np.ones(4))
+    sampler = ghmc(0.02, friction=0.1, preconditioner=None)
+    run = draw(target(unsolvable, 2, square, np.zeros(2)), sampler, draws=400, thin=10, warmup=200)
+    assert run.report["failed_solves"]["target"] > 10_000
+    moments = np.stack([run.theta[..., 0].mean(axis=1), (run.theta[..., 0] ** 2).mean(axis=1)], axis=1)
+    assert agrees(moments, [-0.3, (0.4**3 + 1.0) / (3.0 * 1.4)])
+
+
+class TestLadder:
+    def moments(self, draw):
+        sampler = relangevin((1.0, 3.0), 0.5, friction=0.1, swap_fraction=0.5, preconditioner=None)
+        run = draw(target(quartic, 1), sampler, draws=1500, warmup=100)
+        assert run.report["kernels"] == ["ghmc", "ghmc"]
+        assert run.report["swap_accepts"][0] > 0.3 * run.report["swap_attempts"][0]
+        return even_moments(run)
+
+    def test_momenta_stay_with_their_rungs(self, draw, agrees):
+        assert agrees(self.moments(draw), QUARTIC)
+
+    def test_momenta_as_of_the_unadjusted_kernel_are_rejected(self, draw, agrees, monkeypatch):
+        """These belong half a kick earlier, and are moved at a swap."""
+
+        def wrong(self, rows, gradient):
+            change = self.metric.whiten(self.estimate.gradient[rows] - gradient[rows])
+            self.momentum[rows] += 0.5 * np.sqrt(self.step_size) * change
+
+        monkeypatch.setattr(replica.Replica, "synchronise", wrong)
+        assert not agrees(self.moments(draw), QUARTIC)
+
+    def test_with_an_unadjusted_rung(self, draw):
+        rungs = [Rung(1.0, kernel=Momentum(adjusted=True)), Rung(3.0, kernel=Momentum(), step_size=0.2)]
+        run = draw(gaussian(1.0), Sampler(rungs, Swap(fraction=0.5)), draws=50, warmup=100)
+        assert run.report["kernels"] == ["ghmc", "sghmc"]
+
+
+def test_exact_energies_are_needed():
+    with pytest.raises(ValueError, match=r"an adjusted kernel .* needs exact energies"):
+        Rung(kernel=Momentum(adjusted=True), estimator=noisy(0.1, 0.1))
+
+
+def test_friction_chooses_the_kernel():
+    assert [rung.kernel for rung in relangevin().rungs] == [Langevin(True)] * 2
+    assert [rung.kernel for rung in relangevin(friction=0.1).rungs] == [Momentum(0.1, True)] * 2
+    assert [rung.kernel for rung in relangevin(friction=0.1, adjusted=False).rungs] == [Momentum(0.1)] * 2
+    assert "Metropolis-adjusted Langevin with momentum (friction 0.05)" in str(ghmc())
+    with pytest.raises(ValueError, match=r"friction must lie in \(0, 1\], got 0"):
+        relangevin(friction=0)
+
+
+class TestLevels:
+    rng = np.random.default_rng(0)
+
+    def exchanged(self, decide):
+        """States and levels after some steps that try to exchange two states of densities 1 and q, from their law."""
+        state = self.rng.random(self.size) < self.q / (1.0 + self.q)
+        level = self.rng.uniform(-1.0, 1.0, self.size)
+        for _ in range(5):
+            accept, level = decide(level, np.where(state, -np.log(self.q), np.log(self.q)))
+            state = np.where(accept, ~state, state)
+        return state, level
+
+    size, q = 200_000, 0.3
+
+    def right(self, state, level):
+        """Whether states have their law and levels, given the states, are uniform."""
+        # chi-squared with 38 degrees of freedom and one squared normal: 95 is passed once in a million times
+        score = (state.mean() * (1.0 + self.q) - self.q) ** 2 * self.size / self.q
+        for part in (level[state], level[~state]):
+            counts, expected = np.histogram(part, bins=20, range=(-1.0, 1.0))[0], len(part) / 20
+            score += np.square(counts - expected).sum() / expected
+        return score < 95.0
+
+    def test_stay_uniform(self):
+        """Given the states: what makes the decisions exact."""
+        state, level = self.exchanged(persistent_acceptance)
+        assert (np.abs(level) < 1.0).all()
+        assert self.right(state, level)
+
+    def test_that_do_not_follow_the_density_are_rejected(self):
+        def wrong(level, log_ratio):
+            accept, _ = persistent_acceptance(level, log_ratio)
+            return accept, (level + 1.0 + LEVEL_STEP) % 2.0 - 1.0
+
+        assert not self.right(*self.exchanged(wrong))
+
+    def test_nothing_undefined_is_accepted(self):
+        accept, level = persistent_acceptance(np.full(4, 0.1), np.array([np.nan, -np.inf, np.inf, 1e4]))
+        np.testing.assert_array_equal(accept, [False, False, True, True])
+        assert np.isfinite(level).all()
