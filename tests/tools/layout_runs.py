@@ -14,6 +14,7 @@ import os
 import warnings
 
 import numpy as np
+from bent_line import POSTERIOR
 
 import invsamp as iv
 from invsamp.engine.engine import Engine
@@ -21,29 +22,6 @@ from invsamp.ladder import GradientNoise
 from invsamp.parallel import size, team
 from invsamp.results.run import Run
 
-SLOPES = np.linspace(0.5, 1.5, 12)
-
-
-def model(tilt):
-    """Observations of a bent line; it cannot be solved in a corner of the box."""
-
-    def predict(theta):
-        x, y = theta[:, :1], theta[:, 1:]
-        return np.where((x > 0.9) & (y > 0.9), np.nan, SLOPES * (x**2 + tilt * x) + y)
-
-    def jacobian(theta):
-        x = theta[:, :1]
-        return np.stack([SLOPES * (2.0 * x + tilt), np.ones((len(theta), 12))], axis=2)
-
-    return iv.with_jacobian(predict, jacobian)
-
-
-POSTERIOR = iv.Posterior(
-    iv.Prior(x=iv.Uniform(-1.0, 1.0), y=iv.Uniform(-1.0, 1.0)),
-    {"coarse": model(0.3), "medium": model(0.1), "fine": model(0.0)},
-    0.3 * SLOPES + 0.2,
-    iv.GaussianNoise(1.0),
-)
 FOUR, THREE = (1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0)
 NOISY = iv.noisy(0.5, 0.5)
 SAMPLERS = {
