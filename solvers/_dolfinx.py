@@ -91,6 +91,18 @@ def function_space(mesh: Any, family: str, degree: int, shape: tuple[int, ...] =
     return x.fem.FunctionSpace(mesh, (family, degree))
 
 
+def is_mixed(space: Any) -> bool:
+    """Whether the space is that of several functions, and not of one, a vector's entries being one."""
+    count = space.ufl_element().num_sub_elements
+    return bool((count() if callable(count) else count) > 1 and space.dofmap.index_map_bs == 1)
+
+
+def restricts(bc: Any, space: Any) -> bool:
+    """Whether a Dirichlet condition is one on this space or on a part of it."""
+    own = bc.function_space
+    return bool(space._cpp_object.contains(getattr(own, "_cpp_object", own)))
+
+
 def n_cells(mesh: Any) -> int:
     """Cells that this rank owns; local numbers of the ghosts follow."""
     return int(mesh.topology.index_map(mesh.topology.dim).size_local)
@@ -108,7 +120,8 @@ def original_nodes(mesh: Any) -> Numbers:
 
 def cell_nodes(mesh: Any) -> Numbers:
     """Nodes of the geometry of each cell that this rank owns, shape (c, nodes per cell)."""
-    return _table(mesh.geometry.dofmap, n_cells(mesh))
+    geometry = mesh.geometry
+    return _table(geometry.dofmaps[0] if hasattr(geometry, "dofmaps") else geometry.dofmap, n_cells(mesh))
 
 
 def cell_dofs(space: Any) -> Numbers:
@@ -179,8 +192,12 @@ def interpolation_points(space: Any) -> Any:
     return points() if callable(points) else points
 
 
-def containing_cells(mesh: Any, points: Array) -> Numbers:
-    """For points (m, 2) or (m, 3), a cell owned by this rank that holds each, or -1, shape (m,)."""
+def containing_cells(mesh: Any, points: Array) -> tuple[Numbers, Array]:
+    """A cell owned by this rank that holds each of the points (m, 2) or (m, 3), or -1, shape (m,); and its midpoint.
+
+    Of several, that with the least midpoint, first coordinate first. Midpoints (m, 3) are in units of about 1e-9, so
+    that those of all ranks can be compared; infinite where no cell is found.
+    """
     x = load()
     padded = np.zeros((len(points), 3))
     padded[:, : points.shape[1]] = points
@@ -191,9 +208,16 @@ def containing_cells(mesh: Any, points: Array) -> Numbers:
         tree = x.geometry.BoundingBoxTree(mesh, mesh.topology.dim)
         near = x.geometry.compute_collisions(tree, padded)
     found = x.geometry.compute_colliding_cells(mesh, near, padded)
-    owned = n_cells(mesh)
-    links = [[cell for cell in found.links(k) if cell < owned] for k in range(len(padded))]
-    return np.array([link[0] if link else -1 for link in links], dtype=np.intp)
+    nodes = cell_nodes(mesh)
+    cells, midpoints = np.full(len(padded), -1, dtype=np.intp), np.full((len(padded), 3), np.inf)
+    for number in range(len(padded)):
+        for cell in found.links(number):
+            if cell < len(nodes):
+                # an odd unit: midpoints sit on even ones, where rounding would show
+                middle = np.round(mesh.geometry.x[nodes[cell]].mean(axis=0) / 1.0372957e-9)
+                if tuple(middle) < tuple(midpoints[number]):
+                    cells[number], midpoints[number] = cell, middle
+    return cells, midpoints
 
 
 def compiler_options(**options: Any) -> dict[str, Any]:

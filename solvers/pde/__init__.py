@@ -2,13 +2,15 @@
 
 Where to look: `stationary` and `time_dependent` (the problems and their models), `model` (batches, failures, ranks),
 `equation` (Newton's method and the adjoint), `operator` (the linear solver), `unknowns` (what theta's columns mean),
-`boundary` (Dirichlet values that are unknown), `sensors` (what is observed), `derivatives` (UFL's).
+`boundary` (Dirichlet values that are unknown), `sensors` (what is observed), `derivatives` (UFL's), `checks` (what is
+refused).
 
 dolfinx is imported when a problem is posed, not before.
 """
 
 from invsamp.solvers.pde.equation import NewtonSettings
 from invsamp.solvers.pde.operator import DIRECT
+from invsamp.solvers.pde.sensors import point_sensors
 from invsamp.solvers.pde.stationary import StationaryModel, StationaryProblem
 from invsamp.solvers.pde.time_dependent import TimeDependentModel, TimeDependentProblem
 
@@ -19,4 +21,5 @@ __all__ = [
     "StationaryProblem",
     "TimeDependentModel",
     "TimeDependentProblem",
+    "point_sensors",
 ]

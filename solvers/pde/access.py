@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.solvers._dolfinx import load, n_cells, petsc_vector
+from invsamp.solvers._dolfinx import containing_cells, load, petsc_vector
 
 Array = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.intp]
@@ -33,9 +33,15 @@ def owned_dofs(space: Any) -> int:
     return int(space.dofmap.index_map.size_local) * int(space.dofmap.index_map_bs)
 
 
-def dof_points(space: Any) -> Array:
-    """Points of the degrees of freedom of this rank, ghosts last, shape (n, dimension); one row per block."""
-    return np.asarray(space.tabulate_dof_coordinates())[:, : space.mesh.geometry.dim].copy()
+def dof_points(space: Any) -> Array | None:
+    """Points of the degrees of freedom of this rank, ghosts last, shape (n, dimension); one row per block.
+
+    None where they are not values at points, or are those of several functions.
+    """
+    try:
+        return np.asarray(space.tabulate_dof_coordinates())[:, : space.mesh.geometry.dim].copy()
+    except RuntimeError:
+        return None
 
 
 def assemble_vector(form: Any, work: Any) -> Array:
@@ -71,17 +77,15 @@ def assemble_scalar(form: Any) -> float:
 def owned_cells(mesh: Any, points: Array) -> Numbers:
     """A cell that holds each of the points (m, dimension), shape (m,): on one rank alone, -1 on the others.
 
-    A point on the edge of several cells is the lowest rank's. Nobody's points are -1 on all ranks.
+    Of several cells, at whose common edge a point lies, it is the one that `containing_cells` prefers, however the mesh
+    is spread: a discontinuous function has a value in each of them. Nobody's points are -1 on all ranks.
     """
-    from invsamp.solvers._dolfinx import containing_cells
-
-    cells = containing_cells(mesh, points)
-    cells[cells >= n_cells(mesh)] = -1
-    size = mesh.comm.size
-    claims = np.where(cells >= 0, mesh.comm.rank, size)
-    first = np.empty_like(claims)
-    mesh.comm.Allreduce(claims, first, op=load().MPI.MIN)
-    cells[first != mesh.comm.rank] = -1
+    cells, midpoints = containing_cells(mesh, points)
+    everyone = mesh.comm.allgather(midpoints)
+    for number in range(len(points)):
+        keys = [tuple(found[number]) for found in everyone]
+        if keys.index(min(keys)) != mesh.comm.rank:
+            cells[number] = -1
     return cells
 
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from invsamp.solvers._dolfinx import compiled, load, set_boundary_values
 from invsamp.solvers.pde import access
 from invsamp.solvers.pde.boundary import BoundaryUnknowns
+from invsamp.solvers.pde.checks import check_boundary_conditions, check_residual
 from invsamp.solvers.pde.derivatives import depends_on, differentiate, expand, partial
 from invsamp.solvers.pde.operator import Operator
 from invsamp.solvers.pde.unknowns import Unknowns
@@ -100,10 +101,13 @@ class Equation:
         previous: Any = None,
     ) -> None:
         x = load()
-        _check_residual(residual, state, previous)
+        check_residual(residual, state, previous)
+        for part in unknowns.parts:
+            if part.coefficient is state or part.coefficient is previous:
+                raise ValueError(f"{part.names[0]} must not be the state or the previous state, which are solved for")
         self.state, self.unknowns, self.newton = state, unknowns, newton
-        self.bcs, self._options = tuple(boundary_conditions), solver_options
         self.space, self.comm = state.function_space, access.communicator(state)
+        self.bcs, self._options = check_boundary_conditions(boundary_conditions, self.space), solver_options
         self.adjoint, self._right, self._step = (x.fem.Function(self.space) for _ in range(3))
         self._residual = compiled(residual)
         self._derivative = expand(x.ufl.derivative(residual, state, x.ufl.TrialFunction(self.space)))
@@ -111,6 +115,7 @@ class Equation:
             raise ValueError("residual must depend on the state, got one whose derivative to it vanishes")
         self._jacobian = compiled(self._derivative)
         self.linear = not depends_on(self._derivative, state)
+        self._held = (*self._derivative.coefficients(), *self._derivative.constants())
         (test,) = residual.arguments()
         self.weak = x.ufl.replace(residual, {test: self.adjoint})
         mesh = self.space.mesh
@@ -138,24 +143,33 @@ class Equation:
         part = self.unknowns.parts[number]
         return any(differentiate(form, part.coefficient, self.space.mesh) is not None for form in forms)
 
-    def solve(self, operator: Operator, guess: Array, key: object) -> bool:
+    def ready(self, operator: Operator) -> bool:
+        """Have the operator's factors be those at the present values; False if that failed.
+
+        It is factored only if something that it depends on has changed since: its coefficients, the state among them
+        where the equation is not linear, or the points of the mesh.
+        """
+        held = [one.value if access.is_constant(one) else one.x.array for one in self._held]
+        held.append(self.space.mesh.geometry.x)
+        return operator.holds(held) or operator.factor(held)
+
+    def solve(self, operator: Operator, guess: Array) -> bool:
         """Solve for the state at the present unknowns, from ``guess`` (local entries); False if that failed.
 
-        Where the equation is linear the operator holds ``key`` then, and is not factored if it does so already. The
-        same decision falls on every rank.
+        The same decision falls on every rank.
         """
         self.state.x.array[:] = guess
         set_boundary_values(self.state.x.array, self.bcs)
         self.state.x.scatter_forward()
         size = self._assemble_residual()
         if self.linear:
-            if not math.isfinite(size) or not (operator.holds(key) or operator.factor(key)):
+            if not math.isfinite(size) or not self.ready(operator):
                 return False
-            return operator.solve(access.vector(self._right), self._step) and self._move(1.0)
+            return operator.solve(access.vector(self._right), self._step, verified=True) and self._move(1.0)
         for _ in range(self.newton.max_iterations):
             if not math.isfinite(size):
                 return False
-            if not operator.factor(None) or not operator.solve(access.vector(self._right), self._step):
+            if not self.ready(operator) or not operator.solve(access.vector(self._right), self._step):
                 return False
             step = access.vector(self._step).norm(load().PETSc.NormType.INFINITY)
             last = step <= self.newton.tolerance * access.vector(self.state).norm(load().PETSc.NormType.INFINITY)
@@ -166,10 +180,12 @@ class Equation:
 
     def solve_adjoint(self, operator: Operator, seed: Array) -> bool:
         """Solve the adjoint equation for ``seed``, this rank's owned part of the derivative to the state."""
+        if not self.ready(operator):
+            return False
         right = self._right.x.array
         right[: self.owned] = seed
         right[self._fixed_owned] = 0.0  # boundary values do not answer to the residual
-        return operator.solve(access.vector(self._right), self.adjoint, transposed=True)
+        return operator.solve(access.vector(self._right), self.adjoint, transposed=True, verified=True)
 
     def add_gradient(self, gradient: Array, theta: Array, seed: Array) -> None:
         """Add this rank's part of the gradient through residual and boundary values, after `solve_adjoint`."""
@@ -212,22 +228,3 @@ class Equation:
             self._move(-length)
             new = self._assemble_residual()
         return new if last or new < size else math.nan
-
-
-def _check_residual(residual: Any, state: Any, previous: Any) -> None:
-    x = load()
-    if not access.is_function(state):
-        raise ValueError(f"state must be a dolfinx.fem.Function, got {state!r}")
-    if not isinstance(residual, x.ufl.Form):
-        raise ValueError(f"residual must be a UFL form, got {type(residual).__name__}")
-    arguments = residual.arguments()
-    if len(arguments) != 1:
-        raise ValueError(
-            f"residual must hold one test function and no trial function, got {len(arguments)} arguments: write the "
-            "state itself, a Function, where a bilinear form has its trial function"
-        )
-    if arguments[0].ufl_function_space() != state.function_space.ufl_function_space():
-        raise ValueError("residual must be tested with functions of the state's space, got another space")
-    for name, function in (("state", state), ("previous", previous)):
-        if function is not None and not depends_on(residual, function):
-            raise ValueError(f"residual must depend on {name}, got one that does not hold it")

@@ -7,13 +7,20 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from invsamp.solvers._dolfinx import compiled, load, petsc_vector
 
 #: LU with pivoting by MUMPS. On several ranks the last bits depend on which message comes first.
 DIRECT = {"ksp_type": "preonly", "pc_type": "lu", "pc_factor_mat_solver_type": "mumps"}
-#: Largest residual of a transposed solve, relative to its right-hand side. SuperLU_DIST was seen to solve with the
-#: matrix itself where its transpose was asked for.
+#: Largest residual of a verified solve, relative to its right-hand side. A singular matrix passes for a regular one
+#: after rounding, and SuperLU_DIST was seen to solve with the matrix itself where its transpose was asked for.
 LARGEST_RESIDUAL = 1e-3
+#: PETSc's codes for: not supported, no such type, no such factors. They tell of the options, not of the matrix.
+_WRONG_OPTIONS = (56, 86, 92)
+
+Array = npt.NDArray[np.float64]
 
 _prefixes = itertools.count()
 
@@ -34,19 +41,32 @@ class Operator:
         x = load()
         self._form, self._bcs = compiled(form), list(boundary_conditions)
         self._matrix = x.petsc.create_matrix(self._form)
+        self._comm = self._matrix.comm.tompi4py()
         self._solver = x.PETSc.KSP().create(self._matrix.comm)
         self._solver.setOperators(self._matrix)
-        self._configure(DIRECT if options is None else options)
-        self._held: Any = None
+        self._options = dict(DIRECT if options is None else options)
+        self._configure(self._options)
+        self._held: list[Array] | None = None
 
-    def holds(self, what: object) -> bool:
-        """Whether the factors are those of `factor` ``what``."""
-        return what is not None and self._held is what
+    def holds(self, values: Sequence[Array]) -> bool:
+        """Whether the factors are those of `factor` with equal values, on all ranks. Collective."""
+        held = self._held is not None and all(
+            np.array_equal(mine, other) for mine, other in zip(self._held, values, strict=True)
+        )
+        return bool(self._comm.allreduce(held, op=load().MPI.LAND))
 
-    def factor(self, what: object) -> bool:
+    def factor(self, values: Sequence[Array]) -> bool:
         """Assemble at the present values and factor; False if that failed.
 
-        ``what`` names the factors for `holds`; None leaves them without a name.
+        Parameters
+        ----------
+        values : sequence of array
+            What the matrix depends on, to know it again.
+
+        Raises
+        ------
+        ValueError
+            If PETSc has no such solver for this matrix.
         """
         x = load()
         self._held = None
@@ -59,13 +79,21 @@ class Operator:
                 return False
             self._solver.setOperators(self._matrix)
             self._solver.setUp()
-        except x.PETSc.Error:
+        except x.PETSc.Error as error:
+            if error.ierr in _WRONG_OPTIONS:
+                raise ValueError(
+                    f"solver_options must name solvers that PETSc has for a matrix on {self._comm.size} rank(s), "
+                    f"got {self._options} ({error})"
+                ) from None
             return False
-        self._held = what
+        self._held = [np.array(one) for one in values]
         return True
 
-    def solve(self, right: Any, out: Any, transposed: bool = False) -> bool:
-        """Solve into the function ``out`` for the right-hand side in the vector ``right``; False if that failed."""
+    def solve(self, right: Any, out: Any, transposed: bool = False, verified: bool = False) -> bool:
+        """Solve into the function ``out`` for the right-hand side in the vector ``right``; False if that failed.
+
+        A verified solve has failed, too, if its residual is too large.
+        """
         x = load()
         solution = petsc_vector(out)
         try:
@@ -75,12 +103,12 @@ class Operator:
         # both are the same on every rank
         converged = self._solver.getConvergedReason() > 0 and math.isfinite(solution.norm())
         out.x.scatter_forward()
-        return bool(converged) and not (transposed and self._is_wrong(right, solution))
+        return bool(converged) and not (verified and self._is_wrong(right, solution, transposed))
 
-    def _is_wrong(self, right: Any, solution: Any) -> bool:
-        """Whether a transposed solve solved something else."""
+    def _is_wrong(self, right: Any, solution: Any, transposed: bool) -> bool:
+        """Whether a solve solved something else."""
         residual = right.duplicate()
-        self._matrix.multTranspose(solution, residual)
+        (self._matrix.multTranspose if transposed else self._matrix.mult)(solution, residual)
         residual.axpy(-1.0, right)
         wrong = residual.norm() > LARGEST_RESIDUAL * right.norm()
         residual.destroy()

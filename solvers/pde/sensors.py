@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sparse
 
-from invsamp.solvers._dolfinx import cell_dofs, compiled, load
+from invsamp.solvers._dolfinx import cell_dofs, compiled, is_mixed, load
 from invsamp.solvers.pde import access
+from invsamp.solvers.pde.checks import check_form
 from invsamp.solvers.pde.derivatives import depends_on, expand, partial
 from invsamp.solvers.pde.unknowns import Unknowns
 
@@ -36,19 +39,48 @@ class Sensors(Protocol):
         ...
 
 
-class PointSensors:
-    """Values of the state at points; of a vector, all components of the first point come first.
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Points, and which component of the state they see; made by `point_sensors`."""
+
+    points: npt.ArrayLike
+    component: tuple[int, ...] = ()
+
+
+def point_sensors(points: npt.ArrayLike, component: int | Sequence[int] = ()) -> Points:
+    """Sensors for one component of the state at points.
+
+    Parameters
+    ----------
+    points : array_like, shape (n_sensors, dimension)
+    component : int or sequence of int
+        Which subspace of the state's space: 1 for the second function of a mixed element (or the second entry of a
+        vector), (0, 1) for the second entry of the first function. Empty: the whole state.
 
     Raises
     ------
     ValueError
-        On every rank, if a point lies outside the mesh.
+        If ``component`` is no such number.
+    """
+    path = tuple(component) if isinstance(component, Sequence) else (component,)
+    if not all(isinstance(number, int | np.integer) and number >= 0 for number in path):
+        raise ValueError(f"component must be a number from 0 on, or several of them, got {component!r}")
+    return Points(points, tuple(int(number) for number in path))
+
+
+class PointSensors:
+    """Values of the state, or of one component, at points; all entries of a vector at the first point come first.
+
+    Raises
+    ------
+    ValueError
+        On every rank, if a point lies outside the mesh, or the state has no such component.
     """
 
     forms: tuple[Any, ...] = ()
 
-    def __init__(self, state: Any, points: npt.ArrayLike) -> None:
-        space = state.function_space
+    def __init__(self, state: Any, points: npt.ArrayLike, component: tuple[int, ...] = ()) -> None:
+        space, positions = _component(state.function_space, component)
         dimension = space.mesh.geometry.dim
         where = np.array(points, dtype=float)
         if where.ndim != 2 or where.shape[1] != dimension or not len(where):
@@ -61,8 +93,9 @@ class PointSensors:
             raise ValueError(f"sensors must lie in the mesh, got {where[seen == 0][0].tolist()}")
         self.points = where
         self._state = state
-        self._work = load().fem.Function(space)
-        self._matrix, self._transposed = _point_matrix(space, where, cells)
+        self._work = load().fem.Function(state.function_space)
+        self._matrix = _point_matrix(space, where, cells, positions, len(self._work.x.array))
+        self._transposed = self._matrix.T.tocsr()
         self.count = self._matrix.shape[0]
 
     def values(self) -> Array:
@@ -91,10 +124,9 @@ class FunctionalSensors:
         x = load()
         self.forms = tuple(functionals)
         for number, form in enumerate(self.forms):
-            if not isinstance(form, x.ufl.Form) or form.arguments():
-                raise ValueError(
-                    f"sensors[{number}] must be a functional, a UFL form without test and trial function, got {form!r}"
-                )
+            check_form(f"sensors[{number}]", form, state.function_space.mesh)
+            if form.arguments():
+                raise ValueError(f"sensors[{number}] must be a functional, without test and trial function, got {form}")
             if not depends_on(form, state):
                 raise ValueError(f"sensors[{number}] must depend on the state, got a functional without it")
         self.count = len(self.forms)
@@ -130,8 +162,32 @@ class FunctionalSensors:
                 yield part, found, where
 
 
+class SensorGroups:
+    """Sensors of several kinds, one group after the other."""
+
+    def __init__(self, groups: Sequence[Sensors]) -> None:
+        self._groups = tuple(groups)
+        self.count = sum(group.count for group in groups)
+        self.forms = tuple(form for group in groups for form in group.forms)
+        self._ends = np.cumsum([group.count for group in groups])[:-1]
+
+    def values(self) -> Array:
+        """Those of all groups."""
+        return np.concatenate([group.values() for group in self._groups])
+
+    def seed(self, weights: Array) -> Array:
+        """The sum of the groups'."""
+        parts = zip(self._groups, np.split(weights, self._ends), strict=True)
+        return np.sum([group.seed(part) for group, part in parts], axis=0)
+
+    def add_gradient(self, gradient: Array, theta: Array, weights: Array) -> None:
+        """Each group adds its own."""
+        for group, part in zip(self._groups, np.split(weights, self._ends), strict=True):
+            group.add_gradient(gradient, theta, part)
+
+
 def make_sensors(sensors: Any, state: Any, unknowns: Unknowns) -> Sensors:
-    """Sensors from points (n_sensors, dimension), or from one functional or a sequence of them.
+    """Sensors from points (n_sensors, dimension), from one functional, or from functionals and `point_sensors` mixed.
 
     Raises
     ------
@@ -139,15 +195,47 @@ def make_sensors(sensors: Any, state: Any, unknowns: Unknowns) -> Sensors:
         As `PointSensors` and `FunctionalSensors` do.
     """
     form = load().ufl.Form
-    if isinstance(sensors, form):
+    if isinstance(sensors, form | Points):
         sensors = [sensors]
-    if isinstance(sensors, Sequence) and len(sensors) and any(isinstance(one, form) for one in sensors):
-        return FunctionalSensors(state, sensors, unknowns)
-    return PointSensors(state, sensors)
+    if not isinstance(sensors, Sequence) or not any(isinstance(one, form | Points) for one in sensors):
+        return PointSensors(state, sensors)
+    for number, one in enumerate(sensors):
+        if not isinstance(one, form | Points):
+            raise ValueError(f"sensors[{number}] must be a functional in UFL or point_sensors(...), got {one!r}")
+    groups: list[Sensors] = []
+    for kind, members in itertools.groupby(sensors, type):
+        if kind is Points:
+            groups.extend(PointSensors(state, one.points, one.component) for one in members)
+        else:
+            groups.append(FunctionalSensors(state, list(members), unknowns))
+    return groups[0] if len(groups) == 1 else SensorGroups(groups)
 
 
-def _point_matrix(space: Any, points: Array, cells: npt.NDArray[np.intp]) -> tuple[Any, Any]:
-    """What each local entry of a function adds to its values at this rank's points, and the transpose.
+def _component(space: Any, component: tuple[int, ...]) -> tuple[Any, npt.NDArray[np.intp] | None]:
+    """The space of a component by itself, and where its entries stand among the state's; None for the whole state."""
+    part = space
+    for number in component:
+        try:
+            part = part.sub(number)
+        except Exception as error:  # which one depends on the version
+            raise ValueError(
+                f"component must be one of the state's, whose space is {space}, got {component}"
+            ) from error
+    positions = None
+    if component:
+        part, positions = part.collapse()
+    if is_mixed(part):
+        raise ValueError(
+            "sensors at points see one function of a mixed element: write point_sensors(points, component=0), or a "
+            "list of several"
+        )
+    return part, None if positions is None else np.asarray(positions, dtype=np.intp)
+
+
+def _point_matrix(
+    space: Any, points: Array, cells: npt.NDArray[np.intp], positions: npt.NDArray[np.intp] | None, width: int
+) -> Any:
+    """What each of the state's local entries (width) adds to the values at this rank's points.
 
     By evaluating one basis function at a time: the way to do so has not changed between versions, and it holds for
     every element.
@@ -167,10 +255,9 @@ def _point_matrix(space: Any, points: Array, cells: npt.NDArray[np.intp]) -> tup
             components = len(value)
             seen = np.flatnonzero(value)
             rows.append(row * components + seen)
-            columns.append(np.full(len(seen), dof))
+            columns.append(np.full(len(seen), dof if positions is None else positions[dof]))
             weights.append(value[seen])
     components = int(access.largest_over_ranks(space.mesh.comm, components))
     entries = [np.concatenate(part) if part else np.empty(0) for part in (weights, rows, columns)]
-    shape = (len(points) * components, len(function.x.array))
-    matrix = sparse.csr_matrix((entries[0], (entries[1].astype(np.intp), entries[2].astype(np.intp))), shape=shape)
-    return matrix, matrix.T.tocsr()
+    shape = (len(points) * components, width)
+    return sparse.csr_matrix((entries[0], (entries[1].astype(np.intp), entries[2].astype(np.intp))), shape=shape)

@@ -27,7 +27,7 @@ class StationaryProblem:
     residual : ufl.Form
         F, with the state as a Function (not a trial function) and one test function of its space.
     state : dolfinx.fem.Function
-        u. The values that it has now are the initial guess of every solve.
+        u. Where F is not linear in it, the values that it has now are the initial guess of every solve.
     parameters : mapping from name to dolfinx.fem.Constant or dolfinx.fem.Function
         Unknowns. A constant takes one column of theta for each entry. A function takes one for each of its values,
         ordered by their points (x runs fastest, then y), whatever the number of ranks; its components stand together.
@@ -75,7 +75,8 @@ class StationaryProblem:
         self.equation = Equation(
             residual, state, self.unknowns, boundary_conditions, newton or NewtonSettings(), solver_options
         )
-        self.guess = state.x.array.copy()
+        # what the state happens to hold would only add rounding where one step solves the equation
+        self.guess = np.zeros_like(state.x.array) if self.equation.linear else state.x.array.copy()
 
     def observe(self, sensors: Any) -> StationaryModel:
         """Forward model: values of the state at points, or functionals of it.
@@ -94,11 +95,10 @@ class StationaryProblem:
 
 
 class Solution(NamedTuple):
-    """State (local entries), where its operator was factored, and by what name."""
+    """State (local entries), and where its operator was factored."""
 
     state: Array
     operator: Operator
-    key: object
 
 
 class StationaryModel(PdeModel):
@@ -136,10 +136,10 @@ class StationaryModel(PdeModel):
         if not np.isfinite(theta).all():
             return None
         self.equation.unknowns.write(theta)
-        operator, key = (operator, object()) if self._fixed is None else (self._fixed, self)
-        if not self.equation.solve(operator, self.problem.guess, key):
+        operator = operator if self._fixed is None else self._fixed
+        if not self.equation.solve(operator, self.problem.guess):
             return None
-        return Solution(self.equation.state.x.array.copy(), operator, key)
+        return Solution(self.equation.state.x.array.copy(), operator)
 
     def _observe(self, solution: Solution) -> Array:
         return self.sensors.values()
@@ -148,8 +148,6 @@ class StationaryModel(PdeModel):
         equation = self.equation
         equation.unknowns.write(theta)
         equation.state.x.array[:] = solution.state
-        if not solution.operator.holds(solution.key) and not solution.operator.factor(solution.key):
-            return None
         seed = self.sensors.seed(cotangent)
         if not equation.solve_adjoint(solution.operator, seed):
             return None

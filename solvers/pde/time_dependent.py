@@ -128,8 +128,8 @@ class TimeDependentProblem:
             raise ValueError("initial must not be previous, which changes in every step: leave it out")
         self.unknowns = Unknowns(parameters, fields)
         for part in self.unknowns.parts:
-            if any(part.coefficient is known for known in (state, previous, time, step_size)):
-                raise ValueError(f"{part.names[0]} must not be the state, the previous state, the time or its step")
+            if any(part.coefficient is known for known in (time, step_size)):
+                raise ValueError(f"{part.names[0]} must not be the time or its step, which the scheme sets")
         self.equation = Equation(
             residual, state, self.unknowns, boundary_conditions, newton or NewtonSettings(), solver_options, previous
         )
@@ -161,11 +161,10 @@ class TimeDependentProblem:
 
 
 class Trajectory(NamedTuple):
-    """States (local entries) at all times; where the operator was factored, if once for all steps, and its name."""
+    """States (local entries) at all times, and where the operator was factored."""
 
     states: list[Array]
     operator: Operator
-    key: object
 
 
 class TimeDependentModel(PdeModel):
@@ -181,36 +180,36 @@ class TimeDependentModel(PdeModel):
             if part.coefficient is problem.initial:
                 self._initial_part = number
         check_effect(equation, sensors.forms, self._initial_part)
-        # what an update touches is not known: then nothing may be kept
-        moves = clock.update is not None or equation.operator_depends_on(problem.previous, clock.time)
-        self._per_theta = equation.linear and not moves
         coefficients = [part.coefficient for part in equation.unknowns.parts]
-        once = self._per_theta and not equation.operator_depends_on(*coefficients)
-        self._fixed = equation.operator() if once else None
+        self._moves = equation.operator_depends_on(problem.previous, clock.time)
+        self._varies = equation.operator_depends_on(*coefficients)
+        # then all rows of a batch share it
+        self._fixed = equation.operator() if equation.linear and not self._varies else None
 
     @property
     def factored(self) -> str:
         """How often the operator is assembled and factored, in words."""
-        if self._fixed is not None:
-            return "once"
-        if self._per_theta:
-            return "once for each theta"
-        return "at each time step" if self.equation.linear else "at each step of Newton's method"
+        if not self.equation.linear:
+            return "at each step of Newton's method"
+        if self._moves:
+            return "at each time step"
+        often = "once for each theta" if self._varies else "once"
+        return often if self.problem.clock.update is None else f"{often}, and when update changes it"
 
     def _solve(self, theta: Array, operator: Operator) -> Trajectory | None:
         if not np.isfinite(theta).all():
             return None
         equation, problem = self.equation, self.problem
         equation.unknowns.write(theta)
-        operator, key = (operator, object()) if self._fixed is None else (self._fixed, self)
+        operator = operator if self._fixed is None else self._fixed
         states = [problem.start()]
         for step in range(1, problem.clock.steps + 1):
             problem.clock.at(step)
             problem.previous.x.array[:] = states[-1]
-            if not equation.solve(operator, states[-1], key if self._per_theta else object()):
+            if not equation.solve(operator, states[-1]):
                 return None
             states.append(equation.state.x.array.copy())
-        return Trajectory(states, operator, key)
+        return Trajectory(states, operator)
 
     def _observe(self, solution: Trajectory) -> Array:
         values = []
@@ -232,7 +231,7 @@ class TimeDependentModel(PdeModel):
                 self.sensors.add_gradient(gradient, theta, weights[step])
             if step == 0 or not (carried_anything(equation, carried)):
                 continue
-            if not self._factored(solution) or not equation.solve_adjoint(solution.operator, carried):
+            if not equation.solve_adjoint(solution.operator, carried):
                 return None
             equation.add_gradient(gradient, theta, carried)
             carried = -equation.to_previous()
@@ -247,10 +246,6 @@ class TimeDependentModel(PdeModel):
         self.problem.clock.at(step)
         self.equation.state.x.array[:] = solution.states[step]
         self.problem.previous.x.array[:] = solution.states[max(step - 1, 0)]
-
-    def _factored(self, solution: Trajectory) -> bool:
-        key = solution.key if self._per_theta else None
-        return solution.operator.holds(key) or solution.operator.factor(key)
 
 
 def carried_anything(equation: Equation, carried: Array) -> bool:

@@ -54,6 +54,9 @@ class Unknowns:
 
     def __init__(self, parameters: Mapping[str, Any] | None, fields: Mapping[Any, Field] | None) -> None:
         parts: list[Part] = []
+        for name, given in (("parameters", parameters), ("fields", fields)):
+            if given is not None and not isinstance(given, Mapping):
+                raise ValueError(f"{name} must be a mapping, from a name or a function, got {given!r}")
         for name, coefficient in (parameters or {}).items():
             if access.is_function(coefficient):
                 parts.append(NodalValues(name, coefficient))
@@ -119,13 +122,13 @@ class NodalValues:
     def __init__(self, name: str, function: Any) -> None:
         self.coefficient = function
         block = function.function_space.dofmap.index_map_bs
-        points = access.dof_points(function.function_space)
         owned = access.owned_dofs(function.function_space) // block
-        order = _common_order(access.communicator(function), points, owned)
+        points = access.dof_points(function.function_space)
+        order = None if points is None else _common_order(access.communicator(function), points, owned)
         if order is None:
             raise ValueError(
                 f"parameters[{name!r}] must be a function with one value at each of its points, such as DG0 or "
-                "continuous Lagrange: this one has several (use fields for it)"
+                f"continuous Lagrange, got one of {function.function_space.ufl_element()}"
             )
         numbers, count = order
         self._columns = (numbers[:, None] * block + np.arange(block)).ravel()
@@ -164,6 +167,8 @@ class FieldValues:
         self.coefficient, self.field = function, field
         self.names, self.sizes = tuple(field.parameters), tuple(int(size) for size in field.sizes)
         points = access.dof_points(space)
+        if points is None:
+            raise ValueError(f"fields must belong to functions of values at points, got one of {space.ufl_element()}")
         self._everywhere = field.at(points)
         self._owned = field.at(points[: access.owned_dofs(space)])
 

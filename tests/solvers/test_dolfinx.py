@@ -114,12 +114,22 @@ def test_functionals_and_interpolation(x):
 def test_cells_that_hold_points(x):
     mesh = x.mesh.create_unit_square(x.MPI.COMM_SELF, 3, 3)
     points = np.array([[0.1, 0.9], [0.5, 0.49], [1.5, 0.5]])
-    cells = _dolfinx.containing_cells(mesh, points)
+    cells, midpoints = _dolfinx.containing_cells(mesh, points)
     assert cells[2] == -1 and (cells[:2] >= 0).all()
+    assert np.isinf(midpoints[2]).all() and np.isfinite(midpoints[:2]).all()
     corners = mesh.geometry.x[_dolfinx.cell_nodes(mesh)[cells[:2]]][:, :, :2]
     for point, corner in zip(points, corners, strict=False):
         weights = np.linalg.solve(np.vstack([corner.T, np.ones(3)]), [*point, 1.0])
         assert (weights > -1e-12).all()
+
+
+@pytest.mark.dolfinx
+def test_of_the_cells_around_a_node_the_leftmost_is_chosen(x):
+    mesh = x.mesh.create_unit_square(x.MPI.COMM_SELF, 4, 4)
+    cells, _ = _dolfinx.containing_cells(mesh, np.array([[0.5, 0.5]]))
+    middles = mesh.geometry.x[_dolfinx.cell_nodes(mesh)].mean(axis=1)
+    around = middles[np.abs(middles[:, :2] - 0.5).max(axis=1) < 0.2]
+    np.testing.assert_allclose(middles[cells[0]], min(around.tolist()))
 
 
 @pytest.mark.dolfinx

@@ -16,7 +16,7 @@ from dolfinx import fem, mesh
 from invsamp.solvers._dolfinx import function_space
 from invsamp.solvers.fem.fields import LogField
 from invsamp.solvers.fem.piecewise import PerBlock
-from invsamp.solvers.pde import StationaryProblem, TimeDependentProblem
+from invsamp.solvers.pde import StationaryProblem, TimeDependentProblem, point_sensors
 
 SENSORS = np.array([[0.31, 0.42], [0.5, 0.5], [0.77, 0.2], [1.0, 0.3], [0.25, 1.0]])
 END_TIME, STEPS = 0.1, 4
@@ -67,6 +67,64 @@ def functionals(problem: StationaryProblem) -> list[Any]:
     """Two functionals of the state; the second one holds an unknown."""
     u, k = problem.equation.state, problem.unknowns.parts[0].coefficient
     return [u * ufl.dx, k * u**2 * ufl.ds]
+
+
+def taylor_hood(domain: Any) -> Any:
+    """Space of quadratic velocities and linear pressures."""
+    if hasattr(fem, "functionspace"):
+        import basix.ufl
+
+        parts = [basix.ufl.element("Lagrange", "triangle", 2, shape=(2,)), basix.ufl.element("Lagrange", "triangle", 1)]
+        return fem.functionspace(domain, basix.ufl.mixed_element(parts))
+    velocity, pressure = ufl.VectorElement("Lagrange", "triangle", 2), ufl.FiniteElement("Lagrange", "triangle", 1)
+    return fem.FunctionSpace(domain, ufl.MixedElement(velocity, pressure))
+
+
+def channel(comm: Any, cells: int = 4) -> StationaryProblem:
+    """Stokes flow with unknown viscosity nu and force (fx, fy) = f, which is 0.
+
+    Then the velocity is (y (1 - y), 0) and the pressure 2 nu (1 - x), which the elements hold exactly.
+    """
+    domain = mesh.create_unit_square(comm, cells, cells)
+    space = taylor_hood(domain)
+    w, test = fem.Function(space), ufl.TestFunction(space)
+    (u, p), (v, q) = ufl.split(w), ufl.split(test)
+    nu, f = fem.Constant(domain, 1.0), fem.Constant(domain, np.zeros(2))
+    residual = (nu * ufl.inner(ufl.grad(u), ufl.grad(v)) - p * ufl.div(v) - q * ufl.div(u) - ufl.inner(f, v)) * ufl.dx
+    inflow = fem.Function(space.sub(0).collapse()[0])
+    inflow.interpolate(lambda x: np.stack([x[1] * (1 - x[1]), 0 * x[0]]))
+    walls = mesh.locate_entities_boundary(domain, 1, lambda x: np.isclose(x[0] * x[1] * (1 - x[1]), 0.0))
+    dofs = fem.locate_dofs_topological((space.sub(0), inflow.function_space), 1, walls)
+    fixed = fem.dirichletbc(inflow, dofs, space.sub(0))
+    return StationaryProblem(residual, w, {"nu": nu, "f": f}, boundary_conditions=[fixed])
+
+
+def channel_sensors(problem: StationaryProblem) -> list[Any]:
+    """Velocity and pressure at points, their energy, and the second entry of the velocity at points."""
+    u, p = ufl.split(problem.equation.state)
+    energy = (ufl.inner(u, u) + p**2) * ufl.dx
+    return [point_sensors(SENSORS, 0), point_sensors(SENSORS[:3], 1), energy, point_sensors(SENSORS, (0, 1))]
+
+
+def moving_edge(comm: Any, cells: int = 6, steps: int = 5) -> tuple[TimeDependentProblem, Any]:
+    """Heat equation whose values on one side are an update's business, and the function that holds the conductivity."""
+    domain, space, cellwise = square(comm, cells)
+    u, last, g = (fem.Function(space) for _ in range(3))
+    v, a, k = ufl.TestFunction(space), fem.Function(cellwise), fem.Constant(domain, 1.0)
+    a.x.array[:] = 1.0
+    step = fem.Constant(domain, 0.0)
+    residual = (u - last) * v * ufl.dx + step * (a * ufl.inner(ufl.grad(u), ufl.grad(v)) - k * v) * ufl.dx
+    return TimeDependentProblem(
+        residual,
+        u,
+        last,
+        {"k": k},
+        end_time=0.1,
+        steps=steps,
+        boundary_conditions=[fem.dirichletbc(g, side(space, 0, 0.0))],
+        step_size=step,
+        update=lambda now: g.interpolate(lambda x: np.sin(10 * now) * x[1]),
+    ), a
 
 
 def bratu(comm: Any, cells: int = 8) -> Any:

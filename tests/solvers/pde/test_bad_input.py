@@ -12,7 +12,7 @@ try:
     from dolfinx import fem
     from mpi4py import MPI
 
-    from invsamp.solvers.pde import StationaryProblem
+    from invsamp.solvers.pde import StationaryProblem, point_sensors
 except ImportError:
     pde_cases = None  # type: ignore[assignment]
 
@@ -92,9 +92,80 @@ class TestUnknowns:
         with pytest.raises(ValueError, match="g must be a function of the state's space"):
             StationaryProblem(residual, w, {"g": g}, boundary_conditions=[bc])
 
+    def test_no_mapping(self, parts) -> None:
+        _, u, v, a, s = parts
+        with pytest.raises(ValueError, match="parameters must be a mapping"):
+            StationaryProblem(poisson(u, v, a, s), u, [s])
+
+    def test_the_state(self, parts) -> None:
+        _, u, v, a, s = parts
+        with pytest.raises(ValueError, match="u must not be the state"):
+            StationaryProblem(poisson(u, v, a, s), u, {"u": u})
+
+    def test_values_that_are_not_at_points(self, parts) -> None:
+        domain, u, v, a, s = parts
+        for space in (pde_cases.function_space(domain, "RT", 1), pde_cases.taylor_hood(domain)):
+            flow = fem.Function(space)
+            with pytest.raises(ValueError, match="one value at each of its points"):
+                StationaryProblem(poisson(u, v, a, s) + flow[0] * v * ufl.dx, u, {"flow": flow})
+
+
+class TestBoundaryConditions:
+    pytestmark = needs_dolfinx
+
+    def test_another_space(self, parts) -> None:
+        domain, u, v, a, s = parts
+        # dolfinx would leave it out without a word
+        same = pde_cases.function_space(domain, "Lagrange", 1)
+        bc = fem.dirichletbc(fem.Constant(domain, 0.0), pde_cases.side(same, 0, 0.0), same)
+        with pytest.raises(ValueError, match=r"boundary_conditions\[0\] must be one of the state's space"):
+            StationaryProblem(poisson(u, v, a, s), u, {"s": s}, boundary_conditions=[bc])
+
+    @pytest.mark.parametrize(
+        ("wrong", "message"), [([None], r"\[0\] must be a DirichletBC"), (3, "must be a sequence")]
+    )
+    def test_no_conditions(self, parts, wrong, message) -> None:
+        _, u, v, a, s = parts
+        with pytest.raises(ValueError, match=f"boundary_conditions{message}|boundary_conditions {message}"):
+            StationaryProblem(poisson(u, v, a, s), u, {"s": s}, boundary_conditions=wrong)
+
 
 class TestResidual:
     pytestmark = needs_dolfinx
+
+    @pytest.mark.parametrize("term", [lambda u, v: u * v**2, lambda u, v: u, lambda u, v: ufl.sin(v) * u])
+    def test_not_linear_in_the_test_function(self, parts, term) -> None:
+        _, u, v, a, s = parts
+        with pytest.raises(ValueError, match="residual must be linear in its test function, in every term"):
+            StationaryProblem(poisson(u, v, a, s) + term(u, v) * ufl.dx, u, {"s": s})
+
+    def test_another_mesh(self, parts) -> None:
+        domain, u, v, a, s = parts
+        _, _, other = pde_cases.square(MPI.COMM_SELF, 3)
+        f, c = fem.Function(other), fem.Constant(other.mesh, 1.0)
+        for held in (f, c):
+            with pytest.raises(
+                ValueError, match=r"residual must hold what lives on the state's mesh, got .* another mesh"
+            ):
+                StationaryProblem(poisson(u, v, a, s) - held * v * ufl.dx(domain), u, {"f": held})
+            with pytest.raises(ValueError, match=r"sensors\[1\] must hold what lives on the state's mesh"):
+                StationaryProblem(poisson(u, v, a, s), u, {"s": s}).observe([u * ufl.dx, held * u * ufl.dx(domain)])
+
+    def test_coefficients_without_values(self, parts) -> None:
+        domain, u, v, a, s = parts
+        for held in (ufl.Constant(domain), ufl.Coefficient(u.function_space)):
+            with pytest.raises(ValueError, match=r"functions and constants of dolfinx\.fem, which have values"):
+                StationaryProblem(poisson(u, v, a, s) - held * v * ufl.dx, u, {"s": s})
+
+    def test_parts_of_a_mixed_function_by_dolfinx(self, parts) -> None:
+        domain, *_ = parts
+        space = pde_cases.taylor_hood(domain)
+        w, (v, q) = fem.Function(space), ufl.TestFunctions(space)
+        u, p = w.split()
+        s = fem.Constant(domain, 1.0)
+        residual = (s * ufl.inner(ufl.grad(u), ufl.grad(v)) - p * ufl.div(v) - q * ufl.div(u)) * ufl.dx
+        with pytest.raises(ValueError, match=r"those of ufl\.split\(state\), not of state\.split\(\)"):
+            StationaryProblem(residual, w, {"s": s})
 
     def test_a_bilinear_form(self, parts) -> None:
         _, u, v, a, _ = parts
@@ -155,6 +226,21 @@ class TestSensors:
             problem.observe([u * ufl.dx, a * ufl.dx])
         with pytest.raises(ValueError, match=r"sensors\[0\] must be a functional"):
             problem.observe([v * ufl.dx])
+        with pytest.raises(ValueError, match=r"sensors\[1\] must be a functional in UFL or point_sensors"):
+            problem.observe([u * ufl.dx, [0.5, 0.5]])
+
+    @pytest.mark.parametrize("component", [-1, "p", (0, 0.5), None])
+    def test_no_component(self, component) -> None:
+        with pytest.raises(ValueError, match="component must be a number from 0 on, or several"):
+            point_sensors(pde_cases.SENSORS, component)
+
+    @pytest.mark.parametrize("component", [2, (0, 2), (1, 0)])
+    def test_no_component_of_the_state(self, component) -> None:
+        problem = pde_cases.channel(MPI.COMM_SELF, 2)
+        with pytest.raises(ValueError, match="component must be one of the state's"):
+            problem.observe(point_sensors(pde_cases.SENSORS, component))
+        with pytest.raises(ValueError, match=r"write point_sensors\(points, component=0\)"):
+            problem.observe(pde_cases.SENSORS)
 
     def test_shapes_of_theta_and_cotangent(self, parts) -> None:
         _, u, v, a, s = parts

@@ -16,7 +16,7 @@ import invsamp as iv  # noqa: E402
 from invsamp.solvers._dolfinx import function_space, load  # noqa: E402
 from invsamp.solvers.fem.fields import LogField  # noqa: E402
 from invsamp.solvers.fem.piecewise import PerBlock  # noqa: E402
-from invsamp.solvers.pde import NewtonSettings, StationaryProblem  # noqa: E402
+from invsamp.solvers.pde import NewtonSettings, StationaryProblem, point_sensors  # noqa: E402
 from invsamp.solvers.pde.operator import Operator  # noqa: E402
 from invsamp.solvers.poisson import PoissonEquation  # noqa: E402
 
@@ -124,9 +124,9 @@ def test_how_often_the_operator_is_factored() -> None:
         calls: list[object] = []
         original = Operator.factor
 
-        def counting(self, what, original=original, calls=calls):
-            calls.append(what)
-            return original(self, what)
+        def counting(self, values, original=original, calls=calls):
+            calls.append(values)
+            return original(self, values)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Operator, "factor", counting)
@@ -191,6 +191,8 @@ def test_elasticity_has_two_components_at_each_sensor() -> None:
     points = space.tabulate_dof_coordinates()
     top = int(np.flatnonzero(np.isclose(points[:, 0], 0.5) & np.isclose(points[:, 1], 1.0))[0])
     np.testing.assert_allclose(y[0], problem.equation.state.x.array[2 * top : 2 * top + 2], rtol=1e-12)
+    sinking = problem.observe(point_sensors([[0.5, 1.0], [1.0, 0.5]], component=1))
+    np.testing.assert_array_equal(sinking(problem.unknowns.reference[None])[0], y[:, 1])
     for name in ("shear", "bulk"):
         orders, _ = pde_cases.taylor_orders(model, name, seed=2, steps=TAYLOR_STEPS[1:])
         assert np.abs(orders - 2.0).max() < 0.1
@@ -233,6 +235,39 @@ def test_a_matrix_that_cannot_be_factored_is_a_failed_solve() -> None:
     np.testing.assert_array_equal(np.isnan(y).all(axis=1), [True, False])
     assert y[1] == pytest.approx(np.ones(5), rel=1e-12)
     np.testing.assert_array_equal(np.isnan(vjp(np.ones_like(y)))[:, 0], [True, False])
+
+
+def test_a_singular_matrix_that_rounding_lets_pass_is_a_failed_solve() -> None:
+    """Without boundary values a source has no solution; MUMPS finds one of size 1e14."""
+    domain, space, _ = pde_cases.square(MPI.COMM_SELF, 4)
+    u, v, s = fem.Function(space), ufl.TestFunction(space), fem.Constant(domain, 1.0)
+    residual = ufl.inner(ufl.grad(u), ufl.grad(v)) * ufl.dx - s * v * ufl.dx
+    y, _ = StationaryProblem(residual, u, {"s": s}).observe(pde_cases.SENSORS).linearize(np.array([[1.0]]))
+    assert np.isnan(y).all()
+
+
+def test_a_linear_equation_does_not_mind_what_the_state_held() -> None:
+    found = []
+    for held in (0.0, 1e12):
+        residual, u, s, a, zero = poisson_in_ufl(4)
+        a.x.array[:], u.x.array[:] = 1.0, held
+        model = StationaryProblem(residual, u, {"s": s}, boundary_conditions=[zero]).observe(pde_cases.SENSORS)
+        found.append(model(np.array([[1.0]])))
+    np.testing.assert_array_equal(found[0], found[1])
+
+
+def test_a_solver_that_petsc_does_not_have() -> None:
+    residual, u, s, _, zero = poisson_in_ufl(4)
+    options = {"ksp_type": "preonly", "pc_type": "lu", "pc_factor_mat_solver_type": "abacus"}
+    model = StationaryProblem(residual, u, {"s": s}, boundary_conditions=[zero], solver_options=options).observe(
+        pde_cases.SENSORS
+    )
+    with pytest.raises(ValueError, match=r"solver_options must name solvers that PETSc has .* 'abacus'"):
+        model(np.array([[1.0]]))
+    with pytest.raises(ValueError, match=r"solver_options must be options that PETSc knows, got \{'pc_type': 'lui'\}"):
+        StationaryProblem(residual, u, {"s": s}, boundary_conditions=[zero], solver_options={"pc_type": "lui"}).observe(
+            pde_cases.SENSORS
+        )(np.array([[1.0]]))
 
 
 def test_cost_is_measured(at_points) -> None:

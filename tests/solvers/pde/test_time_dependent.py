@@ -15,6 +15,7 @@ from mpi4py import MPI  # noqa: E402
 from invsamp.solvers.fem.fields import GaussianBump  # noqa: E402
 from invsamp.solvers.heat import HeatEquation  # noqa: E402
 from invsamp.solvers.pde import TimeDependentProblem  # noqa: E402
+from invsamp.solvers.pde.operator import Operator  # noqa: E402
 
 pytestmark = pytest.mark.dolfinx
 TAYLOR_STEPS = 0.3 * 10.0 ** -np.arange(6.0)
@@ -81,6 +82,32 @@ def test_heat_equation_agrees_with_scikit_fem(scheme) -> None:
     assert np.ptp(y[0]) > 0.1
 
 
+def test_an_update_that_leaves_the_operator_alone_keeps_its_factors(monkeypatch) -> None:
+    calls = []
+    factor = Operator.factor
+    monkeypatch.setattr(Operator, "factor", lambda self, values: calls.append(len(values)) or factor(self, values))
+    problem, conductivity = pde_cases.moving_edge(MPI.COMM_SELF)
+    model = problem.observe(pde_cases.SENSORS)
+    assert "factored once, and when update changes it)" in repr(model)
+    theta = np.array([[1.0], [2.0]])
+    before, vjp = model.linearize(theta)
+    vjp(np.ones_like(before))
+    assert len(calls) == 1
+    # a conductivity of another time is another matrix, in the solve and in the adjoint
+    moving = problem.clock.update
+
+    def update(now):
+        moving(now)
+        conductivity.x.array[:] = 1.0 + 10 * now
+
+    object.__setattr__(problem.clock, "update", update)
+    y, vjp = model.linearize(theta)
+    assert len(calls) == 1 + 2 * 5
+    assert np.abs(y - before).max() > 1e-3
+    # linear in the unknown, so that its difference is the derivative
+    np.testing.assert_allclose(vjp(np.ones_like(y))[0, 0], (y[1] - y[0]).sum(), rtol=1e-11)
+
+
 def test_initial_values_that_are_given() -> None:
     domain, space, _ = pde_cases.square(MPI.COMM_SELF, 4)
     u, last, v = fem.Function(space), fem.Function(space), ufl.TestFunction(space)
@@ -120,14 +147,15 @@ def test_a_step_without_solution_fails_the_row() -> None:
         ({"previous": "state"}, "previous must be another function"),
         ({"initial": "previous"}, "initial must not be previous"),
         ({"initial": 1.0}, "initial must be another function"),
-        ({"parameters": "previous"}, "last must not be the state"),
+        ({"parameters": "previous"}, "last must not be the state or the previous state"),
+        ({"parameters": "time"}, "t must not be the time or its step"),
     ],
 )
 def test_bad_settings(changes, message) -> None:
     domain = mesh.create_unit_square(MPI.COMM_SELF, 2, 2)
     space = pde_cases.function_space(domain, "Lagrange", 1)
     u, last, v = fem.Function(space), fem.Function(space), ufl.TestFunction(space)
-    rate = fem.Constant(domain, 1.0)
+    rate, t = fem.Constant(domain, 1.0), fem.Constant(domain, 0.0)
     residual = (u - last + rate * u) * v * ufl.dx
     settings = {"previous": last, "parameters": {"rate": rate}, "end_time": 1.0, "steps": 2} | changes
     named = {"state": u, "previous": last}
@@ -136,6 +164,8 @@ def test_bad_settings(changes, message) -> None:
             settings[key] = named[settings[key]]
     if settings["parameters"] == "previous":
         settings["parameters"] = {"last": last}
+    if settings["parameters"] == "time":
+        settings |= {"parameters": {"t": t}, "time": t}
     previous, parameters = settings.pop("previous"), settings.pop("parameters")
     with pytest.raises(ValueError, match=message):
         TimeDependentProblem(residual, u, previous, parameters, **settings)

@@ -1,0 +1,91 @@
+"""What a person may get wrong in UFL, said before anything is compiled: the compiler's own words name no cause."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from invsamp.solvers._dolfinx import load, restricts
+from invsamp.solvers.pde import access
+from invsamp.solvers.pde.derivatives import depends_on, expand
+
+
+def check_residual(residual: Any, state: Any, previous: Any) -> None:
+    """Raise ValueError unless the form is a residual of the state (and of the previous one, if any)."""
+    if not access.is_function(state):
+        raise ValueError(f"state must be a dolfinx.fem.Function, got {state!r}")
+    check_form("residual", residual, state.function_space.mesh)
+    arguments = residual.arguments()
+    if len(arguments) != 1:
+        raise ValueError(
+            f"residual must hold one test function and no trial function, got {len(arguments)} arguments: write the "
+            "state itself, a Function, where a bilinear form has its trial function"
+        )
+    if arguments[0].ufl_function_space() != state.function_space.ufl_function_space():
+        raise ValueError("residual must be tested with functions of the state's space, got another space")
+    _check_linear(residual, arguments)
+    for name, function in (("state", state), ("previous", previous)):
+        if function is not None and not depends_on(residual, function):
+            raise ValueError(
+                f"residual must depend on {name}, got one that does not hold it (the functions of a mixed element are "
+                f"those of ufl.split({name}), not of {name}.split())"
+            )
+
+
+def check_form(name: str, form: Any, mesh: Any) -> None:
+    """Raise ValueError unless it is a form on this mesh, all of whose functions and constants have values."""
+    x = load()
+    from ufl.corealg.traversal import traverse_unique_terminals
+
+    if not isinstance(form, x.ufl.Form):
+        raise ValueError(f"{name} must be a UFL form, got {type(form).__name__}")
+    for integral in form.integrals():
+        for held in traverse_unique_terminals(integral.integrand()):
+            _check_terminal(name, held, mesh)
+
+
+def check_boundary_conditions(boundary_conditions: Any, space: Any) -> tuple[Any, ...]:
+    """The conditions as a tuple; ValueError unless they are Dirichlet conditions on the space or on parts of it."""
+    if not isinstance(boundary_conditions, Sequence):
+        raise ValueError(f"boundary_conditions must be a sequence of DirichletBC, got {boundary_conditions!r}")
+    for number, bc in enumerate(boundary_conditions):
+        if not hasattr(bc, "dof_indices"):
+            raise ValueError(f"boundary_conditions[{number}] must be a DirichletBC, got {bc!r}")
+        if not restricts(bc, space):
+            raise ValueError(
+                f"boundary_conditions[{number}] must be one of the state's space (the same object) or of a part of it, "
+                "got one of another space"
+            )
+    return tuple(boundary_conditions)
+
+
+def _check_terminal(name: str, held: Any, mesh: Any) -> None:
+    ufl = load().ufl
+    if isinstance(held, ufl.Coefficient | ufl.Constant):
+        if access.is_constant(held):
+            kind = np.asarray(held.value).dtype
+        elif access.is_function(held):
+            kind = held.x.array.dtype
+        else:
+            raise ValueError(
+                f"{name} must hold functions and constants of dolfinx.fem, which have values, got {held!r}"
+            )
+        if kind != np.float64:
+            raise ValueError(
+                f"{name} must hold real numbers of double precision, such as Constant(mesh, 2.0), got {held} of {kind}"
+            )
+    domain = ufl.domain.extract_unique_domain(held)
+    if domain is not None and domain != mesh.ufl_domain():
+        raise ValueError(f"{name} must hold what lives on the state's mesh, got {held} of another mesh")
+
+
+def _check_linear(residual: Any, arguments: Any) -> None:
+    from ufl.algorithms.check_arities import check_form_arity
+    from ufl.algorithms.remove_complex_nodes import remove_complex_nodes
+
+    try:
+        check_form_arity(remove_complex_nodes(expand(residual)), arguments)
+    except Exception as error:  # UFL has one for every way not to be linear
+        raise ValueError(f"residual must be linear in its test function, in every term: {error}") from error
