@@ -63,4 +63,4 @@ SCRIPT = """
 @pytest.mark.parametrize("ranks", [3])
 def test_the_same_draws_as_alone(ranks):
     pytest.importorskip("dolfinx")
-    assert "compared" in launch.mpi(SCRIPT, ranks, timeout=100).stdout
+    assert "compared" in launch.mpi(SCRIPT, ranks).stdout

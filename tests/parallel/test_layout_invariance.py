@@ -43,7 +43,7 @@ def quiet(monkeypatch):
 @pytest.mark.mpi
 @pytest.mark.parametrize("ranks", RUNS)
 def test_draws_and_counts_do_not_depend_on_the_number_of_processes(ranks):
-    told = digests(launch.mpi(SCRIPT, ranks, *RUNS[ranks], timeout=300).stdout)
+    told = digests(launch.mpi(SCRIPT, ranks, *RUNS[ranks]).stdout)
     assert len(told) == ranks
     for found in told:  # every rank has the whole run
         assert found == {name: alone(name) for name in RUNS[ranks]}
@@ -63,7 +63,7 @@ def test_a_run_that_others_go_on_with_after_signals_is_the_uninterrupted_one(tmp
     directory, name = str(tmp_path / "run"), "four rungs"
 
     def started(ranks, *more):
-        return launch.mpi(SCRIPT, ranks, "--directory", directory, *more, name, timeout=120, check=False)
+        return launch.mpi(SCRIPT, ranks, "--directory", directory, *more, name, check=False)
 
     # told to stop within warm-up, all of them stop at the same step; killed later, what was whole is kept. The status
     # of the first is the launcher's: Open MPI 5 under load says 0 at times
@@ -71,5 +71,5 @@ def test_a_run_that_others_go_on_with_after_signals_is_the_uninterrupted_one(tmp
     assert "stopped in warm-up" in ended.stderr and "invsamp.resume" in ended.stderr
     ended = started(2, "--signal", int(signal.SIGKILL), "--step", 135, "--rung", 0)
     assert ended.returncode != 0
-    ended = launch.python(SCRIPT, "--directory", directory, name, timeout=120)
+    ended = launch.python(SCRIPT, "--directory", directory, name)
     assert digests(ended.stdout) == [{name: alone(name)}]

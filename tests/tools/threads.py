@@ -141,7 +141,7 @@ class _Message:
         return pickle.loads(self._data)
 
 
-def run(size: int, rank: Callable[[ThreadComm], Any], timeout: float = 60.0) -> list[Any]:
+def run(size: int, rank: Callable[[ThreadComm], Any], timeout: float = 300.0) -> list[Any]:
     """What each rank returns; the first exception of one, if any raises. `TimeoutError` if they wait for ever."""
     shared = _Shared(size, threading.Event())
     results: list[Any] = [None] * size

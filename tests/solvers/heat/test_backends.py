@@ -44,7 +44,6 @@ def test_ranks_agree(ranks):
         heat_checks.check_ranks(MPI.COMM_WORLD, 1e-9)
         """,
         ranks,
-        timeout=120,
     )
 
 
