@@ -162,19 +162,9 @@ def compiled(form: Any) -> Any:
     return x.fem.form(form) if isinstance(form, x.ufl.Form) else form
 
 
-def apply_lifting(
-    vector: Any, forms: Sequence[Any], bcs: Sequence[Sequence[Any]], at: Sequence[Any] = (), scale: float = 1.0
-) -> None:
-    """Subtract scale * A (g - x) of the boundary values g, x = ``at``, before contributions of ranks are added up."""
-    x = load()
-    name = "alpha" if "alpha" in inspect.signature(x.petsc.apply_lifting).parameters else "scale"
-    x.petsc.apply_lifting(vector, [compiled(form) for form in forms], bcs, list(at), **{name: scale})
-
-
-def set_bc(vector: Any, bcs: Sequence[Any], at: Any = None, scale: float = 1.0) -> None:
-    """Put scale * (g - x) into the rows of the boundary values g, x = ``at``."""
-    # the last one's name differs between versions
-    load().petsc.set_bc(vector, list(bcs), at, scale)
+def set_bc(vector: Any, bcs: Sequence[Any]) -> None:
+    """Put the boundary values into a vector."""
+    load().petsc.set_bc(vector, list(bcs))
 
 
 def set_boundary_values(values: Array, bcs: Sequence[Any]) -> None:
@@ -184,12 +174,6 @@ def set_boundary_values(values: Array, bcs: Sequence[Any]) -> None:
             bc.set(values)
         else:
             load().fem.set_bc(values, [bc])
-
-
-def interpolation_points(space: Any) -> Any:
-    """Points of the reference cell at which an expression is evaluated to be interpolated."""
-    points = space.element.interpolation_points
-    return points() if callable(points) else points
 
 
 def containing_cells(mesh: Any, points: Array) -> tuple[Numbers, Array]:
@@ -218,13 +202,6 @@ def containing_cells(mesh: Any, points: Array) -> tuple[Numbers, Array]:
                 if tuple(middle) < tuple(midpoints[number]):
                     cells[number], midpoints[number] = cell, middle
     return cells, midpoints
-
-
-def compiler_options(**options: Any) -> dict[str, Any]:
-    """Keyword of `fem.form` that hands options to the just-in-time compiler."""
-    x = load()
-    known = inspect.signature(x.fem.form).parameters
-    return {"jit_options" if "jit_options" in known else "jit_params": options}
 
 
 def _table(links: Any, rows: int) -> Numbers:
