@@ -15,7 +15,8 @@ import numpy as np
 from invsamp.contract import Potential, Problem
 from invsamp.engine import state as states
 from invsamp.engine.engine import Engine, Plan
-from invsamp.engine.recording import fingerprint, record, start_run
+from invsamp.engine.interrupts import Interrupts
+from invsamp.engine.recording import NOTICE, fingerprint, finished, record, start_run
 from invsamp.engine.threads import one_thread
 from invsamp.ladder import Sampler
 from invsamp.parallel.agreement import check_equal, run_settings
@@ -24,7 +25,7 @@ from invsamp.results.run import Run, versions
 from invsamp.results.stored_run import StoredRun
 from invsamp.sampler import as_problem
 from invsamp.storage import manifest as manifests
-from invsamp.storage.directory import RunDirectory, read_problem
+from invsamp.storage.directory import RunDirectory, as_path, read_problem
 from invsamp.storage.segments import read_constants
 from invsamp.storage.state import read_state
 from invsamp.storage.stored import CONSTANTS
@@ -83,7 +84,7 @@ def resume(
         If the versions of Python, NumPy and the like have changed, or the energies differ in their last digits: then
         the draws are as good, but not the same bit for bit.
     """
-    path = Path(directory)
+    path = as_path(directory)
     manifest = manifests.read_manifest(path)
     problem, used = _parts(path, manifest, posterior, sampler)
     _check_same(path, manifest, problem, used)
@@ -106,7 +107,10 @@ def resume(
 def _carried_on(engine: Engine, path: Path, manifest: Mapping[str, Any], progress: bool) -> StoredRun | None:
     """The whole run, from where its directory says that it stands; None but on the root."""
     plan, ranks = engine.plan, engine.ranks
-    with ranks.on_root(lambda: RunDirectory.open(path)) or nullcontext() as kept:
+    with (
+        ranks.on_root(lambda: RunDirectory.open(path)) or nullcontext() as kept,
+        Interrupts(NOTICE if ranks.root else "") as interrupts,
+    ):
         found: Any = None if kept is None else (states.decode(kept.payload), kept.header.fingerprint)
         saved, before = ranks.bcast(found)
         if saved["engine"] is not None and saved["engine"]["step"] == plan.steps:
@@ -118,7 +122,8 @@ def _carried_on(engine: Engine, path: Path, manifest: Mapping[str, Any], progres
             _check_energies(engine, path, manifest, before)
         if kept is not None and plan.draws != kept.manifest["plan"]["draws"]:
             kept.describe(kept.manifest | {"plan": asdict(plan)})
-        return record(engine, kept, path, progress, stacklevel=4)
+        received = record(engine, kept, interrupts, progress)
+    return finished(engine, path, received, stacklevel=4)
 
 
 def _parts(path: Path, manifest: Mapping[str, Any], posterior: Any, sampler: Any) -> tuple[Problem, Sampler]:
@@ -139,7 +144,7 @@ def _parts(path: Path, manifest: Mapping[str, Any], posterior: Any, sampler: Any
         used = pickled if used is None else used
     if not isinstance(used, Sampler):
         raise ValueError(f"sampler must be a Sampler, as the presets return it, got {used!r}")
-    return as_problem(posterior), used
+    return as_problem(posterior, "posterior"), used
 
 
 def _why(manifest: Mapping[str, Any], error: Exception) -> str:

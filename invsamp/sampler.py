@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from invsamp.parallel.carry import carry, communicator
 from invsamp.posing.potential import Target
 from invsamp.presets import mala
 from invsamp.results.run import Run
+from invsamp.storage.directory import as_path
 
 
 def sample(
@@ -97,24 +99,23 @@ def sample(
         raise ValueError(f"sampler must be a Sampler, as the presets return it, got {sampler!r}")
     engine = Engine(problem, sampler, plan(draws, warmup, thin, chains, seed))
     positions = None if start is None else given_start(problem, engine.walked.sampling_domain, start, chains)
+    path = None if directory is None else as_path(directory)
     check_segment(segment)
-    if directory is None and segment is not None:
+    if path is None and segment is not None:
         raise ValueError(f"segment must be None without a directory to write segments to, got {segment!r}")
     with one_thread():
         if (together := communicator(problem, comm)) is not None:
             given = "the system's" if seed is None else seed
             begun = None if positions is None else positions.tolist()
-            check_equal(
-                together, run_settings(engine) | {"seed": given, "start": begun, "stored": directory is not None}
-            )
+            check_equal(together, run_settings(engine) | {"seed": given, "start": begun, "stored": path is not None})
             wanted = together.bcast(engine.plan)  # a seed of the system's is one of each process
 
             def work(ranks: Ranks) -> Run | None:
-                return _made(Engine(problem, sampler, wanted, ranks), positions, progress, directory, segment)
+                return _made(Engine(problem, sampler, wanted, ranks), positions, progress, path, segment)
 
             run = carry(together, engine, work)
         else:
-            run = _made(engine, positions, progress, directory, segment)
+            run = _made(engine, positions, progress, path, segment)
     assert run is not None  # the root has made it, and here it is
     return run
 
@@ -123,12 +124,12 @@ def _made(
     engine: Engine,
     positions: Array | None,
     progress: bool,
-    directory: str | os.PathLike[str] | None,
+    path: Path | None,
     segment: int | None,
 ) -> Run | None:
     """The run from its first solve to its last; None but on the root."""
-    if directory is not None:
-        return begin_run(engine, directory, positions, segment=segment, progress=progress)
+    if path is not None:
+        return begin_run(engine, path, positions, segment=segment, progress=progress)
     engine.begin(positions)
     run = _finished(engine, _run(engine, progress))
     if run is not None:
@@ -149,13 +150,13 @@ def plan(draws: int, warmup: int | None, thin: int, chains: int, seed: int | Non
     return Plan(draws, max(500, checked.draws * checked.thin // 2), thin, chains, seed)
 
 
-def as_problem(problem: Problem | Potential) -> Problem:
+def as_problem(problem: Problem | Potential, name: str = "problem") -> Problem:
     """What to sample as a problem; `ValueError` if it is none."""
     if isinstance(problem, Problem):
         return problem
     if isinstance(problem, Potential):
         return Target(problem)
-    raise ValueError(f"problem must be a Posterior, a Target or a Potential, got {type(problem).__name__}")
+    raise ValueError(f"{name} must be a Posterior, a Target or a Potential, got {type(problem).__name__}")
 
 
 def _finished(engine: Engine, kept: Segment) -> Run | None:

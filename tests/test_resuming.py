@@ -7,6 +7,7 @@ import os
 
 import numpy as np
 import pytest
+from forks import in_a_fork
 
 import invsamp as iv
 from invsamp.results.run import Run
@@ -75,13 +76,71 @@ def test_a_given_start_is_kept_for_a_run_that_had_not_begun(tmp_path, monkeypatc
     whole = iv.sample(posed(), SAMPLER, **SETTINGS, start=[0.5, 2.0])
 
     def begin(self, positions=None):
-        raise Stop
+        os._exit(3)
 
-    with monkeypatch.context() as patch:
-        patch.setattr("invsamp.engine.engine.Engine.begin", begin)
-        with pytest.raises(Stop):
-            iv.sample(posed(), SAMPLER, **SETTINGS, start=[0.5, 2.0], directory=tmp_path / "run")
+    def work():
+        monkeypatch.setattr("invsamp.engine.engine.Engine.begin", begin)
+        iv.sample(posed(), SAMPLER, **SETTINGS, start=[0.5, 2.0], directory=tmp_path / "run")
+
+    assert in_a_fork(work) == 3
     np.testing.assert_array_equal(resume(tmp_path / "run", progress=False).theta, whole.theta)
+
+
+def test_a_run_that_fails_at_its_start_leaves_nothing(tmp_path):
+    for error in (iv.ModelError, KeyboardInterrupt):
+
+        def wrong(theta, error=error):
+            raise error("no licence")
+
+        with pytest.raises(error, match="no licence"):
+            iv.sample(posed(wrong), SAMPLER, **SETTINGS, directory=tmp_path / "run")
+        assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("error", [iv.ModelError, KeyboardInterrupt, SystemExit])
+def test_what_ends_a_run_says_how_to_go_on(tmp_path, error, capsys):
+    def wrong(theta):
+        if (tmp_path / "run" / "segment-000001.nc").exists():
+            raise error("no licence")
+        return square(theta)
+
+    wrong.__qualname__ = square.__qualname__
+    with pytest.raises(error, match="no licence") as caught:
+        iv.sample(posed(wrong), SAMPLER, **SETTINGS, directory=tmp_path / "run", segment=3)
+    (note,) = caught.value.__notes__
+    assert "with 6 draws per chain" in note and note.endswith(f"Go on with invsamp.resume({str(tmp_path / 'run')!r})")
+    assert (note in capsys.readouterr().err) == (error is SystemExit)
+    assert "lock" not in os.listdir(tmp_path / "run")
+    whole = iv.sample(posed(), SAMPLER, **SETTINGS)
+    np.testing.assert_array_equal(resume(tmp_path / "run", posed(), progress=False).theta, whole.theta)
+
+
+def test_a_model_may_change_the_working_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "Läufe der Nacht").mkdir()
+
+    def moving(theta):
+        os.chdir(tmp_path / "elsewhere")
+        return square(theta)
+
+    run = iv.sample(posed(moving), SAMPLER, **SETTINGS, directory="Läufe der Nacht/1 µm", segment=3)
+    assert os.listdir("/".join([str(tmp_path), "elsewhere"])) == []
+    assert sorted(os.listdir(tmp_path)) == ["Läufe der Nacht", "elsewhere"]
+    np.testing.assert_array_equal(run.theta, iv.sample(posed(), SAMPLER, **SETTINGS).theta)
+    monkeypatch.chdir(tmp_path)
+    more = resume("Läufe der Nacht/1 µm", posed(moving), draws=12, progress=False)
+    loaded = iv.load(os.path.relpath(tmp_path / "Läufe der Nacht/1 µm"))
+    assert more.theta.shape == loaded.theta.shape == (2, 12, 2)
+
+
+@pytest.mark.parametrize("directory", [3, b"run", None])
+def test_a_directory_is_a_path(directory):
+    with pytest.raises(ValueError, match="directory must be a path, got"):
+        resume(directory)
+    if directory is not None:
+        with pytest.raises(ValueError, match="directory must be a path, got"):
+            iv.sample(posed(), SAMPLER, **SETTINGS, directory=directory)
 
 
 def test_more_draws_can_be_asked_of_a_finished_run_and_of_an_unfinished_one(tmp_path):

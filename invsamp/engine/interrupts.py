@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
+import sys
 import threading
 from types import FrameType, TracebackType
 from typing import Any
@@ -15,10 +18,16 @@ class Interrupts:
 
     The next one does what it did before: a step that takes too long, or hangs, can still be left, back to the last
     checkpoint. Python lets the main thread alone hear signals; in another one nothing is heard here.
+
+    Parameters
+    ----------
+    notice : str, optional
+        Said on the standard error when a signal is heard: a step may take long.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, notice: str = "") -> None:
         self.received: int | None = None
+        self._notice = notice
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupts:
@@ -37,6 +46,10 @@ class Interrupts:
     def _hear(self, number: int, frame: FrameType | None) -> None:
         self.received = number
         self._restore()
+        if self._notice:
+            with contextlib.suppress(OSError):
+                # not by sys.stderr, which may be in the middle of a line
+                os.write(2, f"\n{signal.Signals(number).name}: {self._notice}\n".encode())
 
     def _restore(self) -> None:
         for number, handler in self._before.items():
@@ -55,7 +68,6 @@ def leave(number: int, message: str) -> None:
     """
     if number == signal.SIGINT:
         raise KeyboardInterrupt(message)
-    import sys
-
-    print(message, file=sys.stderr, flush=True)
+    if message:
+        print(message, file=sys.stderr, flush=True)
     raise SystemExit(128 + number)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
+import sys
 import time
 import warnings
 from contextlib import nullcontext
@@ -31,10 +31,12 @@ SECONDS = 30.0
 BYTES, FEWEST = 2 * 2**20, 16
 #: The first checkpoints come sooner: the time of a step is not known yet.
 FIRST_SECONDS = 1.0
+#: What is said when a signal is heard.
+NOTICE = "finishing this step and writing a checkpoint; once more leaves at once, back to the last checkpoint"
 
 
 def begin_run(
-    engine: Engine, directory: str | os.PathLike[str], positions: Array | None, segment: int | None, progress: bool
+    engine: Engine, path: Path, positions: Array | None, segment: int | None, progress: bool
 ) -> StoredRun | None:
     """Make a whole run in a new directory.
 
@@ -42,14 +44,19 @@ def begin_run(
     ----------
     engine : Engine
         Whose chains are not placed yet.
-    directory : path
-        New, or empty.
+    path : Path
+        Of a new or empty directory; absolute.
     positions : ndarray (chains, d), optional
         Where they start.
     segment : int, optional
         Draws of a segment. By default what takes about half a minute, and no more than 2 MiB.
     progress : bool
         Whether to show a bar.
+
+    Returns
+    -------
+    StoredRun
+        None but on the root.
 
     Raises
     ------
@@ -58,11 +65,16 @@ def begin_run(
     KeyboardInterrupt, SystemExit
         After a checkpoint, on Ctrl-C and SIGTERM.
     """
-    path = Path(directory)
     made = engine.ranks.on_root(lambda: _created(engine, path, positions, segment))
-    with made or nullcontext() as kept:
-        start_run(engine, kept, positions)
-        return record(engine, kept, path, progress, stacklevel=5)
+    with made or nullcontext() as kept, Interrupts(NOTICE if engine.ranks.root else "") as interrupts:
+        try:
+            start_run(engine, kept, positions)
+        except BaseException:
+            if kept is not None and not kept.header.report:
+                kept.withdraw()  # nothing is in it, and the next try should not find it taken
+            raise
+        received = record(engine, kept, interrupts, progress)
+    return finished(engine, path, received, stacklevel=5)
 
 
 def start_run(engine: Engine, directory: RunDirectory | None, positions: Array | None) -> None:
@@ -79,27 +91,26 @@ def start_run(engine: Engine, directory: RunDirectory | None, positions: Array |
     engine.ranks.on_root(save)
 
 
-def record(
-    engine: Engine, directory: RunDirectory | None, path: Path, progress: bool, stacklevel: int
-) -> StoredRun | None:
-    """Make the steps that are left, with checkpoints, and hand back the run; None but on the root.
+def record(engine: Engine, directory: RunDirectory | None, interrupts: Interrupts, progress: bool) -> int | None:
+    """Make the steps that are left, or those up to a signal, with checkpoints.
 
     Parameters
     ----------
     engine : Engine
         At work.
     directory : RunDirectory, or None but on the root
-    path : Path
-        Of the directory.
+    interrupts : Interrupts
+        Entered.
     progress : bool
         Whether to show a bar.
-    stacklevel : int
-        Calls between here and the user, for warnings.
+
+    Returns
+    -------
+    int or None
+        The signal that came.
 
     Raises
     ------
-    KeyboardInterrupt, SystemExit
-        After a checkpoint, on Ctrl-C and SIGTERM.
     OSError
         If a checkpoint cannot be written; the one before it is whole.
     """
@@ -108,18 +119,32 @@ def record(
     bar = Bar(engine, progress and ranks.root)
     received = None
     try:
-        with Interrupts() as interrupts:
-            while engine.done < plan.steps and received is None:
-                engine.step()
-                bar.tick()
-                checkpoints.after_step()
-                received = ranks.stop(interrupts.received, last=engine.done == plan.steps)
-            checkpoints.write()
+        while engine.done < plan.steps and received is None:
+            engine.step()
+            bar.tick()
+            checkpoints.after_step()
+            received = ranks.stop(interrupts.received, last=engine.done == plan.steps)
+        checkpoints.write()
+    except BaseException as error:
+        if directory is not None:
+            _add_note(error, directory)
+        raise
     finally:
         bar.close()
+    return received
+
+
+def finished(engine: Engine, path: Path, received: int | None, stacklevel: int) -> StoredRun | None:
+    """The run in a directory, with its warnings to whoever is so many calls away; None but on the root.
+
+    Raises
+    ------
+    KeyboardInterrupt, SystemExit
+        If a signal came, see `leave`.
+    """
     if received is not None:
-        leave(received, _farewell(received, engine, path) if ranks.root else "")
-    if not ranks.root:
+        leave(received, _farewell(received, engine, path) if engine.ranks.root else "")
+    if not engine.ranks.root:
         return None
     run = StoredRun(path)
     for message in run.warnings():
@@ -234,6 +259,15 @@ def _payload(engine: Engine, start: Array | None, state: Any) -> bytes:
     except TypeError:
         sampler = None  # it has parts of the user's own, which can only be pickled
     return states.encode({"sampler": sampler, "start": start, "engine": state})
+
+
+def _add_note(error: BaseException, directory: RunDirectory) -> None:
+    """Say how to go on with a run that something has ended."""
+    draws, again = directory.header.draws, f"invsamp.resume({str(directory.path)!r})"
+    note = f"the run is in {directory.path} as of its last checkpoint, with {draws} draws per chain. Go on with {again}"
+    error.add_note(note)
+    if isinstance(error, SystemExit):  # a model's own: of these Python shows nothing
+        print(note, file=sys.stderr, flush=True)
 
 
 def _farewell(received: int, engine: Engine, path: Path) -> str:

@@ -17,6 +17,7 @@ removes.
 from __future__ import annotations
 
 import contextlib
+import os
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,6 +41,7 @@ class RunDirectory:
     Attributes
     ----------
     path : Path
+        Absolute.
     manifest : dict
     header : Header
         Of the last checkpoint.
@@ -47,8 +49,8 @@ class RunDirectory:
         State of the last checkpoint; forgotten at the next.
     """
 
-    def __init__(self, path: Path, lock: Lock) -> None:
-        self.path, self._lock = path, lock
+    def __init__(self, path: Path, lock: Lock, new: bool = False) -> None:
+        self.path, self._lock, self._new = path, lock, new
         self.manifest: dict[str, Any] = {}
         self.header, self.payload = Header(), b""
 
@@ -84,13 +86,12 @@ class RunDirectory:
         OSError
             If it cannot be written to.
         """
-        path = path.absolute()  # a model may change the working directory
         with explained(path):
             check_unlocked(path)
             _check_free(path)
             new = not path.exists()
             new_folder(path)
-        directory = cls(path, Lock(path))
+        directory = cls(path, Lock(path), new)
         try:
             _check_free(path)  # again, now that nobody else can write
         except BaseException:
@@ -106,7 +107,7 @@ class RunDirectory:
             # last: it is what makes the folder a run
             directory.describe(dict(manifest) | {"posterior": pickled})
         except BaseException:
-            directory._withdraw(new)
+            directory.withdraw()
             raise
         return directory
 
@@ -125,7 +126,6 @@ class RunDirectory:
         OSError
             If it cannot be written to.
         """
-        path = path.absolute()
         manifests.read_manifest(path)
         directory = cls(path, Lock(path))
         try:
@@ -243,13 +243,13 @@ class RunDirectory:
         write_whole(self.path / PICKLE, [content])
         return None
 
-    def _withdraw(self, new: bool) -> None:
+    def withdraw(self) -> None:
         """Leave nothing of a run that could not begin."""
         with contextlib.suppress(OSError):
             for name in (manifests.NAME, STATE, CONSTANTS, PICKLE):
                 (self.path / name).unlink(missing_ok=True)
         self.close()
-        if new:
+        if self._new:
             with contextlib.suppress(OSError):
                 self.path.rmdir()
 
@@ -260,6 +260,13 @@ class RunDirectory:
         for path in self.path.glob(segments.PATTERN):
             if path.name not in named:
                 path.unlink()
+
+
+def as_path(directory: Any) -> Path:
+    """The absolute path of a directory, as a model may change the working directory; `ValueError` if it is no path."""
+    if not isinstance(directory, str | os.PathLike) or not isinstance(os.fspath(directory), str):
+        raise ValueError(f"directory must be a path, got {directory!r}")
+    return Path(directory).absolute()
 
 
 def read_problem(path: Path) -> tuple[Any, Any]:

@@ -112,6 +112,21 @@ def test_a_signal_ends_the_step_writes_a_checkpoint_and_says_how_to_go_on(
     np.testing.assert_array_equal(resume(folder, posed(Slow()), progress=False).theta, reference)
 
 
+def test_a_signal_at_the_start_is_obeyed_after_it(tmp_path, reference, capfd):
+    def work():
+        iv.sample(posed(Slow(tmp_path, 1, patient=False)), SAMPLER, **SETTINGS, directory=tmp_path / "run")
+
+    with forked(work) as child:
+        launch.wait_for((tmp_path / "there").exists)
+        os.kill(child, signal.SIGTERM)
+        (tmp_path / "signalled").touch()
+        assert status_of(child) == 143
+    last = capfd.readouterr().err.strip().splitlines()[-1]
+    assert last.startswith("SIGTERM: stopped in warm-up, step 1 of 600; ")
+    assert "lock" not in os.listdir(tmp_path / "run")
+    np.testing.assert_array_equal(resume(tmp_path / "run", posed(Slow()), progress=False).theta, reference)
+
+
 def test_a_signal_in_the_last_step_is_obeyed_after_it(tmp_path, reference, calls, capfd):
     def work():
         iv.sample(posed(Slow(tmp_path, calls[1], patient=False)), SAMPLER, **SETTINGS, directory=tmp_path / "run")
@@ -137,7 +152,10 @@ def test_a_second_signal_leaves_a_step_that_hangs(tmp_path, reference, calls, ca
         assert os.waitpid(child, os.WNOHANG) == (0, 0)  # the step is waited for
         os.kill(child, signal.SIGINT)
         assert status_of(child) == 1
-    assert capfd.readouterr().err.strip().endswith("KeyboardInterrupt")
+    said = capfd.readouterr().err
+    assert "SIGINT: finishing this step and writing a checkpoint; once more leaves at once" in said
+    assert said.strip().splitlines()[-2] == "KeyboardInterrupt"
+    assert f"the run is in {tmp_path / 'run'} as of its last checkpoint, with 250 draws per chain. Go on with" in said
     found = iv.load(tmp_path / "run")
     assert found.report["draws"] == 250
     np.testing.assert_array_equal(found.theta, reference[:, :250])
