@@ -42,7 +42,9 @@ def check_equal(comm: Any, settings: Mapping[str, Any]) -> None:
 def run_settings(engine: Engine) -> dict[str, Any]:
     """What tells a run from others, but for its seed and what its forward models print: they may differ by address."""
     settings = describe(engine.problem, engine.sampler) | asdict(engine.plan)
-    return {name: value for name, value in settings.items() if name not in ("seed", "forward")}
+    if "data" in settings:  # a digest in words
+        settings["data"] = f"of shape {tuple(settings['data']['shape'])} and digest {settings['data']['sha256'][:12]}"
+    return {name: value for name, value in settings.items() if name not in ("seed", "schedule_steps", "forward")}
 
 
 def unequal_energies(comm: Any, potentials: Mapping[str, Potential], position: Array) -> ValueError | None:
@@ -74,7 +76,7 @@ def _unequal(comm: Any, what: str, found: list[str]) -> ValueError | None:
     for rank, lines in enumerate(comm.allgather(found)):
         if lines:
             return ValueError(
-                f"{what} must be the same on all processes; on rank 0 and on rank {rank}: {'; '.join(lines)}. "
+                f"{what} must be the same on all processes; from rank 0 to rank {rank}: {'; '.join(lines)}. "
                 "What is drawn at random wants a fixed seed, or to be drawn by one process and broadcast"
             )
     return None

@@ -61,6 +61,7 @@ class Team:
         if self.group is not None and at is not None:
             self._connect(groups, at)
         spare = range(groups[-1].ranks.stop, comm.size) if self.root else ()
+        self._passed_on: int | None = None  # a signal that a process got which has nothing to do
         self._spare = [Channel(comm, rank, SIGNAL, self.patience) for rank in spare]
         self._stop = _Stop(self._leaders, self.patience) if self.leads else None
 
@@ -98,7 +99,9 @@ class Team:
     def stop(self, signal: int | None, *, last: bool) -> int | None:
         """After every step: the signal that any process got and on which all end at this very step, or None."""
         assert self._stop is not None  # helpers make no steps
-        signal = signal or self._helpers.signal or next(filter(None, (c.arrived() for c in self._spare)), None)
+        for channel in self._spare:
+            self._passed_on = self._passed_on or channel.arrived()
+        signal = signal or self._helpers.signal or self._passed_on
         heard = self._stop.after_last(signal) if last else self._stop.after_step(signal)
         self.ending = self.ending or heard is not None
         return heard
