@@ -17,7 +17,8 @@ import numpy as np
 
 import invsamp as iv
 from invsamp.contract import Array
-from invsamp.engine.engine import Engine, Plan
+from invsamp.engine.engine import Engine
+from invsamp.engine.plan import Plan
 from invsamp.ladder import Sampler
 
 GOALS = {1: 60.0, 64: 5.0}  # microseconds per chain

@@ -14,8 +14,9 @@ import numpy as np
 
 from invsamp.contract import Potential, Problem
 from invsamp.engine import state as states
-from invsamp.engine.engine import Engine, Plan
+from invsamp.engine.engine import Engine
 from invsamp.engine.interrupts import Interrupts
+from invsamp.engine.plan import Plan
 from invsamp.engine.recording import NOTICE, fingerprint, finished, record, start_run
 from invsamp.engine.threads import one_thread
 from invsamp.ladder import Sampler

@@ -13,8 +13,9 @@ import numpy as np
 
 from invsamp.contract import Array, Potential, Problem
 from invsamp.engine.draws import Draws, Segment
-from invsamp.engine.engine import Engine, Plan
+from invsamp.engine.engine import Engine
 from invsamp.engine.interrupts import Interrupts, leave
+from invsamp.engine.plan import Plan
 from invsamp.engine.progress import Bar
 from invsamp.engine.ranks import Alone, Ranks
 from invsamp.engine.recording import begin_run, check_segment

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from invsamp.contract import Array, Problem
 from invsamp.coupled_sums import CoupledSum
 from invsamp.engine.draws import Segment
 from invsamp.engine.evaluation import Evaluator
+from invsamp.engine.plan import Plan
 from invsamp.engine.ranks import Alone, Ranks, joined
 from invsamp.engine.replica import Replica, SolvesFailed
 from invsamp.engine.starts import failure_message, place
@@ -23,48 +23,6 @@ from invsamp.ladder import Sampler
 from invsamp.results import reporting
 from invsamp.swap.exchange import Exchange
 from invsamp.variances.noise_models import share_pilots
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How long a run is, how many chains it has, and its seed.
-
-    Parameters
-    ----------
-    draws, warmup, thin, chains : int
-        As of `invsamp.sample`.
-    seed : int
-        Fixes the draws.
-    schedule_steps : int, optional
-        Steps over which schedules of the step size are spread. Default: those of this plan; a plan that more draws are
-        asked of later (`dataclasses.replace`) keeps them.
-
-    Raises
-    ------
-    ValueError
-        If a number is below what makes sense.
-    """
-
-    draws: int
-    warmup: int
-    thin: int
-    chains: int
-    seed: int
-    schedule_steps: int | None = None
-
-    def __post_init__(self) -> None:
-        for name, least in (("draws", 1), ("warmup", 0), ("thin", 1), ("chains", 1), ("seed", 0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-                raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
-            object.__setattr__(self, name, int(value))
-        if self.schedule_steps is None:
-            object.__setattr__(self, "schedule_steps", self.steps)
-
-    @property
-    def steps(self) -> int:
-        """Steps of the whole run."""
-        return self.warmup + self.draws * self.thin
 
 
 class Engine:

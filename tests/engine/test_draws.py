@@ -6,7 +6,8 @@ import numpy as np
 
 from invsamp.domains import Box
 from invsamp.engine.draws import Draws, Segment
-from invsamp.engine.engine import Engine, Plan
+from invsamp.engine.engine import Engine
+from invsamp.engine.plan import Plan
 from invsamp.posing.potential import FunctionPotential, Target
 from invsamp.presets import relangevin, sgld
 

@@ -10,7 +10,8 @@ from bent_line import POSTERIOR, model, posterior
 
 from invsamp.coupled_sums import coupled_sum
 from invsamp.engine import state
-from invsamp.engine.engine import Engine, Plan
+from invsamp.engine.engine import Engine
+from invsamp.engine.plan import Plan
 from invsamp.estimators import exact, minibatch, noisy
 from invsamp.ladder import GradientNoise
 from invsamp.posing.adapters import with_jacobian

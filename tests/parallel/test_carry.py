@@ -12,7 +12,8 @@ import pytest
 import threads
 
 import invsamp as iv
-from invsamp.engine.engine import Engine, Plan
+from invsamp.engine.engine import Engine
+from invsamp.engine.plan import Plan
 from invsamp.parallel import carry
 from invsamp.parallel.layout import Group
 from invsamp.posing.adapters import with_jacobian

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from invsamp.domains import Box
-from invsamp.engine.engine import Engine, Plan
+from invsamp.engine.engine import Engine
+from invsamp.engine.plan import Plan
 from invsamp.estimators import exact, noisy
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
 from invsamp.posing.potential import FunctionPotential, Target

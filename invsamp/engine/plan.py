@@ -1,0 +1,49 @@
+"""How long a run is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long a run is, how many chains it has, and its seed.
+
+    Parameters
+    ----------
+    draws, warmup, thin, chains : int
+        As of `invsamp.sample`.
+    seed : int
+        Fixes the draws.
+    schedule_steps : int, optional
+        Steps over which schedules of the step size are spread. Default: those of this plan; a plan that more draws are
+        asked of later (`dataclasses.replace`) keeps them.
+
+    Raises
+    ------
+    ValueError
+        If a number is below what makes sense.
+    """
+
+    draws: int
+    warmup: int
+    thin: int
+    chains: int
+    seed: int
+    schedule_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("draws", 1), ("warmup", 0), ("thin", 1), ("chains", 1), ("seed", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+                raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+            object.__setattr__(self, name, int(value))
+        if self.schedule_steps is None:
+            object.__setattr__(self, "schedule_steps", self.steps)
+
+    @property
+    def steps(self) -> int:
+        """Steps of the whole run."""
+        return self.warmup + self.draws * self.thin
