@@ -342,6 +342,7 @@ def test_draws_fill_the_bounding_box() -> None:
     np.testing.assert_allclose(upper, [1, 2, 3], atol=1e-5)
     draws = domain.sample_uniform(np.random.default_rng(0), 20_000)
     assert draws.shape == (20_000, 3) and domain.contains(draws).all()
+    # the slab of width 0.05 with the least volume holds one draw in 200
     np.testing.assert_allclose([draws.min(axis=0), draws.max(axis=0)], [[0] * 3, [1, 2, 3]], atol=0.05)
     wedge = HalfSpaces([[1.0, 1.0, 0.0], [-1.0, 0.0, 0.0]], [1.0, 0.0])
     np.testing.assert_allclose(wedge.bounding_box(3), [[0, -np.inf, -np.inf], [np.inf, 1, np.inf]], atol=1e-5)

@@ -48,9 +48,9 @@ def test_draws_and_outline() -> None:
     assert both.contains(draws).all()
     curves = both.outline(0, 1, ([-3, -3], [3, 3]))
     assert len(curves) == 1
-    # the part of the star with x >= -0.5 and y <= 0.75, by Monte Carlo
+    # the part of the star with x >= -0.5 and y <= 0.75, by Monte Carlo: four standard errors of 0.55%
     points = np.random.default_rng(1).uniform(-2, 2, (200_000, 2))
-    assert Polygon(curves[0]).area == pytest.approx(16 * both.contains(points).mean(), rel=0.03)
+    assert Polygon(curves[0]).area == pytest.approx(16 * both.contains(points).mean(), rel=0.022)
     holed = Polygon([[-2, -2], [2, -2], [2, 2], [-2, 2]], [[[-1, -1], [-1, 1], [1, 1], [1, -1]]]) & Ball(
         [0.0, 0.0], 1.9
     )

@@ -100,6 +100,7 @@ class TestSwaps:
     def test_two_harmonic_rungs(self):
         """Energies of a plane's Gaussian are exponential: a rate of 2 / (1 + T) for swaps of 1 and T."""
         (pair,) = compare_fidelities(target(), normals(1000), (1.0, 1.5), ("fine", "fine")).pairs
+        # pairs of 400 draws of each rung: a standard error of about 0.01
         assert pair.swap_rate == pytest.approx(2 / 2.5, abs=0.03)
         assert pair.second_stage == pytest.approx(1.0)
         assert pair.own_energies_error == pair.discrepancy_sd == 0.0

@@ -41,7 +41,7 @@ class TestMeasureLevels:
         assert np.trace(whitened) / 2.0 == pytest.approx(found.noise, rel=1e-10)
         p = np.array(found.probabilities)
         assert found.cost == pytest.approx((p * [1.0, 8.0, 64.0]).sum() / 64.0)
-        # the ratio of a coarse level's error: 0.3 off in both entries and 20% too steep
+        # the ratio of a coarse level's error: 0.3 off in both entries and 20% too steep; 4,000 draws, 3% in squares
         assert found.errors[0] == pytest.approx(0.04 + 1.44 * 0.09 * PRECISION.sum() / 2.0, rel=0.05)
         assert found.errors[-1] == 0.0
 

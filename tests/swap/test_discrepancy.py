@@ -23,16 +23,19 @@ def test_predicts_where_it_learnt_and_knows_how_well():
     elsewhere = positions(2000, seed=1)
     error = model.predict(state, elsewhere) - bent(elsewhere)
     spread = bent(elsewhere).std()
-    assert np.sqrt(np.mean(error**2)) < 0.15 * spread
-    assert state.residual_sd == pytest.approx(np.sqrt(np.mean(error**2)), rel=0.5)
+    # 0.012 to 0.027 with six seeds; the residual is told by a few states at the rim, within a factor of 2.2
+    assert np.sqrt(np.mean(error**2)) < 0.05 * spread
+    assert 0.4 < state.residual_sd / np.sqrt(np.mean(error**2)) < 2.5
 
 
 def test_residual_of_noise_is_the_noise():
     """Nothing to learn: the mean is what is left, and the noise's sd what it leaves."""
     rng, model = np.random.default_rng(0), Discrepancy(states=200)
     state = model.fitted(model.update(model.init(), positions(200), 2.0 + 0.5 * rng.standard_normal(200)))
-    assert state.residual_sd == pytest.approx(0.5, rel=0.15)
+    # the sd of 200 residuals has a standard error of 5%; some degrees of freedom go into the fit
+    assert state.residual_sd == pytest.approx(0.5, rel=0.2)
     error = model.predict(state, positions(1000, 1)) - 2.0
+    # that of a mean of 200 is 0.035; 0.03 to 0.08 with six seeds, and 0.5 if the noise were learnt
     assert np.sqrt(np.mean(error**2)) < 0.15
 
 
