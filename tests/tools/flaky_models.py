@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -154,9 +155,13 @@ class StartsOthers(Troubled):
 
 @dataclass(frozen=True)
 class Unreliable:
-    """The identity of one parameter, which fails where theta lies in one of the bands (lower, upper, deed)."""
+    """The identity of one parameter, which fails where theta lies in one of the bands (lower, upper, deed).
+
+    A process that is going to hang leaves a file in the folder, named by its number.
+    """
 
     bands: tuple
+    folder: str
     parameters: tuple = ("x",)
     n_observations: int = 1
 
@@ -166,6 +171,8 @@ class Unreliable:
     def __call__(self, theta):
         deeds = [self.deed(x) for x in theta[:, 0]]
         for deed in deeds:
+            if deed == "hang":
+                Path(self.folder, str(os.getpid())).touch()
             if deed is not None:
                 misbehave(deed)
         return np.where([[deed == "nan"] for deed in deeds], np.nan, theta)
