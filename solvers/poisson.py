@@ -7,7 +7,7 @@ theta the stiffness matrix is combined from what was assembled once, and factore
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from invsamp.solvers.fem.contract import Array, Factors, Matrix, Space
 from invsamp.solvers.fem.fields import FieldValues, Linear, as_field, union
 from invsamp.solvers.fem.mesh import Mesh, unit_square
 from invsamp.solvers.fem.placement import at_cells, at_nodes
-from invsamp.solvers.fem.sensors import SensorLayout, as_layout, describe
+from invsamp.solvers.fem.sensors import SensorLayout, as_layout
 
 #: Nodes, over all rows of a batch, whose factors are kept between the solve and its adjoint: about a kilobyte each.
 KEPT_NODES = 300_000
@@ -73,22 +73,17 @@ class PoissonEquation:
         check_backend(self.backend, self.comm)
         for name in ("conductivity", "source"):
             object.__setattr__(self, name, as_field(name, getattr(self, name)))
-        edges.check_boundary(self.boundary)
-        given = self.boundary == "dirichlet" or (
-            not isinstance(self.boundary, str) and any(isinstance(c, Dirichlet) for c in self.boundary.values())
-        )
-        if not given:
+        object.__setattr__(self, "boundary", edges.checked_boundary(self.boundary, ("dirichlet",)))
+        if isinstance(self.boundary, Mapping) and not any(isinstance(c, Dirichlet) for c in self.boundary.values()):
             raise ValueError(
-                f"boundary must give values somewhere, by 'dirichlet' or dirichlet(...), got {self.boundary!r}"
+                "boundary must give values somewhere, by 'dirichlet' or dirichlet(...), got "
+                + edges.shown(self.boundary)
             )
 
     def __repr__(self) -> str:
-        boundary = self.boundary
-        if not isinstance(boundary, str):
-            boundary = "{" + ", ".join(f"{describe(part)}: {c!r}" for part, c in boundary.items()) + "}"
         return (
             f"PoissonEquation({self.mesh!r}, conductivity={self.conductivity!r}, source={self.source!r}, "
-            f"boundary={boundary}, backend={self.backend!r})"
+            f"boundary={edges.shown(self.boundary)}, backend={self.backend!r})"
         )
 
     @cached_property

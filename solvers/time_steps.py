@@ -17,11 +17,18 @@ def step_numbers(times: Sequence[float] | None, steps: int, end_time: float) -> 
     """
     if times is None:
         return (steps,)
-    wanted = np.atleast_1d(np.asarray(times, dtype=float)) * steps / end_time
+    try:
+        wanted = np.atleast_1d(np.asarray(times, dtype=float)) * steps / end_time
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"times must be a non-empty, increasing sequence of numbers, got {times!r}") from error
     numbers = np.rint(wanted)
-    if not wanted.size or (np.diff(numbers) <= 0).any():
+    if wanted.ndim != 1 or not wanted.size or (np.diff(numbers) <= 0).any():
         raise ValueError(f"times must be a non-empty, increasing sequence, got {times}")
     bad = ~(np.abs(wanted - numbers) < 1e-9 * steps) | (numbers < 0) | (numbers > steps)
     if bad.any():
-        raise ValueError(f"times must be multiples of the time step {end_time / steps} up to {end_time}, got {times}")
+        wrong = float(wanted[bad][0]) * end_time / steps
+        raise ValueError(
+            f"times must be multiples of the time step {end_time / steps:.6g} up to the end time {end_time:.6g}, "
+            f"got {wrong:.6g}"
+        )
     return tuple(int(number) for number in numbers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from invsamp.solvers import _dolfinx
 from invsamp.solvers.fem.contract import Space
 from invsamp.solvers.fem.mesh import Mesh
 
@@ -11,13 +12,25 @@ BACKENDS = ("skfem", "dolfinx")
 
 
 def check_backend(backend: str, comm: Any) -> None:
-    """Raise ValueError for an unknown backend, or a communicator that it has no use for."""
+    """See that a backend is there, and of use for a communicator.
+
+    Raises
+    ------
+    ValueError
+        If the backend is unknown, "skfem" is given a communicator, or it is no communicator.
+    ImportError
+        If dolfinx is asked for and not installed; the message says how to install it.
+    """
     if backend not in BACKENDS:
         raise ValueError(f"backend must be one of {list(BACKENDS)}, got {backend!r}")
     if backend == "skfem" and comm is not None:
         raise ValueError(
             "comm must be left out for the backend 'skfem', which works in one process; 'dolfinx' takes it"
         )
+    if backend == "dolfinx":
+        x = _dolfinx.load("backend='dolfinx'")
+        if comm is not None and not isinstance(comm, x.MPI.Comm):
+            raise ValueError(f"comm must be a communicator of mpi4py, got {comm!r}")
 
 
 def make_space(mesh: Mesh, backend: str = "skfem", comm: Any = None) -> Space:
@@ -32,10 +45,8 @@ def make_space(mesh: Mesh, backend: str = "skfem", comm: Any = None) -> Space:
 
     Raises
     ------
-    ValueError
-        If the backend is unknown, or "skfem" is given a communicator.
-    ImportError
-        If dolfinx is asked for and not installed.
+    ValueError, ImportError
+        As `check_backend`.
     """
     check_backend(backend, comm)
     # either import takes a second or more

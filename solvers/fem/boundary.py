@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from invsamp.solvers.fem.contract import Array, Mask, Part, Space
-from invsamp.solvers.fem.fields import Linear
-from invsamp.solvers.fem.sensors import describe
+from invsamp.solvers.fem.field_contract import Linear, checked_unknown, describe
 
 #: The whole boundary at temperature zero; or without flux; or at the values of a manufactured solution.
 WHOLE = ("dirichlet", "neumann", "exact")
@@ -31,35 +29,60 @@ class Neumann:
     value: float | str
 
 
-Boundary = str | Mapping[Part, Dirichlet | Neumann]
+Condition = Dirichlet | Neumann
+Boundary = str | Condition | Mapping[Part, Condition]
 
 
 def dirichlet(value: float | str = 0.0) -> Dirichlet:
     """A part of the boundary at a temperature: a number, or the name of an unknown."""
-    return Dirichlet(_checked("value", value))
+    return Dirichlet(checked_unknown("value", value))
 
 
 def neumann(flux: float | str = 0.0) -> Neumann:
     """A part of the boundary through which heat flows in: conductivity * du/dn = flux, a number or a name."""
-    return Neumann(_checked("flux", flux))
+    return Neumann(checked_unknown("flux", flux))
 
 
-def check_boundary(boundary: Any) -> None:
-    """Raise ValueError for what is no boundary condition."""
-    if isinstance(boundary, str):
-        if boundary not in WHOLE:
-            raise ValueError(f"boundary must be one of {list(WHOLE)} or a mapping from parts, got {boundary!r}")
-        return
+def everywhere(points: Array) -> Mask:
+    """The whole boundary, as a part."""
+    return np.ones(len(points), dtype=bool)
+
+
+def checked_boundary(boundary: Any, whole: Sequence[str] = WHOLE) -> Boundary:
+    """A name of ``whole``, or conditions by part; a single condition holds everywhere.
+
+    Raises
+    ------
+    ValueError
+        For what is no boundary condition.
+    """
+    if isinstance(boundary, (Dirichlet, Neumann)):
+        return {everywhere: boundary}
+    if isinstance(boundary, Mapping):
+        for part, condition in boundary.items():
+            if not isinstance(condition, (Dirichlet, Neumann)):
+                raise ValueError(
+                    f"boundary[{describe(part)}] must be dirichlet(...) or neumann(...), got {describe(condition)}"
+                )
+        return dict(boundary)
+    if not isinstance(boundary, str) or boundary not in whole:
+        raise ValueError(
+            f"boundary must be one of {list(whole)}, dirichlet(...), neumann(...), or a mapping from parts to these "
+            f"conditions, got {boundary!r}"
+        )
+    return boundary
+
+
+def shown(boundary: Boundary) -> str:
+    """What stands for it in a repr."""
     if not isinstance(boundary, Mapping):
-        raise ValueError(f"boundary must be one of {list(WHOLE)} or a mapping from parts, got {boundary!r}")
-    for part, condition in boundary.items():
-        if not isinstance(condition, (Dirichlet, Neumann)):
-            raise ValueError(f"boundary[{describe(part)}] must be dirichlet(...) or neumann(...), got {condition!r}")
+        return repr(boundary)
+    return "{" + ", ".join(f"{describe(part)}: {condition!r}" for part, condition in boundary.items()) + "}"
 
 
 def names(boundary: Boundary, kind: type) -> tuple[str, ...]:
     """The unknowns of one kind, in the order of first mention."""
-    if isinstance(boundary, str):
+    if not isinstance(boundary, Mapping):
         return ()
     found = [c.value for c in boundary.values() if isinstance(c, kind) and isinstance(c.value, str)]
     return tuple(dict.fromkeys(found))
@@ -67,7 +90,7 @@ def names(boundary: Boundary, kind: type) -> tuple[str, ...]:
 
 def fixed_nodes(boundary: Boundary, space: Space) -> Mask:
     """Which of this rank's nodes have a given temperature."""
-    if isinstance(boundary, str):
+    if not isinstance(boundary, Mapping):
         return space.on_boundary() if boundary != "neumann" else np.zeros(len(space.nodes), dtype=bool)
     mask = np.zeros(len(space.nodes), dtype=bool)
     for part, condition in boundary.items():
@@ -82,7 +105,7 @@ def edge_values(boundary: Boundary, space: Space) -> Linear | None:
     Where parts meet, the one that is named later counts.
     """
     shapes: list[tuple[Array, float | str]] = []
-    for part, condition in [] if isinstance(boundary, str) else boundary.items():
+    for part, condition in boundary.items() if isinstance(boundary, Mapping) else []:
         if isinstance(condition, Dirichlet):
             on = space.on_boundary(part)
             shapes = [(shape * ~on, value) for shape, value in shapes] + [(on.astype(float), condition.value)]
@@ -91,7 +114,7 @@ def edge_values(boundary: Boundary, space: Space) -> Linear | None:
 
 def flux_load(boundary: Boundary, space: Space) -> Linear | None:
     """Load vector of the fluxes, by the unknowns `names` of `Neumann`; None if all are zero."""
-    parts = [] if isinstance(boundary, str) else boundary.items()
+    parts = boundary.items() if isinstance(boundary, Mapping) else []
     shapes = [(space.edge_load(part), c.value) for part, c in parts if isinstance(c, Neumann)]
     return _combination(shapes, names(boundary, Neumann))
 
@@ -107,11 +130,3 @@ def _combination(shapes: list[tuple[Array, float | str]], unknowns: tuple[str, .
         else:
             offset += value * shape
     return Linear(matrix, offset)
-
-
-def _checked(name: str, value: Any) -> float | str:
-    if isinstance(value, str) and value:
-        return value
-    if not isinstance(value, (int, float, np.integer, np.floating)) or not math.isfinite(value):
-        raise ValueError(f"{name} must be a finite number, or a name for an unknown, got {value!r}")
-    return float(value)

@@ -96,7 +96,8 @@ def locate(mesh: Mesh, points: Array) -> tuple[Numbers, Array]:
         inside = np.minimum(np.minimum(u, v), 1 - u - v)
         cell = int(np.argmax(inside))
         if not inside[cell] > -1e-10:
-            raise ValueError(f"sensors must lie in the mesh, got {point.tolist()}")
+            low, high = mesh.points.min(axis=0).tolist(), mesh.points.max(axis=0).tolist()
+            raise ValueError(f"sensors must lie in the mesh, got {point.tolist()}; it reaches from {low} to {high}")
         cells[row] = cell
         weights[row] = 1 - u[cell] - v[cell], u[cell], v[cell]
     return cells, weights

@@ -67,6 +67,23 @@ class Linear:
         return _rows(self.matrix.T, cotangents)
 
 
+def by_row(function: Callable[..., Array], *arrays: Array) -> Array:
+    """A function of rows (batch, ...), row by row: each has the same bits alone and in any batch."""
+    if not len(arrays[0]):
+        return function(*arrays)
+    # contiguous, because strides too decide about the order of sums
+    rows = [[np.ascontiguousarray(array[i : i + 1]) for array in arrays] for i in range(len(arrays[0]))]
+    return np.concatenate([function(*row) for row in rows])
+
+
+def known_values(values: FieldValues, size: int) -> Array:
+    """Those of the ``size`` values of a field that depend on no unknown, as far as its structure tells."""
+    if not isinstance(values, Linear):
+        return np.empty(0)
+    free = np.asarray(abs(values.matrix).sum(axis=1)).ravel() == 0
+    return np.broadcast_to(values.offset, size)[free]
+
+
 def union(fields: Sequence[Field]) -> tuple[tuple[str, ...], tuple[int, ...], list[Numbers]]:
     """Unknowns of several fields: names and sizes in the order of first mention, and each field's columns.
 
@@ -100,18 +117,42 @@ def names_of(*slots: Unknown) -> tuple[str, ...]:
     return tuple(slot for slot in slots if isinstance(slot, str))
 
 
-def check_unknown(name: str, value: Any) -> None:
-    """Raise a ValueError for what is neither a finite number nor a name; ``name`` is what the message calls it."""
-    if isinstance(value, str):
-        if not value:
-            raise ValueError(f"{name} must be a number or a name, got an empty name")
-    elif not isinstance(value, Real) or not math.isfinite(value):
+def checked_unknown(name: str, value: Any) -> Unknown:
+    """A finite number as a float, or a name.
+
+    Raises
+    ------
+    ValueError
+        If it is neither; ``name`` is what the message calls it.
+    """
+    if isinstance(value, str) and value:
+        return value
+    number = isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
+    if isinstance(value, str) or not number or not math.isfinite(value):
         raise ValueError(f"{name} must be a finite number, or a name for an unknown, got {value!r}")
+    return float(value)
+
+
+def check_name(name: str, value: Any) -> None:
+    """Raise ValueError for what is no name of an unknown."""
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{name} must be the name of an unknown, got {value!r}")
+
+
+def checked_pair(name: str, values: Any) -> tuple[Unknown, Unknown]:
+    """A pair of these."""
+    if isinstance(values, str) or np.ndim(values) != 1 or len(values) != 2:
+        raise ValueError(f"{name} must be a pair of numbers or names, got {values!r}")
+    first, second = (checked_unknown(f"{name}[{axis}]", value) for axis, value in enumerate(values))
+    return first, second
 
 
 def evaluated(given: Any, points: Array, shape: tuple[int, ...]) -> Array:
     """Values (n, *shape) of what is an array or a function of points."""
-    values = np.asarray(given(points) if callable(given) else given, dtype=float)
+    try:
+        values = np.asarray(given(points) if callable(given) else given, dtype=float)
+    except TypeError as error:
+        raise ValueError(f"{describe(given)} must take points (n, 2) and give numbers: {error}") from error
     if values.shape != (len(points), *shape):
         raise ValueError(f"{describe(given)} must have shape {(len(points), *shape)} there, got {values.shape}")
     if not np.isfinite(values).all():

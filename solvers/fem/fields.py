@@ -7,13 +7,14 @@ number is fixed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
+from invsamp.solvers.fem.bumps import GaussianBump
 from invsamp.solvers.fem.contract import Array, Numbers
 from invsamp.solvers.fem.field_contract import (
     Field,
@@ -21,7 +22,8 @@ from invsamp.solvers.fem.field_contract import (
     InRegion,
     Linear,
     Unknown,
-    check_unknown,
+    check_name,
+    checked_unknown,
     describe,
     evaluated,
     names_of,
@@ -54,7 +56,7 @@ class Constant:
     value: Unknown
 
     def __post_init__(self) -> None:
-        check_unknown("value", self.value)
+        object.__setattr__(self, "value", checked_unknown("value", self.value))
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -81,8 +83,11 @@ class Fixed:
     def __post_init__(self) -> None:
         if not callable(self.given):
             given = np.array(self.given, dtype=float)
-            if given.ndim != 1 or not np.isfinite(given).all():
-                raise ValueError(f"a fixed field must be finite, of shape (n,), got shape {given.shape}")
+            if given.ndim != 1:
+                raise ValueError(f"values must have shape (n,), got {given.shape}")
+            if not np.isfinite(given).all():
+                first = int(np.flatnonzero(~np.isfinite(given))[0])
+                raise ValueError(f"values must be finite, got {given[first]} at index {first}")
             object.__setattr__(self, "given", given)
 
     def __repr__(self) -> str:
@@ -101,62 +106,6 @@ class Fixed:
     def at(self, points: Array, in_region: InRegion | None = None) -> FieldValues:
         """As `Field.at`."""
         return Linear(np.empty((len(points), 0)), evaluated(self.given, points, ()))
-
-
-@dataclass(frozen=True)
-class GaussianBump:
-    """Height * exp(-|x - c|^2 / (2 width^2)) around a centre c.
-
-    Parameters
-    ----------
-    width, height : float or str
-        A width is positive; NaN values come of an unknown one that is not.
-    center : pair of float or str
-
-    Raises
-    ------
-    ValueError
-        If a number is not finite, a fixed width is not positive, a fixed height is zero, or a name occurs twice.
-    """
-
-    width: Unknown = 0.1
-    height: Unknown = 1.0
-    center: tuple[Unknown, Unknown] = ("x", "y")
-
-    def __post_init__(self) -> None:
-        if isinstance(self.center, str) or len(self.center) != 2:
-            raise ValueError(f"center must be a pair of numbers or names, got {self.center!r}")
-        object.__setattr__(self, "center", tuple(self.center))
-        for name, value in zip(("center[0]", "center[1]", "width", "height"), self._slots, strict=True):
-            check_unknown(name, value)
-        if not isinstance(self.width, str) and self.width <= 0:
-            raise ValueError(f"width must be positive, got {self.width}")
-        if self.height == 0:
-            raise ValueError("height must not be zero")
-        if len(set(self.parameters)) < len(self.parameters):
-            raise ValueError(f"unknowns of a bump must have different names, got {self.parameters}")
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """As `Field.parameters`; those of the centre, the width and the height, in this order."""
-        return names_of(*self._slots)
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """As `Field.sizes`."""
-        return (1,) * len(self.parameters)
-
-    def at(self, points: Array, in_region: InRegion | None = None) -> FieldValues:
-        """As `Field.at`."""
-        return _BumpValues(np.asarray(points, dtype=float), self._slots)
-
-    def columns(self, theta: Array) -> tuple[Array, Array, Array, Array]:
-        """Centre (two), width and height for the field's own columns theta (batch, p), each of shape (batch,)."""
-        return _filled(self._slots, theta)
-
-    @property
-    def _slots(self) -> tuple[Unknown, Unknown, Unknown, Unknown]:
-        return (*self.center, self.width, self.height)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -187,6 +136,7 @@ class Modes:
     count: int | None = None
 
     def __post_init__(self) -> None:
+        check_name("parameter", self.parameter)
         if callable(self.modes):
             count = getattr(self.modes, "count", self.count)
         else:
@@ -222,22 +172,29 @@ class Modes:
 
 @dataclass(frozen=True)
 class LogField:
-    """The exponential of another field: what is positive, such as a conductivity, by its logarithm."""
+    """The exponential of another field: what is positive, such as a conductivity, by its logarithm.
 
-    logarithm: Field
+    Parameters
+    ----------
+    logarithm : Field, or what `as_field` makes one of, such as the name of an unknown
+    """
+
+    logarithm: Any
 
     def __post_init__(self) -> None:
-        _check_field("logarithm", self.logarithm)
+        object.__setattr__(self, "logarithm", as_field("logarithm", self.logarithm))
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """As `Field.parameters`."""
-        return self.logarithm.parameters
+        found: tuple[str, ...] = self.logarithm.parameters
+        return found
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """As `Field.sizes`."""
-        return self.logarithm.sizes
+        found: tuple[int, ...] = self.logarithm.sizes
+        return found
 
     def at(self, points: Array, in_region: InRegion | None = None) -> FieldValues:
         """As `Field.at`."""
@@ -245,15 +202,13 @@ class LogField:
 
 
 class Sum:
-    """The sum of fields; those that name the same unknown share it."""
+    """The sum of fields, or of what `as_field` makes one of; those that name the same unknown share it."""
 
-    def __init__(self, *fields: Field) -> None:
+    def __init__(self, *fields: Any) -> None:
         if not fields:
             raise ValueError("fields must hold at least one, got none")
-        for i, field in enumerate(fields):
-            _check_field(f"fields[{i}]", field)
-        self.fields = fields
-        self.parameters, self.sizes, self._columns = union(fields)
+        self.fields = tuple(as_field(f"fields[{i}]", field) for i, field in enumerate(fields))
+        self.parameters, self.sizes, self._columns = union(self.fields)
 
     def __repr__(self) -> str:
         return f"Sum({', '.join(map(repr, self.fields))})"
@@ -277,17 +232,15 @@ def as_field(name: str, value: Any) -> Field:
     ValueError
         If ``value`` is none of these; ``name`` is what the message calls it.
     """
-    if isinstance(value, Field):
+    if isinstance(value, Field) and not isinstance(value, type):
         return value
     try:
-        return (
-            Constant(value if isinstance(value, str) else float(value))
-            if isinstance(value, (str, Real))
-            else Fixed(value)
-        )
+        return Constant(value) if isinstance(value, (str, Real)) else Fixed(value)
     except (TypeError, ValueError) as error:
+        shown = f"array {np.shape(value)}" if isinstance(value, (np.ndarray, list, tuple)) else repr(value)
         raise ValueError(
-            f"{name} must be a field, a number, a name, values of shape (n,) or a function, got {value!r}"
+            f"{name} must be a field such as GaussianBump(), PerRegion(...) or Modes(...), a number, a name, values of "
+            f"shape (n,) or a function of points, got {shown}: {error}"
         ) from error
 
 
@@ -318,47 +271,3 @@ class _SumValues:
         for part, own in zip(self.parts, self.columns, strict=True):
             pulled[:, own] += part.pullback(theta[:, own], cotangents)
         return pulled
-
-
-@dataclass(frozen=True)
-class _BumpValues:
-    points: Array
-    slots: tuple[Unknown, Unknown, Unknown, Unknown]
-
-    def values(self, theta: Array) -> Array:
-        height = _filled(self.slots, theta)[3]
-        return height[:, None] * self._shape(theta)[0]
-
-    def pullback(self, theta: Array, cotangents: Array) -> Array:
-        x, y, width, height = _filled(self.slots, theta)
-        shape, square = self._shape(theta)
-        weighted = cotangents * shape
-        strength = height * width**-2.0
-        slopes = [
-            lambda: strength * (weighted @ self.points[:, 0] - x * weighted.sum(axis=1)),
-            lambda: strength * (weighted @ self.points[:, 1] - y * weighted.sum(axis=1)),
-            lambda: strength / width * (weighted * square).sum(axis=1),
-            lambda: weighted.sum(axis=1),
-        ]
-        wanted = [slope() for slot, slope in zip(self.slots, slopes, strict=True) if isinstance(slot, str)]
-        return np.stack(wanted, axis=1) if wanted else np.empty((len(theta), 0))
-
-    def _shape(self, theta: Array) -> tuple[Array, Array]:
-        """Bumps of height one (batch, n), and squared distances from their centres (batch, n)."""
-        x, y, width, _ = _filled(self.slots, theta)
-        square = (self.points[:, 0] - x[:, None]) ** 2 + (self.points[:, 1] - y[:, None]) ** 2
-        return np.exp(square * (-0.5 * width**-2.0)[:, None]), square
-
-
-def _filled(slots: Sequence[Unknown], theta: Array) -> tuple[Array, Array, Array, Array]:
-    """Slots of a bump, with the columns of theta for the names; NaN for a width that is not positive."""
-    columns = iter(np.asarray(theta, dtype=float).T)
-    x, y, width, height = (
-        next(columns) if isinstance(slot, str) else np.full(len(theta), float(slot)) for slot in slots
-    )
-    return x, y, np.where(width > 0, width, np.nan), height
-
-
-def _check_field(name: str, field: Any) -> None:
-    if not isinstance(field, Field):
-        raise ValueError(f"{name} must be a field such as Modes(...), got {field!r}")

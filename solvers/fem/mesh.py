@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -32,8 +34,8 @@ class Mesh:
     Raises
     ------
     ValueError
-        If a number is out of range, a triangle has no area, a node belongs to no triangle, or a coordinate is not
-        finite.
+        If a number is out of range, a triangle has no area, more than two share an edge, a node belongs to no
+        triangle, or a coordinate is not finite.
     """
 
     points: Array
@@ -66,6 +68,10 @@ class Mesh:
         edges = {name: _numbers(f"edges[{name!r}]", pairs, (2,), len(points)) for name, pairs in self.edges.items()}
         for name, value in (("points", points), ("triangles", triangles), ("regions", regions), ("edges", edges)):
             object.__setattr__(self, name, value)
+        numbers, counts = self._edge_counts
+        if counts.max() > 2:
+            ends = points[list(divmod(int(numbers[np.argmax(counts)]), len(points)))].tolist()
+            raise ValueError(f"triangles must not overlap, got {counts.max()} at the edge from {ends[0]} to {ends[1]}")
 
     def __repr__(self) -> str:
         parts = [f"{len(self.points)} nodes", f"{len(self.triangles)} triangles"]
@@ -101,9 +107,14 @@ class Mesh:
     @cached_property
     def outer_edges(self) -> Numbers:
         """Node pairs (k, 2) of the edges that belong to one triangle alone."""
+        edges, counts = self._edge_counts
+        return np.stack(np.divmod(edges[counts == 1], len(self.points)), axis=1)
+
+    @cached_property
+    def _edge_counts(self) -> tuple[Numbers, Numbers]:
+        """Edges, as lower node number * n + upper, in increasing order; and how many triangles each belongs to."""
         pairs = np.sort(self.triangles[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2), axis=1)
-        distinct, counts = np.unique(pairs, axis=0, return_counts=True)
-        return distinct[counts == 1]
+        return np.unique(pairs[:, 0] * len(self.points) + pairs[:, 1], return_counts=True)
 
     def part_edges(self, part: Part | None = None) -> Numbers:
         """Node pairs (k, 2) of a part of the boundary.
@@ -201,7 +212,7 @@ def read_mesh(path: str | Path) -> Mesh:
     content = _read(path)
     foreign = {block.type for block in content.cells} - {"triangle", "line", "vertex"}
     if foreign:
-        raise ValueError(f"{path} must hold linear triangles and lines alone, got cells of type {sorted(foreign)}")
+        raise ValueError(f"{path} must hold triangles of order 1 and lines alone, got cells of type {sorted(foreign)}")
     if not any(block.type == "triangle" for block in content.cells):
         raise ValueError(f"{path} must hold triangles, got none")
     points = np.asarray(content.points, dtype=float)
@@ -209,7 +220,7 @@ def read_mesh(path: str | Path) -> Mesh:
         raise ValueError(
             f"{path} must lie in a plane z = const, got z from {points[:, 2].min()} to {points[:, 2].max()}"
         )
-    triangles, regions = _blocks(content, "triangle", 3)
+    triangles, regions = _distinct(*_blocks(content, "triangle", 3))
     lines, edges = _blocks(content, "line", 2)
     used = np.unique(triangles)
     # files keep points of the geometry, such as centres of arcs, that belong to no triangle
@@ -223,7 +234,8 @@ def _read(path: str | Path) -> Any:
     import meshio
 
     try:
-        return meshio.read(path)
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):  # it prints
+            return meshio.read(path)
     # meshio leaves the process for a file that none of its readers understands
     except (Exception, SystemExit) as error:
         raise ValueError(f"path must be a mesh file that meshio can read, got {str(path)!r}: {error}") from error
@@ -251,6 +263,14 @@ def _blocks(content: Any, kind: str, corners: int) -> tuple[Numbers, dict[str, N
             if name not in content.cell_sets:
                 groups.setdefault(name, []).append(start + np.flatnonzero(tags == tag))
     return cells.astype(np.intp), {name: np.concatenate(members) for name, members in groups.items()}
+
+
+def _distinct(triangles: Numbers, regions: dict[str, Numbers]) -> tuple[Numbers, dict[str, Numbers]]:
+    """Each triangle once: Gmsh's format 2.2 repeats one that belongs to several physical groups."""
+    _, first, which = np.unique(np.sort(triangles, axis=1), axis=0, return_index=True, return_inverse=True)
+    kept = np.sort(first)
+    number = np.searchsorted(kept, first)[which.ravel()]
+    return triangles[kept], {name: np.unique(number[members]) for name, members in regions.items()}
 
 
 def _twice_areas(points: Array, triangles: Numbers) -> Array:

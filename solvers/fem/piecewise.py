@@ -10,7 +10,16 @@ import numpy as np
 import scipy.sparse as sparse
 
 from invsamp.solvers.fem.contract import Array, Mask, Part
-from invsamp.solvers.fem.field_contract import FieldValues, InRegion, Linear, Unknown, check_unknown, describe, names_of
+from invsamp.solvers.fem.field_contract import (
+    FieldValues,
+    InRegion,
+    Linear,
+    Unknown,
+    check_name,
+    checked_unknown,
+    describe,
+    names_of,
+)
 
 
 @dataclass(frozen=True)
@@ -35,13 +44,14 @@ class PerRegion:
     elsewhere: Unknown | None = None
 
     def __post_init__(self) -> None:
-        if not self.values:
-            raise ValueError("values must name at least one region, got none")
-        object.__setattr__(self, "values", dict(self.values))
-        for region, value in self.values.items():
-            check_unknown(f"values[{describe(region)}]", value)
+        if not isinstance(self.values, Mapping) or not self.values:
+            raise ValueError(f"values must map at least one region to a number or a name, got {self.values!r}")
+        checked = {
+            region: checked_unknown(f"values[{describe(region)}]", value) for region, value in self.values.items()
+        }
+        object.__setattr__(self, "values", checked)
         if self.elsewhere is not None:
-            check_unknown("elsewhere", self.elsewhere)
+            object.__setattr__(self, "elsewhere", checked_unknown("elsewhere", self.elsewhere))
 
     def __repr__(self) -> str:
         values = ", ".join(f"{describe(region)}: {value!r}" for region, value in self.values.items())
@@ -104,9 +114,10 @@ class PerBlock:
     upper: tuple[float, float] = (1.0, 1.0)
 
     def __post_init__(self) -> None:
-        if len(self.shape) != 2 or not all(isinstance(k, (int, np.integer)) and k >= 1 for k in self.shape):
+        check_name("parameter", self.parameter)
+        if np.shape(self.shape) != (2,) or not all(isinstance(k, (int, np.integer)) and k >= 1 for k in self.shape):
             raise ValueError(f"shape must be a pair of positive integers, got {self.shape!r}")
-        if not all(a < b for a, b in zip(self.lower, self.upper, strict=True)):
+        if np.shape(self.lower) != (2,) or np.shape(self.upper) != (2,) or not np.less(self.lower, self.upper).all():
             raise ValueError(f"lower must be below upper, got {self.lower} and {self.upper}")
 
     @property

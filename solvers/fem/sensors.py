@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.solvers.fem.contract import Array, Mask, Part, Sensors, Space
+from invsamp.solvers.fem.field_contract import describe
 
 
 @runtime_checkable
@@ -74,8 +75,14 @@ class Disc:
     radius: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.radius < np.inf:
-            raise ValueError(f"radius must be positive and finite, got {self.radius}")
+        center = numbers("center", self.center)
+        if center.shape != (2,) or not np.isfinite(center).all():
+            raise ValueError(f"center must be a pair of finite numbers, got {self.center!r}")
+        radius = numbers("radius", self.radius)
+        if radius.ndim or not 0 < radius < np.inf:
+            raise ValueError(f"radius must be positive and finite, got {self.radius!r}")
+        object.__setattr__(self, "center", (float(center[0]), float(center[1])))
+        object.__setattr__(self, "radius", float(radius))
 
     def __call__(self, points: Array) -> Mask:
         """Mask (k,) of points (k, 2)."""
@@ -95,7 +102,7 @@ def point_sensors(points: npt.ArrayLike) -> PointSensors:
     ValueError
         If the shape is another, or a coordinate is not finite.
     """
-    array = np.array(points, dtype=float)
+    array = numbers("sensors", points)
     if array.ndim != 2 or array.shape[1] != 2 or not len(array):
         raise ValueError(f"sensors must have shape (n_sensors, 2), got {array.shape}")
     lost = ~np.isfinite(array).all(axis=1)
@@ -123,17 +130,29 @@ def region_averages(regions: Sequence[Part]) -> RegionAverages:
 
 
 def as_layout(sensors: Any) -> SensorLayout:
-    """Sensors from an array of points, `point_sensors`, `region_averages`, or a sequence of the latter two."""
-    if isinstance(sensors, SensorLayout):
+    """Sensors from an array of points, `point_sensors`, `region_averages`, or a sequence of such groups.
+
+    Raises
+    ------
+    ValueError
+        If it is none of these.
+    """
+    if isinstance(sensors, SensorLayout) and not isinstance(sensors, type):
         return sensors
-    if isinstance(sensors, Sequence) and len(sensors) and all(isinstance(group, SensorLayout) for group in sensors):
-        return SensorGroups(tuple(sensors))
+    if isinstance(sensors, Sequence) and any(isinstance(group, SensorLayout) for group in sensors):
+        return SensorGroups(tuple(as_layout(group) for group in sensors))
+    held = sensors if isinstance(sensors, (list, tuple)) else [sensors]
+    if any(callable(each) or isinstance(each, str) for each in held):
+        raise ValueError(f"sensors must be points (n_sensors, 2), or region_averages([...]), got {sensors!r}")
     return point_sensors(sensors)
 
 
-def describe(part: Part) -> str:
-    """A name for what a repr would show with an address."""
-    return part.__qualname__ if hasattr(part, "__qualname__") else repr(part)
+def numbers(name: str, values: Any) -> Array:
+    """Values as an array of floats. ValueError for what is none; ``name`` is what the message calls it."""
+    try:
+        return np.array(values, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be numbers, got {values!r}") from error
 
 
 @dataclass(frozen=True, eq=False)

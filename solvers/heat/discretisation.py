@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +11,7 @@ import numpy as np
 from invsamp.solvers.fem.backends import make_space
 from invsamp.solvers.fem.boundary import edge_values, fixed_nodes, flux_load
 from invsamp.solvers.fem.contract import Array, Mask, Numbers, Sensors, Space
-from invsamp.solvers.fem.fields import Field, FieldValues
+from invsamp.solvers.fem.field_contract import Field, FieldValues, by_row
 from invsamp.solvers.fem.placement import at_cells, at_nodes
 from invsamp.solvers.heat.march import IMPLICITNESS, March, NodalData, System
 
@@ -92,7 +91,7 @@ class Discretisation:
 
     def data(self, theta: Array) -> NodalData:
         """Nodal data of usable rows of theta, each (n, batch)."""
-        given: dict[str, Any] = {k: _by_row(d.values.values, theta[:, d.columns]).T for k, d in self.drivers.items()}
+        given: dict[str, Any] = {k: by_row(d.values.values, theta[:, d.columns]).T for k, d in self.drivers.items()}
         if self.exact:
             given["edge"] = given["initial"] * self.march.fixed[:, None]
         if not given:  # nothing drives the solution: it stays zero
@@ -110,10 +109,10 @@ class Discretisation:
         for kind, driver in self.drivers.items():
             if driver.columns.size:
                 own = theta[:, driver.columns]
-                pulled[:, driver.columns] += _by_row(driver.values.pullback, own, getattr(weights, kind).T)
+                pulled[:, driver.columns] += by_row(driver.values.pullback, own, getattr(weights, kind).T)
         if sensitivity is not None:
             values, columns = self._conductivity
-            pulled[:, columns] += _by_row(values.pullback, theta[:, columns], sensitivity.T)
+            pulled[:, columns] += by_row(values.pullback, theta[:, columns], sensitivity.T)
         return pulled
 
     def functionals(self, sensors: Sensors, steps: tuple[int, ...]) -> NodalData:
@@ -130,12 +129,3 @@ class Discretisation:
     @cached_property
     def _conductivity(self) -> tuple[FieldValues, Numbers]:
         return at_cells(self.equation.conductivity_field, self.space), self.equation.columns["conductivity"]
-
-
-def _by_row(function: Callable[..., Array], *arrays: Array) -> Array:
-    """A function of rows (batch, ...), row by row: each has the same bits alone and in any batch."""
-    if not len(arrays[0]):
-        return function(*arrays)
-    # contiguous, because strides too decide about the order of sums
-    rows = [[np.ascontiguousarray(array[i : i + 1]) for array in arrays] for i in range(len(arrays[0]))]
-    return np.concatenate([function(*row) for row in rows])

@@ -6,17 +6,20 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cached_property
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.solvers.fem.backends import check_backend
-from invsamp.solvers.fem.boundary import Boundary, Dirichlet, Neumann, check_boundary, names
+from invsamp.solvers.fem.boundary import Boundary, Dirichlet, Neumann, checked_boundary, names
+from invsamp.solvers.fem.boundary import shown as shown_boundary
 from invsamp.solvers.fem.contract import Array, Numbers
+from invsamp.solvers.fem.field_contract import known_values
 from invsamp.solvers.fem.fields import Constant, Field, GaussianBump, as_field, union
 from invsamp.solvers.fem.mesh import Mesh, unit_square
-from invsamp.solvers.fem.sensors import as_layout, describe
+from invsamp.solvers.fem.sensors import as_layout, numbers
 from invsamp.solvers.heat.discretisation import Discretisation
 from invsamp.solvers.heat.manufactured import DecayingGaussian
 from invsamp.solvers.heat.march import IMPLICITNESS
@@ -44,10 +47,11 @@ class HeatEquation:
     end_time : float, > 0
     initial : Field, number, str, array (n_nodes,), function of points (n, 2), or DecayingGaussian
         Temperature at time 0.
-    boundary : {"dirichlet", "neumann", "exact"}, or mapping from part to ``dirichlet(value)`` or ``neumann(flux)``
-        Zero values; zero flux; the values of `DecayingGaussian`; or conditions by part, with zero flux elsewhere. A
-        part is a name that the mesh knows ("left", "right", "bottom" and "top" on the unit square) or a predicate,
-        points (k, 2) -> mask. Where parts with temperatures meet, the later one counts.
+    boundary : {"dirichlet", "neumann", "exact"}, condition, or mapping from part to condition
+        Zero values; zero flux; the values of `DecayingGaussian`; a condition, ``dirichlet(value)`` or
+        ``neumann(flux)``, everywhere; or conditions by part, with zero flux elsewhere. A part is a name that the mesh
+        knows ("left", "right", "bottom" and "top" on the unit square) or a predicate, points (k, 2) -> mask. Where
+        parts with temperatures meet, the later one counts.
     scheme : {"backward_euler", "crank_nicolson"}
     conductivity : number, str, array (n_triangles,), function of midpoints, or Field such as LogField
         Positive. An unknown one that is not, or not finite, is a failed solve.
@@ -62,6 +66,8 @@ class HeatEquation:
     ------
     ValueError
         If a setting is out of range, or settings do not fit together.
+    ImportError
+        If dolfinx is asked for and not installed.
     """
 
     cells: int | None = None
@@ -79,29 +85,27 @@ class HeatEquation:
 
     def __post_init__(self) -> None:
         _check_domain(self.cells, self.mesh)
-        if not isinstance(self.steps, (int, np.integer)) or self.steps < 1:
+        if not isinstance(self.steps, (int, np.integer)) or isinstance(self.steps, bool) or self.steps < 1:
             raise ValueError(f"steps must be an integer of at least 1, got {self.steps!r}")
-        if not 0 < self.end_time < math.inf:
-            raise ValueError(f"end_time must be positive and finite, got {self.end_time}")
-        if self.scheme not in IMPLICITNESS:
+        if not _is_number(self.end_time) or not 0 < self.end_time < math.inf:
+            raise ValueError(f"end_time must be positive and finite, got {self.end_time!r}")
+        if not isinstance(self.scheme, str) or self.scheme not in IMPLICITNESS:
             raise ValueError(f"scheme must be one of {list(IMPLICITNESS)}, got {self.scheme!r}")
-        check_boundary(self.boundary)
+        object.__setattr__(self, "boundary", checked_boundary(self.boundary))
         check_backend(self.backend, self.comm)
         for name in ("initial", "source", "conductivity"):
             given = getattr(self, name)
+            if given is None and name == "conductivity":
+                raise ValueError("conductivity must be positive, or a field, got None")
             if given is not None and not isinstance(given, DecayingGaussian) and not _is_number(given):
                 object.__setattr__(self, name, as_field(name, given))
-        if not isinstance(self.boundary, str):
-            object.__setattr__(self, "boundary", dict(self.boundary))
         self._check_manufactured()
         self._check_fields()
 
     def __repr__(self) -> str:
         given = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("_", "comm")}
         shown = {name: repr(value) for name, value in given.items() if value is not None}
-        if not isinstance(self.boundary, str):
-            conditions = ", ".join(f"{describe(part)}: {condition!r}" for part, condition in self.boundary.items())
-            shown["boundary"] = f"{{{conditions}}}"
+        shown["boundary"] = shown_boundary(self.boundary)
         return f"HeatEquation({', '.join(f'{name}={value}' for name, value in shown.items())})"
 
     def __getstate__(self) -> dict[str, Any]:
@@ -173,7 +177,7 @@ class HeatEquation:
 
     def check_theta(self, theta: npt.ArrayLike) -> Array:
         """Theta as an array (batch, n_parameters)."""
-        values, width = np.asarray(theta, dtype=float), sum(self.sizes)
+        values, width = numbers("theta", theta), sum(self.sizes)
         if values.ndim != 2 or values.shape[1] != width:
             raise ValueError(f"theta must have shape (batch, {width}), got {values.shape}")
         return values
@@ -241,10 +245,10 @@ class HeatEquation:
                 _placed(kind, given, self.domain.points)
         if not _is_number(self.conductivity) and not isinstance(self.conductivity, Constant):
             placed = _placed("conductivity", self.conductivity, self.domain.midpoints, self.domain.region_cells)
-            if self.is_linear:
-                values = placed.values(np.empty((1, 0)))
-                if not (np.isfinite(values) & (values > 0)).all():
-                    raise ValueError(f"conductivity must be positive and finite, got {np.min(values)} as its least")
+            values = known_values(placed, len(self.domain.midpoints))
+            bad = ~(np.isfinite(values) & (values > 0))
+            if bad.any():
+                raise ValueError(f"conductivity must be positive and finite, got {values[bad][0]}")
         _ = self._unknowns
 
 
@@ -269,7 +273,7 @@ def _check_domain(cells: int | None, mesh: Mesh | None) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
 
 
 def _placed(name: str, given: Field, *where: Any) -> Any:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.solvers.fem.contract import Array
-from invsamp.solvers.fem.fields import FieldValues, InRegion, Unknown
+from invsamp.solvers.fem.field_contract import FieldValues, InRegion, Unknown, checked_pair
 
 #: Orders of differentiation to the centre (in x, in y) of a Gaussian -> coefficient.
 Expansion = Mapping[tuple[int, int], float]
@@ -46,11 +47,9 @@ class DecayingGaussian:
     center: tuple[Unknown, Unknown] = ("x", "y")
 
     def __post_init__(self) -> None:
-        if not 0 < self.width < math.inf:
+        if not isinstance(self.width, Real) or not 0 < self.width < math.inf:
             raise ValueError(f"width must be positive and finite, got {self.width!r}")
-        if isinstance(self.center, str) or len(self.center) != 2:
-            raise ValueError(f"center must be a pair of numbers or names, got {self.center!r}")
-        object.__setattr__(self, "center", tuple(self.center))
+        object.__setattr__(self, "center", checked_pair("center", self.center))
 
     def value(self, distance: npt.ArrayLike, when: npt.ArrayLike) -> Array:
         """The solution at a distance from the centre and a time."""

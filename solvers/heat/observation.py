@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from invsamp.solvers.fem.contract import Array, Sensors
 from invsamp.solvers.fem.sensors import SensorLayout
-from invsamp.solvers.heat.precomputed import Precomputed, precompute_observation
+from invsamp.solvers.fem.weighted import Precomputed, checked_product
+from invsamp.solvers.heat.precomputed import precompute_observation
 from invsamp.solvers.heat.solving import Solving
 
 if TYPE_CHECKING:
@@ -69,14 +70,24 @@ class HeatObservation:
 
     def linearize(self, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
         """Observations (batch, m) and the product cotangent (batch, m) -> (batch, n_parameters)."""
-        return self._evaluator.linearize(self.equation.check_theta(theta))
+        y, product = self._evaluator.linearize(self.equation.check_theta(theta))
+        return y, checked_product(product, y.shape)
 
     def rows(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
         """Observations (batch, k) and their Jacobian (batch, k, p), for each row of theta its own ``indices``.
 
         Precomputed, they cost in proportion to k. Otherwise one solve, and adjoint solves for the k.
         """
-        return self._evaluator.rows(self.equation.check_theta(theta), np.asarray(indices))
+        theta, indices = self.equation.check_theta(theta), np.asarray(indices)
+        if indices.ndim != 2 or len(indices) != len(theta) or not np.issubdtype(indices.dtype, np.integer):
+            raise ValueError(
+                f"indices must be integers of shape ({len(theta)}, k), got {indices.dtype} of shape {indices.shape}"
+            )
+        if indices.size and not 0 <= indices.min() <= indices.max() < self.n_observations:
+            raise ValueError(
+                f"indices must lie between 0 and {self.n_observations - 1}, got {indices.min()} to {indices.max()}"
+            )
+        return self._evaluator.rows(theta, indices)
 
     @cached_property
     def cost(self) -> float:

@@ -30,36 +30,23 @@ class BumpOnGrid:
         Coordinates of the nodes along one side.
     slots : (x, y, width, height)
         Numbers, or names of unknowns, which are theta's columns in this order.
-    weights : mapping from orders of differentiation (in x, in y) to array, shape (side, m * side)
-        Of the derivatives to the centre; m blocks, x first.
+    weights : mapping from orders of differentiation (in x, in y) to array, shape (m, side, side)
+        Of the derivatives to the centre, by observation, x and y.
     """
 
     grid: Array
     slots: Slots
     weights: Mapping[tuple[int, int], Array]
+    method = "weights on the grid"
 
     def evaluate(self, theta: Array) -> Array:
         """Values (batch, m)."""
-        hx, hy, _, height = self._profiles(theta, 0)
-        y = np.zeros((len(theta), self._count))
-        for (i, j), weights in self.weights.items():
-            y += _contract((hx[i] @ weights).reshape(*y.shape, -1), hy[j])
-        return y if self.slots[3] == 1.0 else y * height
+        shape, height = self._slopes(theta, self._all, 0)
+        return shape[:, :, 0] if self.slots[3] == 1.0 else shape[:, :, 0] * height
 
     def jacobian(self, theta: Array) -> tuple[Array, Array]:
         """Values (batch, m) and derivatives (batch, m, p)."""
-        batch = len(theta)
-        hx, hy, width, height = self._profiles(theta, 1)
-        slopes = np.zeros((batch, self._count, 3 + (width is not None)))
-        for (i, j), weights in self.weights.items():
-            left = hx[i : i + 2] if width is None else np.concatenate([hx[i : i + 2], width[:1]])
-            halves = (left.reshape(-1, left.shape[2]) @ weights).reshape(len(left), batch, self._count, -1)
-            slopes[:, :, 0] += _contract(halves[0], hy[j])
-            slopes[:, :, 1] += _contract(halves[1], hy[j])
-            slopes[:, :, 2] += _contract(halves[0], hy[j + 1])
-            if width is not None:
-                slopes[:, :, 3] += _contract(halves[2], hy[j]) + _contract(halves[0], width[1])
-        return self._scaled(slopes, height)
+        return self.rows(theta, self._all)
 
     def linearize(self, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
         """Values and the vector-Jacobian product."""
@@ -67,22 +54,29 @@ class BumpOnGrid:
         return y, lambda cotangent: np.einsum("bm,bmp->bp", cotangent, jacobian)
 
     def rows(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
-        """Values (batch, k) and derivatives (batch, k, p) of chosen observations."""
-        hx, hy, width, height = self._profiles(theta, 1)
-        slopes = np.zeros((*indices.shape, 3 + (width is not None)))
-        for (i, j), blocks in self._blocks.items():
-            left, right = hx[i : i + 2], hy[j : j + 2]
+        """Values (batch, k) and derivatives (batch, k, p) of chosen observations, (batch, k) or (1, k) for all rows."""
+        return self._scaled(*self._slopes(theta, indices, 1))
+
+    def _slopes(self, theta: Array, indices: npt.NDArray[np.intp], more: int) -> tuple[Array, Array | float]:
+        """Of a bump of height 1, values, and with ``more`` derivatives, (batch, k, 1, 3 or 4); and the height."""
+        hx, hy, width, height = self._profiles(theta, more)
+        slopes = np.zeros((len(theta), indices.shape[1], 1 + 2 * more + (width is not None)))
+        for (i, j), weights in self.weights.items():
+            left, right = hx[i : i + 1 + more], hy[j : j + 1 + more]
             if width is not None:
                 left, right = np.concatenate([left, width[:1]]), np.concatenate([right, width[1:]])
-            _add_chosen(blocks, indices, np.ascontiguousarray(left), np.ascontiguousarray(right), slopes)
-        return self._scaled(slopes, height)
+            _add_chosen(weights, indices, np.ascontiguousarray(left), np.ascontiguousarray(right), slopes)
+        return slopes, height
 
     def _profiles(self, theta: Array, more: int) -> tuple[Array, Array, Array | None, Array | float]:
         """Derivatives to the centre (order + 1, batch, side) along x and y; those to the width (2, ...); the height."""
         x, y, width, height = (self._slot(slot, theta) for slot in self.slots)
         centre = np.empty((2, len(theta), 1))
         centre[0, :, 0], centre[1, :, 0] = x, y
-        away = self.grid - centre
+        with np.errstate(over="ignore"):  # infinitely far away: a bump of zero
+            return self._around(self.grid - centre, width, height, more)
+
+    def _around(self, away: Array, width: Any, height: Any, more: int) -> tuple[Array, Array, Array | None, Any]:
         if isinstance(width, float):
             inverse: Any = width**-2.0
         else:
@@ -118,21 +112,12 @@ class BumpOnGrid:
         return self.slots[3] == 1.0 and self.parameters == self.slots[:2]
 
     @cached_property
-    def _count(self) -> int:
-        return next(iter(self.weights.values())).shape[1] // len(self.grid)
+    def _all(self) -> npt.NDArray[np.intp]:
+        return np.arange(len(next(iter(self.weights.values()))))[None]
 
     @cached_property
     def _order(self) -> int:
         return max(max(orders) for orders in self.weights)
-
-    @cached_property
-    def _blocks(self) -> dict[tuple[int, int], Array]:
-        """The weights once more, one matrix (side, side) for each observation."""
-        side = len(self.grid)
-        return {
-            orders: np.ascontiguousarray(w.reshape(side, -1, side).transpose(1, 0, 2))
-            for orders, w in self.weights.items()
-        }
 
 
 def separate(
@@ -166,10 +151,7 @@ def separate(
     grid = np.linspace(0.0, 1.0, side)
     bumps = []
     for slots, (columns, summed) in found.items():
-        blocks = {
-            orders: np.ascontiguousarray(np.swapaxes(nodal.reshape(side, side, -1), 1, 2)).reshape(side, -1)
-            for orders, nodal in summed.items()
-        }
+        blocks = {orders: np.ascontiguousarray(nodal.T.reshape(-1, side, side)) for orders, nodal in summed.items()}
         bumps.append((BumpOnGrid(grid, slots, blocks), columns))
     return bumps, rest
 
@@ -186,36 +168,28 @@ def _terms(bump: Any) -> tuple[Slots, Expansion] | None:
 
 
 @njit(cache=True)
-def _add_chosen(blocks, indices, hx, hy, slopes):  # type: ignore[no-untyped-def]
-    """Add to slopes (batch, k, 3 or 4) the chosen observations by their weights (m, side, side).
+def _add_chosen(weights, indices, hx, hy, slopes):  # type: ignore[no-untyped-def]
+    """Add to slopes (batch, k, 1, 3 or 4) the chosen observations by their weights (m, side, side).
 
-    hx and hy have shape (2 or 3, batch, side): profile, derivative to the centre, derivative to the width.
+    hx and hy have shape (1, 2 or 3, batch, side): profile, derivative to the centre, derivative to the width.
     """
-    side, width = blocks.shape[1], len(hx) > 2
-    over_x = np.empty((3, side))
-    for b in range(indices.shape[0]):
-        for k in range(indices.shape[1]):
-            weights = blocks[indices[b, k]]
+    side, profiles = weights.shape[1], len(hx)
+    over_x = np.empty((profiles, side))
+    for k in range(indices.shape[1]):
+        for b in range(slopes.shape[0]):
+            chosen = weights[indices[b if len(indices) > 1 else 0, k]]
             over_x[:] = 0.0
             # sums over x, for all y at once: these loops use vector instructions, sums over y would not
-            for i in range(side):
-                for j in range(side):
-                    over_x[0, j] += hx[0, b, i] * weights[i, j]
-                    over_x[1, j] += hx[1, b, i] * weights[i, j]
-            if width:
+            for a in range(profiles):
                 for i in range(side):
                     for j in range(side):
-                        over_x[2, j] += hx[2, b, i] * weights[i, j]
+                        over_x[a, j] += hx[a, b, i] * chosen[i, j]
             for j in range(side):
                 slopes[b, k, 0] += over_x[0, j] * hy[0, b, j]
-                slopes[b, k, 1] += over_x[1, j] * hy[0, b, j]
-                slopes[b, k, 2] += over_x[0, j] * hy[1, b, j]
-            if width:
+            if profiles > 1:
+                for j in range(side):
+                    slopes[b, k, 1] += over_x[1, j] * hy[0, b, j]
+                    slopes[b, k, 2] += over_x[0, j] * hy[1, b, j]
+            if profiles > 2:
                 for j in range(side):
                     slopes[b, k, 3] += over_x[2, j] * hy[0, b, j] + over_x[0, j] * hy[2, b, j]
-
-
-def _contract(half: Array, right: Array) -> Array:
-    """Sum over y: (batch, m, y) with (batch, y) -> (batch, m)."""
-    contracted: Array = (half @ right[:, :, None])[:, :, 0]
-    return contracted

@@ -224,7 +224,7 @@ def test_ranks_agree(ranks):
         (lambda: PoissonEquation(1), "cells must be"),
         (lambda: PoissonEquation(4, backend="abaqus"), "backend must be"),
         (lambda: PoissonEquation(4, comm=object()), "comm must be left out"),
-        (lambda: PoissonEquation(4, boundary="neumann"), "must give values somewhere"),
+        (lambda: PoissonEquation(4, boundary="neumann"), r"boundary must be one of \['dirichlet'\]"),
         (lambda: PoissonEquation(4, boundary={"left": neumann(1.0)}), "must give values somewhere"),
         (lambda: PoissonEquation(4, boundary={"left": 0.0}), r"must be dirichlet\(...\)"),
         (lambda: PoissonEquation(4, boundary={"west": dirichlet()}).observe(SENSORS), "west"),

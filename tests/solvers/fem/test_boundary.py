@@ -8,7 +8,7 @@ import pytest
 from invsamp.solvers.fem.boundary import (
     Dirichlet,
     Neumann,
-    check_boundary,
+    checked_boundary,
     dirichlet,
     edge_values,
     fixed_nodes,
@@ -66,10 +66,10 @@ def test_fluxes_add_up():
         (lambda: dirichlet(np.nan), "value must be a finite number, or a name for an unknown, got nan"),
         (lambda: dirichlet(""), "value must be a finite number, or a name for an unknown, got ''"),
         (lambda: neumann([1.0]), r"flux must be a finite number, or a name for an unknown, got \[1.0\]"),
-        (lambda: check_boundary("open"), "boundary must be one of .* got 'open'"),
-        (lambda: check_boundary(None), "boundary must be one of .* or a mapping from parts, got None"),
+        (lambda: checked_boundary("open"), "boundary must be one of .*, got 'open'"),
+        (lambda: checked_boundary(None), "boundary must be one of .* or a mapping .*, got None"),
         (
-            lambda: check_boundary({"left": 1.0}),
+            lambda: checked_boundary({"left": 1.0}),
             r"boundary\['left'\] must be dirichlet\(...\) or neumann\(...\), got 1.0",
         ),
         (lambda: fixed_nodes({"side": dirichlet()}, SPACE), "a part of the boundary must be one of"),

@@ -121,7 +121,7 @@ def test_what_does_not_fit_the_points_is_an_error(field, message):
     "make, message",
     [
         (lambda: Constant(np.nan), "value must be a finite number"),
-        (lambda: Constant(""), "empty name"),
+        (lambda: Constant(""), "or a name for an unknown, got ''"),
         (lambda: GaussianBump(0.0), "width must be positive"),
         (lambda: GaussianBump(height=0), "height must not be zero"),
         (lambda: GaussianBump(center="xy"), "pair"),
@@ -133,9 +133,15 @@ def test_what_does_not_fit_the_points_is_an_error(field, message):
         (lambda: Modes("z", waves), "count"),
         (lambda: Modes("z", waves(POINTS), count=4), "count"),
         (lambda: Modes("z", np.ones(3)), "modes must be finite"),
-        (lambda: LogField(1.0), "logarithm must be a field"),
+        (lambda: LogField(None), "logarithm must be a field"),
+        (lambda: Modes(3, np.ones((4, 2))), "parameter must be the name of an unknown, got 3"),
+        (lambda: GaussianBump(center=0.5), "center must be a pair of numbers or names, got 0.5"),
+        (lambda: GaussianBump(center=("x", np.nan)), r"center\[1\] must be a finite number"),
+        (lambda: PerRegion(["a"]), r"values must map at least one region to a number or a name, got \['a'\]"),
+        (lambda: as_field("source", [1.0, np.nan]), r"source must .* got array \(2,\): .* finite, got nan at index 1"),
+        (lambda: Fixed(lambda x, y: x).at(POINTS), r"<lambda> must take points \(n, 2\)"),
         (lambda: Sum(), "at least one"),
-        (lambda: Sum(Constant("a"), 2.0), r"fields\[1\] must be a field"),
+        (lambda: Sum(Constant("a"), None), r"fields\[1\] must be a field"),
         (lambda: Sum(Constant("z"), FIELDS["array modes"]), "one size"),
         (lambda: as_field("conductivity", [[1.0]]), "conductivity must be a field"),
         (lambda: as_field("conductivity", None), "conductivity must be a field"),
@@ -159,6 +165,11 @@ def test_numbers_arrays_and_functions_become_fields(value):
     field = as_field("source", value)
     assert field.parameters == ()
     assert np.all(field.at(POINTS).values(np.empty((3, 0))) == np.full((3, len(POINTS)), 2.0))
+
+
+def test_what_stands_for_a_field_may_be_put_into_others():
+    assert LogField("log_k") == LogField(Constant("log_k"))
+    assert Sum("a", 2.0) == Sum(Constant("a"), Constant(2.0))
 
 
 def test_fields_print_without_addresses():

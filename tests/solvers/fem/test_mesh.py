@@ -132,6 +132,28 @@ def test_another_format(tmp_path):
     assert len(mesh.points) == 4 and not mesh.regions
 
 
+def test_triangles_of_several_groups_stand_once(tmp_path):
+    # Gmsh's format 2.2 repeats them, once for each group
+    content = square_with_groups()
+    repeated = [*content.cells, meshio.CellBlock("triangle", np.array([[0, 1, 4], [4, 3, 0], [2, 5, 1], [1, 5, 4]]))]
+    physical = [*content.cell_data["gmsh:physical"], np.full(4, 7)]
+    data = {"gmsh:physical": physical, "gmsh:geometrical": physical}
+    names = {**content.field_data, "all": np.array([7, 2])}
+    meshio.write(
+        tmp_path / "two.msh", meshio.Mesh(content.points, repeated, cell_data=data, field_data=names), "gmsh22"
+    )
+    mesh = read_mesh(tmp_path / "two.msh")
+    assert set(mesh.regions) == {"iron", "6", "all"} and mesh.region_cells("all").all()
+    assert len(mesh.triangles) == 4 and len(mesh.outer_edges) == 6
+    np.testing.assert_array_equal(mesh.region_cells("iron"), mesh.midpoints[:, 0] < 1)
+
+
+def test_reading_prints_nothing(tmp_path, capfd):
+    (tmp_path / "square.msh").write_text(GMSH_4)
+    read_mesh(tmp_path / "square.msh")
+    assert capfd.readouterr() == ("", "")
+
+
 def file_with(tmp_path, content):
     path = tmp_path / "bad.msh"
     path.write_text(content) if isinstance(content, str) else meshio.write(path, content, file_format="gmsh22")
@@ -144,7 +166,7 @@ def file_with(tmp_path, content):
         ("not a mesh", "path must be a mesh file that meshio can read, got .*bad.msh"),
         (GMSH_4[:-60], "path must be a mesh file that meshio can read"),
         (meshio.Mesh(np.eye(3), [("line", np.array([[0, 1]]))]), "must hold triangles, got none"),
-        (meshio.Mesh(np.eye(4)[:, :3], [("quad", np.arange(4)[None])]), "linear triangles .* got .*'quad'"),
+        (meshio.Mesh(np.eye(4)[:, :3], [("quad", np.arange(4)[None])]), "triangles of order 1.* got .*'quad'"),
         (meshio.Mesh(np.eye(3), [("triangle", np.arange(3)[None])]), "plane z = const, got z from 0.0 to 1.0"),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from invsamp.solvers.fem.fields import LogField, Modes
 from invsamp.solvers.fem.mesh import read_mesh, unit_square
 from invsamp.solvers.fem.piecewise import PerRegion
-from invsamp.solvers.heat import DecayingGaussian, GaussianBump, HeatEquation, dirichlet, neumann
+from invsamp.solvers.heat import DecayingGaussian, Disc, GaussianBump, HeatEquation, dirichlet, neumann
 
 SENSORS = [[0.3, 0.41], [0.5, 0.5], [0.77, 0.2]]
 CENTRES = np.random.default_rng(5).uniform(0.2, 0.8, (4, 2))
@@ -217,6 +217,33 @@ def test_nothing_unknown_is_a_model_without_columns():
     assert model.parameters == () and model(np.empty((2, 0))).shape == (2, 3)
 
 
+def test_one_condition_may_hold_everywhere():
+    warm = HeatEquation(6, 4, 0.1, 0.0, dirichlet("warm"))
+    by_part = HeatEquation(6, 4, 0.1, 0.0, dict.fromkeys(("left", "right", "bottom", "top"), dirichlet("warm")))
+    np.testing.assert_array_equal(warm.solve([[2.0]]), by_part.solve([[2.0]]))
+    assert "boundary={everywhere: Dirichlet(value='warm')}" in repr(warm)
+    assert pickle.loads(pickle.dumps(warm)) == warm
+
+
+def test_what_nothing_drives_stays_zero():
+    model = HeatEquation(4, 3, 0.1, None, conductivity="k").observe(SENSORS)
+    y, vjp = model.linearize(np.array([[1.0], [2.0]]))
+    assert y.shape == (2, 3) and not y.any() and not vjp(np.ones((2, 3))).any()
+
+
+@pytest.mark.parametrize("precompute", [True, False])
+@pytest.mark.parametrize("conductivity", [1.0, "k"])
+def test_no_rows(precompute, conductivity):
+    model = HeatEquation(4, 3, 0.1, conductivity=conductivity).observe(SENSORS, precompute=precompute)
+    none = np.empty((0, len(model.parameters)))
+    y, vjp = model.linearize(none)
+    assert y.shape == model(none).shape == (0, 3) and vjp(y).shape == none.shape
+    assert model.jacobian(none)[1].shape == (0, 3, none.shape[1])
+
+
+HALF_KNOWN = PerRegion({lambda p: p[:, 0] < 0.5: -1.0}, "k")
+
+
 def lone(**settings):
     return HeatEquation(**{"cells": 4, "steps": 3, "end_time": 1.0, **settings})
 
@@ -228,9 +255,15 @@ def lone(**settings):
         (lambda: equation().observe([[0.5, np.nan]]), "sensors must lie in the mesh"),
         (lambda: equation().observe([0.5, 0.5]), r"sensors must have shape \(n_sensors, 2\), got \(2,\)"),
         (lambda: equation().observe(SENSORS, times=[0.004]), "times must be multiples of the time step"),
-        (lambda: equation().observe(SENSORS, times=[0.06]), r"times must be multiples of the time step .* up to 0.03"),
+        (lambda: equation().observe(SENSORS, times=[0.06]), "multiples of the time step 0.005 up to .* 0.03, got 0.06"),
         (lambda: equation().observe(SENSORS, times=[]), "times must be a non-empty"),
         (lambda: equation().observe(SENSORS)(np.ones((3, 3))), r"theta must have shape \(batch, 2\), got \(3, 3\)"),
+        (lambda: equation().observe(SENSORS).rows(CENTRES, [[0], [1], [2], [3]]), "indices must lie between 0 and 2"),
+        (lambda: equation().observe(SENSORS).rows(CENTRES, [0, 1]), r"indices must be integers of shape \(4, k\)"),
+        (
+            lambda: equation().observe(SENSORS).linearize(CENTRES)[1](np.ones((2, 3))),
+            r"cotangent must have shape \(4, 3\), got \(2, 3\)",
+        ),
         (lambda: equation(steps=0), "steps must be an integer of at least 1, got 0"),
         (lambda: HeatEquation(4), "steps must be an integer of at least 1, got 0"),
         (lambda: HeatEquation(4, 3), "end_time must be positive and finite, got nan"),
@@ -243,7 +276,7 @@ def lone(**settings):
         (lambda: lone(backend="fenics"), "backend must be one of .* got 'fenics'"),
         (lambda: lone(conductivity=-1.0), "conductivity must be positive and finite, got -1.0"),
         (lambda: lone(conductivity=np.nan), "conductivity must be positive and finite, got nan"),
-        (lambda: lone(conductivity=np.linspace(0, 1, 32)), "conductivity must be positive and finite, got 0.0 as its"),
+        (lambda: lone(conductivity=np.linspace(0, 1, 32)), "conductivity must be positive and finite, got 0.0"),
         (lambda: lone(conductivity=np.ones(31)), r"conductivity does not fit the mesh: .* got \(31,\)"),
         (
             lambda: lone(conductivity=LogField(PerRegion({"iron": "k"}, 0.0))),
@@ -251,8 +284,15 @@ def lone(**settings):
         ),
         (lambda: lone(initial=np.ones(24)), r"initial does not fit the mesh: .* got \(24,\)"),
         (lambda: lone(source=lambda p: np.full(len(p), np.inf)), "source does not fit the mesh: .* finite"),
-        (lambda: lone(initial=object()), "initial must be a field, a number, a name"),
-        (lambda: lone(boundary="open"), "boundary must be one of .* or a mapping from parts, got 'open'"),
+        (lambda: lone(conductivity=None), "conductivity must be positive, or a field, got None"),
+        (lambda: lone(conductivity=HALF_KNOWN), "conductivity must be positive and finite, got -1.0"),
+        (lambda: lone(end_time="1"), "end_time must be positive and finite, got '1'"),
+        (lambda: equation().observe(Disc((0.5, 0.5), 0.2)), r"or region_averages\(\[...\]\), got Disc"),
+        (lambda: equation().observe([["a", "b"]]), "sensors must be numbers"),
+        (lambda: equation().observe(SENSORS, times="a"), "times must be a .* sequence of numbers, got 'a'"),
+        (lambda: equation().observe(SENSORS, times=[[0.03]]), "times must be a non-empty, increasing sequence"),
+        (lambda: lone(initial=object()), "initial must be a field .*, a number, a name"),
+        (lambda: lone(boundary="open"), "boundary must be one of .* or a mapping .*, got 'open'"),
         (
             lambda: lone(boundary={"left": 0.0}),
             r"boundary\['left'\] must be dirichlet\(...\) or neumann\(...\)",

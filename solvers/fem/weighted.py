@@ -1,0 +1,209 @@
+"""Observations without a solve: sums over the nodes of weights times what is known or unknown there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.solvers.fem.contract import Array, Numbers, Space
+from invsamp.solvers.fem.field_contract import FieldValues, Linear, by_row
+
+Product = Callable[[Array], Array]
+
+
+class Part(Protocol):
+    """What some unknowns add to the m observations; a row of theta gives the same bits alone and in any batch."""
+
+    method: ClassVar[str]
+
+    def evaluate(self, theta: Array) -> Array:
+        """Shape (batch, m), for the part's own columns of theta."""
+        ...
+
+    def jacobian(self, theta: Array) -> tuple[Array, Array]:
+        """Values (batch, m) and derivatives (batch, m, p)."""
+        ...
+
+    def linearize(self, theta: Array) -> tuple[Array, Product]:
+        """Values and the vector-Jacobian product."""
+        ...
+
+    def rows(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
+        """Values (batch, k) and derivatives (batch, k, p) of chosen observations."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Precomputed:
+    """An evaluator that adds what the unknowns contribute by weights."""
+
+    constant: Array  # (m,), of what is known
+    parts: tuple[tuple[Part, Numbers], ...]  # each with its columns of theta
+
+    @property
+    def method(self) -> str:
+        """How observations come about."""
+        return " and ".join(dict.fromkeys(part.method for part, _ in self.parts)) or "constants"
+
+    def evaluate(self, theta: Array) -> Array:
+        """Observations (batch, m)."""
+        if self._only is not None:
+            return self._only.evaluate(theta) + self.constant
+        y = np.tile(self.constant, (len(theta), 1))
+        for part, columns in self.parts:
+            y += part.evaluate(theta[:, columns])
+        return y
+
+    def jacobian(self, theta: Array) -> tuple[Array, Array]:
+        """Observations and Jacobian (batch, m, p)."""
+        if self._only is not None:
+            values, slopes = self._only.jacobian(theta)
+            return values + self.constant, slopes
+        y = np.tile(self.constant, (len(theta), 1))
+        jacobian = np.zeros((*y.shape, theta.shape[1]))
+        for part, columns in self.parts:
+            values, slopes = part.jacobian(theta[:, columns])
+            y += values
+            jacobian[:, :, columns] += slopes
+        return y, jacobian
+
+    def linearize(self, theta: Array) -> tuple[Array, Product]:
+        """Observations and the vector-Jacobian product."""
+        if self._only is not None:
+            values, pullback = self._only.linearize(theta)
+            return values + self.constant, pullback
+        y = np.tile(self.constant, (len(theta), 1))
+        products = []
+        for part, columns in self.parts:
+            values, pullback = part.linearize(theta[:, columns])
+            y += values
+            products.append((pullback, columns))
+
+        def vjp(cotangent: Array) -> Array:
+            gradient = np.zeros(theta.shape)
+            for pullback, columns in products:
+                gradient[:, columns] += pullback(cotangent)
+            return gradient
+
+        return y, vjp
+
+    def rows(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
+        """Chosen observations (batch, k) and their derivatives (batch, k, p), at a cost in proportion to k."""
+        if self._only is not None:
+            values, slopes = self._only.rows(theta, indices)
+            return values + self.constant[indices], slopes
+        y, jacobian = self.constant[indices], np.zeros((*indices.shape, theta.shape[1]))
+        for part, columns in self.parts:
+            values, slopes = part.rows(theta[:, columns], indices)
+            y += values
+            jacobian[:, :, columns] += slopes
+        return y, jacobian
+
+    @cached_property
+    def _only(self) -> Part | None:
+        """The part that all columns belong to, in order: nothing has to be put together."""
+        if len(self.parts) != 1 or not np.array_equal(self.parts[0][1], np.arange(len(self.parts[0][1]))):
+            return None
+        return self.parts[0][0]
+
+
+def weighted(
+    fields: Mapping[str, tuple[FieldValues, Numbers]], weights: Mapping[str, Array], space: Space
+) -> tuple[Array, list[tuple[Part, Numbers]]]:
+    """What fields of several kinds add to m observations: the known ones, (m,), and the parts of the others.
+
+    Parameters
+    ----------
+    fields : mapping from kind to (values at this rank's nodes, columns of theta)
+    weights : mapping from these kinds, and maybe others, to array, shape (n, m)
+    space : Space
+    """
+    constant: Any = 0.0
+    parts: list[tuple[Part, Numbers]] = []
+    for kind, (values, columns) in fields.items():
+        if not columns.size:
+            constant = constant + space.total(values.values(np.empty((1, 0)))[0] @ weights[kind])
+        elif isinstance(values, Linear):
+            parts.append((_affine(values, weights[kind], space), columns))
+        else:
+            parts.append((_AtNodes(values, weights[kind], space), columns))
+    return constant, parts
+
+
+def checked_product(product: Product, shape: tuple[int, ...]) -> Product:
+    """A vector-Jacobian product that minds the shape of the cotangents."""
+
+    def checked(cotangent: Array) -> Array:
+        cotangent = np.asarray(cotangent, dtype=float)
+        if cotangent.shape != shape:
+            raise ValueError(f"cotangent must have shape {shape}, got {cotangent.shape}")
+        return product(cotangent)
+
+    return checked
+
+
+def _affine(values: Linear, weights: Array, space: Space) -> _Affine:
+    offset = np.broadcast_to(values.offset, len(weights)) @ weights
+    return _Affine(Linear(space.total(np.asarray(values.matrix.T @ weights)).T.copy(), space.total(offset)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Affine:
+    """A part that is linear in its unknowns."""
+
+    observed: Linear  # matrix (m, p)
+    method = "a matrix"
+
+    def evaluate(self, theta: Array) -> Array:
+        return self.observed.values(theta)
+
+    def jacobian(self, theta: Array) -> tuple[Array, Array]:
+        matrix = self.observed.matrix
+        return self.evaluate(theta), np.broadcast_to(matrix, (len(theta), *matrix.shape))
+
+    def linearize(self, theta: Array) -> tuple[Array, Product]:
+        return self.evaluate(theta), lambda cotangent: self.observed.pullback(theta, cotangent)
+
+    def rows(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
+        slopes = self.observed.matrix[indices]
+        return np.einsum("bp,bkp->bk", theta, slopes) + np.asarray(self.observed.offset)[indices], slopes
+
+
+@dataclass(frozen=True, eq=False)
+class _AtNodes:
+    """Any field, by weights (n, m) at this rank's nodes."""
+
+    field: FieldValues
+    weights: Array
+    space: Space
+    method = "weights at the nodes"
+
+    def evaluate(self, theta: Array) -> Array:
+        return self.space.total(by_row(lambda values: values @ self.weights, self.field.values(theta)))
+
+    def jacobian(self, theta: Array) -> tuple[Array, Array]:
+        m = self.weights.shape[1]
+        slopes = np.empty((len(theta), m, theta.shape[1]))
+        for row, values in enumerate(theta):
+            slopes[row] = self.field.pullback(np.repeat(values[None], m, 0), self.weights.T)
+        return self.evaluate(theta), self.space.total(slopes)
+
+    def linearize(self, theta: Array) -> tuple[Array, Product]:
+        def pullback(cotangent: Array) -> Array:
+            return self.space.total(by_row(self._pull, theta, cotangent))
+
+        return self.evaluate(theta), pullback
+
+    def rows(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
+        chosen = np.swapaxes(self.weights[:, indices], 0, 1)  # (batch, n, k)
+        values = np.einsum("bn,bnk->bk", self.field.values(theta), chosen)
+        slopes = [self.field.pullback(theta, chosen[:, :, k]) for k in range(indices.shape[1])]
+        return self.space.total(values), self.space.total(np.stack(slopes, axis=1))
+
+    def _pull(self, theta: Array, cotangent: Array) -> Array:
+        return self.field.pullback(theta, cotangent @ self.weights.T)
