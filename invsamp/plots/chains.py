@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 #: Points per chain that a trace draws; more only make the file large.
 _TRACE_POINTS = 4000
+#: Marginals in a row.
+_ACROSS = 4
 
 
 def plot_trace(run: Run, names: Sequence[str] | None = None) -> Figure:
@@ -83,7 +85,6 @@ def plot_marginals(
     run: Run,
     truth: Mapping[str, Any] | None = None,
     names: Sequence[str] | None = None,
-    rows_of: int = 4,
     truth_label: str = "truth",
 ) -> Figure:
     """Density of every parameter, with its median and its central 90% interval.
@@ -95,8 +96,6 @@ def plot_marginals(
         Drawn as dashed lines.
     names : sequence of str, optional
         Parameters or single entries; by default the first eight.
-    rows_of : int
-        Panels per row.
     truth_label : str
         What the dashed lines are, where they are no truth but a reference, say.
 
@@ -110,7 +109,7 @@ def plot_marginals(
         If a name is unknown, a true value has the wrong shape, or there are more than eight entries.
     """
     shown, true = columns(run, names), truth_of(run, truth)
-    across = min(rows_of, len(shown))
+    across = min(_ACROSS, len(shown))
     down = -(-len(shown) // across)
     figure = new_figure(2.7 * across + 0.4, 2.1 * down + 0.35)
     panels = figure.subplots(down, across, squeeze=False).ravel()

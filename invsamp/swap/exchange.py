@@ -181,16 +181,6 @@ class Exchange:
         return np.array([pair.log_ratio_sd for pair in self.pairs.values()])
 
     @property
-    def residual_sds(self) -> list[float | None]:
-        """Sd of what each pair's learnt discrepancy leaves unexplained; None where nothing was learnt."""
-        return [pair.residual_sd for pair in self.pairs.values()]
-
-    @property
-    def doubts(self) -> list[str]:
-        """What is known to be wrong with the rules as they were chosen, in words."""
-        return [doubt for pair in self.pairs.values() if (doubt := pair.doubt)]
-
-    @property
     def round_trips(self) -> int:
         """Since the last reset, of the walkers that are here now."""
         return sum(walkers.round_trips for walkers in self.walkers.values())

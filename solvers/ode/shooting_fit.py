@@ -167,10 +167,6 @@ class ShootingFit:
         """Of ``values``, (q,)."""
         return np.sqrt(np.diag(self.covariance))
 
-    def full_covariance(self) -> Array:
-        """Of parameters, then starts, in the order of the model's theta: a dense matrix."""
-        return self.equations.covariance()
-
     def start(self, rng: np.random.Generator, chains: int, spread: float = 1.0) -> Mapping[str, Array]:
         """Starting points for ``invsamp.sample(..., start=...)``: name -> (chains, ...), parameters and ``starts``.
 

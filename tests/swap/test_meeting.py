@@ -211,7 +211,7 @@ class TestDifferences:
         exchange.resolve()
         exchange.reset()
         state = exchange.pairs[0].discrepancy
-        assert state.fit is not None and exchange.residual_sds[0] < 0.3
+        assert state.fit is not None and exchange.pairs[0].residual_sd < 0.3
         run(50)
         assert exchange.pairs[0].discrepancy is state
         # what passes the first stage passes the second
