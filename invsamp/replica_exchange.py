@@ -1,0 +1,295 @@
+"""Presets with replica exchange: a cold rung that is the posterior, and hotter ones. See `invsamp.presets`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from invsamp.boundary import Boundary
+from invsamp.coupled_sums import CoupledSum
+from invsamp.estimators import Estimator, Structure
+from invsamp.estimators import exact as exact_energies
+from invsamp.kernels import Langevin, Momentum
+from invsamp.ladder import Beyond, GradientNoise, Rung, Sampler, Swap, SwapEnergies, check_temperatures
+from invsamp.schedules import Schedule
+from invsamp.single_rung import preconditioner_for
+from invsamp.swap import rules
+from invsamp.swap.schemes import SwapScheme, deo
+from invsamp.variances.models import Known, VarianceModel, known, running_average
+
+StepSizes = float | Schedule | None | Sequence[float | Schedule | None]
+
+
+def relangevin(
+    temperatures: Sequence[float] = (1.0, 4.0),
+    step_size: StepSizes = None,
+    *,
+    adjusted: bool = True,
+    friction: float = 1.0,
+    fidelities: Sequence[str | int] | None = None,
+    swap: rules.SwapRule | None = None,
+    swap_fraction: float = 0.1,
+    scheme: SwapScheme | None = None,
+    preconditioner: str | None = "auto",
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    """Replica-exchange Langevin (reLD) with exact energies; exact in every part by default.
+
+    Parameters
+    ----------
+    adjusted : bool
+        Metropolis-adjusted kernels. False: plain Langevin steps, with their step-size bias.
+    friction : float in (0, 1]
+        Less than 1: kernels with momentum, as of `ghmc` (adjusted) or `sghmc`.
+    swap : SwapRule, optional
+        Default: exact for rungs of any fidelities, in two stages where they differ (`delayed_acceptance`).
+
+    Notes
+    -----
+    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
+
+    References
+    ----------
+    Chen et al. (2019), ICLR, "Accelerating nonconvex learning via replica exchange Langevin diffusion".
+    """
+    kernel = Langevin(adjusted) if friction == 1.0 else Momentum(friction, adjusted)
+    rungs = _rungs(temperatures, step_size, _graded(fidelities, temperatures), None, kernel=kernel)
+    return _exchange(rungs, swap, swap_fraction, scheme, preconditioner, boundary)
+
+
+def resgld(
+    temperatures: Sequence[float] = (1.0, 4.0),
+    step_size: StepSizes = None,
+    *,
+    estimator: Estimator | Sequence[Estimator] | None = None,
+    swap: rules.SwapRule | None = None,
+    energy_variance: VarianceModel | None = None,
+    fidelities: Sequence[str | int] | None = None,
+    swap_fraction: float = 0.1,
+    swap_energies: SwapEnergies = "estimated",
+    scheme: SwapScheme | None = None,
+    preconditioner: str | None = "auto",
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    """Replica-exchange SGLD with one fidelity and noisy energies; its gradients' noise is not taken out.
+
+    Parameters
+    ----------
+    swap : SwapRule, optional
+        `naive`, or `corrected` with a factor F. Default: ``corrected()``.
+    energy_variance : VarianceModel, optional
+        `known`, or estimated on the fly in warm-up by `running_average` (the default).
+    fidelities : sequence, optional
+        Default: the finest on every rung.
+
+    Notes
+    -----
+    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
+
+    References
+    ----------
+    Deng et al. (2020), ICML, "Non-convex learning via replica exchange stochastic gradient MCMC", eq. (7).
+    """
+    flat = fidelities or [0] * len(temperatures)
+    variance = energy_variance or running_average()
+    rungs = _rungs(temperatures, step_size, flat, estimator, energy_variance=variance)
+    return _exchange(rungs, swap or rules.corrected(), swap_fraction, scheme, preconditioner, boundary, swap_energies)
+
+
+def r2sgld(
+    temperatures: Sequence[float] = (1.0, 10.0),
+    step_size: StepSizes = None,
+    *,
+    estimator: Estimator | Sequence[Estimator] | None = None,
+    swap: rules.SwapRule | None = None,
+    energy_variance: VarianceModel | None = None,
+    fidelities: Sequence[str | int] | None = None,
+    swap_fraction: float = 0.1,
+    swap_energies: SwapEnergies = "estimated",
+    scheme: SwapScheme | None = None,
+    preconditioner: str | None = "auto",
+) -> Sampler:
+    """r2SGLD: replica-exchange SGLD of which every rung is reflected at the domain's boundary.
+
+    `resgld` with ``boundary="reflect"`` and the published temperatures. As published: a step size for each rung, and
+    swaps corrected for the energies' noise (eq. 7 with C = 2 for the variance of the energies' difference). Not as
+    published: an attempt follows a tenth of the steps, not every one (``swap_fraction=1.0``), and the reflection is
+    the specular path, whose end is that of the published one where a move meets one straight wall.
+
+    Notes
+    -----
+    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
+
+    References
+    ----------
+    Zheng et al. (2024), "Constrained exploration via reflected replica exchange stochastic gradient Langevin
+    dynamics", ICML, Algorithm 1, eq. (7).
+    """
+    return resgld(
+        temperatures,
+        step_size,
+        estimator=estimator,
+        swap=swap,
+        energy_variance=energy_variance,
+        fidelities=fidelities,
+        swap_fraction=swap_fraction,
+        swap_energies=swap_energies,
+        scheme=scheme,
+        preconditioner=preconditioner,
+    )
+
+
+def multi_variance_resgld(
+    temperatures: Sequence[float] = (1.0, 4.0),
+    step_size: StepSizes = None,
+    *,
+    estimator: Estimator | Sequence[Estimator] | None = None,
+    weight: float | None = None,
+    assume_unbiased: bool = False,
+    energy_variance: VarianceModel | None = None,
+    fidelities: Sequence[str | int] | None = None,
+    swap_fraction: float = 0.1,
+    swap_energies: SwapEnergies = "estimated",
+    scheme: SwapScheme | None = None,
+    preconditioner: str | None = "auto",
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    """m-reSGLD: each rung its own fidelity and noise, swaps by both rungs' energies at both positions.
+
+    Parameters
+    ----------
+    weight : float in [0, 1], optional
+        Weight a1 of the cold rung's energies. Default: that of least variance, from warm-up.
+    assume_unbiased : bool
+        Rungs of different deterministic fidelity are refused unless you say that their energies differ by
+        noise alone (see `invsamp.swap.rules.multi_variance`).
+
+    Notes
+    -----
+    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
+
+    References
+    ----------
+    Lin, Wang and Zhang (2022), "Multi-variance replica exchange SGMCMC for inverse and forward problems via
+    Bayesian PINN", eq. (11).
+    """
+    rungs = _rungs(
+        temperatures,
+        step_size,
+        _graded(fidelities, temperatures),
+        estimator,
+        energy_variance=energy_variance or running_average(),
+    )
+    rule = rules.multi_variance(weight, assume_unbiased=assume_unbiased)
+    return _exchange(rungs, rule, swap_fraction, scheme, preconditioner, boundary, swap_energies)
+
+
+def fast_resgld(
+    temperatures: Sequence[float] = (1.0, 4.0),
+    step_size: StepSizes = None,
+    *,
+    estimator: Estimator | Sequence[Estimator] | None = None,
+    variance: VarianceModel | None = None,
+    energy_variance: VarianceModel | None = None,
+    structure: Structure = "isotropic",
+    beyond: Beyond = "shrink",
+    probes: int = 10,
+    swap: rules.SwapRule | None = None,
+    fidelities: Sequence[str | int] | None = None,
+    swap_fraction: float = 0.1,
+    swap_energies: SwapEnergies = "estimated",
+    scheme: SwapScheme | None = None,
+    preconditioner: str | None = "auto",
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    """f-reSGLD: the noise of each fidelity's gradient is taken out of the injected noise, that of its energy out of
+    the swaps.
+
+    Parameters
+    ----------
+    variance : VarianceModel, optional
+        Of the gradients: `known` (what the estimator states; the default), `running_average` (the default with a
+        `coupled_sum`, as in ``estimator=[coupled_sum(), exact()]``) or `kernel_ridge`.
+    energy_variance : VarianceModel, optional
+        Of the energies. Default: as ``variance``, or what the estimator states where that has a value.
+    structure : "isotropic", "diagonal" or "full"
+        Form of the gradient noise's covariance.
+    beyond : "shrink", "effective_temperature", "refuse" or "clip"
+        What is done where a gradient is noisier than the noise that the step injects
+        (`invsamp.ladder.GradientNoise`). "effective_temperature" is for the hot rungs: the cold one shrinks its step.
+    probes : int
+        Repeated estimates per pilot state, for the variance models that learn.
+    swap : SwapRule, optional
+        Default: eq. (18) (`fast`) between rungs of one fidelity, `delayed_acceptance` between rungs of two, whose
+        energies differ by more than noise, so that eq. (18) would be biased. ``fast(assume_unbiased=True)`` gives
+        the published rule all the same.
+
+    Notes
+    -----
+    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
+
+    References
+    ----------
+    Li, Lin, Zhang and Zhou (2023), "Fast replica exchange SGLD", Algorithm 1, eq. (13), (15), (18).
+    """
+    estimators = estimator if isinstance(estimator, Sequence) else [estimator]
+    # a coupled sum's draw does not state its variance
+    model = variance or (running_average() if any(isinstance(e, CoupledSum) for e in estimators) else known())
+    if energy_variance is None:
+        energy_variance = known() if variance is None or isinstance(variance, Known) else variance
+    rungs = _rungs(
+        temperatures,
+        step_size,
+        _graded(fidelities, temperatures),
+        estimator,
+        energy_variance=energy_variance,
+        gradient_noise=GradientNoise(model, structure, beyond),
+        probes=probes,
+    )
+    if beyond == "effective_temperature":
+        rungs = (replace(rungs[0], gradient_noise=GradientNoise(model, structure, "shrink")), *rungs[1:])
+    return _exchange(rungs, swap, swap_fraction, scheme, preconditioner, boundary, swap_energies)
+
+
+def _graded(fidelities: Sequence[str | int] | None, temperatures: Sequence[float]) -> Sequence[str | int]:
+    return range(len(temperatures)) if fidelities is None else fidelities
+
+
+def _rungs(
+    temperatures: Sequence[float],
+    step_size: StepSizes,
+    fidelities: Sequence[str | int],
+    estimator: Estimator | Sequence[Estimator] | None,
+    **parts: object,
+) -> tuple[Rung, ...]:
+    check_temperatures(temperatures)
+    n = len(temperatures)
+    estimator = exact_energies() if estimator is None else estimator
+    columns: dict[str, list[Any]] = {
+        "fidelities": list(fidelities),
+        "step_size": list(step_size) if isinstance(step_size, Sequence | np.ndarray) else [step_size] * n,
+        "estimator": list(estimator) if isinstance(estimator, Sequence) else [estimator] * n,
+    }
+    for name, column in columns.items():
+        if len(column) != n:
+            raise ValueError(f"{name} must have one entry for each of the {n} temperatures, got {len(column)}")
+    return tuple(
+        Rung(float(t), f, e, step_size=h, **parts)  # type: ignore[arg-type]
+        for t, f, h, e in zip(temperatures, *columns.values(), strict=True)
+    )
+
+
+def _exchange(
+    rungs: tuple[Rung, ...],
+    rule: rules.SwapRule | None,
+    fraction: float,
+    scheme: SwapScheme | None,
+    preconditioner: str | None,
+    boundary: Boundary | str,
+    energies: SwapEnergies = "estimated",
+) -> Sampler:
+    kind = preconditioner_for(preconditioner, [rung.step_size for rung in rungs])
+    return Sampler(rungs, Swap(rule, scheme or deo(), fraction, energies), kind, boundary)

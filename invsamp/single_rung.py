@@ -1,0 +1,181 @@
+"""Presets of one rung: the samplers of the literature that are a single temperature. See `invsamp.presets`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from invsamp.boundary import Boundary
+from invsamp.estimators import Estimator
+from invsamp.estimators import exact as exact_energies
+from invsamp.kernels import Langevin, Momentum
+from invsamp.ladder import GradientNoise, Rung, Sampler
+from invsamp.schedules import Schedule, cyclic_cosine
+
+
+def sgld(
+    step_size: float | Schedule | None = None,
+    *,
+    estimator: Estimator | None = None,
+    gradient_noise: GradientNoise | None = None,
+    fidelity: str | int = 0,
+    preconditioner: str | None = "auto",
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    r"""Stochastic-gradient Langevin dynamics, :math:`\theta' = \theta - \eta g + \sqrt{2 \eta} \xi`.
+
+    Its law is off by its step: variance :math:`1 / (1 - \eta \lambda / 2)` of the right one along curvature
+    :math:`\lambda`, and further off by gradient noise unless ``gradient_noise`` takes that out.
+
+    In a domain this is R-SGLD: the drift is reflected with the noise, which leaves a boundary layer of the order of
+    the square root of the step (`mala` has none). The published SGLD is ``boundary="ignore"``.
+
+    Notes
+    -----
+    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
+
+    References
+    ----------
+    Welling and Teh (2011), ICML, eq. (4), with :math:`\eta = \epsilon / 2`.
+    """
+    rung = Rung(1.0, fidelity, estimator or exact_energies(), Langevin(), step_size, gradient_noise=gradient_noise)
+    return _single(rung, preconditioner, boundary)
+
+
+def cyclic_sgld(
+    step_size: float,
+    *,
+    cycles: int = 5,
+    estimator: Estimator | None = None,
+    gradient_noise: GradientNoise | None = None,
+    fidelity: str | int = 0,
+    preconditioner: str | None = None,
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    """SGLD whose step size falls along a cosine and starts anew, in cycles that fill the run.
+
+    A cycle begins with large steps, which reach other modes, and ends with small ones. ``warmup`` counts: with a
+    fifth of all steps for warm-up, the first of 5 cycles is warm-up. Draws are those of every part of a cycle, with
+    the bias of their step size; see `invsamp.schedules` for averages weighted by it.
+
+    The published exploration stage (no noise in the first part of each cycle, whose draws are dropped) is left out:
+    what it adds is a descent from wherever the last cycle ended, so a mode's weight becomes how often descents end in
+    it, not its mass.
+
+    Parameters
+    ----------
+    step_size : float
+        At the start of each cycle.
+    cycles : int, >= 1
+        Number of cycles in ``warmup + draws * thin`` steps.
+
+    Notes
+    -----
+    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
+
+    References
+    ----------
+    Zhang et al. (2020), "Cyclical stochastic gradient MCMC for Bayesian deep learning", ICLR, eq. (1), Algorithm 1.
+    """
+    schedule = cyclic_cosine(step_size, cycles=cycles)
+    rung = Rung(1.0, fidelity, estimator or exact_energies(), Langevin(), schedule, gradient_noise=gradient_noise)
+    return _single(rung, preconditioner, boundary)
+
+
+def sghmc(
+    step_size: float | Schedule | None = None,
+    *,
+    friction: float = 0.1,
+    estimator: Estimator | None = None,
+    gradient_noise: GradientNoise | None = None,
+    fidelity: str | int = 0,
+    preconditioner: str | None = "auto",
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    r"""Stochastic-gradient Hamiltonian Monte Carlo: SGLD with momentum, which a wall turns with the move.
+
+    Its law and stability are those of `invsamp.kernels.Momentum`. At a given step size a direction of small curvature
+    relaxes :math:`1 / \alpha` times as fast as with `sgld`; the noise that may be taken out of the injected noise
+    is :math:`\alpha` times what it is there.
+
+    Parameters
+    ----------
+    step_size : float, Schedule or None
+        :math:`\eta = \epsilon^2`, as in SGLD.
+    friction : float in (0, 1]
+        :math:`\alpha`, the share of the momentum that is lost in a step; 1 is SGLD.
+
+    Notes
+    -----
+    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
+
+    References
+    ----------
+    Chen, Fox and Guestrin (2014), ICML, eq. (15).
+    """
+    kernel = Momentum(friction)
+    rung = Rung(1.0, fidelity, estimator or exact_energies(), kernel, step_size, gradient_noise=gradient_noise)
+    return _single(rung, preconditioner, boundary)
+
+
+def mala(
+    step_size: float | None = None,
+    *,
+    fidelity: str | int = 0,
+    preconditioner: str | None = "auto",
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    """Metropolis-adjusted Langevin, for exact energies: no bias from the step size, nor from reflection.
+
+    Notes
+    -----
+    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
+
+    References
+    ----------
+    Roberts and Tweedie (1996), Bernoulli 2(4).
+    """
+    rung = Rung(1.0, fidelity, kernel=Langevin(adjusted=True), step_size=step_size)
+    return _single(rung, preconditioner, boundary)
+
+
+def ghmc(
+    step_size: float | None = None,
+    *,
+    friction: float = 0.05,
+    fidelity: str | int = 0,
+    preconditioner: str | None = "auto",
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    r"""Generalised Hamiltonian Monte Carlo: MALA with momentum, which refusals and walls turn. Exact as MALA is.
+
+    One gradient per step, as with `mala`; a move keeps the direction of the last :math:`1 / \alpha`, so that chains go
+    along directions of small curvature instead of diffusing. See `invsamp.kernels.Momentum`.
+
+    Parameters
+    ----------
+    step_size : float, optional
+        As of `mala`: half of the square of the leapfrog step.
+    friction : float in (0, 1]
+        :math:`\alpha`, the share of the momentum that is lost in a step; 1 is MALA but for its thresholds.
+
+    Notes
+    -----
+    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
+
+    References
+    ----------
+    Horowitz (1991), Physics Letters B 268; thresholds by Neal (2020), arXiv:2001.11950.
+    """
+    rung = Rung(1.0, fidelity, kernel=Momentum(friction, adjusted=True), step_size=step_size)
+    return _single(rung, preconditioner, boundary)
+
+
+def _single(rung: Rung, preconditioner: str | None, boundary: Boundary | str) -> Sampler:
+    return Sampler((rung,), preconditioner=preconditioner_for(preconditioner, [rung.step_size]), boundary=boundary)
+
+
+def preconditioner_for(wanted: str | None, step_sizes: Sequence[object]) -> str | None:
+    """What "auto" means: dense where warm-up finds every step size."""
+    if wanted != "auto":
+        return wanted
+    return "dense" if all(h is None for h in step_sizes) else None
