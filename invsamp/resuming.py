@@ -22,7 +22,8 @@ from invsamp.engine.threads import one_thread
 from invsamp.ladder import Sampler
 from invsamp.parallel.agreement import check_equal, run_settings
 from invsamp.parallel.carry import carry, communicator
-from invsamp.results.run import Run, versions
+from invsamp.results.contents import versions
+from invsamp.results.run import Run
 from invsamp.results.stored_run import StoredRun
 from invsamp.sampler import as_problem
 from invsamp.storage import manifest as manifests

@@ -19,7 +19,7 @@ from invsamp.engine.draws import Draws, Segment
 from invsamp.engine.engine import Engine
 from invsamp.engine.interrupts import Interrupts, leave
 from invsamp.engine.progress import Bar
-from invsamp.results.run import constants, versions
+from invsamp.results.contents import constants, versions
 from invsamp.results.stored_run import StoredRun, described
 from invsamp.storage import manifest as manifests
 from invsamp.storage import segments

@@ -13,7 +13,7 @@ from invsamp.engine.tuner import STABILITY_FRACTION
 from invsamp.kernels import Momentum
 from invsamp.ladder import Sampler
 from invsamp.metric import DenseMetric, DiagonalMetric
-from invsamp.results.run import versions
+from invsamp.results.contents import versions
 from invsamp.swap.exchange import Exchange
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-import sys
-from collections.abc import Mapping, Sequence
-from functools import cache
-from importlib import metadata
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,26 +16,26 @@ import numpy.typing as npt
 # `import invsamp` above `import dolfinx` is enough. ArviZ, xarray and matplotlib wait for their first use.
 from invsamp import storage
 from invsamp.contract import Array
-from invsamp.diagnostics import load_arviz, statistics, swap_rates
+from invsamp.diagnostics import statistics
 from invsamp.domains import Domain, from_dict
 from invsamp.results import layout
 from invsamp.results.checks import diagnose
+from invsamp.results.contents import inference_data
 from invsamp.results.predictive import log_likelihood, predict
+from invsamp.results.printing import printed
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
     from matplotlib.figure import Figure
 
-#: Draws in the group ``prior``.
-PRIOR_DRAWS = 1000
-#: Parameters that a printed run shows.
-_SHOWN = 20
 #: Draws, of all chains together, from which `Run.warnings` judges; of more it takes every second, third ... one.
 #: Chains so slow that this hid draws have too few effective ones in any case, and those on disk need not fit in memory.
 _JUDGED = 100_000
 #: But no fewer than this of each chain.
 _JUDGED_OF_CHAIN = 1000
+#: Bytes of draws that a summary reads at a time.
+_AT_ONCE = 32 * 2**20
 
 
 class Run:
@@ -97,27 +95,7 @@ class Run:
         ValueError
             If shapes do not fit together or a parameter has the name of a dimension.
         """
-        theta = np.asarray(theta)
-        layout.check_arrays(names_shapes, theta, sample_stats)
-        rungs = len(theta)
-        hot_coordinates = layout.hot_coordinates(rungs, report.get("temperatures"))
-        stats = {name: np.asarray(values) for name, values in sample_stats.items()}
-        cold_stats = {name: values if values.ndim == 2 else values[0] for name, values in stats.items()}
-        hot_stats = {name: np.moveaxis(values[1:], 0, 2) for name, values in stats.items() if values.ndim == 3}
-        groups = {
-            "posterior": layout.dataset(layout.split(theta[0], names_shapes), ("chain", "draw")),
-            "sample_stats": layout.dataset(cold_stats, ("chain", "draw")),
-        }
-        if rungs > 1:
-            hot = layout.split(np.moveaxis(theta[1:], 0, 2), names_shapes)
-            groups["hot"] = layout.dataset(hot, layout.DIMENSIONS).assign_coords(hot_coordinates)
-            groups["hot_stats"] = layout.dataset(hot_stats, layout.DIMENSIONS).assign_coords(
-                hot_coordinates if hot_stats else {}
-            )
-        for name, values in constants(problem, names_shapes, report.get("seed")).items():
-            groups[name] = layout.dataset(values, layout.LEADING[name])
-        attributes = attributes_of(names_shapes, report, domain)
-        return cls(load_arviz().InferenceData(attrs=attributes, **groups))
+        return cls(inference_data(problem, names_shapes, np.asarray(theta), sample_stats, report, domain))
 
     @property
     def report(self) -> dict[str, Any]:
@@ -337,8 +315,8 @@ class Run:
     def _attributes(self) -> Mapping[str, Any]:
         return self.data.attrs
 
-    def _read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[int, ...] = ()) -> Array:
-        """Values (chain, draw, ...) of some draws, and of one entry of the axes behind these."""
+    def _read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[Any, ...] = ()) -> Array:
+        """Values (chain, draw, ...) of some draws, and of some entries of the axes behind these."""
         return self.data[group][name].to_numpy()[(slice(None), draws, *rest)]
 
     @property
@@ -348,15 +326,21 @@ class Run:
         return sizes["chain"], sizes["draw"]
 
     def _summary(self, every: int = 1) -> pd.DataFrame:
-        """Summary of every so manieth draw; one scalar after the other, to spare memory."""
+        """Summary of every so manieth draw."""
         import pandas as pd
 
-        rows = [
-            statistics(self._read("posterior", name, slice(None, None, every), index))
-            for name, shape in self.shapes.items()
-            for index in np.ndindex(shape)
-        ]
+        rows = [statistics(column) for name in self.shapes for column in self._columns(name, every)]
         return pd.DataFrame(rows, index=self.labels)
+
+    def _columns(self, name: str, every: int) -> Iterator[Array]:
+        """Every so manieth draw (chain, draw) of each scalar of a parameter; read some scalars at a time."""
+        shape, (chains, draws) = self.shapes[name], self._size
+        index = [axis.ravel() for axis in np.indices(shape)]
+        some = max(1, _AT_ONCE // (8 * chains * -(-draws // every)))
+        for begin in range(0, math.prod(shape), some):
+            rest = tuple(axis[begin : begin + some] for axis in index)
+            values = self._read("posterior", name, slice(None, None, every), rest)
+            yield from np.moveaxis(values, 2, 0) if shape else [values]
 
     def _keep(self, group: str, dataset: xr.Dataset) -> xr.Dataset:
         """Store a dataset as a group, in place of an earlier one."""
@@ -366,85 +350,4 @@ class Run:
         return dataset
 
     def __repr__(self) -> str:
-        summary, report = self.summary(), self.report
-        shown = summary.drop(columns=["mcse_mean", "mcse_sd"]).head(_SHOWN)
-        counts = {"ess_bulk": "{:.0f}".format, "ess_tail": "{:.0f}".format, "r_hat": "{:.3f}".format}
-        table = shown.to_string(float_format="{:#.4g}".format, formatters=counts)
-        more = f"\n... and {len(summary) - _SHOWN} more parameters: see summary()" if len(summary) > _SHOWN else ""
-        messages = diagnose(summary, report)
-        verdict = "no warnings" if not messages else f"{len(messages)} warning{'s' if len(messages) > 1 else ''}:"
-        return "\n".join([_headline(report), table + more, verdict, *(f"  - {message}" for message in messages)])
-
-
-def constants(problem: Any, shapes: Mapping[str, tuple[int, ...]], seed: Any) -> dict[str, dict[str, Array]]:
-    """Groups that do not grow, as arrays by name: ``observed_data``, and ``prior`` with 1000 draws from it."""
-    groups = {}
-    observed = getattr(problem, "data", None)
-    if observed is not None:
-        groups["observed_data"] = {"data": np.asarray(observed)}
-    prior = getattr(problem, "prior", None)
-    if prior is not None:
-        draws = prior.sample(np.random.default_rng(seed if isinstance(seed, int) else 0), PRIOR_DRAWS)
-        groups["prior"] = layout.split(draws[None], shapes)
-    return groups
-
-
-def attributes_of(
-    shapes: Mapping[str, tuple[int, ...]], report: Mapping[str, Any], domain: Domain | None
-) -> dict[str, str]:
-    """Attributes of a run's data."""
-    attributes = {
-        "inference_library": "invsamp",
-        "report": layout.to_json(report),
-        "parameters": layout.to_json({name: list(shape) for name, shape in shapes.items()}),
-    }
-    if domain is not None:
-        attributes["domain"] = layout.to_json(domain.to_dict())
-    return attributes
-
-
-def versions() -> dict[str, str]:
-    """Versions of Python, invsamp and what it computes with, for the report of a run."""
-    return dict(_versions())
-
-
-@cache
-def _versions() -> dict[str, str]:
-    found = {"python": ".".join(map(str, sys.version_info[:3]))}
-    for package in ("invsamp", "numpy", "scipy", "numba", "arviz", "scikit-fem", "fenics-dolfinx", "torch"):
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
-
-
-def _headline(report: Mapping[str, Any]) -> str:
-    lines = [f"Run of {report.get('sampler', 'a sampler')}"]
-    counts = [f"{report[key]} {key}" for key in ("chains", "draws", "warmup") if key in report]
-    if report.get("thin", 1) != 1:
-        counts.append(f"thin {report['thin']}")
-    if "seed" in report:
-        counts.append(f"seed {report['seed']}")
-    if "seconds" in report:
-        counts.append(f"{report['seconds']:.3g} s")
-    lines.append(", ".join(counts))
-    rates = swap_rates(report)
-    if len(rates):
-        temperatures = ", ".join(f"{value:.3g}" for value in report.get("temperatures") or [])
-        rate_text = ", ".join("not tried" if np.isnan(rate) else f"{rate:.1%}" for rate in rates)
-        lines.append(
-            f"temperatures {temperatures}; swap rate {rate_text}; {report.get('round_trips', '?')} round trips"
-        )
-    sizes = [size for size in report.get("step_sizes") or [] if size is not None]
-    if sizes:
-        sources = dict.fromkeys(report.get("step_size_source") or [])
-        lines.append(f"step sizes {', '.join(f'{size:.3g}' for size in sizes)}" + "".join(f", {s}" for s in sources))
-    seconds = report.get("evaluation_seconds") or {}
-    solves = [
-        f"{count:,} of {name!r}" + (f" ({seconds[name]:.3g} s)" if name in seconds else "")
-        for name, count in (report.get("evaluations") or {}).items()
-    ]
-    if solves:
-        lines.append("evaluations: " + ", ".join(solves))
-    return "\n".join(line for line in lines if line)
+        return printed(self.summary(), self.report)

@@ -14,7 +14,8 @@ from invsamp.contract import Array
 from invsamp.diagnostics import load_arviz
 from invsamp.domains import from_dict
 from invsamp.results import layout
-from invsamp.results.run import Run, attributes_of
+from invsamp.results.contents import attributes_of
+from invsamp.results.run import Run
 from invsamp.storage.stored import StoredDraws
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class StoredRun(Run):
         domain = manifest["domain"]
         return attributes_of(shapes, self._stored.report, None if domain is None else from_dict(domain))
 
-    def _read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[int, ...] = ()) -> Array:
+    def _read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[Any, ...] = ()) -> Array:
         return self._stored.draws.read(group, name, draws, rest)
 
     @property

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import invsamp as iv
+from invsamp.results import run as run_module
 from invsamp.results.run import Run
 from invsamp.storage import segments
 
@@ -137,3 +138,21 @@ def test_many_draws_are_judged_from_some_of_them(monkeypatch):
     assert whole != some
     monkeypatch.setattr("invsamp.results.run._JUDGED_OF_CHAIN", 9000)
     assert run.warnings() == whole
+
+
+def test_a_summary_reads_many_scalars_at_a_time_but_not_more_than_fit(both, stored, monkeypatch):
+    in_memory, _ = both
+    calls = []
+    real = segments.Draws.read
+
+    def counted(self, *arguments):
+        calls.append(arguments)
+        return real(self, *arguments)
+
+    monkeypatch.setattr(segments.Draws, "read", counted)
+    assert stored.summary().equals(in_memory.summary())
+    assert len(calls) == 2  # a and the two of k
+    calls.clear()
+    monkeypatch.setattr(run_module, "_AT_ONCE", 1)
+    assert stored.summary().equals(in_memory.summary())
+    assert len(calls) == 3
