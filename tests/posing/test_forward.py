@@ -4,22 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from flaky_models import derivatives as jacobian
+from flaky_models import observations as function
 
 from invsamp.posing.adapters import with_jacobian
 from invsamp.posing.forward import GuardedModel, WrongShapeError
-
-
-def function(theta: np.ndarray) -> np.ndarray:
-    x, y = theta[:, 0], theta[:, 1]
-    return np.stack([np.sin(x) * y, x * x * y, np.exp(0.1 * x * y)], axis=1)
-
-
-def jacobian(theta: np.ndarray) -> np.ndarray:
-    x, y = theta[:, 0], theta[:, 1]
-    e = 0.1 * np.exp(0.1 * x * y)
-    rows = [[np.cos(x) * y, np.sin(x)], [2 * x * y, x * x], [e * y, e * x]]
-    return np.moveaxis(np.array(rows), -1, 0)
-
 
 THETA = np.random.default_rng(0).normal(size=(5, 2))
 COTANGENT = np.random.default_rng(1).normal(size=(5, 3))
