@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.batches import Groups, random_subsets
 from invsamp.contract import Array, GroupwisePotential, Potential, Terms, TermwisePotential
 
 Structure = Literal["isotropic", "diagonal", "full"]
@@ -179,7 +180,7 @@ class Minibatch:
             raise ValueError(
                 f"groups must have one label for each of the {potential.size} data terms, got {len(self.groups)}"
             )
-        groups = None if self.groups is None else _Groups.of(np.array(self.groups))
+        groups = None if self.groups is None else Groups.of(np.array(self.groups))
         return _BoundMinibatch(potential, self.size, groups, structure)
 
 
@@ -212,7 +213,7 @@ class _BoundExact:
 class _BoundMinibatch:
     exact = exact_energy = False
 
-    def __init__(self, potential: TermwisePotential, size: int, groups: _Groups | None, structure: Structure) -> None:
+    def __init__(self, potential: TermwisePotential, size: int, groups: Groups | None, structure: Structure) -> None:
         self._potential, self._size, self._structure = potential, size, structure
         self._groups = groups
         self.degrees_of_freedom: int | None = size - 1
@@ -234,7 +235,7 @@ class _BoundMinibatch:
         return energy, self._energy_variance(terms.energies)
 
     def _terms(self, rng: np.random.Generator, position: Array) -> Terms:
-        batch = _batches(rng, len(position), self._size, self._total)
+        batch = random_subsets(rng, len(position), self._size, self._total)
         return self._potential.terms(position, batch) if self._groups is None else self._summed(position, batch)
 
     def _summed(self, position: Array, batch: npt.NDArray[np.intp]) -> Terms:
@@ -250,21 +251,6 @@ class _BoundMinibatch:
 
     def _energy_variance(self, energies: Array) -> Array:
         return self._variance_scale * energies.var(axis=1, ddof=1)
-
-
-class _Groups(NamedTuple):
-    """Indices of each group's data (groups, most), filled up with repetitions that do not count."""
-
-    members: npt.NDArray[np.intp]
-    counted: Array  # (groups, most): 1 or 0
-
-    @classmethod
-    def of(cls, labels: npt.NDArray[np.int64]) -> _Groups:
-        """From the label of each datum."""
-        _, group, sizes = np.unique(labels, return_inverse=True, return_counts=True)
-        ordered = np.split(np.argsort(group, kind="stable"), np.cumsum(sizes)[:-1])
-        members = np.stack([np.resize(indices, sizes.max()) for indices in ordered])
-        return cls(members, (np.arange(sizes.max()) < sizes[:, None]).astype(float))
 
 
 class _BoundNoisy:
@@ -341,19 +327,3 @@ def expand_isotropic(variance: Array, dimension: int, structure: Structure) -> A
         return variance
     by_entry = np.repeat(variance[:, None], dimension, axis=1)
     return by_entry if structure == "diagonal" else by_entry[:, :, None] * np.eye(dimension)
-
-
-def _batches(rng: np.random.Generator, chains: int, size: int, total: int) -> npt.NDArray[np.intp]:
-    """Indices (chains, size) without replacement in each row."""
-    if size * size > total and total <= 1000:
-        return np.argpartition(rng.random((chains, total)), size - 1, axis=1)[:, :size]
-    if size * size > total:
-        return np.stack([rng.choice(total, size, replace=False, shuffle=False) for _ in range(chains)])
-    drawn = rng.integers(total, size=(chains, size))
-    while True:
-        ordered = np.sort(drawn, axis=1)
-        repeated = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
-        if not repeated.any():
-            return drawn
-        # a whole row again, not one entry: that keeps every subset equally likely
-        drawn[repeated] = rng.integers(total, size=(int(repeated.sum()), size))

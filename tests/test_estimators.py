@@ -6,7 +6,6 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
 
 from invsamp import estimators
 from invsamp.estimators import exact, expand_isotropic, minibatch, noisy, probe, sample_variance
@@ -55,13 +54,8 @@ class TestExact:
 class TestMinibatch:
     """Means over all batches, exhaustively."""
 
-    @pytest.mark.parametrize("structure", STRUCTURES)
-    def test_estimates_and_their_variances_are_unbiased(self, regression, monkeypatch, structure):
-        potential, position = regression
-        subsets = np.array(list(combinations(range(6), 3)))
-        monkeypatch.setattr(estimators, "_batches", lambda *_: subsets)
-        bound = minibatch(3).bind(potential, structure)
-        estimate = bound.estimate(np.random.default_rng(0), np.repeat(position, len(subsets), axis=0))
+    def check_moments(self, estimate, potential, position, structure):
+        """Estimates and variances of all batches at one position: both are unbiased."""
         energy, gradient = potential.energy_and_gradient(position)
         np.testing.assert_allclose(estimate.energy.mean(), energy[0], rtol=1e-13)
         np.testing.assert_allclose(estimate.gradient.mean(axis=0), gradient[0], rtol=1e-12)
@@ -70,6 +64,15 @@ class TestMinibatch:
         covariance = np.cov(estimate.gradient.T, ddof=0)
         wanted = {"full": covariance, "diagonal": np.diag(covariance), "isotropic": np.trace(covariance) / 2.0}
         np.testing.assert_allclose(estimate.gradient_variance.mean(axis=0), wanted[structure], rtol=1e-12)
+
+    @pytest.mark.parametrize("structure", STRUCTURES)
+    def test_estimates_and_their_variances_are_unbiased(self, regression, monkeypatch, structure):
+        potential, position = regression
+        subsets = np.array(list(combinations(range(6), 3)))
+        monkeypatch.setattr(estimators, "random_subsets", lambda *_: subsets)
+        bound = minibatch(3).bind(potential, structure)
+        estimate = bound.estimate(np.random.default_rng(0), np.repeat(position, len(subsets), axis=0))
+        self.check_moments(estimate, potential, position, structure)
         alone, variance = bound.energy(np.random.default_rng(0), np.repeat(position, len(subsets), axis=0))
         np.testing.assert_array_equal(alone, estimate.energy)
         np.testing.assert_array_equal(variance, estimate.energy_variance)
@@ -87,16 +90,10 @@ class TestMinibatch:
         potential, position = regression
         estimator = minibatch(2, groups=labels)
         subsets = np.array(list(combinations(range(len(set(labels))), 2)))
-        monkeypatch.setattr(estimators, "_batches", lambda *_: subsets)
+        monkeypatch.setattr(estimators, "random_subsets", lambda *_: subsets)
         bound = estimator.bind(potential, structure)
         estimate = bound.estimate(np.random.default_rng(0), np.repeat(position, len(subsets), axis=0))
-        energy, gradient = potential.energy_and_gradient(position)
-        np.testing.assert_allclose(estimate.energy.mean(), energy[0], rtol=1e-13)
-        np.testing.assert_allclose(estimate.gradient.mean(axis=0), gradient[0], rtol=1e-12)
-        np.testing.assert_allclose(estimate.energy_variance.mean(), estimate.energy.var(), rtol=1e-12)
-        covariance = np.cov(estimate.gradient.T, ddof=0)
-        wanted = {"full": covariance, "diagonal": np.diag(covariance), "isotropic": np.trace(covariance) / 2.0}
-        np.testing.assert_allclose(estimate.gradient_variance.mean(axis=0), wanted[structure], rtol=1e-12)
+        self.check_moments(estimate, potential, position, structure)
         assert bound.degrees_of_freedom == 1
 
     def test_groups_of_one_datum_are_the_data(self, regression):
@@ -129,34 +126,6 @@ class TestMinibatch:
         assert all(len(set(row)) == 2 for row in sensors[indices].tolist())
         constant = 12 * 0.5 * np.log(2.0 * np.pi) + 0.5 * np.log(2.0 * np.pi) + 0.5
         np.testing.assert_allclose(estimate.energy, constant + (indices**2).sum(axis=1), rtol=1e-12)
-
-    # the ways to draw them: rejected rows, random ranks, row by row
-    @pytest.mark.parametrize(("size", "total"), [(2, 6), (3, 9), (3, 6), (5, 6), (33, 1001)])
-    def test_batches_have_no_repetition(self, size, total):
-        drawn = estimators._batches(np.random.default_rng(0), 200, size, total)
-        assert drawn.shape == (200, size)
-        assert drawn.min() >= 0
-        assert drawn.max() < total
-        assert all(len(set(row)) == size for row in drawn.tolist())
-
-    @pytest.mark.parametrize(("size", "total"), [(2, 6), (3, 9), (3, 6)])
-    def test_every_batch_is_equally_likely(self, size, total):
-        drawn = estimators._batches(np.random.default_rng(1), 20_000, size, total)
-        assert self.deviation(drawn, total) < 1.0
-        # repetitions mended one entry at a time by the next free index favour neighbours
-        mended = np.random.default_rng(1).integers(total, size=(20_000, size))
-        for row in mended:
-            for k in range(1, size):
-                while row[k] in row[:k]:
-                    row[k] = (row[k] + 1) % total
-        assert self.deviation(mended, total) > 1.0
-
-    def deviation(self, drawn, total):
-        """Chi-square of the counts of all subsets, over its quantile of false-alarm rate 1e-6."""
-        subsets = {subset: k for k, subset in enumerate(combinations(range(total), drawn.shape[1]))}
-        counts = np.bincount([subsets[tuple(sorted(row))] for row in drawn.tolist()], minlength=len(subsets))
-        expected = len(drawn) / len(subsets)
-        return ((counts - expected) ** 2 / expected).sum() / chi2.isf(1e-6, len(subsets) - 1)
 
     def test_refusals(self, regression):
         potential, _ = regression

@@ -1,8 +1,9 @@
 """Ordinary differential equations: `OdeModel` solves them, `OdeObservation` and `MultipleShooting` observe them.
 
-Where to look: `model` (the settings and checks), `observation`, `shooting` (what is measured), `right_hand_side` (from
-plain Python to compiled code and its derivatives, with `tracing`, `twins`, `fingerprint` and `generated`),
-`trajectories`, `march` and `dormand_prince` (the compiled integrator), `integrators` (statuses, LSODA).
+Where to look: `model` (the settings and checks), `observation`, `shooting` (what is measured; its fit in `shooting_fit`
+and `arrow`), `right_hand_side` (from plain Python to compiled code and its derivatives, with `tracing`, `twins`,
+`fingerprint` and `generated`), `trajectories`, `march` and `dormand_prince` (the compiled integrator), `integrators`
+(statuses, LSODA).
 """
 
 from invsamp.solvers.ode.integrators import Status

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.solvers.ode.arrow import ArrowEquations
 from invsamp.solvers.ode.observation import BoolArray, as_mask, observed_states
 from invsamp.solvers.ode.segments import Layout, layout, segment_begins, smoothed
-from invsamp.solvers.ode.shooting_fit import ArrowEquations, ShootingFit, levenberg_marquardt
+from invsamp.solvers.ode.shooting_fit import ShootingFit, least_squares
 
 if TYPE_CHECKING:
     from invsamp.solvers.ode.model import OdeModel
@@ -264,50 +265,7 @@ class MultipleShooting:
             If the first trajectories cannot be solved, the data leave something undetermined, or a name or a shape
             is wrong.
         """
-        if isinstance(parameters, Mapping):
-            if set(parameters) != set(self.model.parameters):
-                raise ValueError(f"parameters must give values for {self.model.parameters}, got {sorted(parameters)}")
-            p = np.array([float(parameters[name]) for name in self.model.parameters])
-        else:
-            p = np.asarray(parameters, dtype=float)
-        begin = self.initial_guess(observed) if starts is None else np.asarray(starts, dtype=float)
-        shapes = (len(self.model.parameters),), (len(self.begins), len(self.model.states))
-        if (p.shape, begin.shape) != shapes:
-            raise ValueError(
-                f"parameters and starts must have shapes {shapes[0]} and {shapes[1]}, got {p.shape} and {begin.shape}"
-            )
-        data, sd = self.data(observed), self.scale(noise_sd)
-        earlier = 0
-        if self.continuity is not None:
-            # far off, gaps that must close make the way down long and winding; free starts lead close to its end
-            free = dataclasses.replace(self, continuity=None)
-            loose = free.fit(observed, p, noise_sd, starts=begin, max_iterations=max_iterations)
-            p, begin, earlier = loose.values, loose.starts, loose.iterations
-
-        def cost(theta: Array) -> float:
-            with np.errstate(over="ignore"):
-                return 0.5 * float(np.sum(((data - self(theta[None])[0]) / sd) ** 2))
-
-        theta, equations, iterations, converged = levenberg_marquardt(
-            cost, lambda theta: self.equations(theta, data, sd), np.concatenate([p, begin.ravel()]), max_iterations
-        )
-        try:
-            equations.parameter_covariance()
-        except np.linalg.LinAlgError:
-            raise ValueError(
-                "observed must determine the parameters and every segment's start: "
-                "take longer segments, or continuity=, or observe more"
-            ) from None
-        return ShootingFit(
-            names=self.model.parameters,
-            values=theta[: len(p)],
-            starts=theta[len(p) :].reshape(begin.shape),
-            chi_square=2.0 * cost(theta),
-            degrees_of_freedom=len(data) - len(theta),
-            iterations=iterations + earlier,
-            converged=converged,
-            equations=equations,
-        )
+        return least_squares(self, observed, parameters, noise_sd, starts, max_iterations)
 
     def equations(self, theta: Array, data: Array, sd: Array) -> ArrowEquations:
         """Gauss-Newton equations of the weighted squares at one theta (n_columns,); data and sds as `data`, `scale`."""
