@@ -91,6 +91,13 @@ def function_space(mesh: Any, family: str, degree: int, shape: tuple[int, ...] =
     return x.fem.FunctionSpace(mesh, (family, degree))
 
 
+def collapsed(part: Any) -> tuple[Any, Numbers]:
+    """The space of a component by itself, and where its local entries stand among those of the whole space."""
+    space, positions = part.collapse()
+    # since 0.11 a list with one array for each type of cell
+    return space, np.ravel(positions).astype(np.intp)
+
+
 def is_mixed(space: Any) -> bool:
     """Whether the space is that of several functions, and not of one, a vector's entries being one."""
     count = space.ufl_element().num_sub_elements

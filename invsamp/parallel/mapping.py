@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +23,13 @@ def map(model: Any, thetas: npt.ArrayLike, *, workers: int | None = None, comm: 
 
     Over the ranks that ``mpiexec`` started together, all of which call it and get all rows; otherwise over worker
     processes of this machine (`invsamp.isolated`). A model whose solves are themselves distributed (``model.comm``) is
-    evaluated by all of its ranks together.
+    evaluated by all of its ranks together. Every row is evaluated by itself, so that the numbers are those of a loop,
+    however many processes there are.
 
     Parameters
     ----------
     model : callable
-        theta (batch, p) -> observations (batch, m). For worker processes it has to be picklable.
+        theta (1, p) -> observations (1, m). For worker processes it has to be picklable.
     thetas : array_like (n, p)
         On every rank the same.
     workers : int >= 1, optional
@@ -37,37 +40,71 @@ def map(model: Any, thetas: npt.ArrayLike, *, workers: int | None = None, comm: 
     Returns
     -------
     ndarray (n, m)
-        NaN in the rows that failed.
+        NaN in the rows that failed: those for which the model raised.
 
     Raises
     ------
     ValueError
-        If ``thetas`` is no matrix, or ``workers`` is below 1.
+        If the model cannot be called or sent to workers, ``thetas`` is no matrix or not the same on all ranks, or
+        ``workers`` is below 1; as `ModelError`, if observations have the wrong shape. On all ranks alike.
     RuntimeError
         If all rows fail, so that it is not known how many observations there are; with what the last one said.
     """
-    theta = np.ascontiguousarray(thetas, dtype=float)
-    if theta.ndim != 2 or not len(theta):
-        raise ValueError(f"thetas must have shape (n, parameters) with n >= 1, got {theta.shape}")
+    if not callable(model):
+        raise ValueError(f"model must be a function of theta (batch, parameters), got {model!r}")
+    theta = _matrix(thetas)
     if workers is not None and workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}")
     own = getattr(model, "comm", None)
-    if own is not None and own.size > 1:
-        return np.asarray(model(theta), dtype=float)
-    comm = world() if comm is None else comm
-    if comm is None or comm.size == 1:
+    together = own is not None and own.size > 1
+    if not together:
+        own = world() if comm is None else comm
+    if own is None or own.size == 1:
         return _over_workers(model, theta, workers)
-    with all_or_none(comm), alone():
-        rows, message = _evaluated(model, np.array_split(theta, comm.size)[comm.rank])
-        parts = comm.allgather((rows, message))
-    return _stacked([row for part, _ in parts for row in part], model, next((m for _, m in parts if m), None))
+    _check_equal(own, theta)
+    if together:
+        return _stacked([_evaluated(model, theta)], model)
+    with all_or_none(own), alone():
+        parts = own.allgather(_evaluated(model, np.array_split(theta, own.size)[own.rank]))
+    return _stacked(parts, model)
+
+
+class _Part(NamedTuple):
+    """Observations of some rows, None where they failed; what the last failure said; a mistake, if there is one."""
+
+    rows: list[Array | None]
+    message: str | None = None
+    mistake: str | None = None
+
+
+def _matrix(thetas: npt.ArrayLike) -> Array:
+    try:
+        theta = np.ascontiguousarray(thetas, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"thetas must be numbers of shape (n, parameters), got {thetas!r} ({error})") from None
+    if theta.ndim != 2 or not len(theta):
+        raise ValueError(f"thetas must have shape (n, parameters) with n >= 1, got {theta.shape}")
+    return theta
+
+
+def _check_equal(comm: Any, theta: Array) -> None:
+    found = comm.allgather((theta.shape, hashlib.sha256(theta.tobytes()).hexdigest()))
+    different = [rank for rank, one in enumerate(found) if one != found[0]]
+    if different:
+        raise ValueError(f"thetas must be the same on every rank, got others on ranks {different} than on rank 0")
 
 
 def _over_workers(model: Any, theta: Array, workers: int | None) -> Array:
     count = len(os.sched_getaffinity(0)) if workers is None else workers
     if min(count, len(theta)) == 1:
-        rows, message = _evaluated(model, theta)
-        return _stacked(rows, model, message)
+        return _stacked([_evaluated(model, theta)], model)
+    try:
+        pickle.dumps(model)
+    except Exception as error:
+        raise ValueError(
+            "model must be picklable, to be sent to worker processes: a function at the top of a module, say, got "
+            f"{model!r} ({error}); workers=1 evaluates it in this process"
+        ) from None
     whole = model if callable(getattr(model, "linearize", None)) else _Plain(model)
     with isolated(whole, workers=min(count, len(theta))) as pool:
         return np.asarray(pool(theta), dtype=float)
@@ -86,24 +123,34 @@ class _Plain:
         raise TypeError("a plain function cannot be linearized")
 
 
-def _evaluated(model: Any, theta: Array) -> tuple[list[Array | None], str | None]:
-    """Observations of each row, None where it failed, and what the last failure said."""
-    if not len(theta):
-        return [], None
-    try:
-        return list(np.asarray(model(theta), dtype=float)), None
-    except ModelError:
-        raise
-    except Exception as error:
-        if len(theta) == 1:
-            return [None], f"{type(error).__name__}: {error}"
-    parts = [_evaluated(model, theta[i : i + 1]) for i in range(len(theta))]
-    return [rows[0] for rows, _ in parts], next((m for _, m in reversed(parts) if m), None)
+def _evaluated(model: Any, theta: Array) -> _Part:
+    rows: list[Array | None] = []
+    message = None
+    for row in theta:
+        try:
+            y = np.asarray(model(row[None]), dtype=float)
+        except ModelError as error:
+            return _Part(rows, mistake=str(error))
+        except Exception as error:
+            message = f"{type(error).__name__}: {error}"
+            rows.append(None)
+            continue
+        if y.ndim != 2 or len(y) != 1:
+            return _Part(rows, mistake=f"observations of a batch of one row must have shape (1, m), got {y.shape}")
+        rows.append(y[0])
+    return _Part(rows, message)
 
 
-def _stacked(rows: list[Array | None], model: Any, message: str | None) -> Array:
-    solved = [row for row in rows if row is not None]
-    width = len(solved[0]) if solved else getattr(model, "n_observations", None)
+def _stacked(parts: list[_Part], model: Any) -> Array:
+    for part in parts:
+        if part.mistake is not None:
+            raise ModelError(part.mistake)
+    rows = [row for part in parts for row in part.rows]
+    widths = {len(row) for row in rows if row is not None}
+    if len(widths) > 1:
+        raise ModelError(f"observations must be as many for every theta, got {sorted(widths)}")
+    width = widths.pop() if widths else getattr(model, "n_observations", None)
     if width is None:
+        message = next(part.message for part in reversed(parts) if part.message is not None)
         raise RuntimeError(f"all {len(rows)} solves failed: {message}")
     return np.stack([np.full(width, np.nan) if row is None else row for row in rows])

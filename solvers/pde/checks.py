@@ -82,10 +82,10 @@ def _check_terminal(name: str, held: Any, mesh: Any) -> None:
 
 
 def _check_linear(residual: Any, arguments: Any) -> None:
-    from ufl.algorithms.check_arities import check_form_arity
+    from ufl.algorithms.check_arities import ArityMismatch, check_form_arity
     from ufl.algorithms.remove_complex_nodes import remove_complex_nodes
 
     try:
         check_form_arity(remove_complex_nodes(expand(residual)), arguments)
-    except Exception as error:  # UFL has one for every way not to be linear
+    except (Exception, ArityMismatch) as error:  # the latter is a BaseException since UFL 2023
         raise ValueError(f"residual must be linear in its test function, in every term: {error}") from error

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sparse
 
-from invsamp.solvers._dolfinx import cell_dofs, compiled, is_mixed, load
+from invsamp.solvers._dolfinx import cell_dofs, collapsed, compiled, is_mixed, load
 from invsamp.solvers.pde import access
 from invsamp.solvers.pde.checks import check_form
 from invsamp.solvers.pde.derivatives import depends_on, expand, partial
@@ -223,13 +223,13 @@ def _component(space: Any, component: tuple[int, ...]) -> tuple[Any, npt.NDArray
             ) from error
     positions = None
     if component:
-        part, positions = part.collapse()
+        part, positions = collapsed(part)
     if is_mixed(part):
         raise ValueError(
             "sensors at points see one function of a mixed element: write point_sensors(points, component=0), or a "
             "list of several"
         )
-    return part, None if positions is None else np.asarray(positions, dtype=np.intp)
+    return part, positions
 
 
 def _point_matrix(
