@@ -52,6 +52,18 @@ class Field(Protocol):
 
 
 @dataclass(frozen=True)
+class NamesAlone:
+    """Names of scalar unknowns that belong to no field, as `union` reads them."""
+
+    parameters: tuple[str, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """As `Field.sizes`."""
+        return (1,) * len(self.parameters)
+
+
+@dataclass(frozen=True)
 class Linear:
     """Values offset + matrix @ theta, for a matrix (n, p), dense or sparse, and an offset (n,)."""
 
@@ -84,7 +96,7 @@ def known_values(values: FieldValues, size: int) -> Array:
     return np.broadcast_to(values.offset, size)[free]
 
 
-def union(fields: Sequence[Field]) -> tuple[tuple[str, ...], tuple[int, ...], list[Numbers]]:
+def union(fields: Sequence[Field | NamesAlone]) -> tuple[tuple[str, ...], tuple[int, ...], list[Numbers]]:
     """Unknowns of several fields: names and sizes in the order of first mention, and each field's columns.
 
     Raises

@@ -135,6 +135,17 @@ def weighted(
     return constant, parts
 
 
+def pull_back(
+    theta: Array, fields: Mapping[str, tuple[FieldValues, Numbers]], cotangents: Mapping[str, Array]
+) -> Array:
+    """This rank's derivatives to theta, shape (batch, p), from cotangents (n, batch) of fields, each row by itself."""
+    pulled = np.zeros(theta.shape)
+    for kind, (values, columns) in fields.items():
+        if columns.size:
+            pulled[:, columns] += by_row(values.pullback, theta[:, columns], cotangents[kind].T)
+    return pulled
+
+
 def checked_product(product: Product, shape: tuple[int, ...]) -> Product:
     """A vector-Jacobian product that minds the shape of the cotangents."""
 
@@ -170,8 +181,10 @@ class _Affine:
         return self.evaluate(theta), lambda cotangent: self.observed.pullback(theta, cotangent)
 
     def rows(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
-        slopes = self.observed.matrix[indices]
-        return np.einsum("bp,bkp->bk", theta, slopes) + np.asarray(self.observed.offset)[indices], slopes
+        slopes, values = self.observed.matrix[indices], np.asarray(self.observed.offset)[indices]
+        for row, one in enumerate(theta):
+            values[row] += slopes[row] @ one
+        return values, slopes
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,10 +213,13 @@ class _AtNodes:
         return self.evaluate(theta), pullback
 
     def rows(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
-        chosen = np.swapaxes(self.weights[:, indices], 0, 1)  # (batch, n, k)
-        values = np.einsum("bn,bnk->bk", self.field.values(theta), chosen)
-        slopes = [self.field.pullback(theta, chosen[:, :, k]) for k in range(indices.shape[1])]
-        return self.space.total(values), self.space.total(np.stack(slopes, axis=1))
+        values, slopes = np.empty(indices.shape), np.empty((*indices.shape, theta.shape[1]))
+        field = self.field.values(theta)
+        for row, chosen in enumerate(indices):
+            weights = np.ascontiguousarray(self.weights[:, chosen].T)
+            values[row] = weights @ field[row]
+            slopes[row] = self.field.pullback(np.repeat(theta[row : row + 1], len(chosen), 0), weights)
+        return self.space.total(values), self.space.total(slopes)
 
     def _pull(self, theta: Array, cotangent: Array) -> Array:
         return self.field.pullback(theta, cotangent @ self.weights.T)

@@ -13,6 +13,7 @@ from invsamp.solvers.fem.boundary import edge_values, fixed_nodes, flux_load
 from invsamp.solvers.fem.contract import Array, Mask, Numbers, Sensors, Space
 from invsamp.solvers.fem.field_contract import Field, FieldValues, by_row
 from invsamp.solvers.fem.placement import at_cells, at_nodes
+from invsamp.solvers.fem.weighted import pull_back
 from invsamp.solvers.heat.march import IMPLICITNESS, March, NodalData, System
 
 if TYPE_CHECKING:
@@ -105,15 +106,11 @@ class Discretisation:
 
     def pull(self, theta: Array, weights: NodalData, sensitivity: Array | None) -> Array:
         """This rank's part of the derivatives to theta, (batch, p), of functionals with weights (n, batch)."""
-        pulled = np.zeros(theta.shape)
-        for kind, driver in self.drivers.items():
-            if driver.columns.size:
-                own = theta[:, driver.columns]
-                pulled[:, driver.columns] += by_row(driver.values.pullback, own, getattr(weights, kind).T)
+        fields = {kind: (driver.values, driver.columns) for kind, driver in self.drivers.items()}
+        cotangents = weights._asdict()
         if sensitivity is not None:
-            values, columns = self._conductivity
-            pulled[:, columns] += by_row(values.pullback, theta[:, columns], sensitivity.T)
-        return pulled
+            fields["conductivity"], cotangents["conductivity"] = self._conductivity, sensitivity
+        return pull_back(theta, fields, cotangents)
 
     def functionals(self, sensors: Sensors, steps: tuple[int, ...]) -> NodalData:
         """Weights (n, m) of the m observations where the conductivity is known: one adjoint solve each."""

@@ -16,7 +16,7 @@ from invsamp.solvers.fem.backends import check_backend
 from invsamp.solvers.fem.boundary import Boundary, Dirichlet, Neumann, checked_boundary, names
 from invsamp.solvers.fem.boundary import shown as shown_boundary
 from invsamp.solvers.fem.contract import Array, Numbers
-from invsamp.solvers.fem.field_contract import known_values
+from invsamp.solvers.fem.field_contract import NamesAlone, known_values
 from invsamp.solvers.fem.fields import Constant, Field, GaussianBump, as_field, union
 from invsamp.solvers.fem.mesh import Mesh, unit_square
 from invsamp.solvers.fem.sensors import as_layout, numbers
@@ -223,7 +223,10 @@ class HeatEquation:
     def _unknowns(self) -> tuple[tuple[str, ...], tuple[int, ...], dict[str, Numbers]]:
         kinds: dict[str, Any] = dict(self.nodal_fields)
         kinds["conductivity"] = self.conductivity_field
-        kinds |= {"flux": _Scalars(names(self.boundary, Neumann)), "edge": _Scalars(names(self.boundary, Dirichlet))}
+        kinds |= {
+            "flux": NamesAlone(names(self.boundary, Neumann)),
+            "edge": NamesAlone(names(self.boundary, Dirichlet)),
+        }
         unknown, sizes, columns = union(list(kinds.values()))
         return unknown, sizes, dict(zip(kinds, columns, strict=True))
 
@@ -250,17 +253,6 @@ class HeatEquation:
             if bad.any():
                 raise ValueError(f"conductivity must be positive and finite, got {values[bad][0]}")
         _ = self._unknowns
-
-
-@dataclass(frozen=True)
-class _Scalars:
-    """Names of scalar unknowns, as `union` reads them."""
-
-    parameters: tuple[str, ...]
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return (1,) * len(self.parameters)
 
 
 def _check_domain(cells: int | None, mesh: Mesh | None) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from invsamp.solvers.fem.boundary import dirichlet, neumann
 from invsamp.solvers.fem.fields import Constant, GaussianBump, LogField, Modes, PerBlock, PerRegion
-from invsamp.solvers.fem.mesh import unit_square
+from invsamp.solvers.fem.mesh import Mesh, unit_square
 from invsamp.solvers.fem.random_fields import Matern, karhunen_loeve, square_rule
 from invsamp.solvers.fem.sensors import Disc, point_sensors, region_averages
 from invsamp.solvers.poisson import PoissonEquation
@@ -130,13 +130,14 @@ def test_factors_that_do_not_fit_in_memory_are_made_again(monkeypatch):
     theta = parameters(observation)
     weights = np.ones((3, 6))
     kept = observation.linearize(theta)[1](weights)
-    monkeypatch.setattr("invsamp.solvers.poisson.KEPT_NODES", 0)
+    monkeypatch.setattr("invsamp.solvers.poisson_observation.KEPT_NODES", 0)
     np.testing.assert_array_equal(observation.linearize(theta)[1](weights), kept)
 
 
-@pytest.mark.parametrize("name", ["modes", "blocks", "everything"])
-def test_row_does_not_depend_on_the_rest_of_the_batch(name):
-    observation = model(name)
+@pytest.mark.parametrize("precompute", [True, False])
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_row_does_not_depend_on_the_rest_of_the_batch(name, precompute):
+    observation = model(name, precompute=precompute)
     theta = parameters(observation, 5)
     y, vjp = observation.linearize(theta)
     gradient = vjp(np.ones_like(y))
@@ -144,6 +145,23 @@ def test_row_does_not_depend_on_the_rest_of_the_batch(name):
         alone, pull = observation.linearize(theta[row : row + 1])
         np.testing.assert_array_equal(alone[0], y[row])
         np.testing.assert_array_equal(pull(np.ones_like(alone))[0], gradient[row])
+
+
+def test_the_object_says_what_it_takes():
+    assert model("source").method == "no solve, weights at the nodes by one adjoint solve per sensor at the start"
+    assert model("boundary").method.startswith("no solve, a matrix")
+    assert model("source", precompute=False).method == "a solve with factors made at the start"
+    assert model("modes").method == "a factorisation and a solve"
+
+
+def test_an_island_without_given_values_is_a_failed_row():
+    # two squares that do not touch, of which one is held
+    square = unit_square(3)
+    points = np.concatenate([square.points, square.points + np.array([2.0, 0.0])])
+    mesh = Mesh(points, np.concatenate([square.triangles, square.triangles + 16]))
+    held = {(lambda p: p[:, 0] == 0): dirichlet(0.0)}
+    island = PoissonEquation(mesh=mesh, boundary=held, conductivity="k").observe([[0.5, 0.5], [2.5, 0.5]])
+    assert np.isnan(island(np.array([[1.3]]))).all()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -234,6 +252,7 @@ def test_ranks_agree(ranks):
         (lambda: PoissonEquation(4, None), "conductivity must be a field"),
         (lambda: PoissonEquation(4).observe([[1.5, 0.5]]), "must lie in the mesh"),
         (lambda: PoissonEquation(4).observe(SENSORS)(np.zeros((2, 1))), "theta must have shape"),
+        (lambda: model("modes").linearize(np.zeros((2, 4)))[1](np.ones(6)), r"cotangent must have shape \(2, 6\)"),
     ],
 )
 def test_bad_settings_are_errors(make, message):

@@ -8,7 +8,7 @@ import meshio
 import numpy as np
 import pytest
 
-from invsamp.solvers.fem.fields import LogField, Modes
+from invsamp.solvers.fem.fields import LogField, Modes, Sum
 from invsamp.solvers.fem.mesh import read_mesh, unit_square
 from invsamp.solvers.fem.piecewise import PerRegion
 from invsamp.solvers.heat import DecayingGaussian, Disc, GaussianBump, HeatEquation, dirichlet, neumann
@@ -239,6 +239,33 @@ def test_no_rows(precompute, conductivity):
     y, vjp = model.linearize(none)
     assert y.shape == model(none).shape == (0, 3) and vjp(y).shape == none.shape
     assert model.jacobian(none)[1].shape == (0, 3, none.shape[1])
+
+
+@pytest.mark.parametrize(
+    ("initial", "source", "boundary"),
+    [
+        (GaussianBump("w", "h"), None, "dirichlet"),
+        (Sum(GaussianBump("w", "h"), GaussianBump(0.2, "h", ("a", "b"))), "q", {"left": dirichlet("g")}),
+        (DecayingGaussian(0.2), None, "exact"),
+    ],
+)
+@pytest.mark.parametrize("precompute", [True, False])
+def test_a_row_has_the_same_bits_alone_and_in_any_batch(initial, source, boundary, precompute):
+    equation = HeatEquation(8, 4, 0.03, initial, boundary, source=source)
+    model = equation.observe(SENSORS, [0.015, 0.03], precompute=precompute)
+    rng = np.random.default_rng(7)
+    theta = rng.uniform(0.2, 0.8, (9, sum(equation.sizes)))
+    cotangent, indices = rng.normal(size=(9, 6)), rng.integers(0, 6, (9, 4))
+
+    def everything(rows):
+        y, vjp = model.linearize(theta[rows])
+        chosen = model.rows(theta[rows], indices[rows])
+        return y, vjp(cotangent[rows]), model(theta[rows]), *model.jacobian(theta[rows]), *chosen
+
+    whole = everything(slice(None))
+    for rows in (slice(0, 1), slice(2, 5), slice(1, 9)):
+        for part, values in zip(everything(rows), whole, strict=True):
+            np.testing.assert_array_equal(part, values[rows])
 
 
 HALF_KNOWN = PerRegion({lambda p: p[:, 0] < 0.5: -1.0}, "k")
