@@ -101,8 +101,7 @@ def evaluated(forward, name):
 
 def check_ranks(comm, tolerance):
     """Assert that all ranks together give what scikit-fem gives, and the same bits on each; and that failures do."""
-    # four ranks on few cores take their time: what is left covers every kind of unknown
-    for name in PROBLEMS if comm.size < 4 else ("everything", "conductivity per cell and region"):
+    for name in PROBLEMS:
         found = evaluated(model(name, "dolfinx", comm=comm), name)
         for mine, whole in zip(found, evaluated(model(name, "skfem"), name), strict=True):
             error = np.abs(mine - whole).max() / np.abs(whole).max()
