@@ -6,18 +6,12 @@ import numpy as np
 import pytest
 
 import invsamp as iv
+from invsamp.problems.lorenz import rhs as lorenz
 from invsamp.solvers.ode import MultipleShooting, OdeModel
 
 TRUTH = np.array([10.0, 28.0, 8.0 / 3.0])
 TIMES = np.arange(401) * 0.05
 DATA_SETS = 10
-
-
-def lorenz(t, x, p):
-    sigma, rho, beta = p
-    return sigma * (x[1] - x[0]), x[0] * (rho - x[2]) - x[1], x[0] * x[1] - beta * x[2]
-
-
 MODEL = OdeModel(lorenz, ("x", "y", "z"), ("sigma", "rho", "beta"), method="RK45", rtol=1e-5, atol=1e-5)
 PATH = MODEL.solve(TRUTH[None], np.ones(3), TIMES).states[0]
 SD = 0.05 * PATH.std(axis=0)

@@ -13,11 +13,7 @@ from invsamp.variances.kernel_ridge import KernelRidgeState
 from invsamp.variances.models import kernel_ridge
 
 SEEDS = st.integers(0, 2**32 - 1)
-
-
 PROBES = 10
-
-
 #: Variance of the log of a sample variance of ten Gaussian probes.
 LOG_NOISE = float(polygamma(1, (PROBES - 1) / 2))
 
