@@ -88,6 +88,14 @@ def by_row(function: Callable[..., Array], *arrays: Array) -> Array:
     return np.concatenate([function(*row) for row in rows])
 
 
+def numbers(name: str, values: Any) -> Array:
+    """Values as an array of floats. ValueError for what is none; ``name`` is what the message calls it."""
+    try:
+        return np.array(values, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be numbers, got {values!r}") from error
+
+
 def known_values(values: FieldValues, size: int) -> Array:
     """Those of the ``size`` values of a field that depend on no unknown, as far as its structure tells."""
     if not isinstance(values, Linear):
@@ -124,6 +132,11 @@ def _rows(matrix: Any, rows: Array) -> Array:
     return product
 
 
+def is_number(value: Any) -> bool:
+    """Whether it is a real number; True and False are not."""
+    return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
+
+
 def names_of(*slots: Unknown) -> tuple[str, ...]:
     """The names among numbers and names."""
     return tuple(slot for slot in slots if isinstance(slot, str))
@@ -139,8 +152,7 @@ def checked_unknown(name: str, value: Any) -> Unknown:
     """
     if isinstance(value, str) and value:
         return value
-    number = isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
-    if isinstance(value, str) or not number or not math.isfinite(value):
+    if not is_number(value) or not math.isfinite(value):
         raise ValueError(f"{name} must be a finite number, or a name for an unknown, got {value!r}")
     return float(value)
 

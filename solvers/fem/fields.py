@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from invsamp.solvers.fem.field_contract import (
     checked_unknown,
     describe,
     evaluated,
+    is_number,
     names_of,
     union,
 )
@@ -166,7 +166,7 @@ class Modes:
 
     def at(self, points: Array, in_region: InRegion | None = None) -> FieldValues:
         """As `Field.at`."""
-        mean = float(self.mean) if isinstance(self.mean, Real) else evaluated(self.mean, points, ())
+        mean: Any = self.mean if is_number(self.mean) else evaluated(self.mean, points, ())
         return Linear(evaluated(self.modes, points, self.sizes), mean)
 
 
@@ -235,7 +235,7 @@ def as_field(name: str, value: Any) -> Field:
     if isinstance(value, Field) and not isinstance(value, type):
         return value
     try:
-        return Constant(value) if isinstance(value, (str, Real)) else Fixed(value)
+        return Constant(value) if isinstance(value, str) or is_number(value) else Fixed(value)
     except (TypeError, ValueError) as error:
         shown = f"array {np.shape(value)}" if isinstance(value, (np.ndarray, list, tuple)) else repr(value)
         raise ValueError(

@@ -9,102 +9,20 @@ take their modes from it, so that they share the same unknowns z.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import scipy.linalg as linalg
-from scipy.special import gammaln, kv
 
 from invsamp.solvers.fem.contract import Array
+from invsamp.solvers.fem.covariances import Covariance, Matern, SquaredExponential
+from invsamp.solvers.fem.field_contract import is_number, numbers
 
-#: Correlations by distance in units of the length, for the smoothnesses that need no Bessel function.
-_CLOSED_FORMS: dict[float, Callable[[Array], Array]] = {
-    0.5: lambda r: np.exp(-r),
-    1.5: lambda r: (1 + math.sqrt(3) * r) * np.exp(-math.sqrt(3) * r),
-    2.5: lambda r: (1 + math.sqrt(5) * r + 5 / 3 * r**2) * np.exp(-math.sqrt(5) * r),
-}
+__all__ = ["Covariance", "KarhunenLoeve", "Matern", "SquaredExponential", "karhunen_loeve", "square_rule"]
 
 #: Eigenvalues closer than this, relative to the largest, count as equal.
 _EQUAL = 1e-10
-
-
-class Covariance(Protocol):
-    """A covariance function."""
-
-    def __call__(self, first: Array, second: Array) -> Array:
-        """Covariances (n, m) between points (n, d) and (m, d)."""
-        ...
-
-
-@dataclass(frozen=True)
-class SquaredExponential:
-    r"""Covariance :math:`\sigma^2 \exp(-r^2 / 2)`, r the distance in units of ``length``.
-
-    Parameters
-    ----------
-    length : float or tuple of float, > 0
-        Correlation length; one per axis in a tuple.
-    sd : float, > 0
-        Of the field at a point.
-
-    References
-    ----------
-    Rasmussen and Williams (2006), "Gaussian Processes for Machine Learning", eq. (4.9).
-    """
-
-    length: float | tuple[float, ...]
-    sd: float = 1.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "length", _checked_length(self.length))
-        _check_positive("sd", self.sd)
-
-    def __call__(self, first: Array, second: Array) -> Array:
-        """Covariances (n, m) between points (n, d) and (m, d)."""
-        return self.sd**2 * np.exp(-0.5 * _distances(first, second, self.length) ** 2)
-
-
-@dataclass(frozen=True)
-class Matern:
-    r"""Covariance of a field that is less than :math:`\nu` times differentiable.
-
-    .. math:: \sigma^2 \frac{2^{1-\nu}}{\Gamma(\nu)} (\sqrt{2\nu}\, r)^\nu K_\nu(\sqrt{2\nu}\, r),
-
-    r the distance in units of ``length``. At :math:`\nu = 1/2` it is :math:`\sigma^2 \exp(-r)`.
-
-    Parameters
-    ----------
-    smoothness : float in (0, 50]
-        :math:`\nu`. Towards infinity it becomes a `SquaredExponential`, whose cost and rounding are less.
-    length : float or tuple of float, > 0
-        Correlation length; one per axis in a tuple.
-    sd : float, > 0
-        Of the field at a point.
-
-    References
-    ----------
-    Rasmussen and Williams (2006), "Gaussian Processes for Machine Learning", eq. (4.14); (4.17) for 3/2 and 5/2.
-    """
-
-    smoothness: float
-    length: float | tuple[float, ...]
-    sd: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not 0 < self.smoothness <= 50:
-            raise ValueError(f"smoothness must be positive and at most 50, got {self.smoothness}")
-        object.__setattr__(self, "length", _checked_length(self.length))
-        _check_positive("sd", self.sd)
-
-    def __call__(self, first: Array, second: Array) -> Array:
-        """Covariances (n, m) between points (n, d) and (m, d)."""
-        distances = _distances(first, second, self.length)
-        closed = _CLOSED_FORMS.get(self.smoothness)
-        return self.sd**2 * (_matern(distances, self.smoothness) if closed is None else closed(distances))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -195,6 +113,8 @@ def karhunen_loeve(
     ----------
     Rasmussen and Williams (2006), section 4.3.2, eq. (4.43) and (4.44), there with equal weights.
     """
+    if not callable(covariance):
+        raise ValueError(f"covariance must be a function of points, such as Matern(...), got {covariance!r}")
     points, weights = _checked_rule(points, weights)
     wanted = _checked_truncation(count, share, len(points))
     matrix = np.asarray(covariance(points, points), dtype=float)
@@ -242,7 +162,7 @@ def _canonical(values: Array, vectors: Array, points: Array) -> Array:
     A square has equal ones by symmetry, and there the library's choice would depend on rounding. The basis is that in
     which a function without symmetry is diagonal.
     """
-    scaled = (points - points.min(axis=0)) / np.ptp(points, axis=0).max()
+    scaled = (points - points.min(axis=0)) / (np.ptp(points, axis=0).max() or 1.0)
     odd = np.exp(scaled @ (1.0 + np.arange(points.shape[1]))) + (scaled**2).sum(axis=1)
     vectors = vectors.copy()
     ends = np.flatnonzero(np.append(-np.diff(values) > _EQUAL * values[0], True)) + 1
@@ -256,33 +176,8 @@ def _canonical(values: Array, vectors: Array, points: Array) -> Array:
     return vectors * np.where(signs == 0, 1.0, signs)
 
 
-def _distances(first: Array, second: Array, length: float | tuple[float, ...]) -> Array:
-    """Distances (n, m) in units of the length."""
-    square = np.zeros((len(first), len(second)))
-    units = length if isinstance(length, tuple) else (length,) * first.shape[1]
-    if len(units) != first.shape[1]:
-        raise ValueError(f"length must have {first.shape[1]} parts, as points have, got {length}")
-    for axis, unit in enumerate(units):
-        square += ((first[:, axis, None] - second[None, :, axis]) / unit) ** 2
-    return np.sqrt(square)
-
-
-def _matern(distances: Array, smoothness: float) -> Array:
-    """Correlations for any smoothness; 1 at distances so small that they cannot be told from it."""
-    scaled = math.sqrt(2 * smoothness) * distances
-    correlations = np.ones_like(scaled)
-    apart = scaled > 1e-10
-    at = scaled[apart]
-    with np.errstate(under="ignore", over="ignore", invalid="ignore"):
-        values = np.exp((1 - smoothness) * math.log(2) - gammaln(smoothness) + smoothness * np.log(at)) * kv(
-            smoothness, at
-        )
-    correlations[apart] = np.where(np.isfinite(values), values, 1.0)
-    return correlations
-
-
 def _checked_rule(points: npt.ArrayLike, weights: npt.ArrayLike) -> tuple[Array, Array]:
-    points, weights = np.array(points, dtype=float), np.array(weights, dtype=float)
+    points, weights = numbers("points", points), numbers("weights", weights)
     if points.ndim != 2 or not len(points) or not np.isfinite(points).all():
         raise ValueError(f"points must be finite, of shape (n, d), got shape {points.shape}")
     if weights.shape != (len(points),) or not (weights > 0).all() or not np.isfinite(weights).all():
@@ -293,20 +188,8 @@ def _checked_rule(points: npt.ArrayLike, weights: npt.ArrayLike) -> tuple[Array,
 def _checked_truncation(count: int | None, share: float | None, n: int) -> int:
     if (count is None) == (share is None):
         raise ValueError(f"either count or share must be given, got count={count!r} and share={share!r}")
-    if share is not None and not 0 < share < 1:
-        raise ValueError(f"share must lie between 0 and 1, got {share}")
+    if share is not None and not (is_number(share) and 0 < share < 1):
+        raise ValueError(f"share must lie between 0 and 1, got {share!r}")
     if count is not None and (not isinstance(count, (int, np.integer)) or not 1 <= count <= n):
         raise ValueError(f"count must be an integer from 1 to {n}, the number of points, got {count!r}")
     return n if count is None else count
-
-
-def _checked_length(length: float | tuple[float, ...]) -> float | tuple[float, ...]:
-    parts = np.atleast_1d(np.asarray(length, dtype=float))
-    for part in parts:
-        _check_positive("length", part)
-    return float(length) if np.ndim(length) == 0 else tuple(parts.tolist())  # type: ignore[arg-type]
-
-
-def _check_positive(name: str, value: float) -> None:
-    if not 0 < value < math.inf:
-        raise ValueError(f"{name} must be positive and finite, got {value}")

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.solvers.fem.contract import Array, Mask, Part, Sensors, Space
-from invsamp.solvers.fem.field_contract import describe
+from invsamp.solvers.fem.field_contract import describe, numbers
 
 
 @runtime_checkable
@@ -145,14 +145,6 @@ def as_layout(sensors: Any) -> SensorLayout:
     if any(callable(each) or isinstance(each, str) for each in held):
         raise ValueError(f"sensors must be points (n_sensors, 2), or region_averages([...]), got {sensors!r}")
     return point_sensors(sensors)
-
-
-def numbers(name: str, values: Any) -> Array:
-    """Values as an array of floats. ValueError for what is none; ``name`` is what the message calls it."""
-    try:
-        return np.array(values, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be numbers, got {values!r}") from error
 
 
 @dataclass(frozen=True, eq=False)

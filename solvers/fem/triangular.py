@@ -132,7 +132,7 @@ def _solve_block(starts, rows, entries, diagonal, order, x, solution, first, wid
 
 
 @njit(cache=True)
-def _march(
+def _march(  # type: ignore[no-untyped-def]
     starts,
     rows,
     entries,
@@ -148,7 +148,7 @@ def _march(
     weights,
     kept,
     sums,
-):  # type: ignore[no-untyped-def]
+):
     """The recurrence in the steps of `invsamp.solvers.fem.recurrence.march`; u is overwritten."""
     x, right = np.empty(len(order)), np.empty(len(u))
     if places[0] >= 0:

@@ -19,7 +19,10 @@ Product = Callable[[Array], Array]
 class Part(Protocol):
     """What some unknowns add to the m observations; a row of theta gives the same bits alone and in any batch."""
 
-    method: ClassVar[str]
+    @property
+    def method(self) -> str:
+        """How observations come about."""
+        ...
 
     def evaluate(self, theta: Array) -> Array:
         """Shape (batch, m), for the part's own columns of theta."""
@@ -168,7 +171,7 @@ class _Affine:
     """A part that is linear in its unknowns."""
 
     observed: Linear  # matrix (m, p)
-    method = "a matrix"
+    method: ClassVar[str] = "a matrix"
 
     def evaluate(self, theta: Array) -> Array:
         return self.observed.values(theta)
@@ -194,7 +197,7 @@ class _AtNodes:
     field: FieldValues
     weights: Array
     space: Space
-    method = "weights at the nodes"
+    method: ClassVar[str] = "weights at the nodes"
 
     def evaluate(self, theta: Array) -> Array:
         return self.space.total(by_row(lambda values: values @ self.weights, self.field.values(theta)))

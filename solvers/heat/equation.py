@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cached_property
-from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -16,10 +15,10 @@ from invsamp.solvers.fem.backends import check_backend
 from invsamp.solvers.fem.boundary import Boundary, Dirichlet, Neumann, checked_boundary, names
 from invsamp.solvers.fem.boundary import shown as shown_boundary
 from invsamp.solvers.fem.contract import Array, Numbers
-from invsamp.solvers.fem.field_contract import NamesAlone, known_values
+from invsamp.solvers.fem.field_contract import NamesAlone, is_number, known_values, numbers
 from invsamp.solvers.fem.fields import Constant, Field, GaussianBump, as_field, union
 from invsamp.solvers.fem.mesh import Mesh, unit_square
-from invsamp.solvers.fem.sensors import as_layout, numbers
+from invsamp.solvers.fem.sensors import as_layout
 from invsamp.solvers.heat.discretisation import Discretisation
 from invsamp.solvers.heat.manufactured import DecayingGaussian
 from invsamp.solvers.heat.march import IMPLICITNESS
@@ -87,7 +86,7 @@ class HeatEquation:
         _check_domain(self.cells, self.mesh)
         if not isinstance(self.steps, (int, np.integer)) or isinstance(self.steps, bool) or self.steps < 1:
             raise ValueError(f"steps must be an integer of at least 1, got {self.steps!r}")
-        if not _is_number(self.end_time) or not 0 < self.end_time < math.inf:
+        if not is_number(self.end_time) or not 0 < self.end_time < math.inf:
             raise ValueError(f"end_time must be positive and finite, got {self.end_time!r}")
         if not isinstance(self.scheme, str) or self.scheme not in IMPLICITNESS:
             raise ValueError(f"scheme must be one of {list(IMPLICITNESS)}, got {self.scheme!r}")
@@ -97,7 +96,7 @@ class HeatEquation:
             given = getattr(self, name)
             if given is None and name == "conductivity":
                 raise ValueError("conductivity must be positive, or a field, got None")
-            if given is not None and not isinstance(given, DecayingGaussian) and not _is_number(given):
+            if given is not None and not isinstance(given, DecayingGaussian) and not is_number(given):
                 object.__setattr__(self, name, as_field(name, given))
         self._check_manufactured()
         self._check_fields()
@@ -233,7 +232,7 @@ class HeatEquation:
     def _check_manufactured(self) -> None:
         if (self.boundary == "exact") != self._manufactured:
             raise ValueError(f"boundary must be 'exact' for DecayingGaussian alone, got {self.boundary!r}")
-        if self._manufactured and (self.source is not None or not _is_number(self.conductivity)):
+        if self._manufactured and (self.source is not None or not is_number(self.conductivity)):
             raise ValueError("source must be left out and conductivity be a number for DecayingGaussian")
 
     def _check_fields(self) -> None:
@@ -241,12 +240,12 @@ class HeatEquation:
         if isinstance(self.boundary, Mapping):
             for part in self.boundary:
                 self.domain.part_edges(part)
-        if _is_number(self.conductivity) and not 0 < self.conductivity < math.inf:
+        if is_number(self.conductivity) and not 0 < self.conductivity < math.inf:
             raise ValueError(f"conductivity must be positive and finite, got {self.conductivity}")
         for kind, given in self.nodal_fields.items():
             if not self._manufactured and not isinstance(given, (Constant, GaussianBump)):
                 _placed(kind, given, self.domain.points)
-        if not _is_number(self.conductivity) and not isinstance(self.conductivity, Constant):
+        if not is_number(self.conductivity) and not isinstance(self.conductivity, Constant):
             placed = _placed("conductivity", self.conductivity, self.domain.midpoints, self.domain.region_cells)
             values = known_values(placed, len(self.domain.midpoints))
             bad = ~(np.isfinite(values) & (values > 0))
@@ -262,10 +261,6 @@ def _check_domain(cells: int | None, mesh: Mesh | None) -> None:
         raise ValueError(f"mesh must be a Mesh, such as read_mesh(path) gives, got {mesh!r}")
     if mesh is None and (not isinstance(cells, (int, np.integer)) or cells < 2):
         raise ValueError(f"cells must be an integer of at least 2, got {cells!r}")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
 
 
 def _placed(name: str, given: Field, *where: Any) -> Any:

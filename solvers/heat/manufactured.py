@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Real
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.solvers.fem.contract import Array
-from invsamp.solvers.fem.field_contract import FieldValues, InRegion, Unknown, checked_pair
+from invsamp.solvers.fem.field_contract import FieldValues, InRegion, Unknown, checked_pair, is_number
 
 #: Orders of differentiation to the centre (in x, in y) of a Gaussian -> coefficient.
 Expansion = Mapping[tuple[int, int], float]
@@ -47,7 +46,7 @@ class DecayingGaussian:
     center: tuple[Unknown, Unknown] = ("x", "y")
 
     def __post_init__(self) -> None:
-        if not isinstance(self.width, Real) or not 0 < self.width < math.inf:
+        if not is_number(self.width) or not 0 < self.width < math.inf:
             raise ValueError(f"width must be positive and finite, got {self.width!r}")
         object.__setattr__(self, "center", checked_pair("center", self.center))
 

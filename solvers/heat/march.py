@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -201,7 +201,6 @@ class March:
             own = slice(first, first + width)
             shared = states if states.shape[2] == 1 else states[:, :, own]
             parts.append(self.adjoint(system, {step: seed[:, own] for step, seed in seeds.items()}, shared))
-        together = [
-            None if found[0] is None else np.hstack(found) for found in zip(*(w for w, _ in parts), strict=True)
-        ]
+        kinds: list[tuple[Any, ...]] = list(zip(*(weights for weights, _ in parts), strict=True))
+        together = [None if kind[0] is None else np.hstack(kind) for kind in kinds]
         return NodalData(*together), np.hstack([sensitivity for _, sensitivity in parts])

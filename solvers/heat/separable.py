@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +37,7 @@ class BumpOnGrid:
     grid: Array
     slots: Slots
     weights: Mapping[tuple[int, int], Array]
-    method = "weights on the grid"
+    method: ClassVar[str] = "weights on the grid"
 
     def evaluate(self, theta: Array) -> Array:
         """Values (batch, m)."""

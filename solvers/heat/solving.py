@@ -101,7 +101,7 @@ class Solving:
         columns = model.equation.columns["conductivity"]
         groups: dict[bytes, list[int]] = {}
         for row in usable:
-            groups.setdefault(theta[row, columns].tobytes(), []).append(row)
+            groups.setdefault(theta[row, columns].tobytes(), []).append(int(row))
         for rows in groups.values():
             yield np.array(rows), model.march.system(conductivity[rows[0]])
 

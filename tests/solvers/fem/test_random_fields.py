@@ -144,6 +144,9 @@ RULE = square_rule(4)
     "make, message",
     [
         (lambda: Matern(0.0, 1.0), "smoothness must be positive"),
+        (lambda: Matern("rough", 1.0), "smoothness must be positive and at most 50, got 'rough'"),
+        (lambda: Matern(1.5, "far"), "length must be numbers, got 'far'"),
+        (lambda: karhunen_loeve(None, *RULE, count=2), r"covariance must be .* such as Matern\(...\), got None"),
         (lambda: Matern(1.5, -1.0), "length must be positive"),
         (lambda: SquaredExponential((1.0, 0.0)), "length must be positive"),
         (lambda: SquaredExponential(1.0, math.inf), "sd must be positive"),
