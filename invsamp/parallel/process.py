@@ -109,13 +109,21 @@ class Worker:
 def _spawn(time_limit: float | None) -> tuple[Connection, BaseProcess]:
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise ModelError(GUARD)
+    if multiprocessing.current_process().daemon:
+        raise ModelError("worker processes cannot be started by a daemonic one, such as those of multiprocessing.Pool")
     # workers are forks of a server that has imported the package and done nothing else: no thread, no MPI, no model
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([serve.__module__])
     near, far = context.Pipe()
     with _ENVIRONMENT, _worker_environment():
         process = context.Process(target=serve, args=(far, time_limit, dict(os.environ)), name="invsamp worker")
-        process.start()
+        try:
+            process.start()
+        except ChildProcessError:
+            raise ModelError(
+                "worker processes cannot be started in a fork of a process that has started some; "
+                "start it by 'spawn' or 'forkserver'"
+            ) from None
     far.close()
     return near, process
 

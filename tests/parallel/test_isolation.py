@@ -11,6 +11,7 @@ import flaky_models as flaky
 import launch
 import numpy as np
 import pytest
+from forks import in_a_fork
 
 import invsamp as iv
 from invsamp.contract import ForwardModel
@@ -182,6 +183,12 @@ class TestFaults:
             guarded = GuardedModel(model, 3, "fine")
             assert np.isnan(guarded(TROUBLED[BAD])).all()
             assert "the solver diverged" in guarded.message
+
+    def test_a_fork_of_the_owner_cannot_have_workers(self, model, capfd):
+        model(THETA)
+        assert in_a_fork(lambda: model(THETA)) == 1
+        assert "ModelError: worker processes cannot be started in a fork" in capfd.readouterr().err
+        np.testing.assert_array_equal(model(THETA), row_by_row(flaky.observations))
 
     def test_processes_that_a_worker_started_end_with_it(self, interrupted, tmp_path):
         file = tmp_path / "numbers"

@@ -90,18 +90,28 @@ def test_end_with_a_script_that_is_killed(tmp_path, deed):
         launch.stop(process)
 
 
-def test_of_a_script_without_a_guard_are_refused():
-    ended = launch.python(
-        f"""
-        import sys
-        sys.path.insert(0, {TOOLS!r})
-        import flaky_models
-        from invsamp.parallel.isolation import isolated
+UNGUARDED = f"""
+import sys
+sys.path.insert(0, {TOOLS!r})
+import flaky_models
+from invsamp.parallel.isolation import isolated
 
-        print(isolated(flaky_models.Troubled())(flaky_models.np.zeros((1, 2))))
-        """,
-        check=False,
-    )
+class Own(flaky_models.Troubled):
+    pass
+
+print(isolated(Own())(flaky_models.np.zeros((1, 2))))
+"""
+
+
+def test_of_a_script_without_a_guard_are_refused():
+    ended = launch.python(UNGUARDED, check=False)
     assert ended.returncode != 0
     assert "__main__" in ended.stderr.splitlines()[-1]
     assert "ModelError" in ended.stderr.splitlines()[-1]
+
+
+def test_of_an_interactive_session_cannot_know_what_was_defined_in_it():
+    ended = launch.python(f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {UNGUARDED!r}])")
+    assert "ModelError" in ended.stderr.splitlines()[-1]
+    assert "Can't get attribute 'Own'" in ended.stderr.splitlines()[-1]
+    assert "an interactive session has none" in ended.stderr.splitlines()[-1]
