@@ -16,7 +16,7 @@ from invsamp.solvers.fem.backends import check_backend, make_space
 from invsamp.solvers.fem.boundary import Boundary, Dirichlet
 from invsamp.solvers.fem.contract import Space
 from invsamp.solvers.fem.fields import as_field
-from invsamp.solvers.fem.mesh import Mesh, unit_square
+from invsamp.solvers.fem.mesh import Mesh, chosen_mesh
 from invsamp.solvers.fem.sensors import as_layout
 from invsamp.solvers.poisson_observation import PoissonObservation
 
@@ -61,11 +61,8 @@ class PoissonEquation:
     comm: Any = None
 
     def __post_init__(self) -> None:
-        if (self.cells is None) == (self.mesh is None):
-            raise ValueError(f"either cells or mesh must be given, got cells={self.cells!r} and mesh={self.mesh!r}")
-        if self.mesh is None:
-            assert self.cells is not None
-            object.__setattr__(self, "mesh", unit_square(self.cells))
+        mesh = chosen_mesh(self.cells, self.mesh)
+        object.__setattr__(self, "mesh", mesh)
         check_backend(self.backend, self.comm)
         for name in ("conductivity", "source"):
             object.__setattr__(self, name, as_field(name, getattr(self, name)))
@@ -75,6 +72,8 @@ class PoissonEquation:
                 "boundary must give values somewhere, by 'dirichlet' or dirichlet(...), got "
                 + edges.shown(self.boundary)
             )
+        for part in self.boundary if isinstance(self.boundary, Mapping) else ():
+            mesh.part_edges(part)
 
     def __repr__(self) -> str:
         return (

@@ -13,7 +13,7 @@ from invsamp.solvers.fem import boundary as edges
 from invsamp.solvers.fem.boundary import Dirichlet, Neumann
 from invsamp.solvers.fem.contract import Array, Factors, Matrix, Numbers
 from invsamp.solvers.fem.field_contract import FieldValues, NamesAlone, numbers, union
-from invsamp.solvers.fem.placement import at_cells, at_nodes
+from invsamp.solvers.fem.placement import at_cells, at_nodes, check_conductivity, fitting
 from invsamp.solvers.fem.sensors import SensorLayout
 from invsamp.solvers.fem.weighted import Precomputed, checked_product, pull_back, weighted
 
@@ -48,9 +48,14 @@ class PoissonObservation:
         self._sensors = sensors.on(space)
         self.n_observations = self._sensors.count
         self._fixed = edges.fixed_nodes(equation.boundary, space)
+        with fitting("source"):
+            source = at_nodes(equation.source, space)
+        with fitting("conductivity"):
+            conductivity = at_cells(equation.conductivity, space)
+        check_conductivity(conductivity, len(space.mesh.triangles))
         kinds = {
-            "source": (equation.source, at_nodes(equation.source, space)),
-            "conductivity": (equation.conductivity, at_cells(equation.conductivity, space)),
+            "source": (equation.source, source),
+            "conductivity": (equation.conductivity, conductivity),
             "load": (
                 NamesAlone(edges.names(equation.boundary, Neumann)),
                 edges.flux_load(equation.boundary, space),
@@ -172,9 +177,6 @@ class PoissonObservation:
     def _known_system(self) -> _System:
         """Of a conductivity without unknowns."""
         conductivity = self._conductivity[0].values(np.empty((1, 0)))[0]
-        wrong = conductivity[~((conductivity > 0) & (conductivity < np.inf))]
-        if self._space.total(np.array([float(len(wrong))]))[0]:
-            raise ValueError(f"conductivity must be positive and finite in every cell, got {wrong[:1].tolist()}")
         return self._system(conductivity)
 
     def _solve(self, theta: Array, system: _System) -> Array:

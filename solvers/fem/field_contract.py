@@ -157,6 +157,13 @@ def checked_unknown(name: str, value: Any) -> Unknown:
     return float(value)
 
 
+def checked_number(name: str, value: Any) -> float:
+    """A finite number as a float. ValueError for what is none."""
+    if not is_number(value) or not math.isfinite(value):
+        raise ValueError(f"{name} must be a finite number, got {value!r}")
+    return float(value)
+
+
 def check_name(name: str, value: Any) -> None:
     """Raise ValueError for what is no name of an unknown."""
     if not isinstance(value, str) or not value:

@@ -22,6 +22,7 @@ from invsamp.solvers.fem.field_contract import (
     Linear,
     Unknown,
     check_name,
+    checked_number,
     checked_unknown,
     describe,
     evaluated,
@@ -137,6 +138,8 @@ class Modes:
 
     def __post_init__(self) -> None:
         check_name("parameter", self.parameter)
+        if is_number(self.mean):
+            object.__setattr__(self, "mean", checked_number("mean", self.mean))
         if callable(self.modes):
             count = getattr(self.modes, "count", self.count)
         else:

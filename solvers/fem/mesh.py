@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.solvers.fem.contract import Array, Mask, Numbers, Part
+from invsamp.solvers.fem.field_contract import numbers
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -44,7 +45,10 @@ class Mesh:
     edges: Mapping[str, Numbers] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        points = np.array(self.points, dtype=float)
+        points = numbers("points", self.points)
+        for name in ("regions", "edges"):
+            if not isinstance(getattr(self, name), Mapping):
+                raise ValueError(f"{name} must be a mapping from names to numbers, got {getattr(self, name)!r}")
         triangles = _numbers("triangles", self.triangles, (3,), len(points))
         if points.ndim != 2 or points.shape[1] != 2 or not len(points):
             raise ValueError(f"points must have shape (n, 2), got {points.shape}")
@@ -68,9 +72,9 @@ class Mesh:
         edges = {name: _numbers(f"edges[{name!r}]", pairs, (2,), len(points)) for name, pairs in self.edges.items()}
         for name, value in (("points", points), ("triangles", triangles), ("regions", regions), ("edges", edges)):
             object.__setattr__(self, name, value)
-        numbers, counts = self._edge_counts
+        found, counts = self._edge_counts
         if counts.max() > 2:
-            ends = points[list(divmod(int(numbers[np.argmax(counts)]), len(points)))].tolist()
+            ends = points[list(divmod(int(found[np.argmax(counts)]), len(points)))].tolist()
             raise ValueError(f"triangles must not overlap, got {counts.max()} at the edge from {ends[0]} to {ends[1]}")
 
     def __repr__(self) -> str:
@@ -195,6 +199,17 @@ def unit_square(cells: int) -> Mesh:
     sides = {"left": number[0], "right": number[-1], "bottom": number[:, 0], "top": number[:, -1]}
     edges = {name: np.stack([side[:-1], side[1:]], axis=1) for name, side in sides.items()}
     return Mesh(points, np.stack(squares, axis=2).reshape(-1, 3), {}, edges)
+
+
+def chosen_mesh(cells: int | None, mesh: Mesh | None) -> Mesh:
+    """The unit square in ``cells x cells`` squares, or the mesh. ValueError if not exactly one is given."""
+    if (cells is None) == (mesh is None):
+        raise ValueError(f"either cells or mesh must be given, got cells={cells!r} and mesh={mesh!r}")
+    if mesh is None:
+        return unit_square(cells)  # type: ignore[arg-type]
+    if not isinstance(mesh, Mesh):
+        raise ValueError(f"mesh must be a Mesh, such as read_mesh(path) gives, got {mesh!r}")
+    return mesh
 
 
 def read_mesh(path: str | Path) -> Mesh:

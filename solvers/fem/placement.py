@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from invsamp.solvers.fem.contract import Array, Numbers, Space
-from invsamp.solvers.fem.fields import Field, FieldValues
+from invsamp.solvers.fem.field_contract import Field, FieldValues, known_values
 
 
 def at_nodes(field: Field, space: Space) -> FieldValues:
@@ -19,6 +21,23 @@ def at_cells(field: Field, space: Space) -> FieldValues:
     """The field at the midpoints of this rank's cells, where it is constant; arrays in the order of the triangles."""
     mesh = space.mesh
     return _restricted(field.at(mesh.midpoints, mesh.region_cells), space.cell_numbers, len(mesh.triangles))
+
+
+@contextlib.contextmanager
+def fitting(name: str) -> Iterator[None]:
+    """Say of which argument a field does not fit the mesh."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{name} does not fit the mesh: {error}") from error
+
+
+def check_conductivity(values: FieldValues, cells: int) -> None:
+    """Raise ValueError for a conductivity that is known not to be positive in one of the mesh's ``cells``."""
+    known = known_values(values.whole if isinstance(values, _Restricted) else values, cells)
+    bad = ~(np.isfinite(known) & (known > 0))
+    if bad.any():
+        raise ValueError(f"conductivity must be positive and finite, got {known[bad][0]}")
 
 
 def _restricted(whole: FieldValues, numbers: Numbers, size: int) -> FieldValues:

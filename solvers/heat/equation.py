@@ -15,9 +15,10 @@ from invsamp.solvers.fem.backends import check_backend
 from invsamp.solvers.fem.boundary import Boundary, Dirichlet, Neumann, checked_boundary, names
 from invsamp.solvers.fem.boundary import shown as shown_boundary
 from invsamp.solvers.fem.contract import Array, Numbers
-from invsamp.solvers.fem.field_contract import NamesAlone, is_number, known_values, numbers
-from invsamp.solvers.fem.fields import Constant, Field, GaussianBump, as_field, union
-from invsamp.solvers.fem.mesh import Mesh, unit_square
+from invsamp.solvers.fem.field_contract import NamesAlone, is_number, numbers
+from invsamp.solvers.fem.fields import Field, GaussianBump, as_field, union
+from invsamp.solvers.fem.mesh import Mesh, chosen_mesh
+from invsamp.solvers.fem.placement import check_conductivity, fitting
 from invsamp.solvers.fem.sensors import as_layout
 from invsamp.solvers.heat.discretisation import Discretisation
 from invsamp.solvers.heat.manufactured import DecayingGaussian
@@ -83,7 +84,7 @@ class HeatEquation:
     comm: Any = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        _check_domain(self.cells, self.mesh)
+        _ = self.domain
         if not isinstance(self.steps, (int, np.integer)) or isinstance(self.steps, bool) or self.steps < 1:
             raise ValueError(f"steps must be an integer of at least 1, got {self.steps!r}")
         if not is_number(self.end_time) or not 0 < self.end_time < math.inf:
@@ -184,7 +185,7 @@ class HeatEquation:
     @cached_property
     def domain(self) -> Mesh:
         """The mesh."""
-        return unit_square(self.cells or 0) if self.mesh is None else self.mesh
+        return chosen_mesh(self.cells, self.mesh)
 
     @cached_property
     def discretisation(self) -> Discretisation:
@@ -243,28 +244,10 @@ class HeatEquation:
         if is_number(self.conductivity) and not 0 < self.conductivity < math.inf:
             raise ValueError(f"conductivity must be positive and finite, got {self.conductivity}")
         for kind, given in self.nodal_fields.items():
-            if not self._manufactured and not isinstance(given, (Constant, GaussianBump)):
-                _placed(kind, given, self.domain.points)
-        if not is_number(self.conductivity) and not isinstance(self.conductivity, Constant):
-            placed = _placed("conductivity", self.conductivity, self.domain.midpoints, self.domain.region_cells)
-            values = known_values(placed, len(self.domain.midpoints))
-            bad = ~(np.isfinite(values) & (values > 0))
-            if bad.any():
-                raise ValueError(f"conductivity must be positive and finite, got {values[bad][0]}")
+            if not self._manufactured:
+                with fitting(kind):
+                    given.at(self.domain.points)
+        with fitting("conductivity"):
+            placed = self.conductivity_field.at(self.domain.midpoints, self.domain.region_cells)
+        check_conductivity(placed, len(self.domain.triangles))
         _ = self._unknowns
-
-
-def _check_domain(cells: int | None, mesh: Mesh | None) -> None:
-    if (cells is None) == (mesh is None):
-        raise ValueError(f"either cells or mesh must be given, got cells={cells!r} and mesh={mesh!r}")
-    if mesh is not None and not isinstance(mesh, Mesh):
-        raise ValueError(f"mesh must be a Mesh, such as read_mesh(path) gives, got {mesh!r}")
-    if mesh is None and (not isinstance(cells, (int, np.integer)) or cells < 2):
-        raise ValueError(f"cells must be an integer of at least 2, got {cells!r}")
-
-
-def _placed(name: str, given: Field, *where: Any) -> Any:
-    try:
-        return given.at(*where)
-    except ValueError as error:
-        raise ValueError(f"{name} does not fit the mesh: {error}") from error

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -201,6 +201,8 @@ class March:
             own = slice(first, first + width)
             shared = states if states.shape[2] == 1 else states[:, :, own]
             parts.append(self.adjoint(system, {step: seed[:, own] for step, seed in seeds.items()}, shared))
-        kinds: list[tuple[Any, ...]] = list(zip(*(weights for weights, _ in parts), strict=True))
-        together = [None if kind[0] is None else np.hstack(kind) for kind in kinds]
-        return NodalData(*together), np.hstack([sensitivity for _, sensitivity in parts])
+        together = [
+            None if getattr(parts[0][0], kind) is None else np.hstack([getattr(weights, kind) for weights, _ in parts])
+            for kind in NodalData._fields
+        ]
+        return NodalData(*together), np.hstack([part[1] for part in parts if part[1] is not None])
