@@ -9,7 +9,7 @@ import pytest
 
 
 def run_python(code):
-    return subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=120)
+    return subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=300)
 
 
 def test_importing_invsamp_brings_h5py_but_not_what_takes_seconds():

@@ -271,7 +271,7 @@ def test_a_solver_that_petsc_does_not_have() -> None:
 
 
 def test_cost_is_measured(at_points) -> None:
-    assert 0 < at_points.cost < 5
+    assert at_points.cost > 0
 
 
 @pytest.mark.parametrize(
