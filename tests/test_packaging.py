@@ -56,7 +56,7 @@ def source_modules() -> dict[str, Path]:
 
 def run(*arguments: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    return subprocess.run([*map(str, arguments)], cwd=cwd, env=environment, capture_output=True, text=True, timeout=1800)
+    return subprocess.run([*map(str, arguments)], cwd=cwd, env=environment, capture_output=True, text=True, timeout=900)
 
 
 def tool(name: str, *arguments: str) -> None:
