@@ -43,7 +43,8 @@ def isolated(
         Processes. Each holds a copy of the model.
     time_limit : float, > 0, optional
         Seconds for one call of the model, or of its vector-Jacobian product, on one row. None: a call that hangs is
-        waited for.
+        waited for. The start of a worker is not counted: what a first call compiles or reads is better done by
+        ``build``, for which there are ten minutes.
 
     Raises
     ------
@@ -55,7 +56,7 @@ def isolated(
     Notes
     -----
     A worker imports the script that started it, so what the script does has to stand under
-    ``if __name__ == "__main__":``. Workers begin at the first evaluation and end with `IsolatedModel.close`, a ``with``
+    ``if __name__ == "__main__":``; of an interactive session it knows nothing. Workers begin at the first evaluation and end with `IsolatedModel.close`, a ``with``
     block, or the process that started them.
     With a model whose rows depend on theta alone, the numbers do not depend on the number of workers, to the bit.
     """
