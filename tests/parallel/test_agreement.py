@@ -64,7 +64,6 @@ def test_solves_that_fail_on_one_process_do_not_differ():
 def test_who_waits_for_ever_says_so(monkeypatch, capsys):
     """A script in which only one process samples."""
     monkeypatch.setattr(agreement, "NOTICE", 0.0)
-
     told = []
 
     def seen():
