@@ -10,21 +10,31 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from invsamp import parallel
+
 
 @dataclass(frozen=True)
 class Options:
-    """The arguments that every example takes."""
+    """The arguments that every example takes. Under MPI the first process alone writes and prints."""
 
     draws: int
     seed: int
     out: Path
 
+    def show(self, result: object) -> None:
+        """Print."""
+        if parallel.rank() == 0:
+            print(result)
+
     def save(self, name: str, figure: Figure) -> None:
         """Write one figure as PNG."""
-        figure.savefig(self.out / f"{name}.png", dpi=130)
+        if parallel.rank() == 0:
+            figure.savefig(self.out / f"{name}.png", dpi=130)
 
     def save_summary(self, summary: dict[str, Any]) -> None:
         """Write and print the summary."""
+        if parallel.rank() > 0:
+            return
         text = json.dumps(summary, indent=2)
         (self.out / "summary.json").write_text(text + "\n")
         print(text)

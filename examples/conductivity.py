@@ -34,7 +34,7 @@ def main() -> dict[str, Any]:
     sampler = iv.relangevin(TEMPERATURES, friction=0.1, fidelities=["fine", "middle", "coarse"])
     warmup = max(100, min(WARMUP, given.draws))
     run = iv.sample(posterior, sampler, draws=given.draws, warmup=warmup, chains=CHAINS, seed=given.seed)
-    print(run)
+    given.show(run)
 
     truth = problem.true_coefficients()
     draws = run.theta.reshape(-1, problem.MODES)

@@ -21,7 +21,7 @@ def main() -> iv.Run:
     posterior = problem.hare_lynx()
     sampler = iv.relangevin(temperatures=iv.geometric(8.0, 5))
     run = iv.sample(posterior, sampler, draws=given.draws, warmup=1500, chains=4, seed=given.seed)
-    print(run)
+    given.show(run)
 
     predictive = run.posterior_predictive(posterior, draws=1000, seed=given.seed)
     low, high = np.quantile(predictive["data"], (0.05, 0.95), axis=(0, 1))

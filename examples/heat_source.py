@@ -45,7 +45,7 @@ def main() -> None:
     ring = problem.ring(noise_sd=0.5)
     ring_truth = problem.quadrature(ring, points=1000)
     ring_run = sample(ring, RULES["delayed acceptance"], given.draws, given.seed)
-    print(runs["delayed acceptance"][0])
+    given.show(runs["delayed acceptance"][0])
 
     table = {label: compare(batch, truth["fine"]) for label, batch in runs.items()}
     given.save("two_sensors", draw_two(runs["delayed acceptance"], truth))

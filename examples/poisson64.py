@@ -47,7 +47,7 @@ def main() -> iv.Run:
         chains=CHAINS,
         seed=given.seed,
     )
-    print(run)
+    given.show(run)
 
     log_a = run.theta.reshape(CHAINS, -1, problem.SIDE, problem.SIDE)
     predicted = posterior.predict(thinned(run.theta, 100).reshape(-1, posterior.dimension))
