@@ -101,17 +101,20 @@ def carry(comm: Any, engine: Engine, work: Callable[[Ranks], Result]) -> Result:
         for model in movable:
             model.bind(comm)
         potentials = {name: evaluator.potential for name, evaluator in engine.evaluators.items()}
-        result, left = None, unequal_energies(own, potentials, _positions(engine)[0])
+        result, team = None, None
+        left: BaseException | None = unequal_energies(own, potentials, _positions(engine)[0])
         if left is None:
             plan = _plan(own, engine, models)
             team = Team(own, plan.groups, plan.how)
             for model in movable:
-                if team.group is not None:
-                    model.bind(comm if team.solving is None else team.solving)
+                # all let go what they had on all of them, those too that have nothing to do
+                model.bind(None if team.group is None else team.solving or comm)
             result, left = bcast(own, _part(team, potentials, work))
-        own.Free()  # not the groups' own: models may hold them still
-        for model in movable:
-            model.bind(None)
+        own.Free()
+    for model in movable:
+        model.bind(None)
+    if team is not None and team.solving is not None:
+        team.solving.Free()
     if left is not None:
         raise left
     return result  # type: ignore[return-value]
@@ -156,7 +159,7 @@ def _plan(comm: Any, engine: Engine, models: Mapping[str, Any]) -> _Plan:
         return _Plan((Group(range(rungs), range(size)),), fixed)
     how: dict[str, How] = {name: "together" if name in together else "blocks" for name in engine.evaluators}
     position = _positions(engine)
-    joint = _joint_times(comm, engine, [models[name] for name in together], position)
+    joint = _joint_times(comm, engine, {name: models[name] for name in together}, position) if together else {}
     found = None
     if comm.rank == 0:
         times = [joint.get(k) or _alone_times(replica, position) for k, replica in enumerate(engine.replicas)]
@@ -195,20 +198,19 @@ def _half(size: int) -> int:
     return -(-size // 2)
 
 
-def _joint_times(comm: Any, engine: Engine, models: list[Distributed], position: Array) -> dict[int, _JointTimes]:
+def _joint_times(
+    comm: Any, engine: Engine, models: Mapping[str, Distributed], position: Array
+) -> dict[int, _JointTimes]:
     """Measured by all processes, of rungs whose solves are distributed; in the end the models are on all of them."""
-    known = {id(model) for model in models}
-    names = {name for name, model in _models(engine.problem).items() if id(model) in known}
-    rungs = [k for k, r in enumerate(engine.replicas) if any(e.fidelity in names for e in r.evaluators)]
-    if not rungs:
-        return {}
-    before = [model.comm for model in models]
+    rungs = [k for k, r in enumerate(engine.replicas) if any(e.fidelity in models for e in r.evaluators)]
+    everyone = {name: model.comm for name, model in models.items()}
     halves = comm.Split(comm.rank >= _half(comm.size), comm.rank)
-    for model in models:
+    for model in models.values():
         model.bind(halves)
     half = [_seconds(engine.replicas[k], position, halves) for k in rungs]
-    for model, everyone in zip(models, before, strict=True):
-        model.bind(everyone)
+    for name, model in models.items():
+        model.bind(everyone[name])
+    halves.Free()
     whole = [_seconds(engine.replicas[k], position, comm) for k in rungs]
     return {k: _JointTimes(*times) for k, *times in zip(rungs, whole, half, strict=True)}
 

@@ -17,7 +17,10 @@ def distributed(build: Callable[[Any], Any]) -> Distributed:
     build : callable
         ``build(comm)`` makes the model on all processes of a communicator of mpi4py (None where there is no MPI and
         mpi4py is not installed). Its results have to be the same on each of them. It is called first with all
-        processes, and again in a run where a rung's group has fewer.
+        processes; in a run again with half of them, to measure what more processes gain, and with a rung's group, which
+        is one process if they gain nothing. A solve that needs the memory of all of them wants a model made on all
+        (``comm=`` of the solvers) instead. What ``build`` made lasts as long as its communicator, and is not to be
+        kept.
 
     Returns
     -------
@@ -73,8 +76,10 @@ class Distributed:
         return y, product
 
     def bind(self, comm: Any) -> None:
-        """Solve on that communicator from now on, or on all processes again (None)."""
+        """Solve on that communicator from now on, or on all processes again (None); what is on another is let go."""
         self._bound = comm
+        if self._made is not None and self._made[0] is not self.comm:
+            self._made = None  # before the next one is made, which may need the memory
         if comm is not None:
             self._model()
 
