@@ -176,17 +176,20 @@ def print_ratios(repeats: int) -> None:
 
 
 def print_costs(meshes: list[int]) -> None:
-    """Cost against the mesh, and the slope to the one before."""
-    print("milliseconds per evaluation with gradient, and slope: the power of the cells along a side")
-    print(f"  {'cells':>6s} {'nodes':>7s} {'weights':>16s} {'solves':>18s} {'conductivity':>18s} {'unavoidable':>18s}")
+    """Cost against the mesh, the slope to the one before, and what of an unknown conductivity's cost is avoidable."""
+    print("milliseconds per evaluation with gradient, medians; slope: the power of the cells along a side")
+    print(
+        f"  {'cells':>6s} {'nodes':>7s} {'weights':>16s} {'solves':>18s} {'conductivity':>18s} {'unavoidable':>18s}"
+        "   conductivity against unavoidable"
+    )
     table: list[list[float]] = []
     for cells in meshes:
         runs = [with_weights(cells), with_solves(cells), *with_conductivity(cells)]
         for run in runs[: 1 if cells > 64 else None]:
             run()  # compiles; a cold start counts for little on the large meshes
-        spent = compare(dict(enumerate(runs)), 5 if cells <= 64 else 2)  # type: ignore[arg-type]
-        table.append([min(times) for times in spent.values()])
-        print(f"  {cells:6d} {(cells + 1) ** 2:7d}" + _cells(table), flush=True)
+        spent = compare({str(k): run for k, run in enumerate(runs)}, 9 if cells <= 64 else 3)
+        table.append([statistics.median(times) for times in spent.values()])
+        print(f"  {cells:6d} {(cells + 1) ** 2:7d}{_cells(table)} {ratio(spent['2'], spent['3'])}", flush=True)
     if len(meshes) > 1:
         logs = np.log(table)
         fitted = np.polyfit(np.log(meshes), logs, 1)[0]

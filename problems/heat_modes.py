@@ -20,6 +20,7 @@ from invsamp.posing.distributions import Uniform
 from invsamp.posing.noise import GaussianNoise
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.prior import Prior
+from invsamp.problems.heat_source import Mode, moments
 from invsamp.solvers.heat import GaussianBump, HeatEquation, point_sensors
 from invsamp.solvers.heat.manufactured import gaussian_derivatives
 
@@ -154,14 +155,6 @@ class StripModel:
         return values if self._plain else values[..., self.sensor_of_datum]
 
 
-class Mode(NamedTuple):
-    """Weight, mean and sd of the posterior's part on one side of the strip."""
-
-    weight: float
-    mean: Array  # (2,)
-    sd: Array  # (2,)
-
-
 class Quadrature(NamedTuple):
     """Posterior of the centre on a grid of midpoints."""
 
@@ -198,7 +191,7 @@ def quadrature(problem: Posterior, fidelity: str | None = None, points: int = 40
     density = np.exp(energy.min() - energy)
     density /= density.mean()
     right = grid > STRIP
-    return Quadrature(grid, density, *(_mode(grid, density * side[:, None]) for side in (~right, right)))
+    return Quadrature(grid, density, *(moments(grid, density * side[:, None]) for side in (~right, right)))
 
 
 @cache
@@ -230,14 +223,6 @@ def _compress(cells: int, weights: Array) -> tuple[tuple[Array, Array], Array]:
         core = np.moveaxis(np.tensordot(kept.T, core, axes=(1, axis)), 0, axis)
     core = np.ascontiguousarray(core.transpose(2, 0, 1))
     return (bases[0], bases[1]), core.reshape(len(core), -1)
-
-
-def _mode(grid: Array, density: Array) -> Mode:
-    total = density.sum()
-    marginals = np.stack([density.sum(axis=1), density.sum(axis=0)]) / total
-    mean = marginals @ grid
-    sd = np.sqrt((marginals * (grid - mean[:, None]) ** 2).sum(axis=1))
-    return Mode(float(total) / density.size, mean, sd)
 
 
 def _readings() -> Array:

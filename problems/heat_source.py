@@ -132,9 +132,9 @@ def quadrature(posterior: Posterior, fidelity: str | None = None, points: int = 
     density /= density.mean()
     heights = np.unique(sensors.points[:, 1])
     if len(sensors.points) < 2 or len(heights) > 1:
-        return Quadrature(grid, density, (_mode(grid, density),))
+        return Quadrature(grid, density, (moments(grid, density),))
     upper = np.broadcast_to(grid > heights[0], density.shape)
-    return Quadrature(grid, density, tuple(_mode(grid, density * side) for side in (~upper, upper)))
+    return Quadrature(grid, density, tuple(moments(grid, density * side) for side in (~upper, upper)))
 
 
 def is_upper(theta: Array) -> npt.NDArray[np.bool_]:
@@ -142,7 +142,8 @@ def is_upper(theta: Array) -> npt.NDArray[np.bool_]:
     return np.asarray(theta)[..., 1] > SENSOR_LINE
 
 
-def _mode(grid: Array, density: Array) -> Mode:
+def moments(grid: Array, density: Array) -> Mode:
+    """Weight, mean and sd of a density (n, n), indexed [x, y], at the midpoints ``grid`` (n,) along each axis."""
     total = density.sum()
     marginals = np.stack([density.sum(axis=1), density.sum(axis=0)]) / total
     mean = marginals @ grid

@@ -19,14 +19,14 @@ class Recurrence(NamedTuple):
     start: Array  # (n, k)
     added: Array  # r, (t, n, k)
     factors: Array  # c, (steps, t)
-    keep: Sequence[int]  # which of the states 0 .. steps are wanted, increasing
+    keep: Sequence[int]  # which of the states 0 .. steps are wanted, in any order
     weights: Array  # (w, steps), of sums over the states from the first step on
 
 
 class Marched(NamedTuple):
     """What is wanted of a recurrence."""
 
-    kept: Array  # (len(keep), n, k)
+    kept: Array  # (len(keep), n, k), in the order of `keep`
     sums: Array  # (w, n, k)
 
 

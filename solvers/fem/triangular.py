@@ -150,20 +150,31 @@ def _march(  # type: ignore[no-untyped-def]
     sums,
 ):
     """The recurrence in the steps of `invsamp.solvers.fem.recurrence.march`; u is overwritten."""
-    x, right = np.empty(len(order)), np.empty(len(u))
+    x, right, free = np.empty(len(order)), np.empty(len(u)), np.zeros(len(u), np.bool_)
+    free[order] = True
     if places[0] >= 0:
         kept[places[0]] = u
     for step in range(len(factors)):
-        right[:] = 0.0
+        empty = True
         for t in range(len(added)):
-            if factors[step, t] != 0.0:
+            factor = factors[step, t]
+            if factor != 0.0 and empty:
                 for i in range(len(u)):
-                    right[i] += factors[step, t] * added[t, i]
+                    right[i] = factor * added[t, i]
+                empty = False
+            elif factor != 0.0:
+                for i in range(len(u)):
+                    right[i] += factor * added[t, i]
+        if empty:
+            right[:] = 0.0
+        for row in range(len(u)):
+            if free[row]:
+                total = 0.0
+                for p in range(row_starts[row], row_starts[row + 1]):
+                    total += explicit[p] * u[columns[p]]
+                right[row] += total
         for j in range(len(order)):
-            row, total = order[j], 0.0
-            for p in range(row_starts[row], row_starts[row + 1]):
-                total += explicit[p] * u[columns[p]]
-            x[j] = total + right[row]
+            x[j] = right[order[j]]
         for j in range(len(order)):
             pivot = x[j]
             for p in range(starts[j], starts[j + 1]):
@@ -174,7 +185,7 @@ def _march(  # type: ignore[no-untyped-def]
                 value -= entries[p] * x[rows[p]]
             x[j] = value
             right[order[j]] = value
-        u[:] = right
+        u, right = right, u
         if places[step + 1] >= 0:
             kept[places[step + 1]] = u
         for w in range(len(weights)):

@@ -149,7 +149,7 @@ class March:
         if states is not None and columns > 1 and columns * n * last > ROOM:
             return self._adjoint_by_parts(system, seeds, states)
         multipliers, (loads, fluxes, edge_now, edge_before) = self._backwards(system, seeds, states is not None)
-        first = system.explicit @ multipliers[-1]
+        first = system.explicit @ multipliers[0]
         if 0 in seeds:
             first += seeds[0]
         edge = None
@@ -165,14 +165,13 @@ class March:
         flux = self.step * fluxes if "flux" in self.kinds else None
         sensitivity = None
         if states is not None:
-            # in the order of the multipliers
-            later, earlier = states[last::-1][:last], states[last::-1][1:]
+            later, earlier = states[1 : last + 1], states[:last]
             u = later if self.implicitness == 1 else self.implicitness * later + (1 - self.implicitness) * earlier
-            sensitivity = -self.step * self.space.cell_products(u, multipliers[1:])
+            sensitivity = -self.step * self.space.cell_products(u, multipliers[:last])
         return NodalData(first, source, flux, edge), sensitivity
 
     def _backwards(self, system: System, seeds: Mapping[int, Array], every: bool) -> Marched:
-        """Multipliers of the steps last, ..., 1, after zeros; or that of step 1 alone; and the sums of `adjoint`."""
+        """Multipliers of the steps 1 to last, and zeros; or that of step 1 alone; and the sums of `adjoint`."""
         last, fixed = max(seeds), self.fixed_nodes
         later = sorted(step for step in seeds if step > 0)
         added = np.array([seeds[step] for step in later], dtype=float).reshape(-1, *seeds[last].shape)
@@ -186,7 +185,7 @@ class March:
         if self.edge_factor is not None:
             weights[2:] = self.edge_factor[backwards], self.edge_factor[backwards - 1]
         factors = (backwards[:, None] == np.array(later, dtype=int)).astype(float)
-        keep = range(last + 1) if every else [last]
+        keep = range(last, -1, -1) if every else [last]
         start = np.zeros(seeds[last].shape)
         recurrence = Recurrence(start, added, factors, keep, weights)
         return march(system.factors, system.explicit, fixed, recurrence)

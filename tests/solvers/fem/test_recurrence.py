@@ -41,7 +41,7 @@ def test_by_dense_matrices():
     np.testing.assert_allclose(found.sums, np.tensordot(given.weights, states[1:], axes=1), rtol=1e-11, atol=1e-11)
 
 
-@pytest.mark.parametrize("keep", [(0, 2, 5), (5,), range(6)])
+@pytest.mark.parametrize("keep", [(0, 2, 5), (5,), range(5, -1, -1)])
 def test_the_compiled_loop_of_one_column_gives_the_same_bits(keep):
     assert isinstance(FACTORS, CompiledFactors)
     block = recurrence(3, keep)
