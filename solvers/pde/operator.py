@@ -47,6 +47,7 @@ class Operator:
         self._options = dict(DIRECT if options is None else options)
         self._configure(self._options)
         self._held: list[Array] | None = None
+        self._symmetric = False
 
     def holds(self, values: Sequence[Array]) -> bool:
         """Whether the factors are those of `factor` with equal values, on all ranks. Collective."""
@@ -77,6 +78,7 @@ class Operator:
             # a direct solver may not come back from a matrix that is not finite
             if not math.isfinite(self._matrix.norm()):
                 return False
+            self._symmetric = self._equals_transpose()
             self._solver.setOperators(self._matrix)
             self._solver.setUp()
         except x.PETSc.Error as error:
@@ -97,13 +99,29 @@ class Operator:
         x = load()
         solution = petsc_vector(out)
         try:
-            (self._solver.solveTranspose if transposed else self._solver.solve)(right, solution)
+            # not every solver has transposed solves: hypre's multigrid has none
+            other = transposed and not self._symmetric
+            (self._solver.solveTranspose if other else self._solver.solve)(right, solution)
         except x.PETSc.Error:
             return False
         # both are the same on every rank
         converged = self._solver.getConvergedReason() > 0 and math.isfinite(solution.norm())
         out.x.scatter_forward()
         return bool(converged) and not (verified and self._is_wrong(right, solution, transposed))
+
+    def _equals_transpose(self) -> bool:
+        """Whether the matrix and its transpose have the same product with a vector of many values."""
+        vector = self._matrix.createVecRight()
+        vector.setArray(np.cos(np.arange(*vector.getOwnershipRange(), dtype=float)))
+        products = vector.duplicate(), vector.duplicate()
+        self._matrix.mult(vector, products[0])
+        self._matrix.multTranspose(vector, products[1])
+        size = products[1].norm()
+        products[0].axpy(-1.0, products[1])
+        symmetric = products[0].norm() <= 1e-12 * size
+        for used in (vector, *products):
+            used.destroy()
+        return bool(symmetric)
 
     def _is_wrong(self, right: Any, solution: Any, transposed: bool) -> bool:
         """Whether a solve solved something else."""

@@ -141,7 +141,8 @@ def test_how_often_the_operator_is_factored() -> None:
 def test_other_solvers_give_the_same() -> None:
     theta = None
     results = []
-    for options in (None, {"ksp_type": "cg", "pc_type": "jacobi", "ksp_rtol": 1e-13}):
+    solvers = ["jacobi"] + ["hypre"] * load().PETSc.Sys.hasExternalPackage("hypre")
+    for options in (None, *({"ksp_type": "cg", "pc_type": solver, "ksp_rtol": 1e-13} for solver in solvers)):
         residual, u, _, a, zero = poisson_in_ufl(6)
         a.x.array[:] = 1.0
         problem = StationaryProblem(residual, u, {"a": a}, boundary_conditions=[zero], solver_options=options)
