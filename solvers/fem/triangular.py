@@ -66,20 +66,27 @@ class SymmetricFactors:
 
 
 @njit(cache=True)
-def _solve_one(starts, rows, entries, diagonal, order, work, solution, first, width):  # type: ignore[no-untyped-def]
-    x = work[:, 0]
-    for j in range(len(order)):
-        x[j] = solution[order[j], first]
-    for j in range(len(order)):
+def _substitute(starts, rows, entries, diagonal, x):  # type: ignore[no-untyped-def]
+    """Solve for one column in the order of elimination, in place."""
+    for j in range(len(x)):
         pivot = x[j]
         for p in range(starts[j], starts[j + 1]):
             x[rows[p]] -= entries[p] * pivot
-    for j in range(len(order) - 1, -1, -1):
+    for j in range(len(x) - 1, -1, -1):
         value = x[j] / diagonal[j]
         for p in range(starts[j], starts[j + 1]):
             value -= entries[p] * x[rows[p]]
         x[j] = value
-        solution[order[j], first] = value
+
+
+@njit(cache=True)
+def _solve_one(starts, rows, entries, diagonal, order, work, solution, first, width):  # type: ignore[no-untyped-def]
+    x = work.reshape(-1)
+    for j in range(len(order)):
+        x[j] = solution[order[j], first]
+    _substitute(starts, rows, entries, diagonal, x)
+    for j in range(len(order)):
+        solution[order[j], first] = x[j]
 
 
 @njit(cache=True)
@@ -175,16 +182,9 @@ def _march(  # type: ignore[no-untyped-def]
                 right[row] += total
         for j in range(len(order)):
             x[j] = right[order[j]]
+        _substitute(starts, rows, entries, diagonal, x)
         for j in range(len(order)):
-            pivot = x[j]
-            for p in range(starts[j], starts[j + 1]):
-                x[rows[p]] -= entries[p] * pivot
-        for j in range(len(order) - 1, -1, -1):
-            value = x[j] / diagonal[j]
-            for p in range(starts[j], starts[j + 1]):
-                value -= entries[p] * x[rows[p]]
-            x[j] = value
-            right[order[j]] = value
+            right[order[j]] = x[j]
         u, right = right, u
         if places[step + 1] >= 0:
             kept[places[step + 1]] = u
