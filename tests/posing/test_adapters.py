@@ -54,6 +54,14 @@ def test_order_of_finite_differences(scheme: str, order: int) -> None:
     assert errors[1] < (1e-5 if order == 2 else 1e-2)
 
 
+@pytest.mark.parametrize("scheme", ["central", "forward"])
+def test_steps_are_those_taken_after_rounding(scheme: str) -> None:
+    """Or else even a straight line's slope would be off by the rounding of theta over the step."""
+    theta = 1e3 * THETA
+    matrix = finite_differences(lambda t: t, scheme=scheme).jacobian(theta)[1]
+    np.testing.assert_allclose(matrix, np.broadcast_to(np.eye(2), (5, 2, 2)), atol=1e-14)
+
+
 def test_from_torch() -> None:
     torch = pytest.importorskip("torch")
 

@@ -153,10 +153,29 @@ class TestPartOfTheData:
     TIMES = np.linspace(-1.0, 1.0, 8)
     DATA = 1.0 + 0.5 * TIMES + 0.3 * np.random.default_rng(0).standard_normal(8)
 
-    def posterior(self, indices: object, coarse_times: object, fine_times: object = TIMES, shape: object = 8):
+    def posterior(
+        self, indices: object, coarse_times: object, fine_times: object = TIMES, shape: object = 8, scale: object = 0.3
+    ) -> Posterior:
         forward = {"coarse": Line(coarse_times, indices, 1.05), "fine": Line(fine_times)}
-        prior = Prior(a=Normal(0.0, 10.0), b=Normal(0.0, 10.0))
-        return Posterior(prior, forward, self.DATA.reshape(shape), GaussianNoise(0.3))
+        unknown = {scale: LogNormal(0.0, 1.0, shape=shape)} if isinstance(scale, str) else {}
+        prior = Prior(a=Normal(0.0, 10.0), b=Normal(0.0, 10.0), **unknown)
+        return Posterior(prior, forward, self.DATA.reshape(shape), GaussianNoise(scale))
+
+    @pytest.mark.parametrize("scale", [np.linspace(0.1, 0.8, 8).reshape(2, 4), "s"], ids=["known", "unknown"])
+    def test_a_coarse_fidelity_is_held_against_its_own_data(self, scale: object) -> None:
+        chosen = [5, 1, 2]
+        posterior = self.posterior(np.array(chosen), self.TIMES[chosen], shape=(2, 4), scale=scale)
+        theta = posterior.prior.sample(np.random.default_rng(0), 3)
+        sds = theta[:, 2:] if isinstance(scale, str) else np.tile(scale.ravel(), (3, 1))
+        y, wanted = np.full((3, 8), np.nan), np.zeros((3, 8))
+        y[:, chosen] = 1.05 * (theta[:, :1] + theta[:, 1:2] * self.TIMES[chosen])
+        wanted[:, chosen] = stats.norm(y[:, chosen], sds[:, chosen]).logpdf(self.DATA[chosen])
+        np.testing.assert_allclose(posterior.predict(theta, "coarse"), y.reshape(3, 2, 4), rtol=1e-12)
+        np.testing.assert_allclose(posterior.log_likelihood(theta, "coarse"), wanted.reshape(3, 2, 4), rtol=1e-12)
+        position = posterior.to_position(theta)
+        difference = posterior.potential("fine").energy(position) - posterior.potential("coarse").energy(position)
+        whole = posterior.log_likelihood(theta).reshape(3, 8).sum(axis=1)
+        np.testing.assert_allclose(difference, wanted.sum(axis=1) - whole, rtol=1e-9)
 
     def test_a_coarse_rung_on_it_leaves_the_cold_rung_exact(self, draw, agrees) -> None:
         """Moments of the cold rung against the Gaussian posterior; the control samples the coarse energy."""

@@ -104,6 +104,27 @@ def test_full_covariance_has_the_regressed_diagonal_and_one_correlation() -> Non
     assert np.abs(full.correlation - np.eye(3)).max() > 4 / 60
 
 
+def test_every_state_counts_in_the_correlation_whatever_its_variance() -> None:
+    rng, rho, states = np.random.default_rng(18), 0.6, 200
+    factor = np.linalg.cholesky([[1.0, rho], [rho, 1.0]])
+    errors = []
+    for _ in range(12):
+        position = rng.uniform(-4, 4, (states, 1))
+        probes = rng.normal(size=(PROBES, states, 2)) @ factor.T * np.exp(1.5 * position)
+        residuals = probes - probes.mean(axis=0)
+        samples = np.einsum("pni,pnj->nij", residuals, residuals) / (PROBES - 1)
+        model = kernel_ridge(states)
+        found = model.update(model.init((2, 2)), position, samples, PROBES - 1).correlation
+        assert found is not None
+        # the control: the noisiest states, a tenth of all, outweigh the others
+        pooled = samples.mean(axis=0)
+        errors.append([found[0, 1] - rho, pooled[0, 1] / np.sqrt(pooled[0, 0] * pooled[1, 1]) - rho])
+    standard_error = (1 - rho**2) / np.sqrt(states * (PROBES - 1))
+    right, wrong = np.sqrt(np.mean(np.square(errors), axis=0)) / standard_error
+    # the root of a mean of 12 squares of normal variables exceeds 1.8 once in 10,000
+    assert right < 1.8 < wrong
+
+
 def test_pilot_fills_up_and_then_stays() -> None:
     rng = np.random.default_rng(9)
     model = kernel_ridge(states=10, most=12)
