@@ -189,7 +189,8 @@ def _run(engine: Engine, progress: bool) -> Segment:
                     continue
                 received = engine.ranks.stop(interrupts.received, last=engine.done == plan.steps)
                 if received is not None:
-                    leave(received, f"stopped after {engine.done} of {plan.steps} steps")
+                    words = f"stopped after {engine.done} of {plan.steps} steps"
+                    leave(received, words if engine.ranks.root else "")
     except KeyboardInterrupt:
         # of several processes, either all have agreed to end, or this one alone cannot go on
         if not kept.count or (interrupts is not None and received is None):
