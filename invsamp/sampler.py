@@ -172,24 +172,25 @@ def _finished(engine: Engine, kept: Segment) -> Run | None:
 
 def _run(engine: Engine, progress: bool) -> Segment:
     """All draws, in memory; those that were made so far if the user interrupts them."""
-    plan, kept = engine.plan, Draws(engine, engine.plan.draws)
+    plan = engine.plan
+    kept, warmup, thin, steps = Draws(engine, plan.draws), plan.warmup, plan.thin, plan.steps
     bar = Bar(engine, progress)
     # alone, a step that hangs can be left; several processes have to end at the same step
     together = nullcontext() if isinstance(engine.ranks, Alone) else Interrupts()
     received = None
     try:
         with together as interrupts:
-            while engine.done < plan.steps:
+            while engine.done < steps:
                 engine.step()
                 bar.tick()
-                made = engine.done - plan.warmup
-                if made > 0 and made % plan.thin == 0:
+                made = engine.done - warmup
+                if made > 0 and made % thin == 0:
                     kept.append()
                 if interrupts is None:
                     continue
-                received = engine.ranks.stop(interrupts.received, last=engine.done == plan.steps)
+                received = engine.ranks.stop(interrupts.received, last=engine.done == steps)
                 if received is not None:
-                    words = f"stopped after {engine.done} of {plan.steps} steps"
+                    words = f"stopped after {engine.done} of {steps} steps"
                     leave(received, words if engine.ranks.root else "")
     except KeyboardInterrupt:
         # of several processes, either all have agreed to end, or this one alone cannot go on

@@ -52,18 +52,19 @@ class Draws:
             np.empty((rungs, capacity)),
             np.zeros((rungs, chains, capacity), dtype=np.intp),
         )
+        self._rows = list(zip(engine.local, *self._room[:3], strict=True))
         self.count = 0
 
     def append(self) -> None:
         """Keep what the engine's chains are at now."""
-        positions, energies, step_sizes, replicas = self._room
         i = self.count
-        for rung, replica in enumerate(self._engine.local):
-            positions[rung, :, i] = replica.position
-            energies[rung, :, i] = replica.estimate.energy
-            step_sizes[rung, i] = replica.step_size
+        for replica, positions, energies, step_sizes in self._rows:
+            positions[:, i] = replica.position
+            energies[:, i] = replica.estimate.energy
+            step_sizes[i] = replica.step_size
         if self._engine.exchange is not None:
-            replicas[:, :, i] = [walkers.replica for walkers in self._engine.exchange.walkers.values()]
+            for row, walkers in zip(self._room.replicas, self._engine.exchange.walkers.values(), strict=True):
+                row[:, i] = walkers.replica
         self.count = i + 1
 
     def take(self) -> Segment:
