@@ -1,4 +1,4 @@
-"""The law of Langevin moves with momentum, in closed form on Gaussians, exactly uniform on flat energies."""
+"""The law of unadjusted moves with momentum, in closed form on Gaussians, exactly uniform on flat energies."""
 
 from __future__ import annotations
 
