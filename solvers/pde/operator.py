@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,7 +21,8 @@ _WRONG_OPTIONS = (56, 86, 92)
 
 Array = npt.NDArray[np.float64]
 
-_prefixes = itertools.count()
+#: Under which prefix PETSc's database holds what options: it has room for some 500 entries.
+_prefixes: dict[str, str] = {}
 
 
 class Operator:
@@ -134,12 +134,14 @@ class Operator:
 
     def _configure(self, options: Mapping[str, Any]) -> None:
         x = load()
-        prefix = f"invsamp_pde_{next(_prefixes)}_"
-        self._solver.setOptionsPrefix(prefix)
-        self._matrix.setOptionsPrefix(prefix)
-        database = x.PETSc.Options()
-        for key, value in options.items():
-            database[prefix + key] = value
+        key = repr(sorted(options.items()))
+        if key not in _prefixes:
+            _prefixes[key] = f"invsamp_pde_{len(_prefixes)}_"
+            database = x.PETSc.Options()
+            for name, value in options.items():
+                database[_prefixes[key] + name] = value
+        self._solver.setOptionsPrefix(_prefixes[key])
+        self._matrix.setOptionsPrefix(_prefixes[key])
         try:
             self._solver.setFromOptions()
         except x.PETSc.Error as error:

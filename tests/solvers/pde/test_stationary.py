@@ -138,6 +138,23 @@ def test_how_often_the_operator_is_factored() -> None:
     assert counts == [1, 3]
 
 
+def test_a_batch_of_many_rows() -> None:
+    """Each row has factors of its own, of which PETSc's database of options must not know."""
+    residual, u, _, a, zero = poisson_in_ufl(2)
+    scale = fem.Constant(u.function_space.mesh, 1.0)
+    a.x.array[:] = 1.0
+    model = StationaryProblem(
+        scale * residual - u * ufl.TestFunction(u.function_space) * ufl.dx,
+        u,
+        {"scale": scale},
+        boundary_conditions=[zero],
+    ).observe([[0.5, 0.5]])
+    theta = np.linspace(1.0, 2.0, 300)[:, None]
+    y, vjp = model.linearize(theta)
+    np.testing.assert_array_equal(y[[7, 250]], model(theta[[7, 250]]))
+    assert np.isfinite(vjp(np.ones_like(y))).all()
+
+
 def test_other_solvers_give_the_same() -> None:
     theta = None
     results = []
