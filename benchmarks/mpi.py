@@ -10,9 +10,10 @@ processes, or this ends with an error.
 
 Columns: seconds of the run, median of the repeats; processor seconds of the busiest process, which tell the same of a
 machine that does other work, too, if waiting is short; speed-up over one process by these two, and the best that can be
-hoped for on the cores there are, from the time that one process spends on solves; share of its time that each process
-waited for others; and what swaps took besides solves and waiting, where they took most, as a share of the busiest
-process's time.
+hoped for on the cores there are, from the time that one process spends on solves: all of it shared evenly, but the cold
+rung's by whole chains; share of its time that each process waited for others; and what swaps took besides solves and
+waiting, where they took most, as a share of the busiest process's time. All of it is counted from when the layout of
+the processes is found.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import os
 import shutil
 import statistics
@@ -39,6 +41,7 @@ import invsamp as iv
 from invsamp.contract import Array, VectorJacobianProduct
 from invsamp.engine.evaluation import Evaluator
 from invsamp.parallel.channel import Patience
+from invsamp.parallel.team import Team
 from invsamp.swap.exchange import Exchange
 
 TEMPERATURES = (1.0, 2.0, 4.0, 8.0)
@@ -86,6 +89,8 @@ class Watch:
         #: Seconds of waiting; and of the processor: in swaps, of that in waiting and in solves.
         self.waiting = self.exchange = self.apart = 0.0
         self._within = False
+        self._began = time.process_time()
+        self._wrap(Team, "__init__", self._begin)
         self._wrap(Exchange, "step", self._step)
         self._wrap(Patience, "until", self._until)
         for name in ("energy", "energy_and_gradient"):
@@ -95,6 +100,15 @@ class Watch:
     def in_swaps(self) -> float:
         """Seconds of the processor in swaps, without solves and waiting."""
         return self.exchange - self.apart
+
+    @property
+    def busy(self) -> float:
+        """Seconds of the processor in all."""
+        return time.process_time() - self._began
+
+    def _begin(self, original: Callable[..., Any], *arguments: Any) -> None:
+        original(*arguments)
+        self.waiting, self._began = 0.0, time.process_time()
 
     @staticmethod
     def _wrap(owner: type, name: str, wrapper: Callable[..., Any]) -> None:
@@ -144,11 +158,10 @@ def work(loops: int, seconds: float, ratio: float, draws: int, chains: int) -> N
     posterior = iv.Posterior(prior, forward, np.zeros(2), iv.GaussianNoise(0.5))
     sampler = iv.relangevin(TEMPERATURES, (0.2, 0.3, 0.4, 0.4), fidelities=FIDELITIES)
     iv.sample(posterior, sampler, draws=2, warmup=0, chains=chains, seed=1, progress=False)  # compiles
-    watch, busy = Watch(), time.process_time()
+    watch = Watch()
     run = iv.sample(posterior, sampler, draws=draws, warmup=0, chains=chains, seed=1, progress=False)
     took = run.report["seconds"]  # from the first solve to the last step
-    busy = time.process_time() - busy
-    own = {"waiting": watch.waiting / took, "in_swaps": watch.in_swaps, "busy": busy}
+    own = {"waiting": watch.waiting / took, "in_swaps": watch.in_swaps, "busy": watch.busy}
     ranks = _gathered(own)
     if ranks is not None:
         drawn = np.ascontiguousarray(run.data.posterior.to_array().values)
@@ -156,7 +169,7 @@ def work(loops: int, seconds: float, ratio: float, draws: int, chains: int) -> N
             "seconds": took,
             "ranks": ranks,
             "groups": run.report["processes"].get("groups"),
-            "solving": sum(run.report["evaluation_seconds"].values()),
+            "solving": run.report["evaluation_seconds"],
             "attempts": sum(run.report["swap_attempts"]),
             "draws": hashlib.sha256(drawn.tobytes()).hexdigest(),
         }
@@ -231,7 +244,7 @@ def main() -> None:
         raise SystemExit("the draws depend on the number of processes")
     first = [results[settings.ranks[0]] for results in told]
     alone, alone_busy = _seconds(first)
-    solving = statistics.median(result["solving"] for result in first)
+    solving = {name: statistics.median(result["solving"][name] for result in first) for name in first[0]["solving"]}
     heads = f"{'seconds':>7s} {'busiest':>7s} {'speed-up':>11s} {'at best':>7s}"
     print(f"{'processes':>9s}  {'rungs of each':16s} {heads}  waiting; swaps")
     for ranks in settings.ranks:
@@ -244,10 +257,15 @@ def main() -> None:
             max(rank["in_swaps"] for rank in result["ranks"]) / max(rank["busy"] for rank in result["ranks"])
             for result in results
         )
-        best = alone / (alone - solving + solving / min(ranks, cores))
+        best = alone / (alone - sum(solving.values()) + _shared(solving, min(ranks, cores), settings.chains))
         goal = f"goal < {GOAL:.0%}: {'met' if swaps < GOAL else 'missed'}"
         figures = f"{seconds:7.2f} {busy:7.2f} {alone / seconds:5.2f} {alone_busy / busy:5.2f} {best:7.2f}"
         print(f"{ranks:9d}  {_layout(middle['groups']):16s} {figures}  {waiting}; {swaps:.2%} ({goal})")
+
+
+def _shared(solving: dict[str, float], workers: int, chains: int) -> float:
+    """Seconds of the solves on so many cores at the least: a chain of the cold rung is solved by one of them."""
+    return max(sum(solving.values()) / workers, solving["fine"] * math.ceil(chains / workers) / chains)
 
 
 def _seconds(results: Sequence[dict[str, Any]]) -> tuple[float, float]:
