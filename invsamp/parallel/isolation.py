@@ -56,8 +56,9 @@ def isolated(
     Notes
     -----
     A worker imports the script that started it, so what the script does has to stand under
-    ``if __name__ == "__main__":``; of an interactive session it knows nothing. Workers begin at the first evaluation and
-    end with `IsolatedModel.close`, a ``with`` block, or the process that started them. With a model whose rows depend on theta alone, the numbers do not depend on the number of workers, to the bit.
+    ``if __name__ == "__main__":``; of an interactive session it knows nothing. Workers begin at the first evaluation
+    and end with `IsolatedModel.close`, a ``with`` block, or the process that started them. With a model whose rows
+    depend on theta alone, the numbers do not depend on the number of workers, to the bit.
     """
     if (model is None) == (build is None):
         raise ValueError(f"give either model or build, got {'neither' if model is None else 'both'}")
