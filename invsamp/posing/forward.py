@@ -10,6 +10,8 @@ import numpy.typing as npt
 
 from invsamp.contract import Array, VectorJacobianProduct
 
+FLOAT = np.dtype(float)
+
 
 class ModelError(ValueError):
     """A mistake in the model or around it, which no other theta would mend: it ends a run; a failed solve does not."""
@@ -142,6 +144,8 @@ def _shaped(value: Any, shape: tuple[int, ...], what: str) -> Array:
 
 def real_array(value: Any, what: str) -> Array:
     """The value as an array of floats; WrongShapeError, naming ``what`` it is, where it cannot be one."""
+    if type(value) is np.ndarray and value.dtype == FLOAT:
+        return value
     if np.iscomplexobj(value):  # of which numpy would drop the imaginary part
         raise WrongShapeError(f"{what} must be an array of real numbers, got complex ones")
     try:
