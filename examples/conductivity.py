@@ -62,11 +62,13 @@ def main() -> dict[str, Any]:
         # 0.95 for a truth from the prior, on average over truths; neighbouring points go together
         "share_of_map_within_two_sds": float((away < 2).mean()),
         "sd_of_log_conductivity": {"least": float(fields.std(axis=0).min()), "most": float(fields.std(axis=0).max())},
-        "mean": statistics["mean"].tolist(),
-        "mcse_mean": statistics["mcse_mean"].tolist(),
-        "sd": statistics["sd"].tolist(),
-        "mcse_sd": statistics["mcse_sd"].tolist(),
-        "truth": truth.tolist(),
+        "z": {
+            "mean": statistics["mean"].tolist(),
+            "mcse_mean": statistics["mcse_mean"].tolist(),
+            "sd": statistics["sd"].tolist(),
+            "mcse_sd": statistics["mcse_sd"].tolist(),
+            "truth": truth.tolist(),
+        },
     }
     given.save_summary(summary)
     return summary

@@ -77,9 +77,10 @@ def main() -> iv.Run:
             },
             "misfit_per_datum": float(np.mean((predicted - problem.data()) ** 2) / problem.NOISE_SD**2),
             "log_a": {
-                "mean": summary["mean"].round(4).tolist(),
-                "mcse": summary["mcse_mean"].round(4).tolist(),
-                "sd": summary["sd"].round(4).tolist(),
+                "mean": summary["mean"].tolist(),
+                "mcse_mean": summary["mcse_mean"].tolist(),
+                "sd": summary["sd"].tolist(),
+                "mcse_sd": summary["mcse_sd"].tolist(),
                 "truth": np.log(problem.truth()).ravel().round(4).tolist(),
             },
             "warnings": run.warnings(),
