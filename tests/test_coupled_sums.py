@@ -240,7 +240,7 @@ class TestSwaps:
             np.random.SeedSequence(0),
         )
         replica.start(np.zeros((5, 2)))
-        replica.train()
+        replica.noise.learn(replica.sample_variances())
         assert replica.variance_ready
         assert replica.energy_variance(replica.position, None) is None
         told = probe(replica.estimator, np.random.default_rng(0), np.zeros((1, 2)), 7, "full")[1]

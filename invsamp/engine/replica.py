@@ -259,12 +259,6 @@ class Replica:
         """Variance (chains,) of this rung's energy estimates at positions, None where there is no noise."""
         return self.noise.energy_variance(position, stated)
 
-    def train(self) -> None:
-        """Let the variance models learn from the current positions, by what estimates state or by probes."""
-        samples = self.sample_variances()
-        if samples is not None:
-            self.noise.learn(samples)
-
     def sample_variances(self) -> Samples | None:
         """Sample variances at those of the current positions where they tell the variance models something new."""
         if self.estimator.exact:

@@ -137,7 +137,7 @@ class TestVariances:
         made = replica(estimator=noisy(1.0, 2.0), gradient_noise=GradientNoise(running_average()))
         assert not made.variance_ready
         assert made.gradient_variance() is None
-        made.train()
+        made.noise.learn(made.sample_variances())
         assert made.variance_ready
         assert made.gradient_variance().shape == (4,)
 
@@ -153,7 +153,8 @@ class TestVariances:
         made = replica(start=np.arange(8.0).reshape(4, 2), probes=5, **rung)
         before = made.evaluator.evaluations
         for _ in range(6):
-            made.train()
+            if (samples := made.sample_variances()) is not None:
+                made.noise.learn(samples)
             made.step()
         assert made.evaluator.evaluations - before == 6 * 4 + 2 * 4 * 5
 
@@ -168,7 +169,7 @@ class TestVariances:
         made = Replica(rung, evaluator, Unbounded(), np.random.SeedSequence(0))
         made.start(np.zeros((3, 1)))
         before = evaluator.evaluations
-        made.train()
+        made.noise.learn(made.sample_variances())
         assert evaluator.evaluations == before
         learnt = made.gradient_variance()
         np.testing.assert_allclose(learnt, made.estimate.gradient_variance.mean())

@@ -176,7 +176,7 @@ class TestAttempts:
         replicas, exchange = ladder((fine, fine), rungs=rungs)
         exchange.step()
         assert exchange.attempts.tolist() == [0]
-        replicas[1].train()
+        replicas[1].noise.learn(replicas[1].sample_variances())
         exchange.step()
         assert exchange.attempts.tolist() == [64]
 
