@@ -61,7 +61,7 @@ test-dolfinx:
 	if [ $$status = 3 ]; then echo "dolfinx environment: $$(tail -n 1 .make/dolfinx.log)" >> .make/closing-lines; exit 0; fi; \
 	[ $$status = 0 ] || { echo "dolfinx environment: could not be set up" >> .make/closing-lines; exit 1; }; \
 	echo "Tests in the dolfinx environment"; \
-	$(ONE_THREAD) $(OPEN_MPI) NUMBA_CACHE_DIR=.venv-dolfinx/numba-cache .venv-dolfinx/bin/python -P -m pytest -n $(WORKERS) \
+	$(ONE_THREAD) $(OPEN_MPI) NUMBA_CACHE_DIR="$(CURDIR)/.venv-dolfinx/numba-cache" .venv-dolfinx/bin/python -P -m pytest -n $(WORKERS) \
 		-m "not slow" --durations=5 $(PYTEST_ARGUMENTS) 2>&1 | tee .make/test-dolfinx.log; \
 	status=$$?; $(call closing_line,dolfinx environment,.make/test-dolfinx.log); exit $$status
 
@@ -81,7 +81,7 @@ test-dolfinx-0.9 test-dolfinx-0.11:
 test-lower-bounds:
 	@mkdir -p .make; "$$(.ci/find-python)" .ci/lower-bounds > .make/lower-bounds.txt
 	@PIP_ARGUMENTS="--constraint .make/lower-bounds.txt" .ci/environment .venv-lower test
-	$(ONE_THREAD) NUMBA_CACHE_DIR=.venv-lower/numba-cache .venv-lower/bin/python -P -m pytest -n $(WORKERS) $(PYTEST_ARGUMENTS)
+	$(ONE_THREAD) NUMBA_CACHE_DIR="$(CURDIR)/.venv-lower/numba-cache" .venv-lower/bin/python -P -m pytest -n $(WORKERS) $(PYTEST_ARGUMENTS)
 
 lint:
 	@.ci/environment .venv dev

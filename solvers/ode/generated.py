@@ -123,7 +123,8 @@ def folder() -> Path:
 @lru_cache(maxsize=8)
 def _folder(numba: str | None, xdg: str | None, home: str | None) -> Path:
     for parent in _candidates(numba, xdg, home):
-        if _is_writable(path := parent / "invsamp"):
+        # a relative one stays where it was when the process changes its directory
+        if _is_writable(path := parent.absolute() / "invsamp"):
             return path
     user = getattr(os, "getuid", lambda: "user")()
     path = Path(tempfile.gettempdir()) / f"invsamp-{user}"

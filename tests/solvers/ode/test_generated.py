@@ -84,6 +84,11 @@ def test_the_folder_follows_the_environment(cache, tmp_path, monkeypatch):
     assert generated.folder() == cache / "invsamp"
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "numba"))
     assert generated.folder() == tmp_path / "numba" / "invsamp"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "relative")
+    found = generated.folder()
+    monkeypatch.chdir("/")
+    assert found == generated.folder() == tmp_path / "relative" / "invsamp"
 
 
 def test_without_a_writable_home_a_temporary_folder_serves(cache, tmp_path, monkeypatch):
