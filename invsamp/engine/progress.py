@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
+import math
+import sys
+import time
+
 from tqdm.auto import tqdm
 
 from invsamp.engine.engine import Engine
 
+#: Seconds between two looks of the bar, where it is drawn over itself and where each one is a line of a file.
+LIVE, LOGGED = 0.5, 30.0
+
 
 class Bar:
-    """Progress bar; touches tqdm every so many steps only, because a step may take microseconds."""
+    """Progress bar; touches tqdm when it is time only, because a step may take microseconds, or minutes."""
 
     def __init__(self, engine: Engine, shown: bool) -> None:
         shown, steps = shown and engine.ranks.root, engine.plan.steps
-        self._bar = tqdm(total=steps, initial=engine.done, disable=not shown, unit="step", mininterval=0.5)
-        self._every = 20 if shown else 10**12
-        self._engine, self._pending = engine, 0
+        # every call of `update` draws: when, is chosen here
+        how = {"mininterval": 0, "miniters": 1, "dynamic_ncols": True}
+        self._bar = tqdm(total=steps, initial=engine.done, disable=not shown, unit="step", **how)
+        # in a notebook it is a widget
+        live = hasattr(self._bar, "container") or sys.stderr.isatty()
+        self._interval = (LIVE if live else LOGGED) if shown else math.inf
+        self._engine, self._pending, self._last = engine, 0, time.monotonic()
 
     def tick(self) -> None:
         """Count one step."""
         self._pending += 1
-        if self._pending >= self._every:
-            if self._bar.update(self._pending):
-                self._bar.set_postfix(self._facts(), refresh=False)
-            self._pending = 0
+        if (now := time.monotonic()) - self._last >= self._interval:
+            self._last = now
+            self._show()
 
     def close(self) -> None:
-        """Take the bar down."""
+        """Take the bar down, with all steps counted."""
         if not self._bar.disable:
-            self._bar.update(self._pending)
+            self._show()
         self._bar.close()
+
+    def _show(self) -> None:
+        self._bar.set_postfix(self._facts(), refresh=False)
+        self._bar.update(self._pending)
+        self._pending = 0
 
     def _facts(self) -> dict[str, str]:
         facts = {name: f"{evaluator.evaluations} solves" for name, evaluator in self._engine.evaluators.items()}
