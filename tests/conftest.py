@@ -29,6 +29,10 @@ hypothesis.settings.register_profile("invsamp", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("invsamp")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fuzz", type=int, default=5_000, metavar="N", help="calls with wrong arguments that are tried")
+
+
 @dataclass(frozen=True)
 class Agreement:
     """Scores |mean - truth| / standard error, and the bound that they keep if the sampler is right."""

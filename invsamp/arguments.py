@@ -1,0 +1,229 @@
+"""Checks of arguments: each gives the value in its plain form, or a `ValueError` that says what would be right.
+
+``name`` is what the caller calls the argument; the message is "step_size must be a positive finite number, got -0.1".
+Numbers of numpy count as numbers; booleans, strings, complex numbers, NaN and masked entries never do.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+#: Sizes of an array's axes; a word stands for any size.
+Shape = tuple[int | str, ...]
+
+
+def boolean(name: str, value: Any) -> bool:
+    """True or False, no number and no word for it."""
+    if not isinstance(value, bool | np.bool_):
+        raise wrong(name, "True or False", value)
+    return bool(value)
+
+
+def integer(name: str, value: Any, *, least: int | None = None, most: int | None = None) -> int:
+    """A whole number from ``least`` to ``most``; a float is none, whatever its value."""
+    right = "an integer" + _between(None, least, None, most)
+    try:
+        number = operator.index(_scalar(value))
+    except TypeError:
+        raise wrong(name, right, value) from None
+    if not ((least is None or number >= least) and (most is None or number <= most)):
+        raise wrong(name, right, value)
+    return number
+
+
+def real(
+    name: str,
+    value: Any,
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    below: float | None = None,
+    most: float | None = None,
+    finite: bool = True,
+) -> float:
+    """A number > ``above``, >= ``least``, < ``below`` and <= ``most``; infinite only where ``finite`` is False."""
+    right = _numbers(above, least, below, most, finite)
+    scalar = _scalar(value)
+    if not isinstance(scalar, Real):
+        raise wrong(name, right, value)
+    try:
+        number = float(scalar)
+    except OverflowError:
+        raise wrong(name, right, value) from None
+    if not _inside(np.float64(number), above, least, below, most, finite):
+        raise wrong(name, right, value)
+    return number
+
+
+def array(
+    name: str,
+    value: Any,
+    shape: Shape | None = None,
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    below: float | None = None,
+    most: float | None = None,
+    finite: bool = True,
+    nan: bool = False,
+    empty: bool = False,
+) -> Array:
+    """Numbers of the given shape and range, as float64; the array itself where it is one already."""
+    right = _numbers(above, least, below, most, finite).removeprefix("a ") + "s"
+    try:
+        given = np.asanyarray(value)
+        if given.dtype == object and all(isinstance(_scalar(entry), Real) for entry in given.flat):
+            given = given.astype(float)
+    except Exception as error:  # whatever the conversion of somebody's class raises
+        raise ValueError(f"{name} must be {right}, got {shown(value)}: {error}") from error
+    if given.dtype.kind not in "iuf":
+        raise wrong(name, right, value)
+    if np.ma.is_masked(given):
+        raise ValueError(f"{name} must have no masked entries, got {np.ma.count_masked(given)} of {given.size}")
+    numbers: Array = np.asarray(given, dtype=float)
+    if shape is not None and not _fits(numbers.shape, shape):
+        raise ValueError(f"{name} must have shape {_listed(shape)}, got {numbers.shape}")
+    if not (numbers.size or empty):
+        raise ValueError(f"{name} must have at least one entry, got none")
+    bad = ~_inside(numbers, above, least, below, most, finite)
+    if nan:
+        bad &= ~np.isnan(numbers)
+    if bad.any():
+        at = tuple(int(k) for k in np.argwhere(bad)[0])
+        where = f" at index {at[0] if len(at) == 1 else at}" if at else ""
+        raise ValueError(f"{name} must be {right}, got {float(numbers[at])}{where}")
+    return numbers
+
+
+def one_of(name: str, value: Any, options: Iterable[Any]) -> Any:
+    """One of the options, mostly strings."""
+    options = tuple(options)
+    if not any(type(value) is type(option) and value == option for option in options):
+        raise wrong(name, f"one of {', '.join(map(repr, options))}", value)
+    return value
+
+
+def text(name: str, value: Any) -> str:
+    """A string that is not empty."""
+    if not isinstance(value, str) or not value:
+        raise wrong(name, "a string that is not empty", value)
+    return str(value)
+
+
+def function(name: str, value: Any, signature: str = "") -> Callable[..., Any]:
+    """What can be called, with what ``signature`` says, such as "(t, x, p)"."""
+    if not callable(value):
+        raise wrong(name, f"a function {signature}".rstrip(), value)
+    called: Callable[..., Any] = value
+    return called
+
+
+def instance(name: str, value: Any, kinds: Any, right: str) -> Any:
+    """An object of one of the classes or runtime protocols ``kinds``; ``right`` describes it in words.
+
+    A class is none of its own objects, though it has all that a protocol asks for.
+    """
+    if isinstance(value, type) or not isinstance(value, kinds):
+        raise wrong(name, right, value)
+    return value
+
+
+def sequence(name: str, value: Any, right: str = "a sequence") -> tuple[Any, ...]:
+    """The entries of a list, tuple, array or range, at least one; no string, set, mapping or iterator."""
+    ordered = hasattr(value, "__getitem__") and not isinstance(value, str | bytes | Mapping | type)
+    try:
+        entries = tuple(value) if ordered else ()
+    except TypeError:  # an array without axes
+        entries = ()
+    if not entries:
+        raise wrong(name, f"{right} of at least one entry", value)
+    return entries
+
+
+def names(name: str, value: Any) -> tuple[str, ...]:
+    """Distinct strings, at least one, in a sequence."""
+    entries = sequence(name, value, "a sequence of names")
+    if not all(isinstance(entry, str) and entry for entry in entries) or len(set(entries)) < len(entries):
+        raise wrong(name, "a sequence of distinct names", value)
+    return tuple(map(str, entries))
+
+
+def mapping(name: str, value: Any, right: str = "a mapping") -> dict[Any, Any]:
+    """What a mapping holds."""
+    if not isinstance(value, Mapping):
+        raise wrong(name, right, value)
+    return dict(value)
+
+
+def store(frozen: object, **values: Any) -> None:
+    """Set checked values as attributes of a frozen dataclass."""
+    for name, value in values.items():
+        object.__setattr__(frozen, name, value)
+
+
+def wrong(name: str, right: str, value: Any) -> ValueError:
+    """The error to raise for an argument."""
+    return ValueError(f"{name} must be {right}, got {shown(value)}")
+
+
+def shown(value: Any) -> str:
+    """A value in a message: one line that stays short."""
+    try:
+        whole = " ".join(repr(value).split())
+    except Exception:  # of somebody's class: the message is about the argument, not about its __repr__
+        whole = f"an object of {type(value).__name__}"
+    return whole if len(whole) <= 200 else f"{whole[:200]}..."
+
+
+def _scalar(value: Any) -> Any:
+    """A number of Python or numpy; a boolean becomes None, an array of no axes its entry."""
+    if isinstance(value, np.ndarray) and value.ndim == 0 and not np.ma.is_masked(value):
+        value = value[()]
+    return None if isinstance(value, bool | np.bool_ | np.ndarray) else value
+
+
+def _inside(
+    values: Any, above: float | None, least: float | None, below: float | None, most: float | None, finite: bool
+) -> Any:
+    inside = np.isfinite(values) if finite else ~np.isnan(values)
+    for limit, kept in ((above, np.greater), (least, np.greater_equal), (below, np.less), (most, np.less_equal)):
+        if limit is not None:
+            inside = inside & kept(values, limit)
+    return inside
+
+
+def _numbers(above: float | None, least: float | None, below: float | None, most: float | None, finite: bool) -> str:
+    kind = "finite number" if finite and (below is None and most is None) else "number"
+    if above == 0 and below is None and most is None:
+        return f"a positive {kind}"
+    return f"a {kind}{_between(above, least, below, most)}"
+
+
+def _between(above: float | None, least: float | None, below: float | None, most: float | None) -> str:
+    low, high = (above if least is None else least), (below if most is None else most)
+    if low is None and high is None:
+        return ""
+    if high is None:
+        return f" {'>' if least is None else '>='} {low:g}"
+    if low is None:
+        return f" {'<' if most is None else '<='} {high:g}"
+    return f" in {'(' if least is None else '['}{low:g}, {high:g}{')' if most is None else ']'}"
+
+
+def _fits(sizes: tuple[int, ...], shape: Shape) -> bool:
+    free: dict[str, int] = {}  # a word that stands twice stands for one size
+    return len(shape) == len(sizes) and all(
+        size == (free.setdefault(axis, size) if isinstance(axis, str) else axis)
+        for axis, size in zip(shape, sizes, strict=True)
+    )
+
+
+def _listed(shape: Shape) -> str:
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
