@@ -19,9 +19,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Array, Potential
-from invsamp.engine.evaluation import Evaluator
-from invsamp.estimators import BoundEstimator, Estimate, Structure
+from invsamp.contract import Array
+from invsamp.estimators import BoundEstimator, Source
+from invsamp.evaluate.requests import Asks, Estimate, Request, Structure
 
 Scheme = Literal["coupled", "independent", "single"]
 SCHEMES: tuple[Scheme, ...] = ("coupled", "independent", "single")
@@ -125,13 +125,11 @@ class CoupledSum:
             )
         return levels
 
-    def bind(self, potential: Potential, structure: Structure) -> BoundEstimator:
-        """Join to an evaluator, which knows those of the other fidelities."""
-        if not isinstance(potential, Evaluator):
-            raise ValueError(f"a coupled sum needs an Evaluator that knows its levels, got {potential!r}")
-        levels = self.levels_below(potential.fidelity, tuple(potential.levels))
+    def bind(self, source: Source, structure: Structure) -> BoundEstimator:
+        """Join to a fidelity, which knows the others."""
+        levels = self.levels_below(source.fidelity, tuple(source.levels))
         probabilities = self.probabilities or tuple(DECAY**level for level in range(len(levels)))
-        return _BoundCoupledSum([potential.levels[name] for name in levels], probabilities, self.scheme, structure)
+        return _BoundCoupledSum(levels, probabilities, self.scheme, structure)
 
 
 class _BoundCoupledSum:
@@ -140,42 +138,46 @@ class _BoundCoupledSum:
     degrees_of_freedom: int | None = None
 
     def __init__(
-        self, evaluators: Sequence[Evaluator], probabilities: Sequence[float], scheme: Scheme, structure: Structure
+        self, levels: Sequence[str], probabilities: Sequence[float], scheme: Scheme, structure: Structure
     ) -> None:
-        self.evaluators = tuple(evaluators)
+        #: Fidelities that it may ask for, from coarse to fine.
+        self.levels = tuple(levels)
         self._probabilities, self._scheme, self._structure = np.array(probabilities), scheme, structure
         self._covariance = _covariance_of_weights(self._probabilities, scheme)
 
-    def estimate(self, rng: np.random.Generator, position: Array) -> Estimate:
+    def estimate(self, rng: np.random.Generator, position: Array, gradient: bool = True) -> Asks[Estimate]:
+        if not gradient:  # a sum over levels has no place in a swap
+            (finest,) = yield (Request(self.levels[-1], position, gradient=False),)
+            return finest
         weights = _indicators(rng, len(position), self._probabilities, self._scheme) / self._probabilities
         # of the levels themselves, in place of their differences
         weights[:, :-1] -= weights[:, 1:]
-        energy, gradient = np.zeros(len(position)), np.zeros(position.shape)
+        wanted = [np.flatnonzero(weight) for weight in weights.T]
+        solved = yield tuple(
+            Request(level, position[rows]) for level, rows in zip(self.levels, wanted, strict=True) if len(rows)
+        )
+        energy, slope = np.zeros(len(position)), np.zeros(position.shape)
         failed = np.zeros(len(position), dtype=bool)
-        for weight, evaluator in zip(weights.T, self.evaluators, strict=True):
-            rows = np.flatnonzero(weight)
+        found = iter(solved)
+        for weight, rows in zip(weights.T, wanted, strict=True):
             if not len(rows):
                 continue
-            level_energy, level_gradient = evaluator.energy_and_gradient(position[rows])
-            solved = np.isfinite(level_energy)
-            failed[rows] |= ~solved
-            energy[rows] += weight[rows] * np.where(solved, level_energy, 0.0)
-            gradient[rows] += weight[rows, None] * level_gradient
+            level = next(found)
+            fine = np.isfinite(level.energy)
+            failed[rows] |= ~fine
+            energy[rows] += weight[rows] * np.where(fine, level.energy, 0.0)
+            slope[rows] += weight[rows, None] * level.gradient
         if failed.any():
-            energy[failed], gradient[failed] = np.inf, 0.0
-        return Estimate(energy, gradient)
+            energy[failed], slope[failed] = np.inf, 0.0
+        return Estimate(energy, slope, failed=bool(failed.any()))
 
-    def energy(self, rng: np.random.Generator, position: Array) -> tuple[Array, None]:
-        """Energy of the finest level: a sum over levels has no place in a swap."""
-        return self.evaluators[-1].energy(position), None
-
-    def probe(self, position: Array) -> tuple[Array, Array, int]:
+    def probe(self, position: Array) -> Asks[tuple[Array, Array, int]]:
         """Variances of the sums at a position, from one solve of each level."""
-        solved = [evaluator.energy_and_gradient(position) for evaluator in self.evaluators]
+        solved = yield tuple(Request(level, position) for level in self.levels)
         with np.errstate(invalid="ignore"):  # infinite energies: the row is dropped
-            energies = np.diff([energy for energy, _ in solved], axis=0, prepend=0.0)
+            energies = np.diff([level.energy for level in solved], axis=0, prepend=0.0)
             energy = np.einsum("lk,lc,kc->c", self._covariance, energies, energies)
-        gradients = np.diff([gradient for _, gradient in solved], axis=0, prepend=0.0)
+        gradients = np.diff([level.gradient for level in solved], axis=0, prepend=0.0)
         if self._structure == "full":
             return energy, np.einsum("lk,lci,kcj->cij", self._covariance, gradients, gradients), COMPUTED
         by_entry = np.einsum("lk,lci,kci->ci", self._covariance, gradients, gradients)

@@ -1,49 +1,37 @@
 """Estimators: what a rung is told about the energy and its gradient at a position, and with what noise.
 
-A part (`Exact`, `Minibatch`, `Noisy`) holds settings only. `bind` joins it to a potential and gives what the
-loop calls. Every call draws fresh randomness from the generator that it is given.
+A part (`Exact`, `Minibatch`, `Noisy`) holds settings only. `bind` joins it to a fidelity and gives what asks for
+energies there (`invsamp.evaluate.requests`). Every call draws fresh randomness from the generator that it is given.
 """
 
 from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.batches import Groups, random_subsets
-from invsamp.contract import Array, GroupwisePotential, Potential, Terms, TermwisePotential
+from invsamp.contract import Array
+from invsamp.evaluate.requests import Asks, Batch, Estimate, Request, Structure, sample_variance
 
-Structure = Literal["isotropic", "diagonal", "full"]
-STRUCTURES: tuple[Structure, ...] = ("isotropic", "diagonal", "full")
 #: Standard deviation of a noise: a number, or a function of (position (chains, d), energy (chains,)) -> (chains,).
 StandardDeviation = float | Callable[[Array, Array], Array]
-#: Indices of some of the chains.
-Rows = npt.NDArray[np.intp]
 
 
-class Estimate(NamedTuple):
-    """Energy and gradient at a position; the variances are None where there is no noise.
+class Source(Protocol):
+    """What an estimator is joined to: one fidelity, as far as it has to be known before anything is asked.
 
-    ``gradient_variance`` has shape (chains,) for isotropic noise, (chains, d) for independent entries and
-    (chains, d, d) for a full covariance.
+    A fidelity with data terms also has their number, ``size``.
     """
 
-    energy: Array
-    gradient: Array
-    energy_variance: Array | None = None
-    gradient_variance: Array | None = None
-
-    def take(self, rows: Rows) -> Estimate:
-        """The estimate of the chains ``rows`` alone."""
-        energy_variance, gradient_variance = (
-            None if variance is None else variance[rows] for variance in (self.energy_variance, self.gradient_variance)
-        )
-        return Estimate(self.energy[rows], self.gradient[rows], energy_variance, gradient_variance)
+    fidelity: str
+    #: Those of all fidelities of a run by name, from the coarsest to the finest.
+    levels: Mapping[str, Source]
 
 
 class BoundEstimator(Protocol):
@@ -58,12 +46,8 @@ class BoundEstimator(Protocol):
     exact_energy: bool
     degrees_of_freedom: int | None
 
-    def estimate(self, rng: np.random.Generator, position: Array) -> Estimate:
-        """Energy and gradient with their stated variances."""
-        ...
-
-    def energy(self, rng: np.random.Generator, position: Array) -> tuple[Array, Array | None]:
-        """Energy and its stated variance."""
+    def estimate(self, rng: np.random.Generator, position: Array, gradient: bool = True) -> Asks[Estimate]:
+        """Energy and gradient with their stated variances; without ``gradient``, the energy that a swap may use."""
         ...
 
 
@@ -71,7 +55,7 @@ class BoundEstimator(Protocol):
 class SelfProbing(Protocol):
     """A bound estimator that knows the law of its noise, and so needs no repeated estimates."""
 
-    def probe(self, position: Array) -> tuple[Array, Array, int]:
+    def probe(self, position: Array) -> Asks[tuple[Array, Array, int]]:
         """Variances of energy and gradient at a position, and their degrees of freedom."""
         ...
 
@@ -79,8 +63,8 @@ class SelfProbing(Protocol):
 class Estimator(Protocol):
     """A part that says how the energy of a potential is estimated."""
 
-    def bind(self, potential: Potential, structure: Structure) -> BoundEstimator:
-        """Join to a potential; ``structure`` is the form in which gradient variances are wanted."""
+    def bind(self, source: Source, structure: Structure) -> BoundEstimator:
+        """Join to a fidelity; ``structure`` is the form in which gradient variances are wanted."""
         ...
 
 
@@ -151,9 +135,9 @@ def noisy(energy_sd: StandardDeviation = 0.0, gradient_sd: StandardDeviation = 0
 class Exact:
     """The potential itself."""
 
-    def bind(self, potential: Potential, structure: Structure) -> BoundEstimator:
-        """Join to a potential."""
-        return _BoundExact(potential)
+    def bind(self, source: Source, structure: Structure) -> BoundEstimator:
+        """Join to a fidelity."""
+        return _BoundExact(source.fidelity)
 
 
 @dataclass(frozen=True)
@@ -170,18 +154,17 @@ class Minibatch:
         digest = zlib.crc32(np.array(self.groups, dtype=np.int64).tobytes())
         return f"Minibatch(size={self.size} of {len(set(self.groups))} groups, labels {digest:08x})"
 
-    def bind(self, potential: Potential, structure: Structure) -> BoundEstimator:
-        """Join to a potential that has data terms."""
-        if not isinstance(potential, TermwisePotential):
-            raise ValueError(f"minibatch needs a potential with data terms (`terms`, `size`), got {potential!r}")
-        if self.groups is None and self.size > potential.size:
-            raise ValueError(f"size of a minibatch must be at most the {potential.size} data terms, got {self.size}")
-        if self.groups is not None and len(self.groups) != potential.size:
-            raise ValueError(
-                f"groups must have one label for each of the {potential.size} data terms, got {len(self.groups)}"
-            )
+    def bind(self, source: Source, structure: Structure) -> BoundEstimator:
+        """Join to a fidelity that has data terms."""
+        size: int | None = getattr(source, "size", None)
+        if size is None:
+            raise ValueError(f"minibatch needs a potential with data terms (`terms`, `size`), got {source!r}")
+        if self.groups is None and self.size > size:
+            raise ValueError(f"size of a minibatch must be at most the {size} data terms, got {self.size}")
+        if self.groups is not None and len(self.groups) != size:
+            raise ValueError(f"groups must have one label for each of the {size} data terms, got {len(self.groups)}")
         groups = None if self.groups is None else Groups.of(np.array(self.groups))
-        return _BoundMinibatch(potential, self.size, groups, structure)
+        return _BoundMinibatch(source.fidelity, self.size, size, groups, structure)
 
 
 @dataclass(frozen=True)
@@ -191,66 +174,38 @@ class Noisy:
     energy_sd: StandardDeviation
     gradient_sd: StandardDeviation
 
-    def bind(self, potential: Potential, structure: Structure) -> BoundEstimator:
-        """Join to a potential."""
-        return _BoundNoisy(potential, self.energy_sd, self.gradient_sd, structure)
+    def bind(self, source: Source, structure: Structure) -> BoundEstimator:
+        """Join to a fidelity."""
+        return _BoundNoisy(source.fidelity, self.energy_sd, self.gradient_sd, structure)
 
 
 class _BoundExact:
     exact = exact_energy = True
     degrees_of_freedom: int | None = None
 
-    def __init__(self, potential: Potential) -> None:
-        self._potential = potential
+    def __init__(self, fidelity: str) -> None:
+        self._fidelity = fidelity
 
-    def estimate(self, rng: np.random.Generator, position: Array) -> Estimate:
-        return Estimate(*self._potential.energy_and_gradient(position))
-
-    def energy(self, rng: np.random.Generator, position: Array) -> tuple[Array, None]:
-        return self._potential.energy(position), None
+    def estimate(self, rng: np.random.Generator, position: Array, gradient: bool = True) -> Asks[Estimate]:
+        (found,) = yield (Request(self._fidelity, position, gradient),)
+        return found
 
 
 class _BoundMinibatch:
     exact = exact_energy = False
 
-    def __init__(self, potential: TermwisePotential, size: int, groups: Groups | None, structure: Structure) -> None:
-        self._potential, self._size, self._structure = potential, size, structure
-        self._groups = groups
+    def __init__(self, fidelity: str, size: int, data: int, groups: Groups | None, structure: Structure) -> None:
+        self._fidelity, self._size, self._structure, self._groups = fidelity, size, structure, groups
         self.degrees_of_freedom: int | None = size - 1
-        self._total = total = potential.size if groups is None else len(groups.members)
-        self._scale = total / size
-        # variance of (N/n) sum over a batch drawn without replacement, per unit of within-batch variance
-        self._variance_scale = total**2 / size * (1.0 - size / total)
+        self._total = data if groups is None else len(groups.members)
 
-    def estimate(self, rng: np.random.Generator, position: Array) -> Estimate:
-        terms = self._terms(rng, position)
-        energy = terms.prior_energy + self._scale * terms.energies.sum(axis=1)
-        gradient = terms.prior_gradient + self._scale * terms.gradients.sum(axis=1)
-        spread = sample_variance(terms.gradients, self._structure)
-        return Estimate(energy, gradient, self._energy_variance(terms.energies), self._variance_scale * spread)
-
-    def energy(self, rng: np.random.Generator, position: Array) -> tuple[Array, Array]:
-        terms = self._terms(rng, position)
-        energy = terms.prior_energy + self._scale * terms.energies.sum(axis=1)
-        return energy, self._energy_variance(terms.energies)
-
-    def _terms(self, rng: np.random.Generator, position: Array) -> Terms:
-        batch = random_subsets(rng, len(position), self._size, self._total)
-        return self._potential.terms(position, batch) if self._groups is None else self._summed(position, batch)
-
-    def _summed(self, position: Array, batch: npt.NDArray[np.intp]) -> Terms:
-        """Terms of whole groups."""
-        assert self._groups is not None
-        members, counted = self._groups.members[batch], self._groups.counted[batch]
-        if isinstance(self._potential, GroupwisePotential):
-            return self._potential.group_terms(position, members, counted)
-        terms = self._potential.terms(position, members.reshape(len(batch), -1))
-        energies = (terms.energies.reshape(members.shape) * counted).sum(axis=2)
-        gradients = np.einsum("cnmd,cnm->cnd", terms.gradients.reshape(*members.shape, -1), counted)
-        return terms._replace(energies=energies, gradients=gradients)
-
-    def _energy_variance(self, energies: Array) -> Array:
-        return self._variance_scale * energies.var(axis=1, ddof=1)
+    def estimate(self, rng: np.random.Generator, position: Array, gradient: bool = True) -> Asks[Estimate]:
+        members, counted = random_subsets(rng, len(position), self._size, self._total), None
+        if self._groups is not None:
+            members, counted = self._groups.members[members], self._groups.counted[members]
+        batch = Batch(members, counted, self._total, self._structure)
+        (found,) = yield (Request(self._fidelity, position, gradient, batch),)
+        return found
 
 
 class _BoundNoisy:
@@ -259,30 +214,31 @@ class _BoundNoisy:
 
     def __init__(
         self,
-        potential: Potential,
+        fidelity: str,
         energy_sd: StandardDeviation,
         gradient_sd: StandardDeviation,
         structure: Structure,
     ) -> None:
-        self._potential, self._energy_sd, self._gradient_sd = potential, energy_sd, gradient_sd
+        self._fidelity, self._energy_sd, self._gradient_sd = fidelity, energy_sd, gradient_sd
         self._structure = structure
         # numbers stay what they are at every step: arrays (chains,) of sd and variance by number and chains
         self._repeated: dict[tuple[float, int], tuple[Array, Array]] = {}
 
-    def estimate(self, rng: np.random.Generator, position: Array) -> Estimate:
-        energy, gradient = self._potential.energy_and_gradient(position)
-        energy_sd, energy_variance = self._evaluate(self._energy_sd, position, energy)
-        gradient_sd, gradient_variance = self._evaluate(self._gradient_sd, position, energy)
+    def estimate(self, rng: np.random.Generator, position: Array, gradient: bool = True) -> Asks[Estimate]:
+        (found,) = yield (Request(self._fidelity, position, gradient),)
+        energy_sd, energy_variance = self._evaluate(self._energy_sd, position, found.energy)
         chains, d = position.shape
+        if not gradient:
+            return found._replace(
+                energy=found.energy + energy_sd * rng.standard_normal(chains), energy_variance=energy_variance
+            )
+        gradient_sd, gradient_variance = self._evaluate(self._gradient_sd, position, found.energy)
         noise = rng.standard_normal((chains, d + 1))
-        noisy_gradient = gradient + gradient_sd[:, None] * noise[:, 1:]
+        noisy_gradient = found.gradient + gradient_sd[:, None] * noise[:, 1:]
         variance = expand_isotropic(gradient_variance, d, self._structure)
-        return Estimate(energy + energy_sd * noise[:, 0], noisy_gradient, energy_variance, variance)
-
-    def energy(self, rng: np.random.Generator, position: Array) -> tuple[Array, Array]:
-        energy = self._potential.energy(position)
-        sd, variance = self._evaluate(self._energy_sd, position, energy)
-        return energy + sd * rng.standard_normal(len(position)), variance
+        return Estimate(
+            found.energy + energy_sd * noise[:, 0], noisy_gradient, energy_variance, variance, found.failed
+        )
 
     def _evaluate(self, sd: StandardDeviation, position: Array, energy: Array) -> tuple[Array, Array]:
         """Standard deviations and variances, each (chains,)."""
@@ -298,27 +254,19 @@ class _BoundNoisy:
 
 def probe(
     estimator: BoundEstimator, rng: np.random.Generator, position: Array, repeats: int, structure: Structure
-) -> tuple[Array, Array, int]:
+) -> Asks[tuple[Array, Array, int]]:
     """Variances of energy (chains,) and gradient (by ``structure``) at a position, and their degrees of freedom.
 
     From repeated estimates, or from the estimator itself where it can tell more for less.
     """
     if isinstance(estimator, SelfProbing):
-        return estimator.probe(position)
+        found = yield from estimator.probe(position)
+        return found
     chains, d = position.shape
-    estimate = estimator.estimate(rng, np.repeat(position, repeats, axis=0))
+    estimate = yield from estimator.estimate(rng, np.repeat(position, repeats, axis=0))
     energies = estimate.energy.reshape(chains, repeats)
     gradients = estimate.gradient.reshape(chains, repeats, d)
     return energies.var(axis=1, ddof=1), sample_variance(gradients, structure), repeats - 1
-
-
-def sample_variance(values: Array, structure: Structure) -> Array:
-    """Variance over axis 1 of values (chains, n, d): (chains,), (chains, d) or (chains, d, d) by ``structure``."""
-    if structure == "full":
-        centred = values - values.mean(axis=1, keepdims=True)
-        return np.swapaxes(centred, 1, 2) @ centred / (values.shape[1] - 1)
-    by_entry = values.var(axis=1, ddof=1)
-    return by_entry if structure == "diagonal" else by_entry.mean(axis=1)
 
 
 def expand_isotropic(variance: Array, dimension: int, structure: Structure) -> Array:

@@ -12,8 +12,9 @@ import numpy as np
 
 from invsamp.boundary import Boundary, Reflect, as_boundary
 from invsamp.coupled_sums import CoupledSum
-from invsamp.estimators import STRUCTURES, Estimator, Exact, Structure
-from invsamp.kernels import Kernel, Langevin, Momentum
+from invsamp.estimators import Estimator, Exact
+from invsamp.evaluate.requests import STRUCTURES, Structure
+from invsamp.kernels import Kernel, Langevin
 from invsamp.schedules import Schedule
 from invsamp.swap.rules import SwapRule
 from invsamp.swap.schemes import SwapScheme, deo
@@ -228,7 +229,7 @@ class Sampler:
             raise ValueError(f"preconditioner must be None, 'diagonal' or 'dense', got {self.preconditioner!r}")
 
     def __str__(self) -> str:
-        kernels = " and ".join(dict.fromkeys(_name(rung.kernel) for rung in self.rungs))
+        kernels = " and ".join(dict.fromkeys(str(rung.kernel) for rung in self.rungs))
         parts = [f"{kernels}, preconditioner {self.preconditioner}"]
         estimators = dict.fromkeys(r.estimator for r in self.rungs if not isinstance(r.estimator, Exact))
         parts += [str(estimator) for estimator in estimators]
@@ -239,13 +240,6 @@ class Sampler:
         if self.boundary != Reflect():
             parts.append(f"boundary {self.boundary}")
         return "; ".join(parts)
-
-
-def _name(kernel: Kernel) -> str:
-    if isinstance(kernel, Momentum):
-        adjusted = "Metropolis-adjusted " if kernel.adjusted else ""
-        return f"{adjusted}Langevin with momentum (friction {kernel.friction:g})"
-    return "MALA" if kernel.adjusted else "Langevin"
 
 
 def check_temperatures(temperatures: Sequence[float]) -> None:

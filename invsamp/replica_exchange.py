@@ -10,8 +10,9 @@ import numpy as np
 
 from invsamp.boundary import Boundary
 from invsamp.coupled_sums import CoupledSum
-from invsamp.estimators import Estimator, Structure
+from invsamp.estimators import Estimator
 from invsamp.estimators import exact as exact_energies
+from invsamp.evaluate.requests import Structure
 from invsamp.kernels import Langevin, Momentum
 from invsamp.ladder import Beyond, GradientNoise, Rung, Sampler, Swap, SwapEnergies, check_temperatures
 from invsamp.schedules import Schedule

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from invsamp.domains import HalfSpaces
-from invsamp.engine import replica
 from invsamp.estimators import noisy
-from invsamp.kernels import LEVEL_STEP, Langevin, Momentum, persistent_acceptance
+from invsamp.kernels import Langevin, Momentum, Moved
+from invsamp.kernels.momentum import THRESHOLD_STEP, persistent_acceptance
 from invsamp.ladder import Rung, Sampler, Swap
 from invsamp.posing.potential import FunctionPotential, Target
 from invsamp.presets import ghmc, mala, relangevin
@@ -66,23 +66,15 @@ class TestLaw:
         assert agrees(even_moments(run), QUARTIC)
 
     def test_momentum_that_refusals_do_not_turn_is_rejected(self, draw, agrees, monkeypatch):
-        right = replica.persistent_acceptance
+        right = Momentum._adjusted_step
 
-        def keeps_going(level, log_ratio):
-            accept, level = right(level, log_ratio)
-            refused.append(~accept)
-            return accept, level
+        def keeps_going(self, rung, here, memory):
+            point, memory, info = yield from right(self, rung, here, memory)
+            refused = (point.position == here.position).all(axis=1)
+            turned = np.where(refused[:, None], -memory["momentum"], memory["momentum"])
+            return Moved(point, memory | {"momentum": turned}, info)
 
-        refused: list[np.ndarray] = []
-        decide = replica.Replica._decide
-
-        def wrong(self, *arguments):
-            moved = decide(self, *arguments)
-            self.momentum[refused[-1]] *= -1.0
-            return moved
-
-        monkeypatch.setattr(replica, "persistent_acceptance", keeps_going)
-        monkeypatch.setattr(replica.Replica, "_decide", wrong)
+        monkeypatch.setattr(Momentum, "_adjusted_step", keeps_going)
         assert not agrees(even_moments(self.run(draw)), QUARTIC)
 
     def test_preconditioned(self, draw, agrees):
@@ -176,11 +168,12 @@ class TestLadder:
     def test_momenta_as_of_the_unadjusted_kernel_are_rejected(self, draw, agrees, monkeypatch):
         """These belong half a kick earlier, and are moved at a swap."""
 
-        def wrong(self, rows, gradient):
-            change = self.metric.whiten(self.estimate.gradient[rows] - gradient[rows])
-            self.momentum[rows] += 0.5 * np.sqrt(self.step_size) * change
+        def wrong(self, rung, memory, rows, change):
+            momentum = memory["momentum"].copy()
+            momentum[rows] += 0.5 * np.sqrt(rung.step_size) * change
+            return memory | {"momentum": momentum}
 
-        monkeypatch.setattr(replica.Replica, "synchronise", wrong)
+        monkeypatch.setattr(Momentum, "arrived", wrong)
         assert not agrees(self.moments(draw), QUARTIC)
 
     def test_with_an_unadjusted_rung(self, draw):
@@ -199,11 +192,11 @@ def test_friction_chooses_the_kernel():
     assert [rung.kernel for rung in relangevin(friction=0.1).rungs] == [Momentum(0.1, True)] * 2
     assert [rung.kernel for rung in relangevin(friction=0.1, adjusted=False).rungs] == [Momentum(0.1)] * 2
     assert "Metropolis-adjusted Langevin with momentum (friction 0.05)" in str(ghmc())
-    with pytest.raises(ValueError, match=r"friction must lie in \(0, 1\], got 0"):
+    with pytest.raises(ValueError, match=r"friction must be a number in \(0, 1\], got 0"):
         relangevin(friction=0)
 
 
-class TestLevels:
+class TestThresholds:
     rng = np.random.default_rng(0)
 
     def exchanged(self, decide):
@@ -235,7 +228,7 @@ class TestLevels:
     def test_that_do_not_follow_the_density_are_rejected(self):
         def wrong(level, log_ratio):
             accept, _ = persistent_acceptance(level, log_ratio)
-            return accept, (level + 1.0 + LEVEL_STEP) % 2.0 - 1.0
+            return accept, (level + 1.0 + THRESHOLD_STEP) % 2.0 - 1.0
 
         assert not self.right(*self.exchanged(wrong))
 

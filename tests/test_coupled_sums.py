@@ -6,12 +6,14 @@ import itertools
 
 import numpy as np
 import pytest
+from asking import Asked
 
 from invsamp import coupled_sums as module
 from invsamp.coupled_sums import DECAY, SCHEMES, CoupledSum, coupled_sum
 from invsamp.engine.evaluation import Evaluator
 from invsamp.engine.replica import Replica
-from invsamp.estimators import exact, probe
+from invsamp.estimators import exact
+from invsamp.evaluate.requests import answered
 from invsamp.kernels import Langevin
 from invsamp.ladder import GradientNoise, Rung, Sampler
 from invsamp.posing.potential import FunctionPotential, Target
@@ -70,12 +72,12 @@ class TestMoments:
     def test_unbiased_with_the_variance_that_it_tells(self, scheme, structure, monkeypatch):
         shown, weight = patterns(scheme)
         monkeypatch.setattr(module, "_indicators", lambda *_: shown)
-        bound = coupled_sum(probabilities=PROBABILITIES, scheme=scheme).bind(evaluators()["d"], structure)
+        bound = Asked(coupled_sum(probabilities=PROBABILITIES, scheme=scheme), evaluators()["d"], structure)
         energy, gradient = bound.estimate(np.random.default_rng(0), np.repeat(self.point, len(shown), axis=0))[:2]
         finest = TARGET.potential("d").energy_and_gradient(self.point)
         np.testing.assert_allclose(weight @ energy, finest[0][0], rtol=1e-12)
         np.testing.assert_allclose(weight @ gradient, finest[1][0], rtol=1e-12)
-        told_energy, told, freedom = bound.probe(self.point)
+        told_energy, told, freedom = bound.probe(np.random.default_rng(0), self.point, 1)
         away = gradient - finest[1]
         covariance = (weight[:, None] * away).T @ away
         wanted = {"full": covariance, "diagonal": np.diag(covariance), "isotropic": np.trace(covariance) / 2.0}
@@ -95,12 +97,12 @@ class TestMoments:
 
     def test_estimates_agree_with_the_finest_level(self, agrees):
         """The draws themselves; a sum without its 1 / p is off."""
-        bound = coupled_sum(probabilities=PROBABILITIES).bind(evaluators()["d"], "full")
+        bound = Asked(coupled_sum(probabilities=PROBABILITIES), evaluators()["d"], "full")
         position = np.repeat(self.point, 20_000, axis=0)
         estimate = bound.estimate(np.random.default_rng(2), position)
         away = estimate.gradient - TARGET.potential("d").energy_and_gradient(self.point)[1]
         assert agrees(away, np.zeros(2))
-        covariance = bound.probe(self.point)[1][0]
+        covariance = bound.probe(np.random.default_rng(0), self.point, 1)[1][0]
         assert agrees(np.einsum("ci,cj->cij", away, away).reshape(-1, 4), covariance.ravel())
         assert not agrees(np.einsum("ci,cj->cij", away, away).reshape(-1, 4), 1.1 * covariance.ravel())
         drawn = module._indicators(np.random.default_rng(2), len(position), np.array(PROBABILITIES), "coupled")
@@ -112,7 +114,7 @@ class TestMoments:
 class TestSolves:
     def test_a_level_is_solved_by_the_chains_that_need_it(self, agrees):
         made = evaluators()
-        bound = coupled_sum(probabilities=PROBABILITIES).bind(made["d"], "full")
+        bound = Asked(coupled_sum(probabilities=PROBABILITIES), made["d"], "full")
         rng, counts = np.random.default_rng(3), []
         for _ in range(200):
             before = [e.evaluations for e in made.values()]
@@ -124,21 +126,21 @@ class TestSolves:
 
     def test_certain_levels_are_the_finest_alone(self):
         made = evaluators()
-        bound = coupled_sum(probabilities=(1.0, 1.0, 1.0, 1.0)).bind(made["d"], "full")
+        bound = Asked(coupled_sum(probabilities=(1.0, 1.0, 1.0, 1.0)), made["d"], "full")
         position = np.random.default_rng(0).standard_normal((5, 2))
         estimate, wanted = bound.estimate(np.random.default_rng(0), position), level(3).energy_and_gradient(position)
         np.testing.assert_array_equal(estimate.energy, wanted[0])
         np.testing.assert_array_equal(estimate.gradient, wanted[1])
         assert [e.evaluations for e in made.values()] == [0, 0, 0, 5]
-        np.testing.assert_array_equal(bound.probe(position)[1], np.zeros((5, 2, 2)))
+        np.testing.assert_array_equal(bound.probe(np.random.default_rng(0), position, 1)[1], np.zeros((5, 2, 2)))
 
     def test_default_levels_and_probabilities(self):
         made = evaluators()
-        bound = coupled_sum().bind(made["c"], "full")
-        assert [e.fidelity for e in bound.evaluators] == ["a", "b", "c"]
+        bound = Asked(coupled_sum(), made["c"], "full")
+        assert list(bound.levels) == ["a", "b", "c"]
         np.testing.assert_allclose(bound._probabilities, [1.0, DECAY, DECAY**2])
-        chosen = coupled_sum(levels=("a", "d")).bind(made["d"], "full")
-        assert [e.fidelity for e in chosen.evaluators] == ["a", "d"]
+        chosen = Asked(coupled_sum(levels=("a", "d")), made["d"], "full")
+        assert list(chosen.levels) == ["a", "d"]
 
     def test_a_run_solves_the_levels_of_its_estimator_alone(self, draw):
         sampler = sgld(0.1, estimator=coupled_sum(levels=("b", "d"), probabilities=(1.0, 0.25)))
@@ -157,7 +159,7 @@ class TestSolves:
             return np.where(position[:, 0] > 0.0, np.nan, 0.0), np.zeros_like(position)
 
         made["d"] = Evaluator(FunctionPotential(failing, 2), "d", made)
-        bound = coupled_sum(probabilities=(1.0, 1.0, 0.5)).bind(made["d"], "full")
+        bound = Asked(coupled_sum(probabilities=(1.0, 1.0, 0.5)), made["d"], "full")
         position = np.column_stack([np.tile([1.0, -1.0], 100), np.zeros(200)])
         estimate = bound.estimate(np.random.default_rng(0), position)
         failed = ~np.isfinite(estimate.energy)
@@ -202,7 +204,7 @@ class TestNoiseInTheBudget:
 class TestSwaps:
     def test_get_the_finest_energy_and_no_penalty(self):
         made = evaluators()
-        bound = coupled_sum().bind(made["d"], "full")
+        bound = Asked(coupled_sum(), made["d"], "full")
         position = np.random.default_rng(0).standard_normal((6, 2))
         energy, variance = bound.energy(np.random.default_rng(0), position)
         np.testing.assert_array_equal(energy, level(3).energy(position))
@@ -240,10 +242,10 @@ class TestSwaps:
             np.random.SeedSequence(0),
         )
         replica.start(np.zeros((5, 2)))
-        replica.noise.learn(replica.sample_variances())
+        replica.noise.learn(answered(replica.sample_variances(), replica.answer))
         assert replica.variance_ready
         assert replica.energy_variance(replica.position, None) is None
-        told = probe(replica.estimator, np.random.default_rng(0), np.zeros((1, 2)), 7, "full")[1]
+        told = Asked(coupled_sum(), evaluators()["d"], "full").probe(np.random.default_rng(0), np.zeros((1, 2)), 7)[1]
         np.testing.assert_allclose(replica.gradient_variance(), np.repeat(told, 5, axis=0), rtol=1e-12)
 
 
@@ -283,8 +285,8 @@ class TestRefusals:
             draw(TARGET, sgld(0.1, estimator=estimator, fidelity=fidelity), draws=10, warmup=0)
 
     def test_of_what_is_not_a_hierarchy(self):
-        with pytest.raises(ValueError, match="needs an Evaluator that knows its levels"):
-            CoupledSum().bind(level(0), "full")
+        with pytest.raises(ValueError, match="needs a coarser fidelity than the rung's own"):
+            Asked(CoupledSum(), level(0), "full")
 
     def test_of_adjusted_kernels_and_variances_that_are_not_stated(self):
         with pytest.raises(ValueError, match="needs exact energies"):

@@ -6,9 +6,11 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from asking import Asked
 
 from invsamp import estimators
-from invsamp.estimators import exact, expand_isotropic, minibatch, noisy, probe, sample_variance
+from invsamp.estimators import exact, expand_isotropic, minibatch, noisy
+from invsamp.evaluate.requests import sample_variance
 from invsamp.posing.distributions import Normal
 from invsamp.posing.noise import GaussianNoise
 from invsamp.posing.posterior import Posterior
@@ -39,7 +41,7 @@ def regression():
 
 class TestExact:
     def test_is_the_potential(self):
-        bound = exact().bind(QUARTIC, "full")
+        bound = Asked(exact(), QUARTIC, "full")
         position, rng = np.array([[1.0, 2.0]]), np.random.default_rng(0)
         estimate = bound.estimate(rng, position)
         assert bound.exact
@@ -70,7 +72,7 @@ class TestMinibatch:
         potential, position = regression
         subsets = np.array(list(combinations(range(6), 3)))
         monkeypatch.setattr(estimators, "random_subsets", lambda *_: subsets)
-        bound = minibatch(3).bind(potential, structure)
+        bound = Asked(minibatch(3), potential, structure)
         estimate = bound.estimate(np.random.default_rng(0), np.repeat(position, len(subsets), axis=0))
         self.check_moments(estimate, potential, position, structure)
         alone, variance = bound.energy(np.random.default_rng(0), np.repeat(position, len(subsets), axis=0))
@@ -79,7 +81,7 @@ class TestMinibatch:
 
     def test_whole_data_has_no_noise(self, regression):
         potential, position = regression
-        estimate = minibatch(6).bind(potential, "full").estimate(np.random.default_rng(0), position)
+        estimate = Asked(minibatch(6), potential, "full").estimate(np.random.default_rng(0), position)
         np.testing.assert_allclose(estimate.energy, potential.energy(position), rtol=1e-14)
         np.testing.assert_array_equal(estimate.energy_variance, 0.0)
         np.testing.assert_array_equal(estimate.gradient_variance, np.zeros((1, 2, 2)))
@@ -91,7 +93,7 @@ class TestMinibatch:
         estimator = minibatch(2, groups=labels)
         subsets = np.array(list(combinations(range(len(set(labels))), 2)))
         monkeypatch.setattr(estimators, "random_subsets", lambda *_: subsets)
-        bound = estimator.bind(potential, structure)
+        bound = Asked(estimator, potential, structure)
         estimate = bound.estimate(np.random.default_rng(0), np.repeat(position, len(subsets), axis=0))
         self.check_moments(estimate, potential, position, structure)
         assert bound.degrees_of_freedom == 1
@@ -99,8 +101,8 @@ class TestMinibatch:
     def test_groups_of_one_datum_are_the_data(self, regression):
         potential, position = regression
         position = np.repeat(position, 50, axis=0)
-        plain = minibatch(3).bind(potential, "full").estimate(np.random.default_rng(5), position)
-        grouped = minibatch(3, groups=np.arange(6)).bind(potential, "full").estimate(np.random.default_rng(5), position)
+        plain = Asked(minibatch(3), potential, "full").estimate(np.random.default_rng(5), position)
+        grouped = Asked(minibatch(3, groups=np.arange(6)), potential, "full").estimate(np.random.default_rng(5), position)
         for one, other in zip(plain, grouped, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-12)
 
@@ -119,7 +121,7 @@ class TestMinibatch:
 
         sensors = np.tile(np.arange(4), 3)  # 3 times, 4 sensors
         posterior = Posterior(Prior(x=Normal(0.0, 1.0)), Rows(), np.zeros((3, 4)), GaussianNoise(1.0))
-        bound = minibatch(2, groups=sensors.reshape(3, 4)).bind(posterior.potential(), "full")
+        bound = Asked(minibatch(2, groups=sensors.reshape(3, 4)), posterior.potential(), "full")
         estimate = bound.estimate(np.random.default_rng(0), np.ones((5, 1)))
         (indices,) = asked
         assert indices.shape == (5, 6)
@@ -132,15 +134,15 @@ class TestMinibatch:
         with pytest.raises(ValueError, match="size must be at least 2 so that a batch shows its own variance, got 1"):
             minibatch(1)
         with pytest.raises(ValueError, match="at most the 6 data terms, got 7"):
-            minibatch(7).bind(potential, "full")
+            Asked(minibatch(7), potential, "full")
         with pytest.raises(ValueError, match="minibatch needs a potential with data terms"):
-            minibatch(3).bind(QUARTIC, "full")
+            Asked(minibatch(3), QUARTIC, "full")
         with pytest.raises(ValueError, match="size of a minibatch must be at most the 2 groups, got 3"):
             minibatch(3, groups=[0, 0, 1, 1, 1, 0])
         with pytest.raises(ValueError, match="groups must be integer labels, one for each datum, got float64"):
             minibatch(2, groups=[0.0, 1.0, 2.0])
         with pytest.raises(ValueError, match="one label for each of the 6 data terms, got 4"):
-            minibatch(2, groups=[0, 1, 2, 3]).bind(potential, "full")
+            Asked(minibatch(2, groups=[0, 1, 2, 3]), potential, "full")
 
     def test_groups_print_shortly_and_tell_each_other_apart(self):
         first, second = minibatch(5, np.arange(1000) % 20), minibatch(5, np.arange(1000) // 50)
@@ -159,7 +161,7 @@ class TestNoisy:
         return np.tile([[0.5, -1.0]], (self.n, 1))
 
     def test_moments_are_those_stated(self, position, agrees):
-        bound = noisy(2.0, 0.5).bind(QUARTIC, "diagonal")
+        bound = Asked(noisy(2.0, 0.5), QUARTIC, "diagonal")
         estimate = bound.estimate(np.random.default_rng(0), position)
         energy, gradient = quartic(position)
         errors = np.column_stack([estimate.energy - energy, estimate.gradient - gradient])
@@ -172,14 +174,14 @@ class TestNoisy:
         np.testing.assert_array_equal(estimate.gradient_variance, np.full((self.n, 2), 0.25))
 
     def test_energies_alone_have_the_same_noise_and_fresh(self, position, agrees):
-        bound, rng = noisy(2.0, 0.5).bind(QUARTIC, "full"), np.random.default_rng(0)
+        bound, rng = Asked(noisy(2.0, 0.5), QUARTIC, "full"), np.random.default_rng(0)
         first, second = bound.energy(rng, position)[0], bound.energy(rng, position)[0]
         away = np.column_stack([first, second]) - quartic(position)[0][:, None]
         assert agrees(away[:, 0] * away[:, 1], 0.0)
         assert agrees(away**2, [4.0, 4.0])
 
     def test_state_dependent(self):
-        bound = noisy(lambda x, energy: 0.1 * energy, lambda x, energy: x[:, 0]).bind(QUARTIC, "isotropic")
+        bound = Asked(noisy(lambda x, energy: 0.1 * energy, lambda x, energy: x[:, 0]), QUARTIC, "isotropic")
         position = np.array([[1.0, 0.0], [2.0, 0.0]])
         estimate = bound.estimate(np.random.default_rng(0), position)
         np.testing.assert_allclose(estimate.energy_variance, [0.025**2, 0.4**2])
@@ -188,7 +190,7 @@ class TestNoisy:
     def test_failed_solves_stay_infinite(self):
         """A noise that grows with the energy must not turn +inf into nan."""
         failing = FunctionPotential(lambda x: (np.full(len(x), np.inf), np.zeros_like(x)), 2)
-        bound = noisy(lambda x, energy: energy, lambda x, energy: energy).bind(failing, "isotropic")
+        bound = Asked(noisy(lambda x, energy: energy, lambda x, energy: energy), failing, "isotropic")
         estimate = bound.estimate(np.random.default_rng(0), np.zeros((3, 2)))
         np.testing.assert_array_equal(estimate.energy, np.inf)
         np.testing.assert_array_equal(estimate.gradient, 0.0)
@@ -201,9 +203,9 @@ class TestNoisy:
 
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_probes_show_the_variance(structure, agrees):
-    bound = noisy(2.0, 0.5).bind(QUARTIC, structure)
+    bound = Asked(noisy(2.0, 0.5), QUARTIC, structure)
     position = np.random.default_rng(0).standard_normal((2000, 2))
-    energy, gradient, freedom = probe(bound, np.random.default_rng(1), position, 5, structure)
+    energy, gradient, freedom = bound.probe(np.random.default_rng(1), position, 5)
     assert freedom == 4
     truth = expand_isotropic(np.array([0.25]), 2, structure)[0]
     assert agrees(energy, 4.0)

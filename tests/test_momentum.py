@@ -11,7 +11,7 @@ from invsamp.domains import HalfSpaces
 from invsamp.engine.evaluation import Evaluator
 from invsamp.engine.replica import Replica
 from invsamp.estimators import exact, noisy
-from invsamp.kernels import Langevin, Momentum, stability_limit
+from invsamp.kernels import Langevin, Momentum, Moved
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
 from invsamp.posing.potential import FunctionPotential, Target
 from invsamp.presets import sghmc, sgld
@@ -68,7 +68,7 @@ class TestGaussian:
 
     def test_stability_limit(self, draw):
         for kernel in (Langevin(), Momentum(0.1), Momentum(1.0)):
-            limit = stability_limit(kernel)
+            limit = kernel.stability_limit
             far = [self.furthest(draw, kernel, share * limit) for share in (0.98, 1.02)]
             assert far[0] < 1e3
             assert far[1] > 1e6
@@ -167,7 +167,7 @@ class TestWalls:
     @pytest.mark.parametrize("right", [True, False])
     def test_refused_moves_turn_the_momentum_back(self, draw, agrees, monkeypatch, right):
         if not right:
-            monkeypatch.setattr(Replica, "_carry", keeps_going)
+            monkeypatch.setattr(Momentum, "_plain_step", keeps_going(Momentum._plain_step))
 
         def unsolvable(position):
             energy, gradient = flat(position)
@@ -181,9 +181,16 @@ class TestWalls:
         assert bool(agrees(moments, [-0.3, (0.4**3 + 1.0) / (3.0 * 1.4)])) == right
 
 
-def keeps_going(self, velocity, step_size, failed, refused):
+def keeps_going(right):
     """Wrong on purpose: chains that stay keep their momentum."""
-    self.momentum = velocity / np.sqrt(step_size)
+
+    def wrong(self, rung, here, memory):
+        point, memory, info = yield from right(self, rung, here, memory)
+        stayed = (point.position == here.position).all(axis=1)
+        turned = np.where(stayed[:, None], -memory["momentum"], memory["momentum"])
+        return Moved(point, {"momentum": turned}, info)
+
+    return wrong
 
 
 class TestLadder:
@@ -211,13 +218,15 @@ class TestLadder:
         def travel(meeting, rows):
             right(meeting, rows)
             cold, hot = meeting._cold.replica, meeting._hot.replica
-            cold.momentum[rows], hot.momentum[rows] = hot.momentum[rows].copy(), cold.momentum[rows].copy()
+            first, second = cold.memory["momentum"].copy(), hot.memory["momentum"].copy()
+            first[rows], second[rows] = hot.memory["momentum"][rows], cold.memory["momentum"][rows]
+            cold.memory, hot.memory = {"momentum": first}, {"momentum": second}
 
         monkeypatch.setattr(swap_meeting.Meeting, "exchange", travel)
         assert not agrees(self.moments(draw)[0], *self.truth)
 
     def test_momenta_half_a_kick_behind_are_rejected(self, draw, agrees, monkeypatch):
-        monkeypatch.setattr(Replica, "synchronise", lambda self, rows, gradient: None)
+        monkeypatch.setattr(Momentum, "arrived", lambda self, rung, memory, rows, change: memory)
         assert not agrees(self.moments(draw)[0], *self.truth)
 
     def test_one_rung_with_momentum_and_one_adjusted(self, draw, agrees):
@@ -229,7 +238,7 @@ class TestLadder:
 
 @pytest.mark.parametrize("friction", [0.0, -0.1, 1.1, math.nan, "low"])
 def test_friction(friction):
-    with pytest.raises(ValueError, match=rf"friction must lie in \(0, 1\], got {friction!r}"):
+    with pytest.raises(ValueError, match=rf"friction must be a number in \(0, 1\], got {friction!r}"):
         Momentum(friction)
 
 
@@ -243,10 +252,10 @@ def test_adjusted_exploration_leaves_the_momentum_alone():
         np.random.SeedSequence(0),
     )
     made.start(np.zeros((3, 1)))
-    made.step_size, made.adjusted = 0.5, True
-    before = made.momentum.copy()
+    made.step_size, made.exploring = 0.5, True
+    before = made.memory["momentum"].copy()
     made.step()
-    np.testing.assert_array_equal(made.momentum, before)
-    made.adjusted = False
+    np.testing.assert_array_equal(made.memory["momentum"], before)
+    made.exploring = False
     made.step()
-    assert (made.momentum != before).all()
+    assert (made.memory["momentum"] != before).all()

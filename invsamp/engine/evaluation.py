@@ -13,6 +13,7 @@ import numpy.typing as npt
 from scipy.linalg.blas import dasum
 
 from invsamp.contract import Array, GroupwisePotential, Potential, Terms, TermwisePotential
+from invsamp.evaluate.requests import Batch, Estimate, Request, reduced
 
 
 class Evaluator:
@@ -31,6 +32,24 @@ class Evaluator:
             self.size, self.terms = potential.size, partial(self._guarded_terms, potential.terms)
         if isinstance(potential, GroupwisePotential):
             self.group_terms = partial(self._guarded_terms, potential.group_terms)
+
+    def answer_all(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
+        """What is asked for, of any fidelity, one after the other."""
+        if len(requests) == 1:
+            return (self.levels[requests[0].fidelity].answer(requests[0]),)
+        return tuple([self.levels[request.fidelity].answer(request) for request in requests])
+
+    def answer(self, request: Request) -> Estimate:
+        """What is asked for of this fidelity."""
+        failed = self.failed
+        position, batch = request.position, request.batch
+        if batch is not None:
+            found = reduced(self._batch_terms(position, batch), batch)
+        elif request.gradient:
+            found = Estimate(*self.energy_and_gradient(position))
+        else:
+            found = Estimate(self.energy(position), None)  # type: ignore[arg-type]
+        return found if self.failed == failed else found._replace(failed=True)
 
     def energy(self, position: Array) -> Array:
         """Energy (chains,), +inf where it is not finite."""
@@ -61,6 +80,13 @@ class Evaluator:
             gradient = np.where(bad[:, None], 0.0, gradient)
         return energy, gradient
 
+    def _batch_terms(self, position: Array, batch: Batch) -> Terms:
+        if batch.counted is None:
+            return self.terms(position, batch.members)
+        if hasattr(self, "group_terms"):
+            return self.group_terms(position, batch.members, batch.counted)
+        return summed(self.terms(position, batch.members.reshape(len(position), -1)), batch.members, batch.counted)
+
     def _guarded_terms(self, function: Callable[..., Terms], position: Array, *chosen: npt.NDArray[Any]) -> Terms:
         begin = time.perf_counter()
         terms = function(np.ascontiguousarray(position), *chosen)
@@ -72,3 +98,10 @@ class Evaluator:
             terms = Terms(*(np.where(bad.reshape(-1, *[1] * (part.ndim - 1)), 0.0, part) for part in terms))
             terms.prior_energy[bad] = np.inf
         return terms
+
+
+def summed(terms: Terms, members: npt.NDArray[np.intp], counted: Array) -> Terms:
+    """Terms of groups, from those of the data that they hold one after the other."""
+    energies = (terms.energies.reshape(members.shape) * counted).sum(axis=2)
+    gradients = np.einsum("cnmd,cnm->cnd", terms.gradients.reshape(*members.shape, -1), counted)
+    return terms._replace(energies=energies, gradients=gradients)

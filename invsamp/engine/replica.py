@@ -13,18 +13,10 @@ from invsamp.contract import Array
 from invsamp.domains import Domain, Unbounded
 from invsamp.engine.evaluation import Evaluator
 from invsamp.engine.streams import Stream, log_uniform
-from invsamp.estimators import BoundEstimator, Estimate, Rows, probe
-from invsamp.kernels import (
-    Momentum,
-    Proposal,
-    StepSize,
-    end_momentum,
-    log_acceptance,
-    persistent_acceptance,
-    propose,
-    propose_within_budget,
-    refreshed,
-)
+from invsamp.estimators import BoundEstimator, probe
+from invsamp.evaluate.requests import Asks, Estimate, Request, Rows, answered
+from invsamp.kernels import Info, Kernel, Langevin, Point
+from invsamp.kernels.contract import Memory, Path, StepSize
 from invsamp.ladder import Rung
 from invsamp.metric import IdentityMetric, Metric
 from invsamp.schedules import Schedule, over
@@ -61,10 +53,12 @@ class Counts:
 
 #: What of a replica changes in a run and is saved as it is; its streams, counts and variance models come on top.
 _CHANGING = (
-    *("position", "estimate", "momentum", "level", "iteration", "log_ratio", "bounces"),
-    *("adjusted", "temperature", "metric", "step_size", "longest_step", "uncovered"),
+    *("position", "estimate", "memory", "iteration", "log_ratio", "bounces"),
+    *("exploring", "temperature", "metric", "step_size", "longest_step", "uncovered"),
 )
-PURPOSES = ("start", "move", "accept", "estimate", "swap", "probe", "momentum")
+PURPOSES = ("start", "move", "accept", "estimate", "swap", "probe", "kernel")
+#: What an unadjusted rung explores with in warm-up, where energies are exact: it cannot blow up on the way.
+EXPLORER: Kernel = Langevin(adjusted=True)
 
 
 class Replica:
@@ -96,19 +90,21 @@ class Replica:
         self.structure = rung.gradient_noise.structure if rung.gradient_noise else "isotropic"
         self.estimator: BoundEstimator = rung.estimator.bind(evaluator, self.structure)
         self.noise = NoiseModels(rung, evaluator.dimension, self.estimator.exact_energy)
+        names = getattr(self.estimator, "levels", (evaluator.fidelity,))
         #: of all fidelities that the estimator may solve
-        self.evaluators: tuple[Evaluator, ...] = getattr(self.estimator, "evaluators", (evaluator,))
+        self.evaluators = tuple(evaluator.levels[name] for name in names)
+        self.answer = evaluator.answer_all
         self.streams = dict(zip(PURPOSES, (np.random.default_rng(s) for s in seed.spawn(len(PURPOSES))), strict=True))
-        self.adjusted = rung.kernel.adjusted
+        self.exploring = False  # by `EXPLORER`, which leaves the memory of the rung's own kernel alone
         self.temperature = rung.temperature
         self.metric: Metric = IdentityMetric()
         self.schedule: Schedule | None = over(rung.step_size, steps) if callable(rung.step_size) else None
         self.step_size: StepSize = 0.0
+        self.memory: Memory = {}
         self.longest_step = math.inf  # what the budget for the gradient's noise allows
-        self.momentum: Array | None = None  # (chains, d), of variance tau (see `Momentum`)
-        self.level: Array | None = None  # (chains,): of an adjusted kernel with momentum (`persistent_acceptance`)
         self.iteration = 0
         self.counts = Counts()
+        self._active = _ActiveRung(self)
         self.uncovered: float | None = None  # fraction of the states that the pilot of its variances leaves out
         self.log_ratio: Array | None = None  # (chains,) log Metropolis ratios of the last adjusted, full step
         self.bounces: npt.NDArray[np.int64] | None = None  # (chains,) walls hit in the last step
@@ -123,20 +119,28 @@ class Replica:
         """Whether the variances of energies and gradients are known by now."""
         return self.noise.ready
 
+    @property
+    def kernel(self) -> Kernel:
+        """How it moves now."""
+        return EXPLORER if self.exploring else self.rung.kernel
+
+    @property
+    def adjusted(self) -> bool:
+        """Whether its steps are accepted or refused now."""
+        return self.kernel.adjusted
+
     def start(self, position: Array) -> None:
         """Place the chains at positions (chains, d) and evaluate there."""
         self.position = position
-        self.estimate = self.estimator.estimate(self.streams["estimate"], position)
+        self.estimate = answered(self.estimator.estimate(self.streams["estimate"], position), self.answer)
         shapes = self.estimate.energy.shape, self.estimate.gradient.shape
         if shapes != (position.shape[:1], position.shape):
             raise ValueError(
                 f"the potential of fidelity {self.evaluator.fidelity!r} must return an energy of shape "
                 f"{position.shape[:1]} and a gradient of shape {position.shape}, got {shapes[0]} and {shapes[1]}"
             )
-        if isinstance(self.rung.kernel, Momentum):
-            self.momentum = math.sqrt(self.temperature) * self.streams["momentum"].standard_normal(position.shape)
-            if self.rung.kernel.adjusted:
-                self.level = self.streams["momentum"].uniform(-1.0, 1.0, len(position))
+        chains, d = position.shape
+        self.memory = self.rung.kernel.init(self.streams["kernel"], (chains, d))
         self._open_streams(position.shape)
 
     def state(self) -> dict[str, Any]:
@@ -170,96 +174,62 @@ class Replica:
 
     def step(self) -> None:
         """Move every chain once."""
+        answered(self.moves(), self._watched)
+
+    def moves(self) -> Asks[None]:
+        """Move every chain once, when what is asked for is answered."""
         self.iteration += 1
         if self.schedule is not None:
             self.step_size = min(self.schedule(self.iteration - 1), self.longest_step)
-        short = self.adjusted and self.rung.step_size is None and self.iteration % SHORT_EVERY == 0
-        step_size = SHORT * self.step_size if short else self.step_size
-        noise = self._noise()
-        proposal = self._propose(noise, step_size)
-        end, velocity, failed = self._follow(proposal.move)
+        kernel = self.kernel
+        adjusted, finds_step = kernel.adjusted, self.rung.step_size is None
+        short = adjusted and kernel.short_steps and finds_step and self.iteration % SHORT_EVERY == 0
+        self._active.step_size = self._reduced(SHORT * self.step_size if short else self.step_size)
+        point, memory, info = yield from kernel.step(self._active, Point(self.position, self.estimate), self.memory)
+        self.position, self.estimate = point
+        if not self.exploring:
+            self.memory = memory
+        self._count(info, short)
+
+    def _count(self, info: Info, short: bool) -> None:
         self.counts.steps += 1
-        self.counts.clipped += proposal.clipped
-        failures = self._failures()
-        estimate = self.estimator.estimate(self.streams["estimate"], end)
-        refused = None
-        if self._failures() > failures:
-            refused = ~np.isfinite(estimate.energy)
-            self._watch(refused)
-        else:
-            self.counts.failing_in_a_row = 0
-        if self.adjusted:
-            accepted = self._decide(end, estimate, noise, velocity, failed, step_size)
-            if short:
-                self.log_ratio = None  # says nothing about the full step
-            else:
+        self.counts.clipped += info.clipped
+        if self.kernel.adjusted:
+            self.log_ratio = None if short else info.log_ratio  # a short step says nothing about the full one
+            if not short:
                 self.counts.full_steps += 1
-                self.counts.accepted += accepted
-            return
-        if self.momentum is not None:
-            self._carry(velocity, step_size, failed, refused)
-        if refused is not None:
-            self._settle(end, estimate, refused)
-        else:
-            self.position, self.estimate = end, estimate
+                self.counts.accepted += info.accepted
 
-    def _noise(self) -> Array:
-        """Standard normal noise (chains, d) of this step's move."""
-        fresh = self._moves.draw()
-        if self.level is None:
-            return fresh
-        assert self.momentum is not None
-        return refreshed(self.momentum, fresh, self.rung.kernel.friction, self.temperature)
+    def evaluate(self, position: Array) -> Asks[Estimate]:
+        """Energy and gradient at positions to which the chains may move."""
+        return self.estimator.estimate(self.streams["estimate"], position)
 
-    def _propose(self, noise: Array, step_size: StepSize) -> Proposal:
-        """Move of the whitened coordinates, straight."""
-        metric, heat = self.metric, self.temperature
-        carried = None if self.adjusted else self.momentum  # warm-up may explore with the adjusted kernel
-        if carried is not None:
-            friction = self.rung.kernel.friction
-            heat = friction * heat
-            carried = (1.0 - friction) * np.sqrt(step_size) * carried
-        gradient = metric.whiten(self.estimate.gradient)
-        variance = self.gradient_variance()
-        if variance is None:
-            proposal = propose(gradient, noise, step_size, heat)
-        else:
-            proposal = propose_within_budget(gradient, noise, step_size, heat, metric.whiten_covariance(variance))
-        return proposal if carried is None else Proposal(proposal.move + carried, proposal.clipped)
-
-    def _follow(self, straight: Array) -> tuple[Array, Array, npt.NDArray[np.bool_] | None]:
-        """Ends of the moves (whitened, chains x d) within the domain, how the walls turned them, and which failed."""
+    def follow(self, position: Array, straight: Array) -> Path:
+        """Go along moves of whitened coordinates (chains, d) within the domain."""
         move = self.metric.colour(straight)
         if not self.bounded:
-            return self.position + move, straight, None
-        path = self.domain.reflect(self.position, move, self.metric.matrix)
+            return Path(position + move, straight, None)
+        path = self.domain.reflect(position, move, self.metric.matrix)
         self.bounces = path.bounces
-        reflected = int(np.count_nonzero(path.bounces))
-        self.counts.fallbacks += int(np.count_nonzero(path.failed))
-        if not reflected:
-            return path.position, straight, path.failed
+        reflected, failed = int(np.count_nonzero(path.bounces)), int(np.count_nonzero(path.failed))
+        self.counts.fallbacks += failed
         self.counts.reflected += reflected
-        return path.position, self.metric.uncolour(path.move), path.failed
+        velocity = self.metric.uncolour(path.move) if reflected else straight
+        return Path(path.position, velocity, path.failed if failed else None)
 
-    def _carry(
-        self,
-        velocity: Array,
-        step_size: StepSize,
-        failed: npt.NDArray[np.bool_] | None,
-        refused: npt.NDArray[np.bool_] | None,
-    ) -> None:
-        """Keep the moves as momenta; those that could not be made are turned back (see `Momentum`)."""
-        momentum = velocity / np.sqrt(step_size)
-        for stayed in (failed, refused):
-            if stayed is not None and stayed.any():
-                momentum[stayed] = -momentum[stayed]
-        self.momentum = momentum
+    def normal(self) -> Array:
+        """Standard normal noise (chains, d) of this step's move."""
+        return self._moves.draw()
+
+    def log_uniform(self) -> Array:
+        """Logs of uniform numbers (chains,), of this step's acceptances."""
+        return self._thresholds.draw()
 
     def energy_variance(self, position: Array, stated: Array | None) -> Array | None:
         """Variance (chains,) of this rung's energy estimates at positions, None where there is no noise."""
         return self.noise.energy_variance(position, stated)
 
-    def sample_variances(self) -> Samples | None:
+    def sample_variances(self) -> Asks[Samples | None]:
         """Sample variances at those of the current positions where they tell the variance models something new."""
         if self.estimator.exact:
             return None
@@ -268,45 +238,32 @@ class Replica:
             return None
         at, freedom = self.position[rows], self.estimator.degrees_of_freedom
         if freedom is not None:
-            _, _, energy, gradient = self.estimate.take(rows)
+            _, _, energy, gradient, _ = self.estimate.take(rows)
         else:
-            energy, gradient, freedom = probe(
+            energy, gradient, freedom = yield from probe(
                 self.estimator, self.streams["probe"], at, self.rung.probes, self.structure
             )
         assert energy is not None and gradient is not None  # there are degrees of freedom, or probes
         return Samples(at, energy, gradient, freedom)
 
-    def reevaluate(self, rows: Rows) -> None:
+    def reevaluate(self, rows: Rows) -> Asks[None]:
         """New estimates for the chains ``rows``, whose positions have just been replaced."""
-        self.set_estimate(rows, self.estimator.estimate(self.streams["estimate"], self.position[rows]))
+        new = yield from self.estimator.estimate(self.streams["estimate"], self.position[rows])
+        self.set_estimate(rows, new)
 
     def set_estimate(self, rows: Rows, new: Estimate) -> None:
         """Replace the estimates of the chains ``rows``."""
-        old = self.estimate
-        energy_variance = gradient_variance = None
-        if old.energy_variance is not None and new.energy_variance is not None:
-            energy_variance = _replaced(old.energy_variance, rows, new.energy_variance)
-        if old.gradient_variance is not None and new.gradient_variance is not None:
-            gradient_variance = _replaced(old.gradient_variance, rows, new.gradient_variance)
-        self.estimate = Estimate(
-            _replaced(old.energy, rows, new.energy),
-            _replaced(old.gradient, rows, new.gradient),
-            energy_variance,
-            gradient_variance,
-        )
+        self.estimate = self.estimate.replaced(rows, new)
 
-    def synchronise(self, rows: Rows, gradient: Array) -> None:
-        """Keep the momenta of the chains ``rows`` as they are at the new positions, after the old ``gradient``.
+    def arrived(self, rows: Rows, before: Array) -> None:
+        """The chains ``rows`` got other positions by a swap; ``before`` (k, d) were their gradients."""
+        change = self.metric.whiten(self.estimate.gradient[rows] - before) / self.temperature
+        self._active.step_size = self._reduced(self.step_size)
+        self.memory = self.rung.kernel.arrived(self._active, self.memory, rows, change)
 
-        What an unadjusted kernel stores is half a kick behind the position. The momentum at the position itself does
-        not depend on it, and stays at a swap (see `invsamp.kernels.Momentum`).
-        """
-        if self.momentum is None or self.rung.kernel.adjusted:
-            return
-        change = self.metric.whiten(self.estimate.gradient[rows] - gradient[rows])
-        step_size = self.step_size[rows] if isinstance(self.step_size, np.ndarray) else self.step_size
-        self.momentum = self.momentum.copy()
-        self.momentum[rows] += 0.5 * np.sqrt(step_size) * change
+    def _reduced(self, step_size: StepSize) -> StepSize:
+        """Langevin steps of exp(-U / tau) and of exp(-v), v = U / tau, are the same if these are tau times as long."""
+        return step_size if self.temperature == 1.0 else step_size * self.temperature
 
     def gradient_variance(self) -> Array | None:
         """Covariance of the gradient estimates at the current positions, if it is to be taken out of the noise."""
@@ -314,64 +271,42 @@ class Replica:
             return None
         return self.noise.gradient_variance(self.position, self.estimate.gradient_variance)
 
-    def _settle(self, end: Array, estimate: Estimate, refused: npt.NDArray[np.bool_]) -> None:
-        """Unadjusted: go to the end, except where the energy is not finite (a failed solve)."""
-        kept = np.flatnonzero(refused)
-        end, old = end.copy(), self.estimate
-        end[kept] = self.position[kept]
-        self.position, self.estimate = end, estimate
-        self.set_estimate(kept, old.take(kept))
-
-    def _decide(
-        self,
-        end: Array,
-        estimate: Estimate,
-        noise: Array,
-        velocity: Array,
-        failed: npt.NDArray[np.bool_] | None,
-        step_size: StepSize,
-    ) -> int:
-        """Metropolis-adjusted: accept or stay; the number of chains that moved."""
-        gradient = self.metric.whiten(estimate.gradient)
-        energies = self.estimate.energy, estimate.energy
-        log_ratio = log_acceptance(energies, noise, velocity, gradient, step_size, self.temperature)
-        if failed is not None and failed.any():
-            log_ratio[failed] = -np.inf
-        self.log_ratio = log_ratio
-        if self.level is None:
-            accept = self._thresholds.draw() < log_ratio
-        else:
-            accept, self.level = persistent_acceptance(self.level, log_ratio)
-            turned = -math.sqrt(self.temperature) * noise
-            self.momentum = np.where(accept[:, None], end_momentum(velocity, gradient, step_size), turned)
-        accepted = int(np.count_nonzero(accept))
-        if accepted == len(end):
-            self.position, self.estimate = end, estimate
-        elif accepted:
-            by_row, old = accept[:, None], self.estimate
-            self.position = np.where(by_row, end, self.position)
-            # exact energies come without variances
-            self.estimate = Estimate(
-                np.where(accept, estimate.energy, old.energy), np.where(by_row, estimate.gradient, old.gradient)
-            )
-        return accepted
-
-    def _failures(self) -> int:
-        failed = 0
-        for evaluator in self.evaluators:  # a third of the time of sum(), and this runs twice in every step
-            failed += evaluator.failed
-        return failed
-
-    def _watch(self, refused: npt.NDArray[np.bool_]) -> None:
-        if not refused.all():
-            self.counts.failing_in_a_row = 0
-            return
+    def _watched(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
+        """Answers to what a step asks; `SolvesFailed` if all have failed for too long."""
+        found = self.answer(requests)
+        for estimate in found:
+            if not estimate.failed or np.isfinite(estimate.energy).any():
+                self.counts.failing_in_a_row = 0
+                return found
         self.counts.failing_in_a_row += 1
         if self.counts.failing_in_a_row >= FAILING_STEPS:
             raise SolvesFailed(self.evaluator.fidelity, self.position)
+        return found
 
 
-def _replaced(array: Array, rows: Rows, values: Array) -> Array:
-    copy = array.copy()  # the model may have kept its own reference to what it returned
-    copy[rows] = values
-    return copy
+class _ActiveRung:
+    """A rung at work as its kernel sees it; see `invsamp.kernels.contract.ActiveRung`."""
+
+    __slots__ = ("_of", "evaluate", "follow", "log_uniform", "normal", "step_size")
+
+    def __init__(self, of: Replica) -> None:
+        self._of = of
+        self.step_size: StepSize = 0.0
+        self.evaluate, self.follow, self.normal, self.log_uniform = of.evaluate, of.follow, of.normal, of.log_uniform
+
+    def energy(self, estimate: Estimate) -> Array:
+        """Reduced energies (chains,)."""
+        temperature = self._of.temperature
+        return estimate.energy if temperature == 1.0 else estimate.energy / temperature
+
+    def gradient(self, estimate: Estimate) -> Array:
+        """Their gradients in whitened coordinates (chains, d)."""
+        of = self._of
+        white = of.metric.whiten(estimate.gradient)
+        return white if of.temperature == 1.0 else white / of.temperature
+
+    def gradient_noise(self, point: Point) -> Array | None:
+        """Covariance of those gradients' noise, where it is to be taken out of what is injected."""
+        of = self._of
+        variance = None if of.estimator.exact else of.gradient_variance()
+        return None if variance is None else of.metric.whiten_covariance(variance) / of.temperature**2

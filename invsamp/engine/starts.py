@@ -10,6 +10,7 @@ import numpy as np
 from invsamp.contract import Array, Problem
 from invsamp.domains import Domain
 from invsamp.engine.replica import Replica
+from invsamp.evaluate.requests import answered
 
 #: How often chains whose starting point cannot be solved are started elsewhere.
 START_TRIES = 50
@@ -73,7 +74,7 @@ def place(problem: Problem, walked: Problem, replica: Replica, positions: Array 
         if positions is not None:
             break
         replica.position[failed] = problem.sample_start(rng, len(failed))
-        replica.reevaluate(failed)
+        answered(replica.reevaluate(failed), replica.answer)
     failed = np.flatnonzero(~np.isfinite(replica.estimate.energy))
     if not len(failed):
         return

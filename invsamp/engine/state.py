@@ -18,8 +18,9 @@ import numpy.typing as npt
 
 from invsamp.boundary import Ignore, Penalise, Project, Reflect
 from invsamp.coupled_sums import CoupledSum
-from invsamp.estimators import Estimate, Exact, Minibatch, Noisy
-from invsamp.kernels import Langevin, Momentum
+from invsamp.estimators import Exact, Minibatch, Noisy
+from invsamp.evaluate.requests import Estimate
+from invsamp.kernels import Hamiltonian, Langevin, Momentum
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
 from invsamp.metric import DenseMetric, DiagonalMetric, IdentityMetric
 from invsamp.schedules import Constant, Cycles, CyclicCosine, Exponential, Polynomial
@@ -36,7 +37,7 @@ _CLASSES: dict[str, type[Any]] = {
     part.__name__: part
     for part in (
         # of samplers
-        *(Sampler, Rung, Swap, GradientNoise, Langevin, Momentum),
+        *(Sampler, Rung, Swap, GradientNoise, Langevin, Momentum, Hamiltonian),
         *(Exact, Minibatch, Noisy, CoupledSum, Known, RunningAverage, KernelRidge),
         *(Constant, Polynomial, Exponential, CyclicCosine, Cycles),
         *(OwnEnergies, MultiVariance, ProductTarget, Discrepancy),

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from invsamp.contract import Array, Problem
 from invsamp.engine.replica import Replica
 from invsamp.estimators import Exact
-from invsamp.kernels import Langevin, stability_limit, target_acceptance
+from invsamp.evaluate.requests import answered
 from invsamp.metric import DenseMetric, DiagonalMetric, Metric
 from invsamp.variances.noise_budget import NoiseBudget
 
@@ -110,7 +110,7 @@ class Tuner:
         replica, rung = self.replica, self.replica.rung
         self._clear()
         self._moves, self._last = 0, last
-        replica.adjusted = rung.kernel.adjusted or (self._explores_adjusted and not last)
+        replica.exploring = self._explores_adjusted and not last and not rung.kernel.adjusted
         if self._finds_step and last:
             if replica.adjusted:
                 pooled = float(np.exp(np.mean(np.log(replica.step_size))))
@@ -150,7 +150,7 @@ class Tuner:
             if self._finds_step and not replica.rung.kernel.adjusted:
                 self._measure_curvature(iterations=5)
             return
-        replica.adjusted = replica.rung.kernel.adjusted
+        replica.exploring = False
         if not self._finds_step:
             return
         if replica.adjusted:
@@ -175,8 +175,7 @@ class Tuner:
         acceptance = np.exp(np.minimum(replica.log_ratio, 0.0))
         if replica.bounces is not None:
             acceptance = np.where(replica.bounces > LONG_PATH, 0.0, acceptance)
-        kernel = replica.rung.kernel
-        excess = acceptance - target_acceptance(kernel if kernel.adjusted else Langevin())
+        excess = acceptance - replica.kernel.target_acceptance
         if self._last:
             excess = np.full_like(excess, excess.mean())
         gain = 3.0 / (10.0 + self._moves) ** 0.6
@@ -245,12 +244,12 @@ class Tuner:
         sign = np.where(replica.domain.contains(here + along), 1.0, -1.0)[:, None]
         # common random numbers: the noise of both estimates is the same and cancels
         state = probe.bit_generator.state
-        there = replica.estimator.estimate(probe, here + sign * along)
+        there = answered(replica.estimator.estimate(probe, here + sign * along), replica.answer)
         if replica.estimator.exact:
             energy, gradient = (part[chain] for part in replica.estimate[:2])
         else:
             probe.bit_generator.state = state
-            energy, gradient = replica.estimator.estimate(probe, here)[:2]
+            energy, gradient = answered(replica.estimator.estimate(probe, here), replica.answer)[:2]
         known = np.isfinite(energy) & np.isfinite(there.energy)
         return sign * replica.metric.whiten(there.gradient - gradient), known
 
@@ -259,7 +258,7 @@ class Tuner:
         # a flat energy has no stability limit; a whitened posterior is one wide, others hardly wider than their starts
         least = 1.0 if self._finds_metric else 1.0 / (WIDEST * float(self._scale.max())) ** 2
         kernel = replica.rung.kernel
-        step = STABILITY_FRACTION * stability_limit(kernel) / np.maximum(curvature, least)
+        step = STABILITY_FRACTION * kernel.stability_limit / np.maximum(curvature, least)
         noise = replica.gradient_variance()
         if noise is not None:
             white = replica.metric.whiten_covariance(noise)

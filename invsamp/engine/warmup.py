@@ -12,6 +12,7 @@ from invsamp.contract import Problem
 from invsamp.engine.ranks import Ranks
 from invsamp.engine.replica import Counts, Replica
 from invsamp.engine.tuner import Tuner
+from invsamp.evaluate.requests import answered
 from invsamp.ladder import Rung
 from invsamp.swap.exchange import Exchange
 from invsamp.variances.kernel_ridge import KernelRidge
@@ -103,7 +104,8 @@ class WarmUp:
         due = [k for k, replica in enumerate(self._all) if self._is_due(replica)]
         if not due:
             return
-        found = {k: self._all[k].sample_variances() for k in due if k in self._ranks.rungs}
+        held = [(k, self._all[k]) for k in due if k in self._ranks.rungs]
+        found = {k: answered(replica.sample_variances(), replica.answer) for k, replica in held}
         # a pilot that several rungs share is the same in every process that holds one of them
         shared = len({id(self._all[k].noise) for k in due}) < len(due)
         everything = self._ranks.everywhere(found) if shared else [found]

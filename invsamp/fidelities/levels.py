@@ -11,6 +11,7 @@ import numpy as np
 from invsamp.contract import Array
 from invsamp.engine.evaluation import Evaluator
 from invsamp.estimators import Estimator, probe
+from invsamp.evaluate.requests import answered
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def noise_of(
     bound = estimator.bind(level, "isotropic")
     if bound.exact:
         return Noise(0.0, 0.0)
-    energy, gradient, _ = probe(bound, rng, position, probes, "isotropic")
+    energy, gradient, _ = answered(probe(bound, rng, position, probes, "isotropic"), level.answer_all)
     # some estimators are noisy in their gradients alone
     noisy_swaps = not getattr(bound, "exact_energy", False)
     return Noise(math.sqrt(float(energy.mean())) if noisy_swaps else 0.0, math.sqrt(float(gradient.mean())))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from invsamp.contract import Array
-from invsamp.estimators import Rows
+from invsamp.evaluate.requests import Rows
 from invsamp.parallel.channel import Channel
 from invsamp.swap.side import Answer, Leaving, LocalSide, Outset, Wanted
 

@@ -10,7 +10,6 @@ import numpy as np
 from invsamp.engine.evaluation import Evaluator
 from invsamp.engine.replica import Replica
 from invsamp.engine.tuner import STABILITY_FRACTION
-from invsamp.kernels import Momentum
 from invsamp.ladder import Sampler
 from invsamp.metric import DenseMetric, DiagonalMetric
 from invsamp.results.contents import versions
@@ -30,7 +29,7 @@ def local(
     return {
         "temperatures": [r.temperature for r in replicas],
         "fidelities": [r.evaluator.fidelity for r in replicas],
-        "kernels": [_kernel(r) for r in replicas],
+        "kernels": [r.rung.kernel.name for r in replicas],
         "step_sizes": [_step_size(r) for r in replicas],
         "step_size_source": [_step_size_source(r) for r in replicas],
         "preconditioner_matrices": [_matrix(r) for r in replicas],
@@ -79,12 +78,6 @@ def _swaps(exchange: Exchange | None) -> dict[str, Any]:
 def _acceptance(replica: Replica) -> float | None:
     full_steps = replica.counts.full_steps * len(replica.position)
     return replica.counts.accepted / max(1, full_steps) if replica.adjusted else None
-
-
-def _kernel(replica: Replica) -> str:
-    if isinstance(replica.rung.kernel, Momentum):
-        return "ghmc" if replica.adjusted else "sghmc"
-    return "mala" if replica.adjusted else "sgld"
 
 
 def _step_size(replica: Replica) -> float:

@@ -6,7 +6,8 @@ import numpy as np
 
 from invsamp.contract import Array
 from invsamp.engine.replica import Replica
-from invsamp.estimators import Noisy, Rows
+from invsamp.estimators import Noisy
+from invsamp.evaluate.requests import Rows
 from invsamp.swap.discrepancy import DiscrepancyState
 from invsamp.swap.rules import Coefficients, SwapRule
 from invsamp.swap.side import LocalSide, Side, Wanted

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from invsamp.engine.replica import Replica
-from invsamp.estimators import Rows
+from invsamp.evaluate.requests import Rows
 from invsamp.ladder import Swap
 from invsamp.swap.discrepancy import Discrepancy
 from invsamp.swap.meeting import Meeting, estimates_alike, variances_may_differ

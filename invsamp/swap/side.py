@@ -12,7 +12,7 @@ import numpy as np
 
 from invsamp.contract import Array
 from invsamp.engine.replica import Replica
-from invsamp.estimators import Estimate, Rows
+from invsamp.evaluate.requests import Estimate, Rows, answered
 from invsamp.swap.walkers import Walkers
 from invsamp.variances.models import Known
 
@@ -138,8 +138,8 @@ class LocalSide:
             solved, estimate = self._crossed
             replica.set_estimate(rows, estimate.take(np.searchsorted(solved, rows)))
         else:
-            replica.reevaluate(rows)
-        replica.synchronise(rows, before.gradient)
+            answered(replica.reevaluate(rows), replica.answer)
+        replica.arrived(rows, before.gradient[rows])
 
     def dismiss(self) -> None:
         """Nothing moves."""
@@ -162,7 +162,8 @@ class LocalSide:
         if not across:
             return replica.estimate.energy[rows], None
         if self._crossed is None:
-            self._crossed = rows, replica.estimator.estimate(replica.streams["swap"], position[rows])
+            asking = replica.estimator.estimate(replica.streams["swap"], position[rows])
+            self._crossed = rows, answered(asking, replica.answer)
         solved, estimate = self._crossed
         return estimate.energy[np.searchsorted(solved, rows)], None
 
@@ -176,7 +177,7 @@ class LocalSide:
         if self._whole:
             energy = replica.evaluator.energy(position)
         else:
-            energy, stated = replica.estimator.energy(replica.streams["swap"], position)
+            energy, stated = self._drawn_energy(position)
         self._drawn[across] = rows, energy
         return energy, None if self.outset.noise_free else replica.energy_variance(position, stated)
 
@@ -185,7 +186,13 @@ class LocalSide:
         replica, position, stated = self.replica, self._position(not across)[rows], None
         model = replica.rung.energy_variance
         if isinstance(model, Known) and model.stated:
-            _, stated = replica.estimator.energy(replica.streams["swap"], position)
+            _, stated = self._drawn_energy(position)
         variance = replica.energy_variance(position, stated)
         assert variance is not None  # the rung's energies are noisy
         return variance
+
+    def _drawn_energy(self, position: Array) -> tuple[Array, Array | None]:
+        """An energy drawn afresh, and its stated variance."""
+        replica = self.replica
+        found = answered(replica.estimator.estimate(replica.streams["swap"], position, gradient=False), replica.answer)
+        return found.energy, found.energy_variance

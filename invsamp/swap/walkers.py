@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.estimators import Rows
+from invsamp.evaluate.requests import Rows
 
 Integers = npt.NDArray[np.intp]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from asking import Asked
 import pytest
 
 from invsamp.engine.evaluation import Evaluator
@@ -52,7 +53,7 @@ class TestEvaluator:
         np.testing.assert_array_equal(terms.prior_energy, [0.0, np.inf])
         np.testing.assert_array_equal(terms.energies, [[1.0, 1.0], [0.0, 0.0]])
         assert evaluator.failed == 1
-        estimate = minibatch(2).bind(evaluator, "full").estimate(np.random.default_rng(0), np.zeros((50, 1)))
+        estimate = Asked(minibatch(2), evaluator, "full").estimate(np.random.default_rng(0), np.zeros((50, 1)))
         assert np.isinf(estimate.energy).any()
         assert np.isfinite(estimate.energy).any()
         assert np.isfinite(estimate.gradient_variance).all()

@@ -8,7 +8,8 @@ import pytest
 from invsamp.domains import Box, Reflection, Unbounded
 from invsamp.engine.evaluation import Evaluator
 from invsamp.engine.replica import FAILING_STEPS, Replica, SolvesFailed
-from invsamp.estimators import Estimate, minibatch, noisy
+from invsamp.estimators import minibatch, noisy
+from invsamp.evaluate.requests import Estimate, answered
 from invsamp.kernels import Langevin
 from invsamp.ladder import GradientNoise, Rung
 from invsamp.posing.potential import FunctionPotential, SumPotential
@@ -137,7 +138,7 @@ class TestVariances:
         made = replica(estimator=noisy(1.0, 2.0), gradient_noise=GradientNoise(running_average()))
         assert not made.variance_ready
         assert made.gradient_variance() is None
-        made.noise.learn(made.sample_variances())
+        made.noise.learn(answered(made.sample_variances(), made.answer))
         assert made.variance_ready
         assert made.gradient_variance().shape == (4,)
 
@@ -153,7 +154,7 @@ class TestVariances:
         made = replica(start=np.arange(8.0).reshape(4, 2), probes=5, **rung)
         before = made.evaluator.evaluations
         for _ in range(6):
-            if (samples := made.sample_variances()) is not None:
+            if (samples := answered(made.sample_variances(), made.answer)) is not None:
                 made.noise.learn(samples)
             made.step()
         assert made.evaluator.evaluations - before == 6 * 4 + 2 * 4 * 5
@@ -169,7 +170,7 @@ class TestVariances:
         made = Replica(rung, evaluator, Unbounded(), np.random.SeedSequence(0))
         made.start(np.zeros((3, 1)))
         before = evaluator.evaluations
-        made.noise.learn(made.sample_variances())
+        made.noise.learn(answered(made.sample_variances(), made.answer))
         assert evaluator.evaluations == before
         learnt = made.gradient_variance()
         np.testing.assert_allclose(learnt, made.estimate.gradient_variance.mean())

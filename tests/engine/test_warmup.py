@@ -8,13 +8,13 @@ import pytest
 from invsamp.domains import Box, HalfSpaces
 from invsamp.engine.tuner import STABILITY_FRACTION
 from invsamp.estimators import noisy
-from invsamp.kernels import Langevin, target_acceptance
+from invsamp.kernels import Langevin
 from invsamp.ladder import GradientNoise
 from invsamp.posing.potential import FunctionPotential, Target
 from invsamp.presets import fast_resgld, ghmc, mala, relangevin, sgld
 from invsamp.variances.models import kernel_ridge, known, running_average
 
-ACCEPTANCE = target_acceptance(Langevin(adjusted=True))
+ACCEPTANCE = Langevin(adjusted=True).target_acceptance
 COVARIANCE = np.array([[4.0, 1.8, 0.0], [1.8, 1.0, 0.1], [0.0, 0.1, 0.08]])
 
 

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from asking import Asked
 
 from invsamp.coupled_sums import coupled_sum
 from invsamp.engine.evaluation import Evaluator
@@ -34,8 +35,8 @@ class TestMeasureLevels:
         made = {}
         for name in TARGET.fidelities:
             made[name] = Evaluator(TARGET.potential(name), name, made)
-        bound = coupled_sum(probabilities=found.probabilities).bind(made["c"], "full")
-        covariance = bound.probe(DRAWS)[1].mean(axis=0)
+        bound = Asked(coupled_sum(probabilities=found.probabilities), made["c"], "full")
+        covariance = bound.probe(np.random.default_rng(0), DRAWS, 1)[1].mean(axis=0)
         gradients = TARGET.potential("c").energy_and_gradient(DRAWS)[1]
         whitened = np.linalg.solve(gradients.T @ gradients / len(DRAWS), covariance)
         assert np.trace(whitened) / 2.0 == pytest.approx(found.noise, rel=1e-10)

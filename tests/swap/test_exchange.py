@@ -8,6 +8,7 @@ from swapping import RULES, accept_seed, coarse, fine, ladder, where
 
 from invsamp.diagnostics import round_trips
 from invsamp.estimators import noisy
+from invsamp.evaluate.requests import answered
 from invsamp.ladder import GradientNoise
 from invsamp.swap.rules import delayed_acceptance, fast, multi_variance
 from invsamp.swap.schemes import adjacent, deo, seo
@@ -176,7 +177,7 @@ class TestAttempts:
         replicas, exchange = ladder((fine, fine), rungs=rungs)
         exchange.step()
         assert exchange.attempts.tolist() == [0]
-        replicas[1].noise.learn(replicas[1].sample_variances())
+        replicas[1].noise.learn(answered(replicas[1].sample_variances(), replicas[1].answer))
         exchange.step()
         assert exchange.attempts.tolist() == [64]
 

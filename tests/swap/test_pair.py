@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 from swapping import RULES, accept_seed, coarse, fine, ladder, sides, where
 
-from invsamp.estimators import Estimate, exact, noisy
+from invsamp.estimators import exact, noisy
+from invsamp.evaluate.requests import Request
 from invsamp.swap.discrepancy import Discrepancy
 from invsamp.swap.meeting import Meeting
 from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target
@@ -81,17 +82,16 @@ class Offset:
     def __init__(self, offsets, variance):
         self.offsets, self.variance = offsets, variance
 
-    def bind(self, potential, structure):
+    def bind(self, source, structure):
         outer = self
 
         class Bound:
             exact, exact_energy, degrees_of_freedom = False, False, None
 
-            def estimate(self, rng, position):
-                return Estimate(*potential.energy_and_gradient(position), np.full(len(position), outer.variance))
-
-            def energy(self, rng, position):
-                return potential.energy(position) + outer.offsets, np.full(len(position), outer.variance)
+            def estimate(self, rng, position, gradient=True):
+                (found,) = yield (Request(source.fidelity, position, gradient),)
+                energy = found.energy if gradient else found.energy + outer.offsets
+                return found._replace(energy=energy, energy_variance=np.full(len(position), outer.variance))
 
         return Bound()
 

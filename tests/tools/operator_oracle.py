@@ -33,7 +33,7 @@ from scipy.sparse.linalg import LinearOperator, eigs
 from scipy.special import log_ndtr, ndtr
 
 from invsamp.contract import Potential
-from invsamp.kernels import propose_within_budget
+from invsamp.kernels.proposals import propose
 from invsamp.swap.rules import SwapRule
 
 Array = npt.NDArray[np.float64]
@@ -181,7 +181,9 @@ def transition(level: Level, points: Array) -> Array:
     noise = _values(level.gradient_sd, position, energy)
     told = np.zeros_like(noise) if level.subtracted is None else _values(level.subtracted, position, energy)
     ones = np.ones_like(position)
-    injected = propose_within_budget(0.0 * ones, ones, step[:, None], level.temperature, told).move[:, 0]
+    # of the reduced energy, whose steps are as many times as long
+    longer, reduced = step[:, None] * level.temperature, told / level.temperature**2
+    injected = propose(0.0 * ones, ones, longer, reduced)[0][:, 0]
     variance = injected**2 + (step * noise) ** 2
     away = points - (points - step * gradient[:, 0])[:, None]
     proposal = np.exp(-0.5 * away**2 / variance[:, None])

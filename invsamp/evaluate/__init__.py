@@ -1,0 +1,1 @@
+"""Evaluating: what samplers ask for, and who answers."""

@@ -1,0 +1,118 @@
+"""What kernels, estimators and swaps ask for, and what comes back: the one way from a sampler to its models.
+
+Whoever wants an energy is a generator. It yields a tuple of requests, which may be answered at the same time, and is
+sent a tuple of estimates in their order:
+
+    def step(...) -> Asks[Array]:
+        coarse, fine = yield Request("coarse", position), Request("fine", position)
+        return fine.energy - coarse.energy
+
+So no method knows who evaluates, where, or together with what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Literal, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.contract import Array, Terms
+
+Structure = Literal["isotropic", "diagonal", "full"]
+STRUCTURES: tuple[Structure, ...] = ("isotropic", "diagonal", "full")
+#: Indices of some of the chains.
+Rows = npt.NDArray[np.intp]
+Result = TypeVar("Result")
+
+
+class Batch(NamedTuple):
+    """Some of the data, or of groups of them, drawn without replacement; each row has its own."""
+
+    members: npt.NDArray[np.intp]  # (rows, n) data, or (rows, n, most) data of groups
+    counted: Array | None  # (rows, n, most): 1 where a member counts; None for data by themselves
+    total: int  # number of data, or of groups, of which these are n
+    structure: Structure  # form in which the gradient's variance is wanted
+
+
+class Request(NamedTuple):
+    """Energies at positions (rows, d), with or without gradients; of the whole potential, or estimated by a batch."""
+
+    fidelity: str
+    position: Array
+    gradient: bool = True
+    batch: Batch | None = None
+
+
+class Estimate(NamedTuple):
+    """Energy and gradient at a position; the variances are None where there is no noise.
+
+    ``gradient_variance`` has shape (chains,) for isotropic noise, (chains, d) for independent entries and
+    (chains, d, d) for a full covariance. The gradient is None where it was not asked for. ``failed`` says whether any
+    energy is infinite because a solve failed; its gradient is 0.
+    """
+
+    energy: Array
+    gradient: Array
+    energy_variance: Array | None = None
+    gradient_variance: Array | None = None
+    failed: bool = False
+
+    def take(self, rows: Rows) -> Estimate:
+        """The estimate of the chains ``rows`` alone."""
+        return Estimate(*(None if part is None else part[rows] for part in self[:4]))  # type: ignore[arg-type]
+
+    def replaced(self, rows: Rows, new: Estimate) -> Estimate:
+        """A copy in which the chains ``rows`` have the estimate ``new``."""
+        return Estimate(*map(lambda old, part: _replaced(old, rows, part), self[:4], new[:4]))  # type: ignore[arg-type]
+
+
+Asks = Generator[tuple[Request, ...], tuple[Estimate, ...], Result]
+#: Answers requests, in their order.
+Answer = Callable[[tuple[Request, ...]], tuple[Estimate, ...]]
+
+
+def answered(asking: Asks[Result], answer: Answer) -> Result:
+    """What comes of it if every request is answered at once."""
+    try:
+        requests = next(asking)
+        while True:
+            requests = asking.send(answer(requests))
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+
+
+def reduced(terms: Terms, batch: Batch) -> Estimate:
+    r"""Estimate of a whole sum from the terms of a batch, with its own sample variances.
+
+    With G the total and n the size of the batch, sums are multiplied by :math:`G/n`, and the variance of that is
+    :math:`\frac{G^2}{n} (1 - \frac{n}{G})` times the one within the batch.
+    """
+    size = batch.members.shape[1]
+    scale = batch.total / size
+    variance_scale = batch.total**2 / size * (1.0 - size / batch.total)
+    return Estimate(
+        terms.prior_energy + scale * terms.energies.sum(axis=1),
+        terms.prior_gradient + scale * terms.gradients.sum(axis=1),
+        variance_scale * terms.energies.var(axis=1, ddof=1),
+        variance_scale * sample_variance(terms.gradients, batch.structure),
+    )
+
+
+def sample_variance(values: Array, structure: Structure) -> Array:
+    """Variance over axis 1 of values (chains, n, d): (chains,), (chains, d) or (chains, d, d) by ``structure``."""
+    if structure == "full":
+        centred = values - values.mean(axis=1, keepdims=True)
+        return np.swapaxes(centred, 1, 2) @ centred / (values.shape[1] - 1)
+    by_entry = values.var(axis=1, ddof=1)
+    return by_entry if structure == "diagonal" else by_entry.mean(axis=1)
+
+
+def _replaced(old: Array | None, rows: Rows, new: Array | None) -> Array | None:
+    if old is None or new is None:
+        return None
+    copy = old.copy()  # the model may have kept its own reference to what it returned
+    copy[rows] = new
+    return copy

@@ -1,0 +1,8 @@
+"""How rungs move: one file for each method, see `invsamp.kernels.contract`."""
+
+from invsamp.kernels.contract import Info, Kernel, Moved, Point
+from invsamp.kernels.hamiltonian import Hamiltonian
+from invsamp.kernels.langevin import Langevin
+from invsamp.kernels.momentum import Momentum
+
+__all__ = ["Hamiltonian", "Info", "Kernel", "Langevin", "Moved", "Momentum", "Point"]

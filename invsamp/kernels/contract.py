@@ -1,0 +1,166 @@
+r"""What a kernel is, and what it is given.
+
+A step is a generator: it yields what it wants evaluated (through `ActiveRung.evaluate`), as often as it likes, and
+returns where the chains are then. It is vectorised over the chains of a rung. It sees whitened coordinates w and
+reduced energies, whose density is :math:`e^{-v(w)}` whatever the rung's temperature, and step sizes to match.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.contract import Array
+from invsamp.evaluate.requests import Asks, Estimate, Rows
+
+StepSize = float | Array
+Mask = npt.NDArray[np.bool_]
+#: What a kernel keeps from step to step beside positions: plain arrays by name. Saved and resumed with the run.
+Memory = dict[str, Array]
+
+
+class Point(NamedTuple):
+    """Positions (chains, d), and what is known of the energy there."""
+
+    position: Array
+    estimate: Estimate
+
+
+class Path(NamedTuple):
+    """Where straight moves end within the domain."""
+
+    end: Array  # positions (chains, d)
+    velocity: Array  # the moves in whitened coordinates (chains, d), as the walls turned them
+    failed: Mask | None  # chains whose path was given up, which stay where they were; None: no chain's
+
+
+class Info(NamedTuple):
+    """What a step has to tell of itself."""
+
+    log_ratio: Array | None = None  # (chains,) log Metropolis ratios; None: nothing was decided
+    accepted: int = 0  # chains
+    clipped: int = 0  # entries of the noise for which the gradient's own left no room
+
+
+class Moved(NamedTuple):
+    """What a step returns."""
+
+    point: Point
+    memory: Memory
+    info: Info
+
+
+class ActiveRung(Protocol):
+    """A rung at work, as its kernel sees it."""
+
+    #: A number, or (chains, 1) while warm-up adapts it for each chain.
+    @property
+    def step_size(self) -> StepSize:
+        """Step size for reduced energies in whitened coordinates."""
+        ...
+
+    def evaluate(self, position: Array) -> Asks[Estimate]:
+        """Energy and gradient at positions (chains, d), as the rung's estimator tells them."""
+        ...
+
+    def energy(self, estimate: Estimate) -> Array:
+        """Reduced energies v (chains,)."""
+        ...
+
+    def gradient(self, estimate: Estimate) -> Array:
+        """Gradients of v with respect to w (chains, d)."""
+        ...
+
+    def gradient_noise(self, point: Point) -> Array | None:
+        """Covariance of that gradient's noise, where it is to be taken out of what is injected; else None.
+
+        Isotropic (chains,), diagonal (chains, d) or full (chains, d, d).
+        """
+        ...
+
+    def follow(self, position: Array, straight: Array) -> Path:
+        """Go along moves of w (chains, d), by the specular path at walls."""
+        ...
+
+    def normal(self) -> Array:
+        """Fresh standard normal numbers (chains, d)."""
+        ...
+
+    def log_uniform(self) -> Array:
+        """Logs of fresh uniform numbers (chains,)."""
+        ...
+
+
+@runtime_checkable
+class Kernel(Protocol):
+    """How a rung moves: a frozen dataclass of settings, which prints, compares and pickles.
+
+    ``adjusted``: draws are exact at any step size; needs exact energies. ``friction``: the share of the momentum that
+    is lost in a step, 1 where there is none. ``target_acceptance``: the mean acceptance at which the step size of an
+    adjusted kernel is best. ``stability_limit``: the largest step size times curvature at which an unadjusted one is
+    stable. ``short_steps``: whether an adjusted kernel needs a short step now and then to leave spots of high
+    curvature.
+    """
+
+    @property
+    def name(self) -> str:
+        """As reports call it, such as "mala"."""
+        ...
+
+    @property
+    def adjusted(self) -> bool: ...  # noqa: D102
+
+    @property
+    def friction(self) -> float: ...  # noqa: D102
+
+    @property
+    def target_acceptance(self) -> float: ...  # noqa: D102
+
+    @property
+    def stability_limit(self) -> float: ...  # noqa: D102
+
+    @property
+    def short_steps(self) -> bool: ...  # noqa: D102
+
+    def init(self, rng: np.random.Generator, shape: tuple[int, int]) -> Memory:
+        """Memory of (chains, d) at the start of a run."""
+        ...
+
+    def step(self, rung: ActiveRung, here: Point, memory: Memory) -> Asks[Moved]:
+        """Move every chain once."""
+        ...
+
+    def arrived(self, rung: ActiveRung, memory: Memory, rows: Rows, change: Array) -> Memory:
+        """Memory after the chains ``rows`` got other positions by a swap; ``change`` is that of their `gradient`s."""
+        ...
+
+
+def decided(accept: Mask, there: Point, here: Point) -> Point:
+    """There for the chains that accept, here for the others; energies are exact, and come without variances."""
+    if accept.all():
+        return there
+    if not accept.any():
+        return here
+    by_row, old, new = accept[:, None], here.estimate, there.estimate
+    return Point(
+        np.where(by_row, there.position, here.position),
+        Estimate(np.where(accept, new.energy, old.energy), np.where(by_row, new.gradient, old.gradient)),
+    )
+
+
+def where_solved(there: Point, here: Point) -> tuple[Point, Mask | None]:
+    """There, or here for those chains whose solve failed there, and which they are; None: no chain's."""
+    if not there.estimate.failed:
+        return there, None
+    refused = ~np.isfinite(there.estimate.energy)
+    rows = np.flatnonzero(refused)
+    position = there.position.copy()
+    position[rows] = here.position[rows]
+    return Point(position, there.estimate.replaced(rows, here.estimate.take(rows))), refused
+
+
+def number(value: Any) -> float:
+    """A step size for each chain as one for all: their geometric mean."""
+    return float(np.exp(np.mean(np.log(value)))) if isinstance(value, np.ndarray) else float(value)

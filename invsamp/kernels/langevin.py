@@ -1,0 +1,91 @@
+"""Langevin kernels: SGLD, and MALA, its Metropolis-adjusted form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from invsamp.contract import Array
+from invsamp.evaluate.requests import Asks, Rows
+from invsamp.kernels.contract import ActiveRung, Info, Memory, Moved, Point, StepSize, decided, where_solved
+from invsamp.kernels.proposals import propose
+
+
+@dataclass(frozen=True)
+class Langevin:
+    r"""Langevin kernel, Metropolis-adjusted (MALA) or not (SGLD).
+
+    .. math:: w' = w - \eta \nabla v(w) + N(0, 2 \eta I - \eta^2 S),
+
+    S the covariance of the gradient's noise if it is to be taken out, else 0. The adjusted form needs exact energies.
+    In a domain its proposal is the specular path, an involution of (position, velocity) that keeps volume, so
+    reflection leaves no boundary layer.
+    """
+
+    adjusted: bool = False
+    friction: ClassVar[float] = 1.0
+    #: Roberts and Rosenthal (1998).
+    target_acceptance: ClassVar[float] = 0.574
+    stability_limit: ClassVar[float] = 2.0
+    short_steps: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:
+        """As reports call it."""
+        return "mala" if self.adjusted else "sgld"
+
+    def __str__(self) -> str:
+        return "MALA" if self.adjusted else "Langevin"
+
+    def init(self, rng: np.random.Generator, shape: tuple[int, int]) -> Memory:
+        """Nothing is kept."""
+        return {}
+
+    def step(self, rung: ActiveRung, here: Point, memory: Memory) -> Asks[Moved]:
+        """Move every chain once."""
+        noise, step_size = rung.normal(), rung.step_size
+        move, clipped = propose(rung.gradient(here.estimate), noise, step_size, rung.gradient_noise(here))
+        path = rung.follow(here.position, move)
+        there = Point(path.end, (yield from rung.evaluate(path.end)))
+        if not self.adjusted:
+            return Moved(where_solved(there, here)[0], memory, Info(clipped=clipped))
+        energies = rung.energy(here.estimate), rung.energy(there.estimate)
+        log_ratio = log_acceptance(energies, noise, path.velocity, rung.gradient(there.estimate), step_size)
+        if path.failed is not None:
+            log_ratio[path.failed] = -np.inf
+        accept = rung.log_uniform() < log_ratio
+        return Moved(decided(accept, there, here), memory, Info(log_ratio, int(np.count_nonzero(accept)), clipped))
+
+    def arrived(self, rung: ActiveRung, memory: Memory, rows: Rows, change: Array) -> Memory:
+        """Nothing is kept."""
+        return memory
+
+
+def log_acceptance(
+    energies: tuple[Array, Array], noise: Array, end_velocity: Array, end_gradient: Array, step_size: StepSize
+) -> Array:
+    r"""Log Metropolis ratio of a Langevin move along a specular path.
+
+    With the velocity u drawn as an auxiliary variable from :math:`N(-\eta g, 2 \eta I)`, the path sends
+    (w, u) to (w', u') and back from (w', -u'), so the ratio compares the density of -u' at w' with that of
+    u at w. Without reflection u' = u and this is MALA (Roberts and Tweedie 1996).
+
+    Parameters
+    ----------
+    energies : (before, after), each of shape (chains,)
+        Reduced.
+    noise : ndarray, shape (chains, d)
+        The standard normal draws in the move.
+    end_velocity, end_gradient : ndarray, shape (chains, d)
+        Velocity and gradient at the end of the path, in whitened coordinates.
+
+    Returns
+    -------
+    ndarray, shape (chains,)
+    """
+    back = step_size * end_gradient - end_velocity
+    quadratic = back * back / (4.0 * step_size)
+    before, after = energies
+    return before - after + (0.5 * (noise * noise) - quadratic).sum(axis=1)

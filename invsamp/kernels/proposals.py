@@ -1,0 +1,68 @@
+"""Straight Langevin moves, whose injected noise may leave room for the gradient's own."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from invsamp.contract import Array
+from invsamp.kernels.contract import StepSize
+
+
+def propose(
+    gradient: Array, noise: Array, step_size: StepSize, gradient_noise: Array | None = None, heat: float = 1.0
+) -> tuple[Array, int]:
+    r"""Move -step_size * gradient + N(0, cov), and how many entries of its noise had no variance left.
+
+    .. math:: \mathrm{cov} = 2 h \eta I - \eta^2 S
+
+    Negative eigenvalues (S over the budget) are set to zero and counted.
+
+    Parameters
+    ----------
+    gradient, noise : ndarray, shape (chains, d)
+        Of the reduced energy in whitened coordinates; standard normal.
+    step_size : float or ndarray (chains, 1)
+        :math:`\eta`.
+    gradient_noise : ndarray, optional
+        S, the covariance of the gradient's noise: isotropic (chains,), diagonal (chains, d) or full (chains, d, d).
+    heat : float
+        h: 1, or the friction, where there is some; the share of the last move that is kept is yet to be added then.
+
+    References
+    ----------
+    Li, Lin, Zhang and Zhou (2023), "Fast replica exchange SGLD", eq. (13) and (15), which print
+    :math:`\tau \eta` where :math:`2 \tau \eta` is right.
+    """
+    variance = 2.0 * heat * step_size
+    if gradient_noise is None:
+        # the square root of a Python float costs a tenth of NumPy's, and this runs at every step
+        sd = math.sqrt(variance) if isinstance(variance, float) else np.sqrt(variance)
+        return sd * noise - step_size * gradient, 0
+    if gradient_noise.ndim == 3:
+        injected, clipped = _correlated(gradient_noise, noise, variance, step_size)
+    else:
+        by_entry = gradient_noise[:, None] if gradient_noise.ndim == 1 else gradient_noise
+        spread, clipped = _spent(variance - step_size**2 * by_entry)
+        injected = spread * noise
+    return injected - step_size * gradient, clipped
+
+
+def _correlated(covariance: Array, noise: Array, variance: StepSize, step_size: StepSize) -> tuple[Array, int]:
+    """Injected noise (chains, d) for full covariances (chains, d, d), and how many chains have overspent."""
+    left = np.asarray(variance)[..., None] * np.eye(noise.shape[1]) - np.asarray(step_size)[..., None] ** 2 * covariance
+    try:
+        # a fifth of the time of the eigenvalues, which only an overspent budget needs
+        return (np.linalg.cholesky(left) @ noise[:, :, None])[:, :, 0], 0
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(left)
+        sd, clipped = _spent(values)
+        return (vectors @ (sd * noise)[:, :, None])[:, :, 0], clipped
+
+
+def _spent(left: Array) -> tuple[Array, int]:
+    """Standard deviations of the variances that are left (chains, d), and how many chains have overspent."""
+    if left.min() >= 0.0:
+        return np.sqrt(left), 0
+    return np.sqrt(np.maximum(left, 0.0)), int((left < 0.0).any(axis=1).sum())
