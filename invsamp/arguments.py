@@ -102,6 +102,11 @@ def array(
     return numbers
 
 
+def numbers(name: str, value: Any) -> Array:
+    """Real numbers of any shape, NaN and infinite ones too, as float64; the array itself where it is one already."""
+    return array(name, value, finite=False, nan=True, empty=True)
+
+
 def one_of(name: str, value: Any, options: Iterable[Any]) -> Any:
     """One of the options, mostly strings."""
     options = tuple(options)

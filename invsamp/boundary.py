@@ -201,12 +201,13 @@ class _Penalised:
 
     def energy(self, position: Array) -> Array:
         """Energy, shape (chains,)."""
-        return self._potential.energy(position) + self._penalty(position)[0]
+        penalty = self._penalty(position)[0]  # first, as the potential may write into the positions
+        return penalty + self._potential.energy(position)
 
     def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
         """Energy (chains,) and gradient (chains, dimension)."""
-        energy, gradient = self._potential.energy_and_gradient(position)
         penalty, slope = self._penalty(position)
+        energy, gradient = self._potential.energy_and_gradient(position)
         return energy + penalty, gradient + slope
 
     def _penalty(self, position: Array) -> tuple[Array, Array]:
@@ -223,8 +224,8 @@ class _PenalisedTerms(_Penalised):
 
     def terms(self, position: Array, indices: npt.NDArray[np.intp]) -> Terms:
         """Terms at ``indices``, shape (chains, batch)."""
-        terms = self._termwise.terms(position, indices)
         penalty, slope = self._penalty(position)
+        terms = self._termwise.terms(position, indices)
         return terms._replace(prior_energy=terms.prior_energy + penalty, prior_gradient=terms.prior_gradient + slope)
 
 

@@ -34,7 +34,10 @@ class ForwardModel(Protocol):
         ...
 
     def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
-        """Observations and the vector-Jacobian product at theta."""
+        """Observations and the vector-Jacobian product at theta.
+
+        The product holds what it needs: it may be asked for after the model was linearized at another theta.
+        """
         ...
 
 

@@ -15,6 +15,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import numbers
 from invsamp.batches import Groups, random_subsets
 from invsamp.contract import Array
 from invsamp.evaluate.requests import Asks, Batch, Estimate, Request, Structure, sample_variance
@@ -244,7 +245,7 @@ class _BoundNoisy:
         """Standard deviations and variances, each (chains,)."""
         if callable(sd):
             # a failed solve has an infinite energy, and a noise that depends on it would turn that into nan
-            values = np.where(np.isfinite(energy), np.asarray(sd(position, energy), dtype=float), 0.0)
+            values = np.where(np.isfinite(energy), numbers("the standard deviation", sd(position, energy)), 0.0)
             return values, values**2
         key = sd, len(position)
         if key not in self._repeated:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -29,23 +30,82 @@ hypothesis.settings.register_profile("invsamp", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("invsamp")
 
 
+#: The fixtures through which a statistical test comes to its verdicts.
+VERDICTS = {"agrees", "within"}
+#: Between the seeds of two shifts, so that tests that count seeds up share none.
+APART = 1000
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fuzz", type=int, default=5_000, metavar="N", help="calls with wrong arguments that are tried")
+    parser.addoption("--reseed", type=int, default=0, metavar="N", help="shift the seeds of all tests, N-th shift")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if shift := APART * config.getoption("reseed"):
+        _shift_seeds(shift)
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if VERDICTS.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker("statistical")
+
+
+def _shift_seeds(shift: int) -> None:
+    """Add ``shift`` to every whole number that seeds a generator or a run from here on.
+
+    Except where a ready problem makes its data: other data would be another problem.
+    """
+    default_rng, SeedSequence = np.random.default_rng, np.random.SeedSequence
+
+    def shifted(seed: object) -> object:
+        problem = sys._getframe(2).f_globals["__name__"].startswith("invsamp.problems.")
+        return seed + shift if isinstance(seed, int | np.integer) and not problem else seed
+
+    class ShiftedSequence(SeedSequence):
+        def __init__(self, entropy: object = None, **settings: object) -> None:
+            super().__init__(shifted(entropy), **settings)
+
+    np.random.default_rng = lambda seed=None: default_rng(shifted(seed))
+    np.random.SeedSequence = ShiftedSequence
 
 
 @dataclass(frozen=True)
-class Agreement:
-    """Scores |mean - truth| / standard error, and the bound that they keep if the sampler is right."""
+class Verdict:
+    """True if no |score| is above its bound."""
 
     scores: npt.NDArray[np.float64]
-    bound: float
+    bounds: npt.NDArray[np.float64]
+
+    @property
+    def ratio(self) -> float:
+        """The largest score over its bound."""
+        return float(np.max(np.abs(self.scores) / self.bounds))
 
     def __bool__(self) -> bool:
-        return bool((self.scores <= self.bound).all())
+        return self.ratio <= 1.0
 
 
 @pytest.fixture
-def agrees() -> Callable[..., Agreement]:
+def within(record_property: Callable[[str, object], None]) -> Callable[..., Verdict]:
+    """Judge random draws: ``assert within(scores, bounds)`` or, of a wrong law, ``assert not``.
+
+    How far the largest score is from its bound stays in the test's report, where ``tests/tools/margins.py`` finds it.
+    """
+
+    def check(scores: npt.ArrayLike, bounds: npt.ArrayLike) -> Verdict:
+        verdict = Verdict(np.asarray(scores, dtype=float), np.asarray(bounds, dtype=float))
+        assert not np.isnan(verdict.ratio)  # a wrong sampler would pass for rejected
+        record_property("ratio", verdict.ratio)
+        return verdict
+
+    return check
+
+
+@pytest.fixture
+def agrees(within: Callable[..., Verdict]) -> Callable[..., Verdict]:
     """Check that means over independent chains are what they should be.
 
     ``agrees(values, truth)``: ``values`` (chains,) or (chains, k), one statistic per chain and column, independent
@@ -54,14 +114,14 @@ def agrees() -> Callable[..., Agreement]:
     over the k comparisons. ``truth_sd`` is the standard error of the truth, where that was learnt too.
     """
 
-    def check(values: npt.ArrayLike, truth: npt.ArrayLike, truth_sd: npt.ArrayLike = 0.0) -> Agreement:
+    def check(values: npt.ArrayLike, truth: npt.ArrayLike, truth_sd: npt.ArrayLike = 0.0) -> Verdict:
         values = np.asarray(values, dtype=float)
         values = values.reshape(len(values), -1)
         chains, k = values.shape
         assert chains >= 64
         error = np.sqrt(values.var(axis=0, ddof=1) / chains + np.ravel(truth_sd) ** 2)
         scores = np.abs(values.mean(axis=0) - np.ravel(truth)) / error
-        return Agreement(scores, float(student.isf(1e-5 / (2 * k), chains - 1)))
+        return within(scores, student.isf(1e-5 / (2 * k), chains - 1))
 
     return check
 

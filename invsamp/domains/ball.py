@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import numbers
 from invsamp.domains import _members
 from invsamp.domains._arrays import entries, freeze
 from invsamp.domains._walls import Member, Walled
@@ -142,12 +143,12 @@ class Ellipsoid(_Round):
         if (matrix is None) == (axes is None):
             raise ValueError("Ellipsoid needs either matrix or axes")
         if axes is not None:
-            lengths = np.asarray(axes, dtype=float)
+            lengths = numbers("axes", axes)
             if lengths.shape != middle.shape or not ((lengths > 0.0) & np.isfinite(lengths)).all():
                 raise ValueError(f"axes must be {middle.size} positive finite numbers, got {lengths.tolist()}")
             form = np.diag(1.0 / lengths**2)
         else:
-            form = np.array(matrix, dtype=float)
+            form = np.array(numbers("matrix", matrix))
             if form.shape != (middle.size, middle.size):
                 raise ValueError(f"matrix must have shape ({middle.size}, {middle.size}), got {form.shape}")
             if not np.allclose(form, form.T, rtol=1e-10, atol=0.0):
@@ -185,7 +186,7 @@ class Ellipsoid(_Round):
 
 
 def _checked_centre(centre: npt.ArrayLike) -> Array:
-    vector = np.array(centre, dtype=float)
+    vector = np.array(numbers("centre", centre))
     if vector.ndim != 1 or not vector.size or not np.isfinite(vector).all():
         raise ValueError(f"centre must be a finite vector, got {vector.tolist()}")
     return vector

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import numbers
 from invsamp.domains import _members
 from invsamp.domains._arrays import check_metric, copies, entries, freeze
 from invsamp.domains._fold import fold_box
@@ -41,7 +42,7 @@ class Box(Walled):
     upper: Array
 
     def __init__(self, lower: npt.ArrayLike = -np.inf, upper: npt.ArrayLike = np.inf) -> None:
-        low, high = np.asarray(lower, dtype=float), np.asarray(upper, dtype=float)
+        low, high = numbers("lower", lower), numbers("upper", upper)
         if low.ndim > 1 or high.ndim > 1 or (low.ndim == high.ndim == 1 and low.shape != high.shape):
             raise ValueError(
                 f"lower and upper must be scalars or vectors of one length, got shapes {low.shape} and {high.shape}"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import numbers
 from invsamp.domains import _members
 from invsamp.domains._arrays import entries, freeze
 from invsamp.domains._polytope import bounding_box, clipped_polygon, interior_point
@@ -37,7 +38,7 @@ class HalfSpaces(Walled):
     _interior: Array = field(init=False)  # (d,) a strictly feasible point
 
     def __init__(self, normals: npt.ArrayLike, offsets: npt.ArrayLike) -> None:
-        a, b = np.array(normals, dtype=float, order="C"), np.array(offsets, dtype=float)
+        a, b = np.array(numbers("normals", normals), order="C"), np.array(numbers("offsets", offsets))
         if a.ndim != 2 or 0 in a.shape:
             raise ValueError(f"normals must have shape (k, d) with k, d >= 1, got {a.shape}")
         if b.shape != a.shape[:1]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import numbers
 from invsamp.domains._arrays import entries
 from invsamp.domains._outlines import level_curves, view_points
 from invsamp.domains._rejection import sample_by_rejection
@@ -80,7 +81,7 @@ class LevelSet(Walled):
     ) -> None:
         if dimension < 1:
             raise ValueError(f"dimension must be at least 1, got {dimension}")
-        step = None if resolution is None else np.array(resolution, dtype=float)
+        step = None if resolution is None else np.array(numbers("resolution", resolution))
         if step is not None and (step.shape not in ((), (dimension,)) or not (step > 0.0).all()):
             raise ValueError(f"resolution must be positive, a number or one per coordinate, got {step.tolist()}")
         values = {
@@ -162,13 +163,13 @@ class LevelSet(Walled):
         if not len(points):  # which not every function can do
             return np.empty(0)
         with np.errstate(all="ignore"):
-            values = np.asarray(self.level(points), dtype=float)
+            values = numbers("level", self.level(points))
         if values.shape != points.shape[:1]:
             raise ValueError(f"level must return shape {points.shape[:1]} at {points.shape}, got {values.shape}")
         return values
 
     def _gradients(self, points: Array) -> Array:
-        values = np.asarray(self.gradient(points), dtype=float)
+        values = numbers("gradient", self.gradient(points))
         if values.shape != points.shape:
             raise ValueError(f"gradient must return shape {points.shape}, got {values.shape}")
         return values

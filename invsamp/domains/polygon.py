@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import numbers
 from invsamp.domains import _members
 from invsamp.domains._arrays import entries, freeze
 from invsamp.domains._edge_grid import edge_grid
@@ -93,7 +94,7 @@ class Polygon(Walled):
         """
         if points < 3:
             raise ValueError(f"points must be at least 3, got {points}")
-        values = np.asarray(function(np.arange(points) / points), dtype=float)
+        values = numbers("function", function(np.arange(points) / points))
         if values.shape == (2, points):
             values = values.T
         if values.shape != (points, 2):
@@ -157,7 +158,7 @@ class Polygon(Walled):
 
 def _ring(vertices: npt.ArrayLike, name: str) -> Array:
     """Checked vertices (k, 2), counter-clockwise."""
-    ring = np.array(vertices, dtype=float)
+    ring = np.array(numbers("vertices", vertices))
     if not ring.size:
         raise ValueError(f"{name} must hold at least three different points, got none")
     if ring.ndim != 2 or ring.shape[1] != 2:

@@ -14,6 +14,7 @@ from scipy.linalg.blas import dasum
 
 from invsamp.contract import Array, GroupwisePotential, Potential, Terms, TermwisePotential
 from invsamp.evaluate.requests import Batch, Estimate, Request, reduced
+from invsamp.posing.forward import own_array, real_array
 
 
 class Evaluator:
@@ -27,6 +28,8 @@ class Evaluator:
         self.potential, self.fidelity = potential, fidelity
         self.levels: Mapping[str, Evaluator] = {fidelity: self} if levels is None else levels
         self.dimension = potential.dimension
+        names = "energy", "gradient", "terms"
+        self._energies, self._gradients, self._parts = (f"the {name} of fidelity {fidelity!r}" for name in names)
         self.evaluations, self.failed, self.seconds = 0, 0, 0.0
         if isinstance(potential, TermwisePotential):
             self.size, self.terms = potential.size, partial(self._guarded_terms, potential.terms)
@@ -54,7 +57,7 @@ class Evaluator:
     def energy(self, position: Array) -> Array:
         """Energy (chains,), +inf where it is not finite."""
         begin = time.perf_counter()
-        energy = self.potential.energy(np.ascontiguousarray(position))
+        energy = own_array(self.potential.energy(position.copy()), self._energies)
         self.seconds += time.perf_counter() - begin
         self.evaluations += len(position)
         bad = ~np.isfinite(energy)
@@ -66,9 +69,10 @@ class Evaluator:
     def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
         """Energy and gradient; +inf and 0 where either is not finite."""
         begin = time.perf_counter()
-        # as a part of the chains would lie in memory: sums of the potential's must not depend on it
-        energy, gradient = self.potential.energy_and_gradient(np.ascontiguousarray(position))
-        energy, gradient = np.asarray(energy, dtype=float), np.asarray(gradient, dtype=float)
+        # A potential may write into what it is given, and use the memory of what it returns again. The copy lies in
+        # memory as a part of the chains would: sums of the potential's must not depend on it.
+        energy, gradient = self.potential.energy_and_gradient(position.copy())
+        energy, gradient = own_array(energy, self._energies), own_array(gradient, self._gradients)
         self.seconds += time.perf_counter() - begin
         self.evaluations += len(position)
         # two sums of moduli are enough to see that all is well, and BLAS takes them without a warning on overflow;
@@ -89,7 +93,7 @@ class Evaluator:
 
     def _guarded_terms(self, function: Callable[..., Terms], position: Array, *chosen: npt.NDArray[Any]) -> Terms:
         begin = time.perf_counter()
-        terms = function(np.ascontiguousarray(position), *chosen)
+        terms = Terms(*(real_array(part, self._parts) for part in function(position.copy(), *chosen)))
         self.seconds += time.perf_counter() - begin
         self.evaluations += len(position)
         if not math.isfinite(sum(float(part.sum()) for part in terms)):

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from invsamp.arguments import numbers
 from invsamp.contract import Array, Problem
 from invsamp.domains import Domain
 from invsamp.engine.replica import Replica
 from invsamp.evaluate.requests import answered
+from invsamp.posing.prior import by_name
 
 #: How often chains whose starting point cannot be solved are started elsewhere.
 START_TRIES = 50
@@ -18,11 +20,11 @@ START_TRIES = 50
 
 def given_start(problem: Problem, domain: Domain, start: Array | Mapping[str, Array], chains: int) -> Array:
     """Positions (chains, dimension) of what a user gave; `ValueError` unless it is possible, inside the domain."""
-    if isinstance(start, Mapping):
+    if (named := by_name(start)) is not None:
         pack = getattr(getattr(problem, "prior", None), "pack", None)
-        theta = pack(start) if pack else _pack(problem.shapes, start)
+        theta = pack(named) if pack else _pack(problem.shapes, named)
     else:
-        theta = np.asarray(start, dtype=float)
+        theta = numbers("start", start)
     theta = np.atleast_2d(theta)
     if theta.shape not in ((1, problem.dimension), (chains, problem.dimension)):
         raise ValueError(
@@ -51,7 +53,7 @@ def _pack(shapes: Mapping[str, tuple[int, ...]], start: Mapping[str, Array]) -> 
         raise ValueError(f"start must have a value for each of {list(shapes)}, got {list(start)}")
     columns = []
     for name, shape in shapes.items():
-        value = np.asarray(start[name], dtype=float)
+        value = numbers(f"start[{name!r}]", start[name])
         axes = value.ndim - len(shape)
         if axes < 0 or value.shape[axes:] != tuple(shape):
             raise ValueError(f"start[{name!r}] must have shape (..., {str(shape)[1:-1]}), got {value.shape}")

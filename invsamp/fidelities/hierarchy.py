@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import numbers
 from invsamp.contract import Array, Problem
 from invsamp.engine.evaluation import Evaluator
 
@@ -79,7 +80,7 @@ def measure_levels(
         raise ValueError(f"noise must be positive, got {noise}")
     if costs is not None and (len(costs) != len(names) or not min(costs) > 0.0):
         raise ValueError(f"costs must be positive, one for each of the {len(names)} levels, got {list(costs)}")
-    position = problem.to_position(np.atleast_2d(np.asarray(theta, dtype=float)))
+    position = problem.to_position(np.atleast_2d(numbers("theta", theta)))
     evaluators = [Evaluator(problem.potential(name), name) for name in names]
     for evaluator in evaluators:
         evaluator.energy_and_gradient(position[:1])  # what is compiled or factored at the first call is no cost

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import numbers
 from invsamp.contract import Array
 from invsamp.fidelities import reweighting
 from invsamp.results.run import Run
@@ -44,9 +45,9 @@ def gather(problem: Any, thetas: npt.ArrayLike | Run | int, most: int, rng: np.r
     if isinstance(thetas, int | np.integer) and not isinstance(thetas, bool):
         return _of_prior(problem, int(thetas), rng)
     try:
-        points = np.asarray(thetas, dtype=float)
-    except (TypeError, ValueError):
-        raise ValueError(f"thetas must be an array of numbers, a Run or a number of draws, got {thetas!r}") from None
+        points = numbers("thetas", thetas)
+    except ValueError as error:
+        raise ValueError(f"{error}: give an array of numbers, a Run or a number of draws") from None
     if points.ndim != 2 or points.shape[1] != problem.dimension:
         raise ValueError(f"thetas must have shape (n, {problem.dimension}), got {points.shape}")
     if not np.isfinite(points).all():

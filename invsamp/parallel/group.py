@@ -134,18 +134,20 @@ def separable(potential: Potential, position: Array) -> bool:
         Where to try.
     """
     chains = len(position)
-    whole = potential.energy_and_gradient(position), (potential.energy(position),)
+    whole = _solved(potential, position)
     # each alone, halves, and thirds: every size of block that there may be is not tried, but those that differ most
     for count in {min(n, chains) for n in (2, 3, chains)}:
         blocks = np.array_split(position, count)
-        parts = [
-            _joined([tuple(potential.energy_and_gradient(block)) for block in blocks]),
-            (np.concatenate([potential.energy(block) for block in blocks]),),
-        ]
-        for found, wanted in zip(parts, whole, strict=True):
-            if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(found, wanted, strict=True)):
-                return False
+        found = _joined([_solved(potential, block) for block in blocks])
+        if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(found, whole, strict=True)):
+            return False
     return True
+
+
+def _solved(potential: Potential, position: Array) -> tuple[Array, ...]:
+    """Energy and gradient, and the energy by itself; copies, as the potential may use its memory again."""
+    energy, gradient = (np.array(part) for part in potential.energy_and_gradient(position.copy()))
+    return energy, gradient, np.array(potential.energy(position.copy()))
 
 
 def _joined(parts: list[Any]) -> Any:

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import numbers
 from invsamp.contract import Array, VectorJacobianProduct
 from invsamp.parallel.isolation import isolated
 from invsamp.parallel.world import all_or_none, alone, world
-from invsamp.posing.forward import ModelError
+from invsamp.posing.forward import ModelError, own_array
 
 
 def map(model: Any, thetas: npt.ArrayLike, *, workers: int | None = None, comm: Any = None) -> Array:
@@ -79,9 +80,9 @@ class _Part(NamedTuple):
 
 def _matrix(thetas: npt.ArrayLike) -> Array:
     try:
-        theta = np.ascontiguousarray(thetas, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"thetas must be numbers of shape (n, parameters), got {thetas!r} ({error})") from None
+        theta = np.ascontiguousarray(numbers("thetas", thetas))
+    except ValueError as error:
+        raise ValueError(f"{error}: give numbers of shape (n, parameters)") from None
     if theta.ndim != 2 or not len(theta):
         raise ValueError(f"thetas must have shape (n, parameters) with n >= 1, got {theta.shape}")
     return theta
@@ -128,7 +129,7 @@ def _evaluated(model: Any, theta: Array) -> _Part:
     message = None
     for row in theta:
         try:
-            y = np.asarray(model(row[None]), dtype=float)
+            y = own_array(model(row[None].copy()), "observations")
         except ModelError as error:
             return _Part(rows, mistake=str(error))
         except Exception as error:

@@ -11,10 +11,14 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from invsamp.posing.forward import ModelError, WrongShapeError, real_array
 
 #: Seconds over its time limit after which a worker ends itself, for the case that nobody is left to end it.
 GRACE = 5.0
+#: Part of a vector-Jacobian product by which it may change once the model was linearized elsewhere.
+STALE = 1e-3
 #: What is wrong with a model that cannot be unpickled.
 IMPORTABLE = (
     "; what it consists of has to stand at the top of a module, or of the script's file, that a worker can import:"
@@ -115,6 +119,7 @@ class _Rows:
     def __init__(self, model: Any) -> None:
         self._model = model
         self._kept: dict[int, Callable[[Any], Any]] = {}
+        self._latest, self._tried = -1, False
 
     def answer(self, request: Request) -> Any:
         for token in request.forgotten:
@@ -133,12 +138,24 @@ class _Rows:
 
     def _linearize(self, token: int, theta: Any) -> Any:
         y, self._kept[token] = self._model.linearize(theta[None])
+        self._latest = token
         return _only_row(y, 1, "observations")
 
     def _product(self, token: int, theta: Any, cotangent: Any) -> Any:
         if token not in self._kept:  # it was lost with another worker
             self._linearize(token, theta)
-        return _only_row(self._kept[token](cotangent[None]), 1, "the vector-Jacobian product")
+        product = np.array(_only_row(self._kept[token](cotangent[None]), 1, "the vector-Jacobian product"))
+        if token != self._latest and not self._tried:
+            self._tried = True
+            self._linearize(token, theta)
+            fresh = _only_row(self._kept[token](cotangent[None]), 1, "the vector-Jacobian product")
+            if np.linalg.norm(product - fresh) > STALE * np.linalg.norm(fresh):
+                raise ModelError(
+                    "the vector-Jacobian product of linearize must stay right when the model is linearized at another "
+                    f"theta: at {theta.tolist()} it was {product.tolist()} then, and {fresh.tolist()} at first. It has "
+                    "to hold what it needs by itself: an attribute of the model is that of the last theta"
+                )
+        return product
 
     def _jacobian(self, theta: Any) -> Any:
         y, matrix = self._model.jacobian(theta[None])

@@ -13,6 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 
+from invsamp.arguments import numbers
+
 if TYPE_CHECKING:
     from invsamp.results.run import Run
 
@@ -110,7 +112,7 @@ def truth_of(run: Run, truth: Mapping[str, Any] | None) -> dict[str, float]:
         if np.shape(value) != shapes[name]:
             raise ValueError(f"truth[{name!r}] must have shape {shapes[name]}, got {np.shape(value)}")
         labels = [label for label in run.labels if label.split("[")[0] == name]
-        found.update(zip(labels, np.ravel(np.asarray(value, dtype=float)).tolist(), strict=True))
+        found.update(zip(labels, np.ravel(numbers(f"truth[{name!r}]", value)).tolist(), strict=True))
     return found
 
 

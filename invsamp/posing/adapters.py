@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.contract import Array, VectorJacobianProduct
-from invsamp.posing.forward import WrongShapeError, real_array
+from invsamp.posing.forward import WrongShapeError, own_array, real_array
 
 Function = Callable[[Array], Any]
 
@@ -29,7 +29,7 @@ class JacobianModel:
 
     def __call__(self, theta: Array) -> Array:
         """Observations (batch, m)."""
-        return real_array(self.function(theta), "the result of the function")
+        return real_array(self.function(theta.copy()), "the result of the function")
 
     def jacobian(self, theta: Array) -> tuple[Array, Array]:
         """Observations (batch, m) and Jacobian (batch, m, p)."""
@@ -66,6 +66,11 @@ class FiniteDifferenceModel:
         if self.scheme == "complex_step":
             shifted = theta[:, None, :] + 1j * step[:, :, None] * np.eye(p)
             y = _rows(np.asarray(self.function(shifted.reshape(-1, p))), batch * p, "the function")
+            if not np.iscomplexobj(y):
+                raise WrongShapeError(
+                    f"under scheme='complex_step' the function must return complex numbers, got {y.dtype}: "
+                    "what dropped the imaginary part has dropped the derivatives"
+                )
             y = y.reshape(batch, p, -1)
             return np.ascontiguousarray(y[:, 0].real), np.swapaxes(y.imag / step[:, :, None], 1, 2)
         step = (theta + step) - theta  # the step that is taken after rounding
@@ -95,7 +100,8 @@ class RowFunction:
 
     def __call__(self, theta: Array) -> Array:
         """Stacked results, shape (batch, ...)."""
-        return np.stack([np.asarray(self.function(row)) for row in theta])
+        # copies: the function may write into its argument, and use the memory of its result again
+        return np.stack([_copied(self.function(row.copy())) for row in theta])
 
 
 @dataclass(frozen=True)
@@ -110,7 +116,7 @@ class TorchModel:
         import torch
 
         with torch.no_grad():
-            return np.asarray(self.function(torch.from_numpy(np.array(theta))).numpy(), dtype=float)
+            return real_array(self.function(torch.from_numpy(np.array(theta))).numpy(), "the result of the function")
 
     def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
         """Observations and the vector-Jacobian product by reverse-mode differentiation."""
@@ -125,7 +131,7 @@ class TorchModel:
             (gradient,) = torch.autograd.grad(y, leaf, weights, retain_graph=True)
             return np.asarray(gradient.numpy(), dtype=float)
 
-        return np.asarray(y.detach().numpy(), dtype=float), vjp
+        return real_array(y.detach().numpy(), "the result of the function"), vjp
 
 
 def with_jacobian(function: Function, jacobian: Function, parameters: Iterable[str] | None = None) -> JacobianModel:
@@ -226,6 +232,11 @@ def _rows(y: npt.NDArray[Any], rows: int, what: str) -> npt.NDArray[Any]:
     if y.ndim != 2 or len(y) != rows:
         raise WrongShapeError(f"{what} must return shape ({rows}, observations), got {y.shape}")
     return y
+
+
+def _copied(value: Any) -> npt.NDArray[Any]:
+    """A value that may be complex, for the sake of complex steps."""
+    return np.array(value) if np.iscomplexobj(value) else own_array(value, "the result of the function")
 
 
 def _callable(name: str, function: Any) -> Any:

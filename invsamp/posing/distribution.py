@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import numbers
 from invsamp.contract import Array
 from invsamp.posing import column_families
 
@@ -87,7 +88,7 @@ class Distribution(ABC):
         return gradient.reshape(len(columns), *self.shape)
 
     def _columns(self, x: npt.ArrayLike) -> tuple[Array, npt.NDArray[np.bool_]]:
-        points = np.asarray(x, dtype=float)
+        points = numbers("x", x)
         if points.ndim != 1 + len(self.shape) or points.shape[1:] != self.shape:
             raise ValueError(f"x must have shape (batch, {str(self.shape)[1:-1]}), got {points.shape}")
         columns = points.reshape(len(points), math.prod(self.shape))
@@ -103,7 +104,7 @@ class ScalarFamily(Distribution):
     def __post_init__(self) -> None:
         shape = as_shape(self.shape)
         for name in self.parameter_names():
-            value = np.asarray(getattr(self, name), dtype=float)
+            value = numbers(name, getattr(self, name))
             if not np.all(np.isfinite(value)):
                 raise ValueError(f"{name} must be finite, got {getattr(self, name)!r}")
             if name in self.positive and not np.all(value > 0):

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special, stats
 
+from invsamp.arguments import numbers
 from invsamp.contract import Array
 from invsamp.posing import column_families
 from invsamp.posing.distribution import Coefficients, Distribution, ScalarFamily, ends, freeze
@@ -305,7 +306,7 @@ class MultivariateNormal(Distribution):
     covariance: npt.ArrayLike
 
     def __post_init__(self) -> None:
-        mean, covariance = np.asarray(self.mean, dtype=float), np.asarray(self.covariance, dtype=float)
+        mean, covariance = numbers("mean", self.mean), numbers("covariance", self.covariance)
         if mean.ndim != 1 or len(mean) == 0 or not np.all(np.isfinite(mean)):
             raise ValueError(f"mean must be a vector of finite numbers, got {self.mean!r}")
         if covariance.shape != (len(mean), len(mean)):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from invsamp import arguments
 from invsamp.contract import Array, VectorJacobianProduct
 
 FLOAT = np.dtype(float)
@@ -25,7 +26,8 @@ class GuardedModel:
     """A model of which one failing row does not take the batch down.
 
     A call that raises is repeated row by row, and the rows that raise again become NaN. A `ModelError` is raised at
-    once, so is a wrong shape, as `WrongShapeError`.
+    once, so is a wrong shape, as `WrongShapeError`. A model may write into the theta that it is given, which is a copy,
+    and use the memory of what it returns again.
 
     Parameters
     ----------
@@ -57,13 +59,13 @@ class GuardedModel:
 
     def __call__(self, theta: Array) -> Array:
         """Observations (batch, m); NaN in the rows that failed."""
-        (y,) = self._guarded(lambda rows: (self.model(theta[rows]),), slice(0, len(theta)), (self._observed,))
+        (y,) = self._guarded(lambda rows: (self.model(theta[rows].copy()),), slice(0, len(theta)), (self._observed,))
         return y
 
     def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
         """Observations and vector-Jacobian product; NaN in the rows that failed."""
         try:
-            y, vjp = self.model.linearize(theta)
+            y, vjp = self.model.linearize(theta.copy())
             y = _shaped(y, (len(theta), self.observations), self._observed[0])
         except ModelError:
             raise
@@ -73,7 +75,7 @@ class GuardedModel:
 
         def guarded(cotangent: Array) -> Array:
             try:
-                return _shaped(vjp(cotangent), theta.shape, f"the vector-Jacobian product of {self.name!r}")
+                return _shaped(vjp(cotangent.copy()), theta.shape, f"the vector-Jacobian product of {self.name!r}")
             except ModelError:
                 raise
             except Exception as error:
@@ -88,7 +90,7 @@ class GuardedModel:
         """Observations (batch, m) and Jacobian (batch, m, p), for a model that has it; NaN in failed rows."""
         slopes = f"the jacobian of {self.name!r}", (self.observations, theta.shape[1])
         y, matrix = self._guarded(
-            lambda rows: self.model.jacobian(theta[rows]), slice(0, len(theta)), (self._observed, slopes)
+            lambda rows: self.model.jacobian(theta[rows].copy()), slice(0, len(theta)), (self._observed, slopes)
         )
         return y, matrix
 
@@ -100,7 +102,9 @@ class GuardedModel:
         chosen = f"the chosen observations of forward model {self.name!r}", indices.shape[1:]
         slopes = f"the jacobian of {self.name!r}", (*indices.shape[1:], theta.shape[1])
         y, matrix = self._guarded(
-            lambda rows: self.model.rows(theta[rows], indices[rows]), slice(0, len(theta)), (chosen, slopes)
+            lambda rows: self.model.rows(theta[rows].copy(), indices[rows].copy()),
+            slice(0, len(theta)),
+            (chosen, slopes),
         )
         return y, matrix
 
@@ -124,19 +128,20 @@ class GuardedModel:
     def _linearize_rows(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
         if len(theta) == 1:
             return np.full((1, self.observations), np.nan), lambda cotangent: np.full(theta.shape, np.nan)
-        rows = [self.linearize(theta[i : i + 1]) for i in range(len(theta))]
+        rows = [slice(i, i + 1) for i in range(len(theta))]
 
         def vjp(cotangent: Array) -> Array:
-            return np.concatenate([product(cotangent[i : i + 1]) for i, (_, product) in enumerate(rows)])
+            # linearized again: the product of one row may rest on what the next row has replaced in the model
+            return np.concatenate([self.linearize(theta[row])[1](cotangent[row]) for row in rows])
 
-        return np.concatenate([y for y, _ in rows]), vjp
+        return np.concatenate([self.linearize(theta[row])[0] for row in rows]), vjp
 
     def _note(self, error: Exception) -> None:
         self._message = f"{type(error).__name__}: {error}"
 
 
 def _shaped(value: Any, shape: tuple[int, ...], what: str) -> Array:
-    array = real_array(value, what)
+    array = own_array(value, what)
     if array.shape != shape:
         raise WrongShapeError(f"{what} must have shape {shape}, got {array.shape}")
     return array
@@ -146,9 +151,14 @@ def real_array(value: Any, what: str) -> Array:
     """The value as an array of floats; WrongShapeError, naming ``what`` it is, where it cannot be one."""
     if type(value) is np.ndarray and value.dtype == FLOAT:
         return value
-    if np.iscomplexobj(value):  # of which numpy would drop the imaginary part
-        raise WrongShapeError(f"{what} must be an array of real numbers, got complex ones")
     try:
-        return np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
-        raise WrongShapeError(f"{what} must be an array of real numbers, got {type(value).__name__}") from None
+        return arguments.numbers(what, value)
+    except ValueError as error:
+        raise WrongShapeError(str(error)) from None
+
+
+def own_array(value: Any, what: str) -> Array:
+    """The same as an array that nobody else has: whoever made the value may use its memory again."""
+    if type(value) is np.ndarray and value.dtype == FLOAT:
+        return value.copy()
+    return np.array(real_array(value, what))

@@ -58,7 +58,7 @@ def check_gradient(potential: Potential, position: Array, direction: Array) -> G
     Nothing is raised for energies that are not finite: the result says so.
     """
     steps = 10.0 ** np.arange(0.0, -8.25, -0.5)
-    energy, gradient = (part[0] for part in potential.energy_and_gradient(position[None, :]))
+    energy, gradient = (part[0].copy() for part in potential.energy_and_gradient(position[None, :].copy()))
     if not math.isfinite(energy):
         remainders = tuple(math.inf for _ in steps)
         return GradientCheck(

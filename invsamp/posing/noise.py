@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from invsamp.arguments import numbers
 from invsamp.contract import Array
 from invsamp.posing import likelihood
 from invsamp.posing.distribution import freeze
@@ -71,7 +72,7 @@ class ScaleFamily(Noise):
     def __post_init__(self) -> None:
         if isinstance(self.scale, str):
             return
-        scale = np.asarray(self.scale, dtype=float)
+        scale = numbers("scale", self.scale)
         if not np.all(np.isfinite(scale) & (scale > 0)):
             raise ValueError(f"scale must be positive, or the name of a parameter, got {self.scale}")
         object.__setattr__(self, "scale", freeze(scale))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import numbers
 from invsamp.contract import Array, ForwardModel
 from invsamp.domains import Box, Domain, DomainLike, Unbounded, bound_domain, named_columns
 from invsamp.posing.bound_noise import BoundNoise
@@ -17,7 +18,7 @@ from invsamp.posing.forward import GuardedModel
 from invsamp.posing.gradient_check import GradientCheck, check_gradient
 from invsamp.posing.noise import Noise
 from invsamp.posing.posterior_potential import PosteriorPotential
-from invsamp.posing.prior import Prior, as_selector
+from invsamp.posing.prior import Prior, as_selector, by_name
 from invsamp.posing.transforms import Coordinates
 
 #: Fewer prior draws than this fraction inside the domain, and no starting points are looked for.
@@ -77,7 +78,12 @@ class Posterior:
         if not isinstance(prior, Prior):
             raise ValueError(f"prior must be a Prior, got {prior!r}")
         self.prior, self.noise = prior, noise
-        self.data = _numbers(data)
+        if np.ma.is_masked(data):
+            raise ValueError(
+                f"data must have no masked entries, got {np.ma.count_masked(data)} of {np.size(data)}: leave them out "
+                "of the data, and out of what the forward model predicts"
+            )
+        self.data = np.array(numbers("data", data))
         self.data.setflags(write=False)
         self._bound = BoundNoise(noise, self.data, prior)
         self.forward = dict(forward) if isinstance(forward, Mapping) else {"model": forward}
@@ -173,7 +179,7 @@ class Posterior:
     ) -> Array:
         """Data with fresh noise, shape (batch, *data.shape), around noise-free ``y`` of that shape."""
         points = self._theta(theta)
-        clean = np.asarray(y, dtype=float)
+        clean = numbers("y", y)
         if clean.shape != (len(points), *self.data.shape):
             raise ValueError(f"y must have shape {(len(points), *self.data.shape)}, got {clean.shape}")
         flat = clean.reshape(len(points), -1)
@@ -261,7 +267,8 @@ class Posterior:
         return full.reshape(len(values), *self.data.shape)
 
     def _theta(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike]) -> Array:
-        points = self.prior.pack(theta) if isinstance(theta, Mapping) else np.asarray(theta, dtype=float)
+        named = by_name(theta)
+        points = numbers("theta", theta) if named is None else self.prior.pack(named)
         points = points[None, :] if points.ndim == 1 else points
         if points.ndim != 2 or points.shape[1] != self.dimension:
             raise ValueError(f"theta must have shape (batch, {self.dimension}), got {points.shape}")
@@ -277,13 +284,6 @@ class Posterior:
         if not len(names):
             raise ValueError(f"forward[{fidelity!r}] must depend on at least one parameter, got none")
         return as_selector(self.prior.columns(names))
-
-
-def _numbers(data: npt.ArrayLike) -> Array:
-    try:
-        return np.array(data, dtype=float)
-    except (TypeError, ValueError):
-        raise ValueError(f"data must be an array of real numbers, got {data!r}") from None
 
 
 def _with_support(prior: Prior, coordinates: Coordinates, domain: Domain) -> Domain:

@@ -9,6 +9,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import numbers
 from invsamp.contract import Array, Potential, Terms
 from invsamp.domains import Domain, DomainLike, Unbounded, bound_domain, named_columns
 
@@ -83,7 +84,7 @@ class SumPotential:
     def _prior(self, position: Array) -> tuple[Array, Array]:
         if self.prior is None:
             return np.zeros(len(position)), np.zeros_like(position)
-        return self.prior(position)
+        return self.prior(position.copy())  # which may write into it, and the data's terms are for the same
 
 
 @dataclass(frozen=True)
@@ -182,8 +183,8 @@ class Target:
         if self.start is None:
             return rng.standard_normal((n, self.dimension))
         if callable(self.start):
-            return np.asarray(self.start(rng, n), dtype=float).reshape(n, self.dimension)
-        pool = np.asarray(self.start, dtype=float).reshape(-1, self.dimension)
+            return numbers("start", self.start(rng, n)).reshape(n, self.dimension)
+        pool = numbers("start", self.start).reshape(-1, self.dimension)
         return pool[rng.integers(len(pool), size=n)]
 
     def to_theta(self, position: Array) -> Array:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import numbers
 from invsamp.contract import Array
 from invsamp.posing import column_families
 from invsamp.posing.distribution import Distribution
@@ -128,7 +129,7 @@ class Prior:
             raise ValueError(f"values must hold every parameter, got none for {missing}")
         columns = []
         for name, shape in self.shapes.items():
-            value = np.asarray(values[name], dtype=float)
+            value = numbers(name, values[name])
             lead = value.shape[: value.ndim - len(shape)]
             if value.ndim < len(shape) or value.shape[len(lead) :] != shape:
                 raise ValueError(f"{name} must have shape (..., {str(shape)[1:-1]}), got {value.shape}")
@@ -142,7 +143,7 @@ class Prior:
 
     def unpack(self, theta: npt.ArrayLike) -> dict[str, Array]:
         """Mapping of every name to values (..., *shape), from theta (..., dimension)."""
-        points = np.asarray(theta, dtype=float)
+        points = numbers("theta", theta)
         if points.ndim == 0 or points.shape[-1] != self.dimension:
             raise ValueError(f"theta must have {self.dimension} columns {self.labels}, got shape {points.shape}")
         lead = points.shape[:-1]
@@ -161,7 +162,7 @@ class Prior:
         ).astype(np.intp)
 
     def _inside(self, theta: npt.ArrayLike) -> tuple[Array, npt.NDArray[np.bool_]]:
-        points = np.asarray(theta, dtype=float)
+        points = numbers("theta", theta)
         if points.ndim != 2 or points.shape[1] != self.dimension:
             raise ValueError(f"theta must have shape (batch, {self.dimension}), got {points.shape}")
         lower, upper = self.support
@@ -178,6 +179,20 @@ class Prior:
             np.concatenate([np.empty(0), *(c.second for c in known.values())]),
         )
         return compiled, [(self.slices[name], d) for name, d in self.distributions.items() if name not in known]
+
+
+def by_name(value: Any) -> Mapping[str, Any] | None:
+    """The values of a mapping, or of what pandas labels with text; None of anything else.
+
+    Labels may come in any order: taken as an array, they would be lost.
+    """
+    if isinstance(value, Mapping):
+        return value
+    if hasattr(value, "to_numpy") and hasattr(value, "keys"):
+        labels = list(value.keys())
+        if labels and all(isinstance(label, str) for label in labels):
+            return {label: value[label] for label in labels}
+    return None
 
 
 def as_selector(columns: npt.NDArray[np.intp]) -> slice | npt.NDArray[np.intp]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import numbers
 from invsamp.contract import Array
 from invsamp.posing import column_families
 
@@ -41,7 +42,7 @@ class _Elementwise:
         return self._change(position)[3]
 
     def _change(self, position: npt.ArrayLike) -> list[Array]:
-        points = np.array(position, dtype=float)
+        points = np.array(numbers("position", position))
         parts = column_families.change_variables(points.reshape(-1, 1), *_arguments([self]))
         return [part.reshape(points.shape) for part in parts]
 
@@ -52,7 +53,7 @@ class Identity(_Elementwise):
 
     def forward(self, theta: npt.ArrayLike) -> Array:
         """Position of theta."""
-        return np.array(theta, dtype=float)
+        return np.array(numbers("theta", theta))
 
     def _column(self) -> tuple[int, float, float]:
         return column_families.IDENTITY, -np.inf, np.inf
@@ -71,7 +72,7 @@ class Log(_Elementwise):
     def forward(self, theta: npt.ArrayLike) -> Array:
         """Position of theta; minus infinity at ``lower``, NaN below."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(np.log(np.asarray(theta, dtype=float) - self.lower))
+            return np.asarray(np.log(numbers("theta", theta) - self.lower))
 
     def _column(self) -> tuple[int, float, float]:
         return column_families.LOG, self.lower, np.inf
@@ -90,7 +91,7 @@ class Logit(_Elementwise):
 
     def forward(self, theta: npt.ArrayLike) -> Array:
         """Position of theta; infinite at the ends, NaN beyond."""
-        theta = np.asarray(theta, dtype=float)
+        theta = numbers("theta", theta)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(np.log(theta - self.lower) - np.log(self.upper - theta))
 
@@ -166,7 +167,7 @@ class Coordinates:
         return Change(*column_families.change_variables(np.ascontiguousarray(position), *self.compiled))
 
     def _check(self, name: str, points: npt.ArrayLike) -> Array:
-        values = np.array(points, dtype=float, order="C")
+        values = np.array(numbers(name, points), order="C")
         if values.ndim == 0 or values.shape[-1] != self.dimension:
             raise ValueError(f"{name} must have {self.dimension} columns, got shape {values.shape}")
         return values

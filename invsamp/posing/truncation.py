@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import numbers
 from invsamp.contract import Array
 from invsamp.posing.distribution import Coefficients, Distribution, ScalarFamily, freeze, joined_shape
 
@@ -24,7 +25,7 @@ class Truncated(Distribution):
         if not isinstance(self.distribution, ScalarFamily):
             raise ValueError(f"distribution must be one of independent numbers, got {self.distribution!r}")
         for name in ("lower", "upper"):
-            value = np.asarray(getattr(self, name), dtype=float)
+            value = numbers(name, getattr(self, name))
             if np.any(np.isnan(value)):
                 raise ValueError(f"{name} must not be NaN, got {getattr(self, name)!r}")
             if joined_shape(name, value, self.shape) != self.shape:

@@ -216,7 +216,7 @@ def test_plots_one_parameter_and_states_that_tell_nothing():
     [
         ({"thetas": np.zeros((20, 3))}, r"thetas must have shape \(n, 2\), got \(20, 3\)"),
         ({"thetas": np.full((20, 2), np.nan)}, "thetas must be finite, got 20 rows"),
-        ({"thetas": "many"}, "thetas must be an array of numbers, a Run or a number"),
+        ({"thetas": "many"}, "thetas must be numbers, got .* a Run or a number of draws"),
         ({"thetas": 100}, "thetas must be states or a Run where the problem has no prior"),
         ({"thetas": np.zeros((5, 2))}, "at least 10 states that every fidelity can solve, got 5 of 5"),
         ({"temperatures": (1.0,)}, "temperatures must have at least two entries"),

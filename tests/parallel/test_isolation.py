@@ -229,7 +229,7 @@ class TestConstruction:
 
 
 def test_complex_observations_are_mistakes():
-    with isolated(flaky.Complex()) as model, pytest.raises(ModelError, match="array of real numbers"):
+    with isolated(flaky.Complex()) as model, pytest.raises(ModelError, match="must be numbers"):
         model(THETA)
 
 

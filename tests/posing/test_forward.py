@@ -117,14 +117,14 @@ def test_an_interrupt_is_not_a_failed_solve() -> None:
             lambda: GuardedModel(with_jacobian(function, jacobian), 4, "fine")(THETA),
             r"'fine' must have shape \(5, 4\), ",
         ),
-        (lambda: GuardedModel(with_jacobian(lambda t: None, jacobian), 3, "f")(THETA), r"shape \(5, 3\), got \(\)"),
+        (lambda: GuardedModel(with_jacobian(lambda t: None, jacobian), 3, "f")(THETA), "must be numbers, got None"),
         (
             lambda: GuardedModel(with_jacobian(lambda t: "no", jacobian), 3, "f")(THETA),
-            "must be an array of real numbers, got str",
+            "must be numbers, got",
         ),
         (
             lambda: GuardedModel(with_jacobian(lambda t: function(t) + 0j, jacobian), 3, "f")(THETA),
-            "must be an array of real numbers, got complex ones",
+            "must be numbers, got array.*j",
         ),
         (
             lambda: GuardedModel(with_jacobian(function, lambda t: jacobian(t)[:, :, :1]), 3, "f").linearize(THETA),

@@ -97,7 +97,7 @@ def test_wrong_number_of_observations_is_a_mistake() -> None:
     ("settings", "message"),
     [
         ({"data": [1.0, np.nan]}, r"data must be finite, got nan at index \(1,\)"),
-        ({"data": ["a"]}, "data must be an array of real numbers"),
+        ({"data": ["a"]}, "data must be numbers, got"),
         ({"noise": LogNormalNoise("q")}, r"scale must use the prior's parameters .* got \['q'\]"),
         ({"forward": {}}, "forward must hold at least one model"),
         ({"forward": np.sin}, r"forward\['model'\] must be callable and have linearize"),
