@@ -163,6 +163,9 @@ class Engine:
         self.done, self.kept = state["step"], state["kept"]
         for k, replica in zip(self.ranks.rungs, self.local, strict=True):
             replica.restore(state["rungs"][k])
+            if replica.position.shape != (shape := (self.plan.chains, self.problem.dimension)):
+                # compiled code takes it as it is
+                raise ValueError(f"the state must hold positions of shape {shape}, got {replica.position.shape}")
         self._outside = [state["outside"][k] for k in self.ranks.rungs]
         self._meet()
         if self.exchange is not None:
