@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from invsamp.engine.recording import NOTICE, fingerprint, finished, record, star
 from invsamp.engine.threads import one_thread
 from invsamp.ladder import Sampler
 from invsamp.parallel.agreement import check_equal, run_settings
-from invsamp.parallel.carry import carry, communicator
+from invsamp.parallel.sharing import communicator, share
 from invsamp.results.contents import versions
 from invsamp.results.run import Run
 from invsamp.results.stored_run import StoredRun
@@ -96,34 +95,22 @@ def resume(
     plan = _plan(header.about["plan"], draws)
     engine = Engine(problem, used, plan)
     with one_thread():
-        if (together := communicator(problem, comm)) is None:
-            run = _carried_on(engine, path, header.about, progress)
-        else:
-            check_equal(together, run_settings(engine))
-            run = carry(
-                together,
-                engine,
-                lambda ranks: _carried_on(Engine(problem, used, plan, ranks), path, header.about, progress),
-            )
-    assert run is not None  # the root has made it, and here it is
-    return run
+        if (comm := communicator(problem, comm)) is not None:
+            check_equal(comm, run_settings(engine))
+        return share(comm, engine, lambda: _carried_on(engine, path, header.about, progress))
 
 
-def _carried_on(engine: Engine, path: Path, about: Mapping[str, Any], progress: bool) -> StoredRun | None:
-    """The whole run, from where its directory says that it stands; None but on the root."""
-    plan, ranks = engine.plan, engine.ranks
-    if (over := ranks.bcast(ranks.on_root(lambda: _over(path, plan)))) is not None:
+def _carried_on(engine: Engine, path: Path, about: Mapping[str, Any], progress: bool) -> StoredRun:
+    """The whole run, from where its directory says that it stands."""
+    plan = engine.plan
+    if (over := _over(path, plan)) is not None:
         return over
-    with (
-        ranks.on_root(lambda: _opened(path, about)) or nullcontext() as kept,
-        Interrupts(NOTICE if ranks.root else "") as interrupts,
-    ):
-        found: Any = None if kept is None else (states.decode(kept.payload), kept.header.fingerprint)
-        saved, before = ranks.bcast(found)
+    with _opened(path, about) as kept, Interrupts(NOTICE) as interrupts:
+        saved = states.decode(kept.payload)
         if saved["engine"] is not None:
             engine.restore(saved["engine"])
-            _check_energies(engine, path, about, before)
-        if kept is not None and plan.draws != about["plan"]["draws"]:
+            _check_energies(engine, path, about, kept.header.fingerprint)
+        if plan.draws != about["plan"]["draws"]:
             kept.describe(dict(about) | {"plan": asdict(plan)})
         if saved["engine"] is None:
             start_run(engine, kept, saved["start"])
@@ -199,8 +186,7 @@ def _check_energies(engine: Engine, path: Path, about: Mapping[str, Any], before
             f"posterior must be that of the run in {path}, and looks like it, but computes something else at "
             f"the positions {before['position']}: " + "; ".join(found)
         )
-    if engine.ranks.root:
-        _warn_of_last_digits(about, before["energies"] != now["energies"])
+    _warn_of_last_digits(about, before["energies"] != now["energies"])
 
 
 def _warn_of_last_digits(about: Mapping[str, Any], differ: bool) -> None:

@@ -17,13 +17,12 @@ from invsamp.engine.engine import Engine
 from invsamp.engine.interrupts import Interrupts, leave
 from invsamp.engine.plan import Plan
 from invsamp.engine.progress import Bar
-from invsamp.engine.ranks import Alone, Ranks
 from invsamp.engine.recording import begin_run, check_segment
 from invsamp.engine.starts import given_start
 from invsamp.engine.threads import one_thread
 from invsamp.ladder import Sampler
 from invsamp.parallel.agreement import check_equal, run_settings
-from invsamp.parallel.carry import carry, communicator
+from invsamp.parallel.sharing import communicator, share
 from invsamp.posing.potential import Target
 from invsamp.presets import mala
 from invsamp.results.run import Run
@@ -105,20 +104,12 @@ def sample(
     if path is None and segment is not None:
         raise ValueError(f"segment must be None without a directory to write segments to, got {segment!r}")
     with one_thread():
-        if (together := communicator(problem, comm)) is not None:
+        if (comm := communicator(problem, comm)) is not None:
             given = "the system's" if seed is None else seed
             begun = None if positions is None else positions.tolist()
-            check_equal(together, run_settings(engine) | {"seed": given, "start": begun, "stored": path is not None})
-            wanted = together.bcast(engine.plan)  # a seed of the system's is one of each process
-
-            def work(ranks: Ranks) -> Run | None:
-                return _made(Engine(problem, sampler, wanted, ranks), positions, progress, path, segment)
-
-            run = carry(together, engine, work)
-        else:
-            run = _made(engine, positions, progress, path, segment)
-    assert run is not None  # the root has made it, and here it is
-    return run
+            check_equal(comm, run_settings(engine) | {"seed": given, "start": begun, "stored": path is not None})
+            # a seed of the system's is one of each process: that of the one which drives counts
+        return share(comm, engine, lambda: _made(engine, positions, progress, path, segment))
 
 
 def _made(
@@ -127,15 +118,18 @@ def _made(
     progress: bool,
     path: Path | None,
     segment: int | None,
-) -> Run | None:
-    """The run from its first solve to its last; None but on the root."""
+) -> Run:
+    """The run from its first solve to its last."""
     if path is not None:
         return begin_run(engine, path, positions, segment=segment, progress=progress)
     engine.begin(positions)
-    run = _finished(engine, _run(engine, progress))
-    if run is not None:
-        for message in run.warnings():
-            warnings.warn(message, stacklevel=4)
+    draws = _run(engine, progress)
+    problem, theta = engine.problem, engine.problem.to_theta(draws.positions)
+    run = Run.from_arrays(
+        problem, dict(problem.shapes), theta, engine.statistics(draws), engine.report(), problem.support
+    )
+    for message in run.warnings():
+        warnings.warn(message, stacklevel=5)
     return run
 
 
@@ -160,45 +154,31 @@ def as_problem(problem: Problem | Potential, name: str = "problem") -> Problem:
     raise ValueError(f"{name} must be a Posterior, a Target or a Potential, got {type(problem).__name__}")
 
 
-def _finished(engine: Engine, kept: Segment) -> Run | None:
-    """The run, on the root, from what each process has kept of its rungs."""
-    problem, parts, report = engine.problem, engine.ranks.gather(kept), engine.report()
-    if parts is None or report is None:
-        return None
-    draws = Segment.joined(parts)
-    theta, statistics = problem.to_theta(draws.positions), engine.statistics(draws)
-    return Run.from_arrays(problem, dict(problem.shapes), theta, statistics, report, problem.support)
-
-
 def _run(engine: Engine, progress: bool) -> Segment:
     """All draws, in memory; those that were made so far if the user interrupts them."""
     plan = engine.plan
     kept, warmup, thin, steps = Draws(engine, plan.draws), plan.warmup, plan.thin, plan.steps
     bar = Bar(engine, progress)
-    # alone, a step that hangs can be left; several processes have to end at the same step
-    together = nullcontext() if isinstance(engine.ranks, Alone) else Interrupts()
+    # alone, a step that hangs can be left; several processes end after one
+    shared = Interrupts() if engine.parallel else None
     received = None
     try:
-        with together as interrupts:
+        with shared or nullcontext():
             while engine.done < steps:
                 engine.step()
                 bar.tick()
                 made = engine.done - warmup
                 if made > 0 and made % thin == 0:
                     kept.append()
-                if interrupts is None:
-                    continue
-                received = engine.ranks.stop(interrupts.received, last=engine.done == steps)
-                if received is not None:
-                    words = f"stopped after {engine.done} of {steps} steps"
-                    leave(received, words if engine.ranks.root else "")
+                received = shared and (shared.received or engine.signalled())
+                if received:
+                    leave(received, f"stopped after {engine.done} of {steps} steps")
     except KeyboardInterrupt:
-        # of several processes, either all have agreed to end, or this one alone cannot go on
-        if not kept.count or (interrupts is not None and received is None):
+        # several processes that stopped in the middle of a step cannot go on
+        if not kept.count or (shared and not received):
             raise
-        if engine.ranks.root:
-            message = f"interrupted: the run holds the {kept.count} draws that were made, of {plan.draws}"
-            warnings.warn(message, stacklevel=5)
+        message = f"interrupted: the run holds the {kept.count} draws that were made, of {plan.draws}"
+        warnings.warn(message, stacklevel=6)
     finally:
         bar.close()
     return kept.take()

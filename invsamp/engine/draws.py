@@ -22,18 +22,9 @@ class Segment(NamedTuple):
     step_sizes: Array  # (rungs, draws): of the step that led to the draw
     replicas: npt.NDArray[np.intp]  # (rungs, chains, draws): which replica is at each rung
 
-    @classmethod
-    def joined(cls, segments: Sequence[Segment]) -> Segment:
-        """Of the rungs of all processes, from those of each, cold to hot."""
-        return (
-            segments[0]
-            if len(segments) == 1
-            else cls(*(np.concatenate(parts) for parts in zip(*segments, strict=True)))
-        )
-
 
 class Draws:
-    """Room for some draws of the rungs that an engine holds; `append` keeps the present one.
+    """Room for some draws of an engine's rungs; `append` keeps the present one.
 
     Parameters
     ----------
@@ -45,14 +36,14 @@ class Draws:
 
     def __init__(self, engine: Engine, capacity: int) -> None:
         self._engine, self.capacity = engine, capacity
-        rungs, (chains, d) = len(engine.local), engine.local[0].position.shape
+        rungs, (chains, d) = len(engine.replicas), engine.replicas[0].position.shape
         self._room = Segment(
             np.empty((rungs, chains, capacity, d)),
             np.empty((rungs, chains, capacity)),
             np.empty((rungs, capacity)),
             np.zeros((rungs, chains, capacity), dtype=np.intp),
         )
-        self._rows = list(zip(engine.local, *self._room[:3], strict=True))
+        self._rows = list(zip(engine.replicas, *self._room[:3], strict=True))
         self.count = 0
 
     def append(self) -> None:
@@ -63,7 +54,7 @@ class Draws:
             energies[:, i] = replica.estimate.energy
             step_sizes[i] = replica.step_size
         if self._engine.exchange is not None:
-            for row, walkers in zip(self._room.replicas, self._engine.exchange.walkers.values(), strict=True):
+            for row, walkers in zip(self._room.replicas, self._engine.exchange.walkers, strict=True):
                 row[:, i] = walkers.replica
         self.count = i + 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,10 @@ from invsamp.coupled_sums import CoupledSum
 from invsamp.engine.draws import Segment
 from invsamp.engine.evaluation import Evaluator
 from invsamp.engine.plan import Plan
-from invsamp.engine.ranks import Alone, Ranks, joined
 from invsamp.engine.replica import Replica, SolvesFailed
 from invsamp.engine.starts import failure_message, place
 from invsamp.engine.warmup import WarmUp, check_length
+from invsamp.evaluate.requests import Answer, Asks, Result, answered, gathered
 from invsamp.ladder import Sampler
 from invsamp.results import reporting
 from invsamp.swap.exchange import Exchange
@@ -35,8 +35,8 @@ class Engine:
     problem : Problem
     sampler : Sampler
     plan : Plan
-    ranks : Ranks, optional
-        Which of several processes this is: only some of the rungs are held here then. Default: the only one.
+    answer : callable, optional
+        Answers requests (`invsamp.evaluate.requests.Answer`) with the potentials of `evaluators`. Default: they do.
 
     Attributes
     ----------
@@ -44,8 +44,8 @@ class Engine:
         Steps made, warm-up included.
     kept : int
         Draws of each chain and rung that were taken from `Draws`.
-    replicas, local : list of Replica
-        The rungs from cold to hot, and those of them that are held here: the others have settings, but no chains.
+    replicas : list of Replica
+        The rungs from cold to hot.
     exchange, evaluators
         The swaps (None for one rung), and the evaluator of each fidelity.
 
@@ -55,27 +55,32 @@ class Engine:
         If the parts do not fit together, or warm-up is too short. Nothing has been solved by then.
     """
 
-    def __init__(self, problem: Problem, sampler: Sampler, plan: Plan, ranks: Ranks | None = None) -> None:
+    def __init__(self, problem: Problem, sampler: Sampler, plan: Plan) -> None:
         self.problem, self.sampler, self.plan = problem, sampler, plan
-        self.ranks = Alone(len(sampler.rungs)) if ranks is None else ranks
         fidelities = [_fidelity(problem, rung.fidelity) for rung in sampler.rungs]
         _check_swaps(sampler, fidelities)
         check_length(sampler.rungs, sampler.preconditioner, plan.warmup, plan.chains)
         self.boundary = as_boundary(sampler.boundary)
         self.walked = self.boundary.apply(problem)
-        self.evaluators = _evaluators(self.walked, sampler, fidelities, self.ranks)
+        self.evaluators = _evaluators(self.walked, sampler, fidelities)
         self._swap_seed, *seeds = np.random.SeedSequence(plan.seed).spawn(len(sampler.rungs) + 1)
         self.replicas = [
             Replica(rung, self.evaluators[name], self.walked.sampling_domain, seed, plan.schedule_steps)
             for rung, name, seed in zip(sampler.rungs, fidelities, seeds, strict=True)
         ]
         share_pilots(self.replicas)
-        self.local = [self.replicas[k] for k in self.ranks.rungs]
+        self.answer: Answer = next(iter(self.evaluators.values())).answer_all
+        #: Whether what all rungs ask for at a time is to be answered together.
+        self.parallel = False
+        #: A signal that another process got, if one did.
+        self.signalled: Callable[[], int | None] = lambda: None
+        #: Of other processes that help, for the report.
+        self.processes: Callable[[], dict[str, Any]] = lambda: {"count": 1}
         self.exchange: Exchange | None = None
         self.done = self.kept = 0
         self._warm_up: WarmUp | None = None
         self._warm_up_evaluations: dict[str, int] = {}
-        self._outside = [0] * len(self.local)  # draws outside the domain, by rung
+        self._outside = [0] * len(self.replicas)  # draws outside the domain, by rung
         self._said_before: list[str] = []  # by solves that failed before the run was restored
         self._seconds, self._since = 0.0, time.perf_counter()
 
@@ -87,7 +92,7 @@ class Engine:
         RuntimeError
             If the energy is not finite there.
         """
-        for replica in self.local:
+        for replica in self.replicas:
             place(self.problem, self.walked, replica, positions, self.plan.chains)
         self._meet()
         self._warm_up = self._new_warm_up()
@@ -113,10 +118,9 @@ class Engine:
                 self._warm_up.step()
                 self._end_warm_up()
             else:
-                for replica in self.local:
-                    replica.step()
+                self.do([replica.moves() for replica in self.replicas])
                 if self.exchange is not None:
-                    self.exchange.step()
+                    self.do([self.exchange.step()])
         except SolvesFailed as failure:
             theta = self.problem.to_theta(failure.position).tolist()
             said = failure_message(self.walked, failure.fidelity)
@@ -124,62 +128,54 @@ class Engine:
             raise RuntimeError(f"{failure}; the chains stand at the parameters {theta}{reason}") from failure
         self.done += 1
 
-    def state(self) -> dict[str, Any] | None:
-        """All that the next steps depend on, for `invsamp.engine.state.encode`; between two steps, by all processes.
+    def share(self, answer: Answer) -> None:
+        """Let others answer, all that is asked for at a time at once."""
+        self.answer, self.parallel = answer, True
+        for replica in self.replicas:
+            replica.answer = answer
 
-        One entry for each rung and for each pair of neighbours, so that the state does not know which process held
-        them. None but on the root.
-        """
-        swaps = self.exchange.state() if self.exchange is not None else {}
-        warm_up = self._warm_up.state() if self._warm_up is not None else {"tuners": []}
+    def do(self, askings: Sequence[Asks[Result]]) -> list[Result]:
+        """What comes of some that ask and do not depend on each other."""
+        if self.parallel:
+            return answered(gathered(askings), self.answer)
+        return [answered(asking, self.answer) for asking in askings]
+
+    def state(self) -> dict[str, Any]:
+        """All that the next steps depend on, for `invsamp.engine.state.encode`; between two steps."""
         evaluators = self.evaluators.values()
-        parts = self.ranks.gather(
-            {
-                "failure_messages": self._said(),
-                "rungs": [replica.state() for replica in self.local],
-                "pairs": swaps.get("pairs", []),
-                "walkers": swaps.get("walkers", []),
-                "tuners": warm_up["tuners"],
-                "outside": list(self._outside),
-                "swap_solves": swaps.get("swap_solves", {}),
-                "evaluations": {e.fidelity: e.evaluations for e in evaluators},
-                "evaluation_seconds": {e.fidelity: e.seconds for e in evaluators},
-                "failed_solves": {e.fidelity: e.failed for e in evaluators},
-                "warm_up_evaluations": dict(self._warm_up_evaluations),
-            }
-        )
-        if parts is None:
-            return None
-        return joined(parts) | {
+        return {
+            "failure_messages": self._said(),
+            "rungs": [replica.state() for replica in self.replicas],
+            "exchange": None if self.exchange is None else self.exchange.state(),
+            "warm_up": None if self._warm_up is None else self._warm_up.state(),
+            "outside": list(self._outside),
+            "evaluations": {e.fidelity: e.evaluations for e in evaluators},
+            "evaluation_seconds": {e.fidelity: e.seconds for e in evaluators},
+            "failed_solves": {e.fidelity: e.failed for e in evaluators},
+            "warm_up_evaluations": dict(self._warm_up_evaluations),
             "step": self.done,
             "kept": self.kept,
             "seconds": self.seconds,
-            "exchange": swaps.get("exchange"),
-            "warm_up": None if self._warm_up is None else {name: warm_up[name] for name in ("done", "window")},
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a state, in place of `begin`; nothing is solved. Every process is given the whole state."""
+        """Go on from a state, in place of `begin`; nothing is solved."""
         self.done, self.kept = state["step"], state["kept"]
-        for k, replica in zip(self.ranks.rungs, self.local, strict=True):
-            replica.restore(state["rungs"][k])
-            if replica.position.shape != (shape := (self.plan.chains, self.problem.dimension)):
-                # compiled code takes it as it is
-                raise ValueError(f"the state must hold positions of shape {shape}, got {replica.position.shape}")
-        self._outside = [state["outside"][k] for k in self.ranks.rungs]
+        for replica, own in zip(self.replicas, state["rungs"], strict=True):
+            replica.restore(own)
+        self._outside = list(state["outside"])
         self._meet()
         if self.exchange is not None:
-            self.exchange.restore(state)
+            self.exchange.restore(state["exchange"])
         if state["warm_up"] is not None:
             self._warm_up = self._new_warm_up()
-            self._warm_up.restore(state["warm_up"] | {"tuners": state["tuners"]})
-        if self.ranks.rungs[0] == 0:  # the counts of all processes are carried on by one
-            self._warm_up_evaluations = dict(state["warm_up_evaluations"])
-            self._said_before = list(state["failure_messages"])
-            for name, evaluator in self.evaluators.items():
-                evaluator.evaluations = state["evaluations"][name]
-                evaluator.seconds = state["evaluation_seconds"][name]
-                evaluator.failed = state["failed_solves"][name]
+            self._warm_up.restore(state["warm_up"])
+        self._warm_up_evaluations = dict(state["warm_up_evaluations"])
+        self._said_before = list(state["failure_messages"])
+        for name, evaluator in self.evaluators.items():
+            evaluator.evaluations = state["evaluations"][name]
+            evaluator.seconds = state["evaluation_seconds"][name]
+            evaluator.failed = state["failed_solves"][name]
         self._seconds, self._since = state["seconds"], time.perf_counter()
 
     @property
@@ -204,23 +200,13 @@ class Engine:
             for k, rung in enumerate(segment.positions):
                 self._outside[k] += int((~domain.contains(rung.reshape(-1, d))).sum())
 
-    def report(self) -> dict[str, Any] | None:
-        """Settings, counts and figures of the run so far, in plain types; by all processes, None but on the root."""
-        parts = self.ranks.gather(
-            reporting.local(self.local, self.exchange, self.evaluators)
-            | {
-                "outside": list(self._outside),
-                "warmup_evaluations": dict(self._warm_up_evaluations),
-                "failure_messages": self._said(),
-            }
-        )
-        processes = self.ranks.report()
-        if parts is None:
-            return None
-        report = reporting.finished(self.sampler, joined(parts))
-        return report | {
+    def report(self) -> dict[str, Any]:
+        """Settings, counts and figures of the run so far, in plain types."""
+        return reporting.report(self.sampler, self.replicas, self.exchange, self.evaluators) | {
+            "warmup_evaluations": dict(self._warm_up_evaluations),
+            "failure_message": next(iter(self._said()), None),
             "boundary": str(self.boundary),
-            "outside": [count / max(1, self.kept * self.plan.chains) for count in report["outside"]],
+            "outside": [count / max(1, self.kept * self.plan.chains) for count in self._outside],
             "seed": self.plan.seed,
             "draws": self.kept,
             "warmup": self.plan.warmup,
@@ -228,7 +214,7 @@ class Engine:
             "chains": self.plan.chains,
             "seconds": self.seconds,
             "interrupted": self.kept < self.plan.draws,
-            "processes": processes,
+            "processes": self.processes(),
         }
 
     def _said(self) -> list[str]:
@@ -238,11 +224,11 @@ class Engine:
 
     def _meet(self) -> None:
         if len(self.replicas) > 1:
-            self.exchange = Exchange(self.sampler.swap, self.replicas, self._swap_seed, self.ranks)
+            self.exchange = Exchange(self.sampler.swap, self.replicas, self._swap_seed)
 
     def _new_warm_up(self) -> WarmUp:
         preconditioner = self.sampler.preconditioner
-        return WarmUp(self.problem, self.replicas, self.exchange, self.plan.warmup, preconditioner, self.ranks)
+        return WarmUp(self.problem, self.replicas, self.exchange, self.plan.warmup, preconditioner, self.do)
 
     def _end_warm_up(self) -> None:
         if self._warm_up is not None and self._warm_up.over:
@@ -259,7 +245,7 @@ def _fidelity(problem: Problem, wanted: str | int) -> str:
     return names[max(0, len(names) - 1 - wanted)]
 
 
-def _evaluators(problem: Problem, sampler: Sampler, fidelities: Sequence[str], ranks: Ranks) -> dict[str, Evaluator]:
+def _evaluators(problem: Problem, sampler: Sampler, fidelities: Sequence[str]) -> dict[str, Evaluator]:
     """One for each fidelity that a rung or its estimator solves, from the coarsest to the finest."""
     used = set(fidelities)
     for rung, own in zip(sampler.rungs, fidelities, strict=True):
@@ -268,7 +254,7 @@ def _evaluators(problem: Problem, sampler: Sampler, fidelities: Sequence[str], r
     evaluators: dict[str, Evaluator] = {}
     for name in problem.fidelities:
         if name in used:
-            evaluators[name] = Evaluator(ranks.potential(name, problem.potential(name)), name, evaluators)
+            evaluators[name] = Evaluator(problem.potential(name), name, evaluators)
     return evaluators
 
 

@@ -23,7 +23,7 @@ class Bar:
 
     def __init__(self, engine: Engine, shown: bool) -> None:
         # a process without a terminal, a daemon, may have no standard error at all
-        shown, steps = shown and engine.ranks.root and sys.stderr is not None, engine.plan.steps
+        shown, steps = shown and sys.stderr is not None, engine.plan.steps
         # every call of `update` draws: when, is chosen here
         how = {"mininterval": 0, "miniters": 1, "dynamic_ncols": True}
         self._bar = tqdm(total=steps, initial=engine.done, disable=not shown, unit="step", **how)

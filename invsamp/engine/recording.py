@@ -6,7 +6,6 @@ import signal
 import sys
 import time
 import warnings
-from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,11 @@ import numpy as np
 
 from invsamp.contract import Array
 from invsamp.engine import state as states
-from invsamp.engine.draws import Draws, Segment
+from invsamp.engine.draws import Draws
 from invsamp.engine.engine import Engine
 from invsamp.engine.interrupts import Interrupts, leave
 from invsamp.engine.progress import Bar
+from invsamp.evaluate.requests import Request
 from invsamp.results.contents import constants, versions
 from invsamp.results.stored_run import StoredRun, described
 from invsamp.storage import manifest as manifests
@@ -35,9 +35,7 @@ FIRST_SECONDS = 1.0
 NOTICE = "finishing this step and writing a checkpoint; once more leaves at once, back to the last checkpoint"
 
 
-def begin_run(
-    engine: Engine, path: Path, positions: Array | None, segment: int | None, progress: bool
-) -> StoredRun | None:
+def begin_run(engine: Engine, path: Path, positions: Array | None, segment: int | None, progress: bool) -> StoredRun:
     """Make a whole run in a new directory.
 
     Parameters
@@ -56,7 +54,6 @@ def begin_run(
     Returns
     -------
     StoredRun
-        None but on the root.
 
     Raises
     ------
@@ -65,40 +62,33 @@ def begin_run(
     KeyboardInterrupt, SystemExit
         After a checkpoint, on Ctrl-C, SIGTERM and SIGHUP.
     """
-    made = engine.ranks.on_root(lambda: _created(engine, path, positions, segment))
-    with made or nullcontext() as kept, Interrupts(NOTICE if engine.ranks.root else "") as interrupts:
+    with _created(engine, path, positions, segment) as kept, Interrupts(NOTICE) as interrupts:
         try:
             start_run(engine, kept, positions)
         except BaseException:
-            if kept is not None and not kept.header.report:
+            if not kept.header.report:
                 kept.withdraw()  # nothing is in it, and the next try should not find it taken
             raise
         received = record(engine, kept, interrupts, progress)
     return finished(engine, path, received, stacklevel=5)
 
 
-def start_run(engine: Engine, directory: RunDirectory | None, positions: Array | None) -> None:
+def start_run(engine: Engine, directory: RunDirectory, positions: Array | None) -> None:
     """Place the chains, and make the first checkpoint: a start may have taken long."""
     engine.begin(positions)
-    found = fingerprint(engine, engine.ranks.bcast(engine.local[0].position[0]))
-    state, report = engine.state(), engine.report()
-
-    def save() -> None:
-        assert directory is not None and report is not None  # this is the root
-        start = None if positions is None else positions.copy()
-        directory.checkpoint(engine.done, _payload(engine, start, state), report, fingerprint=found)
-
-    engine.ranks.on_root(save)
+    found = fingerprint(engine, engine.replicas[0].position[0])
+    payload = _payload(engine, None if positions is None else positions.copy(), engine.state())
+    directory.checkpoint(engine.done, payload, engine.report(), fingerprint=found)
 
 
-def record(engine: Engine, directory: RunDirectory | None, interrupts: Interrupts, progress: bool) -> int | None:
+def record(engine: Engine, directory: RunDirectory, interrupts: Interrupts, progress: bool) -> int | None:
     """Make the steps that are left, or those up to a signal, with checkpoints.
 
     Parameters
     ----------
     engine : Engine
         At work.
-    directory : RunDirectory, or None but on the root
+    directory : RunDirectory
     interrupts : Interrupts
         Entered.
     progress : bool
@@ -114,28 +104,26 @@ def record(engine: Engine, directory: RunDirectory | None, interrupts: Interrupt
     OSError
         If a checkpoint cannot be written; the one before it is whole.
     """
-    plan, ranks = engine.plan, engine.ranks
     checkpoints = _Checkpoints(engine, directory)
-    bar = Bar(engine, progress and ranks.root)
+    bar = Bar(engine, progress)
     received = None
     try:
-        while engine.done < plan.steps and received is None:
+        while engine.done < engine.plan.steps and received is None:
             engine.step()
             bar.tick()
             checkpoints.after_step()
-            received = ranks.stop(interrupts.received, last=engine.done == plan.steps)
+            received = interrupts.received or engine.signalled()
         checkpoints.write()
     except BaseException as error:
-        if directory is not None:
-            _add_note(error, directory)
+        _add_note(error, directory)
         raise
     finally:
         bar.close()
     return received
 
 
-def finished(engine: Engine, path: Path, received: int | None, stacklevel: int) -> StoredRun | None:
-    """The run in a directory, with its warnings to whoever is so many calls away; None but on the root.
+def finished(engine: Engine, path: Path, received: int | None, stacklevel: int) -> StoredRun:
+    """The run in a directory, with its warnings to whoever is so many calls away.
 
     Raises
     ------
@@ -143,9 +131,7 @@ def finished(engine: Engine, path: Path, received: int | None, stacklevel: int) 
         If a signal came, see `leave`.
     """
     if received is not None:
-        leave(received, _farewell(received, engine, path) if engine.ranks.root else "")
-    if not engine.ranks.root:
-        return None
+        leave(received, _farewell(received, engine, path))
     run = StoredRun(path)
     for message in run.warnings():
         warnings.warn(message, stacklevel=stacklevel)
@@ -153,24 +139,28 @@ def finished(engine: Engine, path: Path, received: int | None, stacklevel: int) 
 
 
 def fingerprint(engine: Engine, position: Array) -> dict[str, Any]:
-    """Energies of all fidelities at one position (d,), the same on all processes: a solve each."""
-    own = {e.fidelity: e.potential for replica in engine.local for e in replica.evaluators}
-    energies = manifests.energies_at(own, position)
-    everybody = {name: value for part in engine.ranks.everywhere(energies) for name, value in part.items()}
-    return {"position": position.tolist(), "energies": everybody}
+    """Energies of all fidelities at one position (d,): a solve each, which is not counted."""
+    requests = tuple(Request(name, position[None], gradient=False) for name in engine.evaluators)
+    before = {name: (e.evaluations, e.seconds, e.failed) for name, e in engine.evaluators.items()}
+    found = engine.answer(requests)
+    for name, counts in before.items():
+        evaluator = engine.evaluators[name]
+        evaluator.evaluations, evaluator.seconds, evaluator.failed = counts
+    energies = {request.fidelity: float(e.energy[0]) for request, e in zip(requests, found, strict=True)}
+    return {"position": position.tolist(), "energies": energies}
 
 
 class _Checkpoints:
     """Collects draws and writes them. When it writes depends on the clock; what it writes does not."""
 
-    def __init__(self, engine: Engine, directory: RunDirectory | None) -> None:
+    def __init__(self, engine: Engine, directory: RunDirectory) -> None:
         self._engine, self._directory = engine, directory
-        self._segment, self._largest = engine.ranks.bcast(_sizes(engine, directory))
+        self._segment, self._largest = _sizes(engine, directory)
         self._draws = Draws(engine, min(self._largest, engine.plan.draws))
         self._written, self._seconds, self._since = engine.done, FIRST_SECONDS / 2, time.perf_counter()
-        self._next, self._room = engine.ranks.bcast((engine.done + 1, self._largest))
+        self._next, self._room = engine.done + 1, self._largest
         if self._segment is not None:
-            self._plan_next()
+            self._next, self._room = self._chosen()
 
     def after_step(self) -> None:
         """Keep a draw if one is due, and write if that is due."""
@@ -186,32 +176,21 @@ class _Checkpoints:
         engine = self._engine
         if engine.done == self._written:
             return
-        parts = engine.ranks.gather(self._draws.take()) if self._draws.count else None
-        state, report = engine.state(), engine.report()
-
-        def save() -> None:
-            assert self._directory is not None and report is not None  # this is the root
-            groups = None
-            if parts is not None:
-                segment = Segment.joined(parts)
-                theta = engine.problem.to_theta(segment.positions)
-                groups = segments.groups_of(theta, dict(engine.problem.shapes), engine.statistics(segment))
-            payload = _payload(engine, None, state)
-            self._directory.checkpoint(engine.done, payload, report, groups, self._largest)
-
-        engine.ranks.on_root(save)
-        self._plan_next()
+        groups = None
+        if self._draws.count:
+            segment = self._draws.take()
+            theta = engine.problem.to_theta(segment.positions)
+            groups = segments.groups_of(theta, dict(engine.problem.shapes), engine.statistics(segment))
+        payload = _payload(engine, None, engine.state())
+        self._directory.checkpoint(engine.done, payload, engine.report(), groups, self._largest)
+        self._next, self._room = self._chosen()
         self._written = engine.done
-
-    def _plan_next(self) -> None:
-        """Choose the step of the next checkpoint, for all processes: nothing is said about it until then."""
-        self._next, self._room = self._engine.ranks.bcast(self._chosen())
 
     def _chosen(self) -> tuple[int, int]:
         """Step, and number of draws, of the next checkpoint: by draws if the user said how many, else by the clock."""
         done, plan = self._engine.done, self._engine.plan
         if self._segment is not None:
-            last = self._directory.header.segments[-1:] if self._directory is not None else ()
+            last = self._directory.header.segments[-1:]
             room = self._segment - last[0].count % self._segment if last else self._segment
             return (min(done + self._segment * plan.thin, plan.warmup) if done < plan.warmup else -1), room
         now = time.perf_counter()
@@ -237,10 +216,10 @@ def _created(engine: Engine, path: Path, positions: Array | None, segment: int |
     return RunDirectory.create(path, about, fixed, _payload(engine, start, None), (problem, engine.sampler))
 
 
-def _sizes(engine: Engine, directory: RunDirectory | None) -> tuple[int | None, int]:
+def _sizes(engine: Engine, directory: RunDirectory) -> tuple[int | None, int]:
     """Draws of a segment as the user said, and at the most."""
-    segment = None if directory is None else directory.header.about["segment"]
-    chains, d = engine.local[0].position.shape
+    segment = directory.header.about["segment"]
+    chains, d = engine.replicas[0].position.shape
     return segment, segment or max(FEWEST, BYTES // (8 * len(engine.replicas) * chains * (d + 2)))
 
 

@@ -14,7 +14,7 @@ from invsamp.domains import Domain, Unbounded
 from invsamp.engine.evaluation import Evaluator
 from invsamp.engine.streams import Stream, log_uniform
 from invsamp.estimators import BoundEstimator, probe
-from invsamp.evaluate.requests import Asks, Estimate, Request, Rows, answered
+from invsamp.evaluate.requests import Answer, Asks, Estimate, Rows, answered
 from invsamp.kernels import Info, Kernel, Langevin, Point
 from invsamp.kernels.contract import Memory, Path, StepSize
 from invsamp.ladder import Rung
@@ -93,7 +93,7 @@ class Replica:
         names = getattr(self.estimator, "levels", (evaluator.fidelity,))
         #: of all fidelities that the estimator may solve
         self.evaluators = tuple(evaluator.levels[name] for name in names)
-        self.answer = evaluator.answer_all
+        self.answer: Answer = evaluator.answer_all
         self.streams = dict(zip(PURPOSES, (np.random.default_rng(s) for s in seed.spawn(len(PURPOSES))), strict=True))
         self.exploring = False  # by `EXPLORER`, which leaves the memory of the rung's own kernel alone
         self.temperature = rung.temperature
@@ -131,8 +131,12 @@ class Replica:
 
     def start(self, position: Array) -> None:
         """Place the chains at positions (chains, d) and evaluate there."""
+        answered(self.starting(position), self.answer)
+
+    def starting(self, position: Array) -> Asks[None]:
+        """Place the chains at positions (chains, d), when what is asked for is answered."""
         self.position = position
-        self.estimate = answered(self.estimator.estimate(self.streams["estimate"], position), self.answer)
+        self.estimate = yield from self.estimator.estimate(self.streams["estimate"], position)
         shapes = self.estimate.energy.shape, self.estimate.gradient.shape
         if shapes != (position.shape[:1], position.shape):
             raise ValueError(
@@ -174,7 +178,7 @@ class Replica:
 
     def step(self) -> None:
         """Move every chain once."""
-        answered(self.moves(), self._watched)
+        answered(self.moves(), self.answer)
 
     def moves(self) -> Asks[None]:
         """Move every chain once, when what is asked for is answered."""
@@ -185,8 +189,15 @@ class Replica:
         adjusted, finds_step = kernel.adjusted, self.rung.step_size is None
         short = adjusted and kernel.short_steps and finds_step and self.iteration % SHORT_EVERY == 0
         self._active.step_size = self._reduced(SHORT * self.step_size if short else self.step_size)
-        point, memory, info = yield from kernel.step(self._active, Point(self.position, self.estimate), self.memory)
-        self.position, self.estimate = point
+        asking = kernel.step(self._active, Point(self.position, self.estimate), self.memory)
+        try:
+            requests = next(asking)
+            while True:
+                found = yield requests
+                self._watch(found)
+                requests = asking.send(found)
+        except StopIteration as end:
+            (self.position, self.estimate), memory, info = end.value
         if not self.exploring:
             self.memory = memory
         self._count(info, short)
@@ -271,17 +282,15 @@ class Replica:
             return None
         return self.noise.gradient_variance(self.position, self.estimate.gradient_variance)
 
-    def _watched(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
-        """Answers to what a step asks; `SolvesFailed` if all have failed for too long."""
-        found = self.answer(requests)
+    def _watch(self, found: tuple[Estimate, ...]) -> None:
+        """After an answer: `SolvesFailed` if all that was asked for has failed for too long."""
         for estimate in found:
             if not estimate.failed or np.isfinite(estimate.energy).any():
                 self.counts.failing_in_a_row = 0
-                return found
+                return
         self.counts.failing_in_a_row += 1
         if self.counts.failing_in_a_row >= FAILING_STEPS:
             raise SolvesFailed(self.evaluator.fidelity, self.position)
-        return found
 
 
 class _ActiveRung:

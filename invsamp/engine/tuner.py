@@ -25,7 +25,7 @@ import numpy.typing as npt
 from invsamp.contract import Array, Problem
 from invsamp.engine.replica import Replica
 from invsamp.estimators import Exact
-from invsamp.evaluate.requests import answered
+from invsamp.evaluate.requests import Asks
 from invsamp.metric import DenseMetric, DiagonalMetric, Metric
 from invsamp.variances.noise_budget import NoiseBudget
 
@@ -105,7 +105,7 @@ class Tuner:
         self._moves = state["moves"]
         self._budget.restore(state["budget"])
 
-    def open(self, length: int, last: bool) -> None:
+    def open(self, length: int, last: bool) -> Asks[None]:
         """Begin a window of that many steps."""
         replica, rung = self.replica, self.replica.rung
         self._clear()
@@ -116,14 +116,14 @@ class Tuner:
                 pooled = float(np.exp(np.mean(np.log(replica.step_size))))
                 replica.step_size = np.full((len(replica.position), 1), pooled)
             else:
-                self._measure_curvature(iterations=10)
+                yield from self._measure_curvature(iterations=10)
                 replica.step_size = float(self._stable_step(self._curvature).min())
         self._budget.open(length)
 
-    def step(self, progress: float) -> None:
+    def step(self, progress: float) -> Asks[None]:
         """One step of the replica, and what is learnt from it; ``progress`` in [0, 1) through the window."""
         replica = self.replica
-        replica.step()
+        yield from replica.moves()
         self._moves += 1
         if self._last:
             self._budget.record()
@@ -137,18 +137,18 @@ class Tuner:
         if replica.adjusted:
             self._adapt_to_acceptance(progress)
         elif not self._last and self._moves % 10 == 1:
-            self._measure_curvature(iterations=1)
+            yield from self._measure_curvature(iterations=1)
             replica.step_size = self._stable_step(self._curvature)[:, None]
 
-    def close(self, last: bool) -> None:
+    def close(self, last: bool) -> Asks[None]:
         """End a window."""
         replica = self.replica
         if not last:
             if self._finds_metric and self._count:
-                self._renew_metric()
+                yield from self._renew_metric()
             self._first = False
             if self._finds_step and not replica.rung.kernel.adjusted:
-                self._measure_curvature(iterations=5)
+                yield from self._measure_curvature(iterations=5)
             return
         replica.exploring = False
         if not self._finds_step:
@@ -183,10 +183,10 @@ class Tuner:
         if self._last and progress >= 0.5:
             self._tail.append(float(np.log(np.ravel(replica.step_size)[0])))
 
-    def _renew_metric(self) -> None:
+    def _renew_metric(self) -> Asks[None]:
         replica = self.replica
         settled = self._settled()
-        curvature = self._outer / self._count / replica.temperature if settled else self._mean_hessian()
+        curvature = self._outer / self._count / replica.temperature if settled else (yield from self._mean_hessian())
         # in units of the starting points' spread
         scaled = curvature * np.outer(self._scale, self._scale)
         if not np.isfinite(scaled).all():
@@ -212,12 +212,12 @@ class Tuner:
         earlier, later = (float(np.mean(part)) / d for part in np.array_split(self._squares, 2))
         return later > 0.5 * earlier and (replica.bounded or later < SETTLED * replica.temperature)
 
-    def _mean_hessian(self) -> Array:
+    def _mean_hessian(self) -> Asks[Array]:
         """Mean over the chains of the energy's Hessian, by differences of gradients along whitened coordinates."""
         replica = self.replica
         chains, d = replica.position.shape
         along = np.tile(replica.metric.colour(_DIFFERENCE * np.eye(d)), (chains, 1))
-        change, known = self._gradient_change(along)
+        change, known = yield from self._gradient_change(along)
         white = (change / _DIFFERENCE).reshape(chains, d, d)
         complete = known.reshape(chains, d).all(axis=1)
         if not complete.any():
@@ -226,7 +226,7 @@ class Tuner:
         back = replica.metric.uncolour(np.eye(d))
         return back @ (0.5 * (mean + mean.T)) @ back.T
 
-    def _gradient_change(self, along: Array) -> tuple[Array, npt.NDArray[np.bool_]]:
+    def _gradient_change(self, along: Array) -> Asks[tuple[Array, npt.NDArray[np.bool_]]]:
         """Change of the whitened gradient from each chain along n moves (chains * n, d), and which could be solved.
 
         A move out of the domain is made backwards, and the change taken with the other sign.
@@ -234,22 +234,24 @@ class Tuner:
         chains, d = self.replica.position.shape
         chain = np.repeat(np.arange(chains), len(along) // chains)
         rows = max(1, _AT_ONCE // d)
-        parts = [self._change_of_rows(along[i : i + rows], chain[i : i + rows]) for i in range(0, len(along), rows)]
+        parts = []
+        for i in range(0, len(along), rows):
+            parts.append((yield from self._change_of_rows(along[i : i + rows], chain[i : i + rows])))
         return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
-    def _change_of_rows(self, along: Array, chain: npt.NDArray[np.intp]) -> tuple[Array, npt.NDArray[np.bool_]]:
+    def _change_of_rows(self, along: Array, chain: npt.NDArray[np.intp]) -> Asks[tuple[Array, npt.NDArray[np.bool_]]]:
         """The same for some of the moves, each from the position of its own chain."""
         replica, probe = self.replica, self.replica.streams["probe"]
         here = replica.position[chain]
         sign = np.where(replica.domain.contains(here + along), 1.0, -1.0)[:, None]
         # common random numbers: the noise of both estimates is the same and cancels
         state = probe.bit_generator.state
-        there = answered(replica.estimator.estimate(probe, here + sign * along), replica.answer)
+        there = yield from replica.estimator.estimate(probe, here + sign * along)
         if replica.estimator.exact:
             energy, gradient = (part[chain] for part in replica.estimate[:2])
         else:
             probe.bit_generator.state = state
-            energy, gradient = answered(replica.estimator.estimate(probe, here), replica.answer)[:2]
+            energy, gradient = (yield from replica.estimator.estimate(probe, here))[:2]
         known = np.isfinite(energy) & np.isfinite(there.energy)
         return sign * replica.metric.whiten(there.gradient - gradient), known
 
@@ -267,14 +269,14 @@ class Tuner:
             step = np.minimum(step, kernel.friction * replica.rung.temperature / max(float(largest), 1e-300))
         return step
 
-    def _measure_curvature(self, iterations: int) -> None:
+    def _measure_curvature(self, iterations: int) -> Asks[None]:
         """Largest curvature at each chain's position by power iteration; keeps the largest, slowly forgotten."""
         replica = self.replica
         d = replica.position.shape[1]
         for _ in range(iterations):
             norm = np.linalg.norm(self._direction, axis=1, keepdims=True)
             unit = np.where(norm > 0.0, self._direction / np.where(norm > 0.0, norm, 1.0), 1.0 / np.sqrt(d))
-            change, known = self._gradient_change(replica.metric.colour(_DIFFERENCE * unit))
+            change, known = yield from self._gradient_change(replica.metric.colour(_DIFFERENCE * unit))
             difference = change / _DIFFERENCE
             self._direction = np.where(known[:, None], difference, unit)
             found = np.where(known, np.linalg.norm(difference, axis=1), 0.0)

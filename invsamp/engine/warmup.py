@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from invsamp.contract import Problem
-from invsamp.engine.ranks import Ranks
 from invsamp.engine.replica import Counts, Replica
 from invsamp.engine.tuner import Tuner
-from invsamp.evaluate.requests import answered
+from invsamp.evaluate.requests import Asks
 from invsamp.ladder import Rung
 from invsamp.swap.exchange import Exchange
 from invsamp.variances.kernel_ridge import KernelRidge
@@ -33,13 +32,13 @@ class WarmUp:
     ----------
     problem : Problem
     replicas : list of Replica
-        All rungs; those held here are placed, each at its start (`begin`) or where it was (`restore`).
+        Placed, each at its start (`begin`) or where it was (`restore`).
     exchange : Exchange or None
     steps : int
         Length of warm-up.
     preconditioner : None, "diagonal" or "dense"
-    ranks : Ranks
-        Which rungs are held here.
+    do : callable
+        What comes of some generators that ask and do not depend on each other (`Engine.do`).
     """
 
     def __init__(
@@ -49,10 +48,9 @@ class WarmUp:
         exchange: Exchange | None,
         steps: int,
         preconditioner: str | None,
-        ranks: Ranks,
+        do: Callable[[Sequence[Asks[Any]]], list[Any]],
     ) -> None:
-        self._all, self._exchange, self._ranks = replicas, exchange, ranks
-        self._replicas = [replicas[k] for k in ranks.rungs]
+        self._replicas, self._exchange, self._do = replicas, exchange, do
         self._tuners = [Tuner(problem, replica, preconditioner) for replica in self._replicas]
         self._ends = [0, *np.rint(np.cumsum(WINDOWS) * steps).astype(int).tolist()]
         count = _snapshots([replica.rung for replica in replicas], len(self._replicas[0].position))
@@ -81,37 +79,32 @@ class WarmUp:
             After the last one, if gradients are noisier than a rung may have them (`invsamp.ladder.GradientNoise`).
         """
         first, end = self._ends[self._window : self._window + 2]
-        for tuner in self._tuners:
-            tuner.step((self._done - first) / (end - first))
+        self._do([tuner.step((self._done - first) / (end - first)) for tuner in self._tuners])
         self._train()
         if self._exchange is not None:
-            self._exchange.step()
+            self._do([self._exchange.step()])
         self._done += 1
         self._turn()
 
     def state(self) -> dict[str, Any]:
-        """Where warm-up stands: of the rungs held here what their replicas do not hold themselves."""
+        """Where warm-up stands, beside what the replicas hold themselves."""
         return {"done": self._done, "window": self._window, "tuners": [tuner.state() for tuner in self._tuners]}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a state with the tuners of all rungs, in place of `begin`."""
+        """Go on from a state, in place of `begin`."""
         self._done, self._window = state["done"], state["window"]
-        for k, tuner in zip(self._ranks.rungs, self._tuners, strict=True):
-            tuner.restore(state["tuners"][k])
+        for tuner, own in zip(self._tuners, state["tuners"], strict=True):
+            tuner.restore(own)
 
     def _train(self) -> None:
         """Variance models learn from some of the steps: all rungs first probe, then learn, cold to hot."""
-        due = [k for k, replica in enumerate(self._all) if self._is_due(replica)]
+        due = [replica for replica in self._replicas if self._is_due(replica)]
         if not due:
             return
-        held = [(k, self._all[k]) for k in due if k in self._ranks.rungs]
-        found = {k: answered(replica.sample_variances(), replica.answer) for k, replica in held}
-        # a pilot that several rungs share is the same in every process that holds one of them
-        shared = len({id(self._all[k].noise) for k in due}) < len(due)
-        everything = self._ranks.everywhere(found) if shared else [found]
-        for k, samples in (entry for part in everything for entry in part.items()):
+        found = self._do([replica.sample_variances() for replica in due])
+        for replica, samples in zip(due, found, strict=True):
             if samples is not None:
-                self._all[k].noise.learn(samples)
+                replica.noise.learn(samples)
 
     def _is_due(self, replica: Replica) -> bool:
         models = replica.noise.energy_model, replica.noise.gradient_model
@@ -120,14 +113,12 @@ class WarmUp:
 
     def _open(self) -> None:
         first, end = self._ends[self._window : self._window + 2]
-        for tuner in self._tuners:
-            tuner.open(end - first, self._window == len(WINDOWS) - 1)
+        self._do([tuner.open(end - first, self._window == len(WINDOWS) - 1) for tuner in self._tuners])
 
     def _turn(self) -> None:
         """Close the windows that end here, and open those that begin; a short warm-up has empty ones."""
         while not self.over and self._done == self._ends[self._window + 1]:
-            for tuner in self._tuners:
-                tuner.close(self._window == len(WINDOWS) - 1)
+            self._do([tuner.close(self._window == len(WINDOWS) - 1) for tuner in self._tuners])
             self._window += 1
             if self._window < len(WINDOWS):
                 self._open()

@@ -12,7 +12,8 @@ So no method knows who evaluates, where, or together with what.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import itertools
+from collections.abc import Callable, Generator, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -82,6 +83,45 @@ def answered(asking: Asks[Result], answer: Answer) -> Result:
     except StopIteration as end:
         result: Result = end.value
         return result
+
+
+def gathered(askings: Sequence[Asks[Result]]) -> Asks[list[Result]]:
+    """What comes of several, whose requests are asked at the same time: those that want more go on together."""
+    results: dict[int, Result] = {}
+    pending: dict[int, tuple[Request, ...]] = {}
+
+    def go_on(k: int, found: tuple[Estimate, ...] | None) -> None:
+        try:
+            pending[k] = next(askings[k]) if found is None else askings[k].send(found)
+        except StopIteration as end:
+            pending.pop(k, None)
+            results[k] = end.value
+
+    for k in range(len(askings)):
+        go_on(k, None)
+    while pending:
+        found = yield tuple(request for requests in pending.values() for request in requests)
+        ends = itertools.accumulate(len(requests) for requests in pending.values())
+        for k, begin, end in list(zip(pending, [0, *(ends := list(ends))], ends, strict=False)):
+            go_on(k, found[begin:end])
+    return [results[k] for k in range(len(askings))]
+
+
+def rows_of(request: Request, rows: slice) -> Request:
+    """The request of some rows alone, as they would lie in memory if they were all."""
+    batch = request.batch
+    if batch is not None:
+        counted = None if batch.counted is None else batch.counted[rows]
+        batch = batch._replace(members=batch.members[rows], counted=counted)
+    return request._replace(position=np.ascontiguousarray(request.position[rows]), batch=batch)
+
+
+def joined(parts: Sequence[Estimate]) -> Estimate:
+    """Estimates of rows one after the other as one."""
+    if len(parts) == 1:
+        return parts[0]
+    columns = [None if column[0] is None else np.concatenate(column) for column in zip(*(p[:4] for p in parts), strict=True)]
+    return Estimate(*columns, failed=any(part.failed for part in parts))  # type: ignore[arg-type]
 
 
 def reduced(terms: Terms, batch: Batch) -> Estimate:

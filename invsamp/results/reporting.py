@@ -16,17 +16,19 @@ from invsamp.results.contents import versions
 from invsamp.swap.exchange import Exchange
 
 
-def local(
-    replicas: Sequence[Replica], exchange: Exchange | None, evaluators: Mapping[str, Evaluator]
+def report(
+    sampler: Sampler, replicas: Sequence[Replica], exchange: Exchange | None, evaluators: Mapping[str, Evaluator]
 ) -> dict[str, Any]:
-    """What the rungs held here, and their swaps, have to tell: lists by rung and by pair, counts by fidelity.
-
-    Fidelities of no rung held here have counts too: those of the time before a run was resumed.
-    """
+    """Settings, what rungs (cold to hot) and their swaps have to tell, and counts by fidelity, in plain types."""
     # from cold to hot
-    own = [e.fidelity for r in replicas for e in (r.evaluator, *r.evaluators)]
-    evaluators = {name: evaluators[name] for name in dict.fromkeys([*own, *evaluators])}
+    used = [e.fidelity for r in replicas for e in (r.evaluator, *r.evaluators)]
+    evaluators = {name: evaluators[name] for name in dict.fromkeys(used)}
+    swaps = _swaps(exchange)
+    attempts = max(1, sum(swaps["swap_attempts"]))
     return {
+        "sampler": str(sampler),
+        "sampler_settings": repr(sampler),
+        "preconditioner": sampler.preconditioner,
         "temperatures": [r.temperature for r in replicas],
         "fidelities": [r.evaluator.fidelity for r in replicas],
         "kernels": [r.rung.kernel.name for r in replicas],
@@ -41,27 +43,14 @@ def local(
         "evaluations": {name: e.evaluations for name, e in evaluators.items()},
         "evaluation_seconds": {name: e.seconds for name, e in evaluators.items()},
         "failed_solves": {name: e.failed for name, e in evaluators.items()},
-        **_swaps(exchange),
-    }
-
-
-def finished(sampler: Sampler, joined: dict[str, Any]) -> dict[str, Any]:
-    """The report of what all rungs have to tell, cold to hot (`local`, and what failed solves said), in plain types."""
-    report = {
-        "sampler": str(sampler),
-        "sampler_settings": repr(sampler),
-        "preconditioner": sampler.preconditioner,
-        **joined,
+        **swaps,
+        "swap_solves_per_attempt": {name: n / attempts for name, n in swaps["swap_solves"].items()},
         "versions": versions(),
     }
-    attempts = max(1, sum(report["swap_attempts"]))
-    report["swap_solves_per_attempt"] = {name: n / attempts for name, n in report["swap_solves"].items()}
-    report["failure_message"] = next(iter(report.pop("failure_messages")), None)
-    return report
 
 
 def _swaps(exchange: Exchange | None) -> dict[str, Any]:
-    pairs = [] if exchange is None else list(exchange.pairs.values())
+    pairs = [] if exchange is None else exchange.pairs
     return {
         "swap_rules": [str(pair.rule) for pair in pairs],
         "swap_attempts": [pair.attempts for pair in pairs],

@@ -7,26 +7,26 @@ import numpy as np
 from invsamp.contract import Array
 from invsamp.engine.replica import Replica
 from invsamp.estimators import Noisy
-from invsamp.evaluate.requests import Rows
+from invsamp.evaluate.requests import Asks, Rows, gathered
 from invsamp.swap.discrepancy import DiscrepancyState
 from invsamp.swap.rules import Coefficients, SwapRule
-from invsamp.swap.side import LocalSide, Side, Wanted
+from invsamp.swap.side import Side, Wanted
 from invsamp.variances.models import Known, RunningAverage
 
 _OTHER = {"cold": "hot", "hot": "cold"}
 
 
 class Meeting:
-    """Two rungs at one attempt, the colder of which belongs to this process.
+    """Two rungs at one attempt.
 
     Parameters
     ----------
-    cold : LocalSide
-    hot : Side
-        The two rungs; they have told each other their `Outset`.
+    cold, hot : Replica
     rule : SwapRule
     same : bool
         Both rungs' estimates are of one potential (`estimates_alike`).
+    whole : bool
+        Energies are those of the whole potentials, whatever the estimators say.
     learnt : DiscrepancyState, optional
         Of the pair, for a rule that uses it.
     added : Generator, optional
@@ -35,37 +35,35 @@ class Meeting:
 
     def __init__(
         self,
-        cold: LocalSide,
-        hot: Side,
+        cold: Replica,
+        hot: Replica,
         rule: SwapRule,
         *,
         same: bool,
+        whole: bool = False,
         learnt: DiscrepancyState | None = None,
         added: np.random.Generator | None = None,
     ) -> None:
-        self._cold, self._hot = cold, hot
-        self._sides: dict[str, Side] = {"cold": cold, "hot": hot}
+        self._cold, self._hot = Side(cold, hot.position, whole=whole), Side(hot, cold.position, whole=whole)
+        self._sides = {"cold": self._cold, "hot": self._hot}
         self._rule, self._same, self._learnt, self._added = rule, same, learnt, added
-        cold.meet(hot.outset.position)
-        hot.meet(cold.outset.position)
         # means of the learnt difference, by position
         self._means: dict[str, Array] = {}
         # energies as far as they are known, by rung and position
         self._known: dict[tuple[str, str], tuple[Rows, Array]] = {}
         for name, side in self._sides.items():
-            energy = side.outset.energy
-            if energy is not None:
-                self._known[name, name] = np.arange(len(energy)), energy
+            if side.energy is not None:
+                self._known[name, name] = np.arange(len(side.energy)), side.energy
                 if same:
                     self._known[_OTHER[name], name] = self._known[name, name]
 
     def stages(self) -> tuple[Coefficients, ...]:
         """Coefficients of each stage, at the rungs' temperatures."""
-        return self._rule.stages(self._cold.outset.temperature, self._hot.outset.temperature)
+        return self._rule.stages(self._cold.replica.temperature, self._hot.replica.temperature)
 
-    def log_ratio(self, stage: Coefficients, rows: Rows) -> tuple[Array, float]:
+    def log_ratio(self, stage: Coefficients, rows: Rows) -> Asks[tuple[Array, float]]:
         """Log ratio of one stage for the chains ``rows``, and the sum of the sds of its noise."""
-        energies = self._energies(stage, rows)
+        energies = yield from self._energies(stage, rows)
         total, noise, back = np.zeros(len(rows)), np.zeros(len(rows)), np.zeros(len(rows))
         with np.errstate(invalid="ignore"):
             for name, coefficient in stage._asdict().items():
@@ -89,12 +87,11 @@ class Meeting:
         ratio = np.where(np.isnan(total), -np.inf, total - noise / (2.0 * self._rule.factor))
         return ratio, float(np.sqrt(noise).sum())
 
-    def exchange(self, rows: Rows) -> None:
+    def exchange(self, rows: Rows) -> Asks[None]:
         """Exchange the positions of the chains ``rows`` and what is known at them; the end of the meeting."""
-        if not len(rows):
-            self._hot.dismiss()
-            return
-        self._cold.arrive(rows, self._hot.move(rows, self._cold.leaving(rows)))
+        sides = self._cold, self._hot
+        leaving = [side.replica.estimate.take(rows) if self._same else None for side in sides]
+        yield from gathered([side.arrive(rows, there) for side, there in zip(sides, leaving[::-1], strict=True)])
 
     def differences(self) -> list[tuple[Array, Array]]:
         """Positions (n, d) at which both rungs' energies are known by now, and the colder's less the hotter's (n,)."""
@@ -105,12 +102,12 @@ class Meeting:
                 continue
             rows, first, second = np.intersect1d(cold[0], hot[0], True, return_indices=True)
             with np.errstate(invalid="ignore"):  # inf - inf: no difference
-                found.append((place.outset.position[rows], cold[1][first] - hot[1][second]))
+                found.append((place.position[rows], cold[1][first] - hot[1][second]))
         return found
 
     def _energies(
         self, stage: Coefficients, rows: Rows
-    ) -> dict[tuple[str, str], tuple[Array, Array | None, Array | None]]:
+    ) -> Asks[dict[tuple[str, str], tuple[Array, Array | None, Array | None]]]:
         """Energies of a stage by rung and position, each with its variances before and after the swap."""
         asked: dict[str, list[tuple[str, str]]] = {"cold": [], "hot": []}
         found: dict[tuple[str, str], tuple[Array, Array | None, Array | None]] = {}
@@ -118,23 +115,23 @@ class Meeting:
             rung, at = name.split("_at_")
             if coefficient == 0.0 or rung == "learnt":
                 continue
-            outset = self._sides[rung].outset
-            if outset.energy is not None and (rung == at or self._same):
+            if self._sides[rung].energy is not None and (rung == at or self._same):
                 found[rung, at] = self._known[rung, at][1][rows], None, None
             else:
                 asked[rung].append((rung, at))
         after = self._added is not None
-        # both are asked before either is waited for: a rung of another process works at the same time
-        pending = {
-            rung: self._sides[rung].ask([Wanted(rung != at, after) for _, at in keys], rows)
-            for rung, keys in asked.items()
-            if keys
-        }
-        for rung, wait in pending.items():
-            for key, answer in zip(asked[rung], wait(), strict=True):
+        pending = {rung: keys for rung, keys in asked.items() if keys}
+        answers = yield from gathered(
+            [
+                self._sides[rung].answer([Wanted(rung != at, after) for _, at in keys], rows)
+                for rung, keys in pending.items()
+            ]
+        )
+        for (rung, keys), told in zip(pending.items(), answers, strict=True):
+            for key, answer in zip(keys, told, strict=True):
                 found[key] = answer.energy, answer.variance, answer.after
                 # the first time it was for all the chains that a later stage may ask for
-                if not (self._sides[rung].outset.noise_free and key in self._known):
+                if not (self._sides[rung].noise_free and key in self._known):
                     self._known[key] = rows, answer.energy
         return found
 
@@ -143,7 +140,7 @@ class Meeting:
             return np.zeros(len(rows))
         if not self._means:
             # both positions of all chains at once: the next stage needs them again
-            positions = [side.outset.position for side in self._sides.values()]
+            positions = [side.position for side in self._sides.values()]
             means = self._rule.discrepancy.predict(self._learnt, np.concatenate(positions))
             self._means = dict(zip(self._sides, np.split(means, 2), strict=True))
         return self._means[at][rows]

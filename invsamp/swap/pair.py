@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from invsamp.engine.replica import Replica
-from invsamp.evaluate.requests import Rows
+from invsamp.evaluate.requests import Asks, Rows
 from invsamp.ladder import Swap
 from invsamp.swap.discrepancy import Discrepancy
 from invsamp.swap.meeting import Meeting, estimates_alike, variances_may_differ
 from invsamp.swap.rules import SwapRule, delayed_acceptance, fast
-from invsamp.swap.side import LocalSide, Side
 
 _STREAMS = "accept", "added"
 _COUNTS = "attempts", "accepts", "first_stage_accepts", "log_ratio_sd"
@@ -55,14 +54,16 @@ class Pair:
             self.discrepancy = self.rule.discrepancy.fitted(self.discrepancy)
         self.learning = False
 
-    def attempt(self, cold: LocalSide, hot: Side) -> Rows:
+    def attempt(self) -> Asks[Rows]:
         """Let the rungs meet; the chains that exchange their positions."""
-        added = self._streams["added"] if self._unequal else None
-        meeting = Meeting(cold, hot, self.rule, same=self.same, learnt=self.discrepancy, added=added)
-        chains = len(cold.outset.position)
+        added, whole = self._streams["added"] if self._unequal else None, self._swap.energies == "exact"
+        meeting = Meeting(
+            self._cold, self._hot, self.rule, same=self.same, whole=whole, learnt=self.discrepancy, added=added
+        )
+        chains = len(self._cold.position)
         rows = np.arange(chains)
         for number, stage in enumerate(meeting.stages()):
-            log_ratio, noise = meeting.log_ratio(stage, rows)
+            log_ratio, noise = yield from meeting.log_ratio(stage, rows)
             self.log_ratio_sd += noise
             uniform = self._streams["accept"].random(chains)[rows]
             rows = rows[np.log1p(-uniform) < log_ratio]
@@ -73,8 +74,14 @@ class Pair:
         self._learn(meeting)
         self.attempts += chains
         self.accepts += len(rows)
-        meeting.exchange(rows)
+        if len(rows):
+            yield from meeting.exchange(rows)
         return rows
+
+    @property
+    def ready(self) -> bool:
+        """Whether both rungs' variances are known by now: a rule without them would be another rule."""
+        return self._cold.variance_ready and self._hot.variance_ready
 
     @property
     def residual_sd(self) -> float | None:
