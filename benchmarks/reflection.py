@@ -124,7 +124,7 @@ def pair(chains: int) -> Callable[[], None]:
     def iterate() -> None:
         for replica in replicas:
             replica.step()
-        exchange.step()
+        answered(exchange.step(), evaluator.answer_all)
 
     return iterate
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from swapping import RULES, accept_seed, coarse, fine, ladder, where
+from swapping import RULES, accept_seed, coarse, fine, ladder, swap, where
 
 from invsamp.diagnostics import round_trips
 from invsamp.estimators import noisy
@@ -21,7 +21,7 @@ class TestSolves:
     def attempt(self, functions, rule, **settings):
         replicas, exchange = ladder(functions, rule=rule, **settings)
         before = [replica.evaluator.evaluations for replica in replicas]
-        exchange.step()
+        swap(exchange)
         spent = [replica.evaluator.evaluations - b for replica, b in zip(replicas, before, strict=True)]
         for replica in replicas:
             assert exchange.solves[replica.evaluator.fidelity] == spent[replicas.index(replica)]
@@ -66,7 +66,7 @@ class TestExchanged:
     def test_estimates_belong_to_the_new_positions(self, name, functions):
         replicas, exchange = ladder(functions, rule=RULES[name])
         for _ in range(5):
-            exchange.step()
+            swap(exchange)
             for replica, function in zip(replicas, functions, strict=True):
                 energy, gradient = function(replica.position)
                 np.testing.assert_allclose(replica.estimate.energy, energy, rtol=1e-14)
@@ -76,7 +76,7 @@ class TestExchanged:
         replicas, exchange = ladder((fine, coarse, coarse, coarse), (1.0, 2.0, 4.0, 8.0))
         before = np.stack([r.position for r in replicas])
         for _ in range(10):
-            exchange.step()
+            swap(exchange)
         after = np.stack([r.position for r in replicas])
         np.testing.assert_array_equal(np.sort(before, axis=0), np.sort(after, axis=0))
         chains = np.arange(64)
@@ -90,9 +90,9 @@ class TestExchanged:
 
         replicas, exchange = ladder((flat, flat))
         before = [r.position for r in replicas]
-        exchange.step()
+        swap(exchange)
         assert not (replicas[0].position == before[0]).any()
-        exchange.step()
+        swap(exchange)
         for replica, position in zip(replicas, before, strict=True):
             np.testing.assert_array_equal(replica.position, position)
         assert exchange.accepts.tolist() == [128]
@@ -106,7 +106,7 @@ class TestExchanged:
         ]
         replicas, exchange = ladder((fine, fine), rungs=rungs)
         for _ in range(3):
-            exchange.step()
+            swap(exchange)
             for replica in replicas:
                 replica.step()
         assert replicas[0].estimate.gradient_variance.shape == (64, 2, 2)
@@ -121,7 +121,7 @@ class TestExchanged:
             return energy, gradient
 
         _, exchange = ladder((remembering, coarse))
-        exchange.step()
+        swap(exchange)
         for energy, energy_then, gradient, gradient_then in returned:
             np.testing.assert_array_equal(energy, energy_then)
             np.testing.assert_array_equal(gradient, gradient_then)
@@ -144,7 +144,7 @@ class TestInfiniteEnergies:
         start[:, 0] = -np.abs(start[:, 0])
         cold.start(start)
         for _ in range(4):
-            exchange.step()
+            swap(exchange)
             assert np.isfinite(cold.estimate.energy).all()
             assert (cold.position[:, 0] <= 0.5).all()
         assert exchange.accepts[0] > 0
@@ -159,7 +159,7 @@ class TestInfiniteEnergies:
 
         replicas, exchange = ladder((hopeless, hopeless), rule=RULES[name])
         before = replicas[0].position.copy()
-        exchange.step()
+        swap(exchange)
         np.testing.assert_array_equal(replicas[0].position, before)
         assert exchange.accepts.tolist() == [0]
 
@@ -168,23 +168,23 @@ class TestAttempts:
     def test_fraction(self):
         _, exchange = ladder((fine, coarse), fraction=0.2, chains=1)
         for _ in range(5000):
-            exchange.step()
+            swap(exchange)
         # 4.4 standard deviations of 28
         assert abs(exchange.attempts[0] - 1000) < 125
 
     def test_waits_for_the_variances_of_both_rungs(self):
         rungs = [{}, {"estimator": noisy(0.5, 0.0), "energy_variance": running_average()}]
         replicas, exchange = ladder((fine, fine), rungs=rungs)
-        exchange.step()
+        swap(exchange)
         assert exchange.attempts.tolist() == [0]
         replicas[1].noise.learn(answered(replicas[1].sample_variances(), replicas[1].answer))
-        exchange.step()
+        swap(exchange)
         assert exchange.attempts.tolist() == [64]
 
     def test_reset_forgets_the_counts_but_not_who_is_where(self):
         _, exchange = ladder((fine, coarse, coarse), (1.0, 2.0, 4.0))
         for _ in range(20):
-            exchange.step()
+            swap(exchange)
         before = where(exchange)
         assert exchange.round_trips > 0
         exchange.reset()
@@ -210,7 +210,7 @@ def test_round_trips_agree_with_the_stored_path(scheme, rungs):
         if k == 100:
             exchange.reset()
             path = path[-1:]
-        exchange.step()
+        swap(exchange)
         path.append(np.argsort(where(exchange), axis=0))
         for replica in replicas:
             replica.step()

@@ -8,20 +8,17 @@ import math
 import numpy as np
 import pytest
 from scipy.special import ndtr
+from swapping import evaluators_of, log_ratio, swap
 
 from invsamp.domains import Unbounded
-from invsamp.engine.evaluation import Evaluator
 from invsamp.engine.replica import Replica
 from invsamp.estimators import exact, minibatch, noisy
 from invsamp.ladder import Rung, Swap
-from invsamp.posing.potential import FunctionPotential
 from invsamp.presets import fast_resgld, multi_variance_resgld, r2sgld, resgld
 from invsamp.swap.discrepancy import Discrepancy
 from invsamp.swap.exchange import Exchange
-from invsamp.swap.meeting import Meeting, variances_may_differ
+from invsamp.swap.meeting import variances_may_differ
 from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, product_target
-from invsamp.swap.side import LocalSide
-from invsamp.swap.walkers import Walkers
 from invsamp.variances.models import kernel_ridge, known, running_average
 
 
@@ -44,7 +41,7 @@ def rising_variance(position):
 
 def pair(functions=(fine, fine), rungs=({}, {}), chains=64):
     """Two replicas at normal positions."""
-    evaluators = {f: Evaluator(FunctionPotential(f, 2), f.__name__) for f in functions}
+    evaluators = evaluators_of(functions)
     replicas = []
     for k, (function, settings) in enumerate(zip(functions, rungs, strict=True)):
         rung = Rung(4.0**k, step_size=0.1, **settings)
@@ -53,11 +50,6 @@ def pair(functions=(fine, fine), rungs=({}, {}), chains=64):
         replica.step_size = 0.1
         replicas.append(replica)
     return replicas
-
-
-def sides(replicas):
-    walkers = [Walkers.at(k, 2, len(replicas[0].position)) for k in range(2)]
-    return [LocalSide(replica, walkers[k], k, 2) for k, replica in enumerate(replicas)]
 
 
 class TestVariancesMayDiffer:
@@ -111,7 +103,7 @@ class TestEqualised:
             replica.start(np.tile(position, (chains, 1)))
         added = np.random.default_rng(seed) if rule.equalise else None
         (stage,) = rule.stages(1.0, 4.0)
-        ratio, noise = Meeting(*sides(replicas), rule, same=True, added=added).log_ratio(stage, np.arange(chains))
+        ratio, noise = log_ratio(replicas, rule, stage, added=added)
         return np.minimum(1.0, np.exp(ratio)).mean(), noise / chains
 
     @pytest.mark.parametrize("rule", [fast(), corrected()])
@@ -144,7 +136,7 @@ class TestWholeEnergies:
         before = [replica.evaluator.evaluations for replica in replicas]
         exchange = Exchange(Swap(rule, fraction=1.0, **swap), replicas, np.random.SeedSequence(0))
         positions = [replica.position for replica in replicas]
-        exchange.step()
+        swap(exchange)
         spent = [replica.evaluator.evaluations - b for replica, b in zip(replicas, before, strict=True)]
         return positions, replicas, exchange, spent
 
@@ -203,7 +195,7 @@ class TestDifferences:
             for _ in range(steps):
                 for replica in replicas:
                     replica.step()
-                exchange.step()
+                swap(exchange)
 
         run(50)
         assert exchange.pairs[0].discrepancy.fit is None
@@ -221,7 +213,7 @@ class TestDifferences:
     @pytest.mark.parametrize("rule", [fast(), multi_variance(0.5), delayed_acceptance()])
     def test_other_rules_learn_nothing(self, rule):
         exchange = Exchange(Swap(rule, fraction=1.0), pair(), np.random.SeedSequence(0))
-        exchange.step()
+        swap(exchange)
         exchange.resolve()
         assert exchange.pairs[0].discrepancy is None
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr
-from swapping import RULES, accept_seed, coarse, fine, ladder, sides, where
+from swapping import RULES, accept_seed, coarse, fine, ladder, log_ratio, swap, where
 
 from invsamp.estimators import exact, noisy
 from invsamp.evaluate.requests import Request
 from invsamp.swap.discrepancy import Discrepancy
-from invsamp.swap.meeting import Meeting
+
 from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target
 from invsamp.swap.schemes import adjacent, seo
 
@@ -43,7 +43,7 @@ class TestRules:
         wanted = np.ones(64, dtype=bool)
         for ratio in stages:
             wanted &= np.log1p(-rng.random(64)) < ratio
-        exchange.step()
+        swap(exchange)
         np.testing.assert_array_equal((replicas[0].position == t_h).all(axis=1), wanted)
         np.testing.assert_array_equal((replicas[1].position == t_c).all(axis=1), wanted)
         assert 0 < wanted.sum() < 64
@@ -55,7 +55,7 @@ class TestRules:
         accepts = {}
         for name in ("product_target", "delayed_acceptance"):
             _, exchange = ladder((fine, coarse), rule=RULES[name], chains=5000)
-            exchange.step()
+            swap(exchange)
             accepts[name] = exchange.accepts[0]
         assert 0.3 * accepts["product_target"] < accepts["delayed_acceptance"] < accepts["product_target"]
 
@@ -71,7 +71,7 @@ class TestRules:
 
         plain, exchange = ladder((fine, coarse), rule=RULES[name], chains=32)
         shifted, other = ladder((raised(fine), raised(coarse)), rule=RULES[name], chains=32)
-        exchange.step()
+        swap(exchange)
         other.step()
         np.testing.assert_array_equal(plain[0].position, shifted[0].position)
 
@@ -110,7 +110,7 @@ class TestNoisyRatio:
         for replica, position in zip(replicas, positions, strict=True):
             replica.start(np.tile(position, (len(grid[0]), 1)))
         (stage,) = rule.stages(1.0, 4.0)
-        ratio, _ = Meeting(*sides(replicas), rule, same=True).log_ratio(stage, np.arange(len(grid[0])))
+        ratio, _ = log_ratio(replicas, rule, stage)
         return np.outer(weight, weight).ravel() @ np.minimum(1.0, np.exp(ratio))
 
     def test_penalty_keeps_detailed_balance(self):
@@ -135,7 +135,7 @@ class TestDoubts:
 
     def doubts(self, rule, *estimators, **swap):
         _, exchange = ladder((fine, fine), rungs=[{"estimator": e} for e in estimators], rule=rule, **swap)
-        return [pair.doubt for pair in exchange.pairs.values() if pair.doubt]
+        return [pair.doubt for pair in exchange.pairs if pair.doubt]
 
     def test_noise_taken_for_exact(self):
         (words,) = self.doubts(naive(), noisy(1.0), noisy(1.0))

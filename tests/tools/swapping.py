@@ -9,12 +9,12 @@ import numpy as np
 from invsamp.domains import Unbounded
 from invsamp.engine.evaluation import Evaluator
 from invsamp.engine.replica import Replica
+from invsamp.evaluate.requests import answered
 from invsamp.ladder import Rung, Swap
 from invsamp.posing.potential import FunctionPotential
 from invsamp.swap.exchange import Exchange
+from invsamp.swap.meeting import Meeting
 from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target
-from invsamp.swap.side import LocalSide
-from invsamp.swap.walkers import Walkers
 
 RULES = {
     "naive": naive(assume_unbiased=True),
@@ -37,7 +37,7 @@ def coarse(position):
 
 def ladder(functions, temperatures=(1.0, 4.0), chains=64, rungs=None, rule=None, seed=0, **swap):
     """Replicas on the given functions, at normal positions, and their exchange; equal functions share an evaluator."""
-    evaluators = {f: Evaluator(FunctionPotential(f, 2), f.__name__) for f in functions}
+    evaluators = evaluators_of(functions)
     root = np.random.SeedSequence(seed)
     swap_seed, *seeds = root.spawn(len(functions) + 1)
     replicas = []
@@ -57,9 +57,23 @@ def accept_seed(seed):
 
 def where(exchange):
     """Who is where (rungs, chains)."""
-    return np.stack([walkers.replica for walkers in exchange.walkers.values()])
+    return np.stack([walkers.replica for walkers in exchange.walkers])
 
 
-def sides(replicas):
-    walkers = [Walkers.at(k, 2, len(replicas[0].position)) for k in range(2)]
-    return [LocalSide(replica, walkers[k], k, 2) for k, replica in enumerate(replicas)]
+def evaluators_of(functions):
+    """One for each function, which know each other."""
+    known = {}
+    for f in functions:
+        known.setdefault(f.__name__, Evaluator(FunctionPotential(f, 2), f.__name__, known))
+    return {f: known[f.__name__] for f in functions}
+
+
+def swap(exchange):
+    """A step of the exchange, all that it asks for answered at once."""
+    answered(exchange.step(), exchange._replicas[0].answer)
+
+
+def log_ratio(replicas, rule, stage, **settings):
+    """Log ratios of one stage of all chains, and the sum of their noise's sds."""
+    asking = Meeting(*replicas, rule, same=True, **settings).log_ratio(stage, np.arange(len(replicas[0].position)))
+    return answered(asking, replicas[0].answer)
