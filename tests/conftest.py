@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +12,11 @@ from dataclasses import dataclass
 os.environ.setdefault("MPLBACKEND", "Agg")
 # several test processes share few cores: nested threads would only slow each other down
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# a shell that starts the tests in the background has them ignore Ctrl-C, nohup a terminal that is closed: tests of what
+# these do would wait for ever
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # h5py after dolfinx fails with "Not a datatype": the two bring different HDF5 libraries and the first one loaded wins
 with contextlib.suppress(ImportError):
