@@ -171,6 +171,15 @@ def compiled(form: Any) -> Any:
     return x.fem.form(form) if isinstance(form, x.ufl.Form) else form
 
 
+def estimated_degree(form: Any) -> int:
+    """The degree of quadrature that UFL estimates for a form over one measure, as dolfinx's compiler asks it to."""
+    from ufl.algorithms import compute_form_data
+
+    data = compute_form_data(form, do_apply_integral_scaling=True, do_append_everywhere_integrals=False)
+    found = [one.metadata()["estimated_polynomial_degree"] for group in data.integral_data for one in group.integrals]
+    return int(max(np.max(degree) for degree in found)) if found else 0
+
+
 def set_bc(vector: Any, bcs: Sequence[Any]) -> None:
     """Put the boundary values into a vector."""
     load().petsc.set_bc(vector, list(bcs))
