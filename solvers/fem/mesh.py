@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from invsamp import arguments
 from invsamp.solvers.fem.contract import Array, Mask, Numbers, Part
 from invsamp.solvers.fem.field_contract import numbers
 
@@ -205,8 +206,7 @@ def unit_square(cells: int, kind: str = "triangles") -> Mesh:
     """
     if not isinstance(cells, (int, np.integer)) or cells < 2:
         raise ValueError(f"cells must be an integer of at least 2, got {cells!r}")
-    if kind not in ("triangles", "squares"):
-        raise ValueError(f"kind must be 'triangles' or 'squares', got {kind!r}")
+    arguments.one_of("kind", kind, ("triangles", "squares"))
     grid = np.linspace(0.0, 1.0, cells + 1)
     points = np.stack(np.meshgrid(grid, grid, indexing="ij"), axis=-1).reshape(-1, 2)
     number = np.arange((cells + 1) ** 2).reshape(cells + 1, cells + 1)

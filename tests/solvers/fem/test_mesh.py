@@ -213,7 +213,7 @@ CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
             "must be parallelograms, .* number 0",
         ),
         (lambda: Mesh(np.array([[0, 0], [1, 0], [1, 1], [0, 1.0]]), [[0, 2, 1, 3]]), "must be parallelograms"),
-        (lambda: unit_square(3, "hexagons"), "kind must be 'triangles' or 'squares', got 'hexagons'"),
+        (lambda: unit_square(3, "hexagons"), "kind must be one of 'triangles', 'squares', got 'hexagons'"),
         (lambda: Mesh(CORNERS, np.empty((0, 3), int)), "cells must not be empty"),
         (lambda: Mesh(CORNERS * [1, 0], [[0, 1, 2]]), "cells must have an area, got .* as number 0"),
         (lambda: Mesh(np.where(CORNERS > 0, np.inf, 0.0), [[0, 1, 2]]), "points must be finite"),

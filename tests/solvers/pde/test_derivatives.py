@@ -1,4 +1,4 @@
-"""Derivatives are those of the discrete problem: integrated with the degrees of quadrature of what is differentiated."""
+"""Derivatives are those of the discrete problem: by the degrees of quadrature of what is differentiated."""
 
 from __future__ import annotations
 
