@@ -6,7 +6,6 @@ loop calls. Every call draws fresh randomness from the generator that it is give
 
 from __future__ import annotations
 
-import math
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Literal, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import numbers
+from invsamp.arguments import array, integer, real
 from invsamp.batches import Groups, random_subsets
 from invsamp.contract import Array, GroupwisePotential, Potential, Terms, TermwisePotential
 
@@ -77,6 +76,7 @@ class SelfProbing(Protocol):
         ...
 
 
+@runtime_checkable
 class Estimator(Protocol):
     """A part that says how the energy of a potential is estimated."""
 
@@ -117,16 +117,13 @@ def minibatch(size: int, groups: npt.ArrayLike | None = None) -> Minibatch:
         If ``size`` is below 2 (no variance within the batch) or above the number of groups, or the labels are no
         integers; in a run, if there are not as many labels as data, or fewer data than ``size``.
     """
-    if size < 2:
-        raise ValueError(f"size must be at least 2 so that a batch shows its own variance, got {size}")
+    size = integer("size", size, least=2)  # so that a batch shows its own variance
     if groups is None:
-        return Minibatch(int(size))
-    labels = np.asarray(groups)
-    if labels.dtype.kind not in "iu":
-        raise ValueError(f"groups must be integer labels, one for each datum, got {labels.dtype}")
+        return Minibatch(size)
+    labels = np.asarray(array("groups", groups, whole=True), dtype=np.int64)
     if size > (count := len(np.unique(labels))):
         raise ValueError(f"size of a minibatch must be at most the {count} groups, got {size}")
-    return Minibatch(int(size), tuple(labels.ravel().tolist()))
+    return Minibatch(size, tuple(labels.ravel().tolist()))
 
 
 def noisy(energy_sd: StandardDeviation = 0.0, gradient_sd: StandardDeviation = 0.0) -> Noisy:
@@ -142,10 +139,7 @@ def noisy(energy_sd: StandardDeviation = 0.0, gradient_sd: StandardDeviation = 0
     ValueError
         If a number is negative or not finite.
     """
-    for name, value in (("energy_sd", energy_sd), ("gradient_sd", gradient_sd)):
-        if not callable(value) and not 0.0 <= value < math.inf:
-            raise ValueError(f"{name} must be a finite number >= 0 or a function, got {value!r}")
-    return Noisy(energy_sd, gradient_sd)
+    return Noisy(_standard_deviation("energy_sd", energy_sd), _standard_deviation("gradient_sd", gradient_sd))
 
 
 @dataclass(frozen=True)
@@ -295,6 +289,12 @@ class _BoundNoisy:
         if key not in self._repeated:
             self._repeated[key] = np.full(key[1], float(sd)), np.full(key[1], float(sd) * float(sd))
         return self._repeated[key]
+
+
+def _standard_deviation(name: str, value: StandardDeviation) -> StandardDeviation:
+    if callable(value) and not isinstance(value, type):
+        return value
+    return real(name, value, least=0, also=" or a function")
 
 
 def probe(

@@ -18,6 +18,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import boolean, real, store
 from invsamp.contract import Array
 
 StepSize = float | Array
@@ -35,6 +36,9 @@ class Langevin:
 
     adjusted: bool = False
     friction: ClassVar[float] = 1.0
+
+    def __post_init__(self) -> None:
+        store(self, adjusted=boolean("adjusted", self.adjusted))
 
 
 @dataclass(frozen=True)
@@ -95,8 +99,9 @@ class Momentum:
     adjusted: bool = False
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.friction, int | float | np.number) and 0.0 < self.friction <= 1.0):
-            raise ValueError(f"friction must lie in (0, 1], got {self.friction!r}")
+        store(
+            self, friction=real("friction", self.friction, above=0, most=1), adjusted=boolean("adjusted", self.adjusted)
+        )
 
 
 Kernel = Langevin | Momentum

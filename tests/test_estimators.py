@@ -129,7 +129,7 @@ class TestMinibatch:
 
     def test_refusals(self, regression):
         potential, _ = regression
-        with pytest.raises(ValueError, match="size must be at least 2 so that a batch shows its own variance, got 1"):
+        with pytest.raises(ValueError, match="size must be an integer >= 2, got 1"):
             minibatch(1)
         with pytest.raises(ValueError, match="at most the 6 data terms, got 7"):
             minibatch(7).bind(potential, "full")
@@ -137,7 +137,7 @@ class TestMinibatch:
             minibatch(3).bind(QUARTIC, "full")
         with pytest.raises(ValueError, match="size of a minibatch must be at most the 2 groups, got 3"):
             minibatch(3, groups=[0, 0, 1, 1, 1, 0])
-        with pytest.raises(ValueError, match="groups must be integer labels, one for each datum, got float64"):
+        with pytest.raises(ValueError, match="groups must be integers, got"):
             minibatch(2, groups=[0.0, 1.0, 2.0])
         with pytest.raises(ValueError, match="one label for each of the 6 data terms, got 4"):
             minibatch(2, groups=[0, 1, 2, 3]).bind(potential, "full")

@@ -56,7 +56,7 @@ def test_sghmc():
     assert rung.gradient_noise == GradientNoise()
     assert sghmc().rungs[0].kernel == Momentum(0.1)
     assert "momentum (friction 0.3)" in str(sampler)
-    with pytest.raises(ValueError, match=r"friction must lie in \(0, 1\], got 2.0"):
+    with pytest.raises(ValueError, match=r"friction must be a number in \(0, 1\], got 2.0"):
         sghmc(friction=2.0)
 
 

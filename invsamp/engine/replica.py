@@ -27,7 +27,7 @@ from invsamp.kernels import (
 )
 from invsamp.ladder import Rung
 from invsamp.metric import IdentityMetric, Metric
-from invsamp.schedules import Schedule, over
+from invsamp.schedules import Schedule, over, step_size_at
 from invsamp.variances.noise_models import NoiseModels, Samples
 
 #: A rung whose every solve failed for so many steps in a row is stopped: there is nothing to sample.
@@ -172,7 +172,7 @@ class Replica:
         """Move every chain once."""
         self.iteration += 1
         if self.schedule is not None:
-            self.step_size = min(self.schedule(self.iteration - 1), self.longest_step)
+            self.step_size = min(step_size_at(self.schedule, self.iteration - 1), self.longest_step)
         short = self.adjusted and self.rung.step_size is None and self.iteration % SHORT_EVERY == 0
         step_size = SHORT * self.step_size if short else self.step_size
         noise = self._noise()

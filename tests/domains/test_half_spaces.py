@@ -314,7 +314,7 @@ def test_interior_is_found_in_any_units() -> None:
         (lambda: Box([], 1), "at least one entry"),
         (lambda: Box(-1e308, 1e308), "finite float"),
         (lambda: HalfSpaces([1, 0], [1]), r"shape \(k, d\) with k, d >= 1, got \(2,\)"),
-        (lambda: HalfSpaces([[1, 0]], [1, 2]), r"one per normal, got \(2,\)"),
+        (lambda: HalfSpaces([[1, 0]], [1, 2]), r"offsets must have shape \(1,\), got \(2,\)"),
         (lambda: HalfSpaces([[1, 0], [0, 0]], [1, 2]), r"must not be zero, got row 1"),
         (lambda: HalfSpaces([[1, np.nan]], [1]), "must be finite"),
         (lambda: HalfSpaces([[1, 0]], [np.inf]), "must be finite"),

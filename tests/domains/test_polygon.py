@@ -80,7 +80,7 @@ def test_curve() -> None:
     assert repr(polygon) == "Polygon(400 vertices in [-2, 2] x [-1, 1])"
     with pytest.raises(ValueError, match=r"function must return shape \(50, 2\) or \(2, 50\), got \(3, 50\)"):
         Polygon.from_curve(lambda t: np.zeros((3, len(t))), points=50)
-    with pytest.raises(ValueError, match="points must be at least 3, got 2"):
+    with pytest.raises(ValueError, match="points must be an integer >= 3, got 2"):
         Polygon.from_curve(ellipse, points=2)
 
 
