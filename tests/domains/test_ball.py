@@ -63,8 +63,8 @@ def test_values() -> None:
     ("make", "message"),
     [
         (lambda: Ball(0.0, 1.0), r"centre must have shape \(d,\), got 0.0"),
-        (lambda: Ball([0.0, np.inf], 1.0), "centre must be a finite vector"),
-        (lambda: Ball([], 1.0), "centre must be a finite vector"),
+        (lambda: Ball([0.0, np.inf], 1.0), "centre must be finite numbers"),
+        (lambda: Ball([], 1.0), "centre must be finite numbers"),
         (lambda: Ball([0.0], 0.0), "radius must be positive and finite, got 0.0"),
         (lambda: Ball([0.0], -1.0), "radius must be positive and finite, got -1.0"),
         (lambda: Ball([0.0], np.nan), "radius must be positive and finite, got nan"),
