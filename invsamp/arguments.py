@@ -91,7 +91,7 @@ def array(
 
     ``nan`` and ``empty`` allow entries of NaN and no entries; ``whole`` asks for integers.
     """
-    right = _numbers(above, least, below, most, finite).removeprefix("a ") + "s"
+    right = _numbers(above, least, below, most, finite).removeprefix("a ").replace("number", "numbers")
     if whole:
         right = right.replace("finite numbers", "integers").replace("numbers", "integers")
     right += also
@@ -106,10 +106,10 @@ def array(
     if np.ma.is_masked(given):
         raise ValueError(f"{name} must have no masked entries, got {np.ma.count_masked(given)} of {given.size}")
     numbers: Array = np.asarray(given, dtype=float)
-    if shape is not None and not _fits(numbers.shape, shape):
-        raise ValueError(f"{name} must have shape {_listed(shape)}, got {numbers.shape}")
     if not (numbers.size or empty):
         raise ValueError(f"{name} must have at least one entry, got none")
+    if shape is not None and not _fits(numbers.shape, shape):
+        raise ValueError(f"{name} must have shape {_listed(shape)}, got {numbers.shape}")
     bad = ~_inside(numbers, above, least, below, most, finite)
     if nan:
         bad &= ~np.isnan(numbers)

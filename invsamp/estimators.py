@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import array, integer, real
+from invsamp.arguments import array, integer, numbers, real
 from invsamp.batches import Groups, random_subsets
 from invsamp.contract import Array, GroupwisePotential, Potential, Terms, TermwisePotential
 

@@ -84,8 +84,9 @@ class Ball(_Round):
 
     def __init__(self, centre: npt.ArrayLike, radius: float) -> None:
         freeze(self, centre=np.array(array("centre", centre, ("d",))))
-        # its square has to be a float as well
-        store(self, radius=real("radius", radius, above=1e-160, below=1e150))
+        store(self, radius=real("radius", radius, above=0))
+        if not 0.0 < radius**2 < np.inf:
+            raise ValueError(f"radius must have a square that is a float, got {radius}")
 
     def _shape(self) -> Array:
         return self.radius * np.eye(self.dimension)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import array, function, integer, optional, sequence, shown, text
+from invsamp.arguments import array, function, integer, numbers, optional, sequence, shown, text
 from invsamp.domains._arrays import entries
 from invsamp.domains._outlines import level_curves, view_points
 from invsamp.domains._rejection import sample_by_rejection

@@ -143,9 +143,7 @@ class ScalarFamily(Distribution):
     def _arguments(self, rng: np.random.Generator, n: int) -> tuple[tuple[int, ...], list[Array]]:
         generator("rng", rng)
         size = integer("n", n, least=0), *self.shape
-        return size, [
-            self.flat(name).reshape(self.shape) for name in self.parameter_names()
-        ]
+        return size, [self.flat(name).reshape(self.shape) for name in self.parameter_names()]
 
 
 def _evaluate(columns: Array, compiled: Coefficients) -> tuple[Array, Array]:

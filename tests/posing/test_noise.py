@@ -123,7 +123,7 @@ def test_own_noise_is_used_as_it_is() -> None:
 
 def test_noises_compare_and_print() -> None:
     assert GaussianNoise(np.array([1.0, 2.0])) == GaussianNoise((1.0, 2.0)) != GaussianNoise("s")
-    assert repr(StudentTNoise(4, "s")) == "StudentTNoise(degrees_of_freedom=4, scale='s')"
+    assert repr(StudentTNoise(4, "s")) == "StudentTNoise(degrees_of_freedom=4.0, scale='s')"
 
 
 @pytest.mark.parametrize(
