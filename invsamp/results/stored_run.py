@@ -47,7 +47,7 @@ class StoredRun(Run):
         """The `arviz.InferenceData`; its variables are read whenever their values are needed."""
         draws, rungs = self._stored.draws, self.report.get("temperatures") or []
         groups = {group: _lazy(draws, group) for group in draws.variables}
-        hot = layout.hot_coordinates(self.rungs, rungs)
+        hot = layout.hot_coordinates(self.rungs, rungs, self.shapes)
         for group in ("hot", "hot_stats"):
             if group in groups:
                 groups[group] = groups[group].assign_coords(hot)
