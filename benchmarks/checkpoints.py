@@ -28,12 +28,13 @@ import invsamp as iv
 from invsamp.problems import heat_source
 from invsamp.resuming import resume
 from invsamp.storage.manifest import NAME as MANIFEST
+from invsamp.storage.state import NAME as STATE
 from invsamp.storage.state import read_state
 
 SAMPLER = iv.fast_resgld(temperatures=(1.0, 6.0))
 CHAINS, WARMUP = 4, 2000
 #: What may lie in the directory of a run that nobody writes to.
-FILES = {MANIFEST, "state.bin", "problem.nc", "posterior.pickle"}
+FILES = {MANIFEST, STATE, "problem.nc", "posterior.pickle"}
 
 
 class Killed(NamedTuple):
@@ -131,7 +132,7 @@ def _life_and_death(life: Any, folder: Path, seconds: float) -> int | None:
 
 
 def _step(folder: Path) -> int:
-    return read_state(folder)[0].step if (folder / MANIFEST).exists() else -1
+    return read_state(folder)[0].step if (folder / STATE).exists() else -1
 
 
 def cost_of_checkpoints(repeats: int = 5) -> dict[str, float]:

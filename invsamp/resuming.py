@@ -27,9 +27,9 @@ from invsamp.results.run import Run
 from invsamp.results.stored_run import StoredRun
 from invsamp.sampler import as_problem
 from invsamp.storage import manifest as manifests
-from invsamp.storage.directory import RunDirectory, as_path, read_problem
+from invsamp.storage.directory import RunDirectory, as_path, check_segments, read_problem
 from invsamp.storage.segments import read_constants
-from invsamp.storage.state import read_state
+from invsamp.storage.state import Header, read_state
 from invsamp.storage.stored import CONSTANTS
 
 
@@ -47,10 +47,11 @@ def resume(
     Parameters
     ----------
     directory : path
-        As it was given to `invsamp.sample`.
+        As it was given to `invsamp.sample`. Of a finished run it may be one that nobody can write to.
     posterior : Posterior, Target or Potential, optional
         The one that was sampled. By default it is read from the directory, where it could be pickled: **that runs
         the code that the file names, so do it with directories that you trust**. Its functions must be importable.
+        If it is given, nothing that the directory holds is executed.
     sampler : Sampler, optional
         The one that was used. Only needed if it has parts of your own, and the posterior is given.
     draws : int, optional
@@ -80,7 +81,7 @@ def resume(
     OSError
         If the directory cannot be written to.
     KeyboardInterrupt, SystemExit
-        After a checkpoint, on Ctrl-C and SIGTERM.
+        After a checkpoint, on Ctrl-C, SIGTERM and SIGHUP.
 
     Warns
     -----
@@ -89,77 +90,92 @@ def resume(
         the draws are as good, but not the same bit for bit.
     """
     path = as_path(directory)
-    manifest = manifests.read_manifest(path)
-    problem, used = _parts(path, manifest, posterior, sampler)
-    _check_same(path, manifest, problem, used)
-    plan = _plan(manifest["plan"], draws)
+    header, payload = read_state(path)
+    problem, used = _parts(path, header, payload, posterior, sampler)
+    _check_same(path, header.about, problem, used)
+    plan = _plan(header.about["plan"], draws)
     engine = Engine(problem, used, plan)
     with one_thread():
         if (together := communicator(problem, comm)) is None:
-            run = _carried_on(engine, path, manifest, progress)
+            run = _carried_on(engine, path, header.about, progress)
         else:
             check_equal(together, run_settings(engine))
             run = carry(
                 together,
                 engine,
-                lambda ranks: _carried_on(Engine(problem, used, plan, ranks), path, manifest, progress),
+                lambda ranks: _carried_on(Engine(problem, used, plan, ranks), path, header.about, progress),
             )
     assert run is not None  # the root has made it, and here it is
     return run
 
 
-def _carried_on(engine: Engine, path: Path, manifest: Mapping[str, Any], progress: bool) -> StoredRun | None:
+def _carried_on(engine: Engine, path: Path, about: Mapping[str, Any], progress: bool) -> StoredRun | None:
     """The whole run, from where its directory says that it stands; None but on the root."""
     plan, ranks = engine.plan, engine.ranks
+    if (over := ranks.bcast(ranks.on_root(lambda: _over(path, plan)))) is not None:
+        return over
     with (
-        ranks.on_root(lambda: RunDirectory.open(path)) or nullcontext() as kept,
+        ranks.on_root(lambda: _opened(path, about)) or nullcontext() as kept,
         Interrupts(NOTICE if ranks.root else "") as interrupts,
     ):
         found: Any = None if kept is None else (states.decode(kept.payload), kept.header.fingerprint)
         saved, before = ranks.bcast(found)
-        if saved["engine"] is not None and saved["engine"]["step"] == plan.steps:
-            return StoredRun(path)
+        if saved["engine"] is not None:
+            engine.restore(saved["engine"])
+            _check_energies(engine, path, about, before)
+        if kept is not None and plan.draws != about["plan"]["draws"]:
+            kept.describe(dict(about) | {"plan": asdict(plan)})
         if saved["engine"] is None:
             start_run(engine, kept, saved["start"])
-        else:
-            engine.restore(saved["engine"])
-            _check_energies(engine, path, manifest, before)
-        if kept is not None and plan.draws != kept.manifest["plan"]["draws"]:
-            kept.describe(kept.manifest | {"plan": asdict(plan)})
         received = record(engine, kept, interrupts, progress)
     return finished(engine, path, received, stacklevel=4)
 
 
-def _parts(path: Path, manifest: Mapping[str, Any], posterior: Any, sampler: Any) -> tuple[Problem, Sampler]:
-    """The problem and the sampler: given, decoded, or from the pickle."""
-    used = sampler
-    if used is None:
-        used = states.decode(read_state(path)[1])["sampler"]
-    if posterior is None or used is None:
+def _over(path: Path, plan: Plan) -> StoredRun | None:
+    """A run that is finished, which is only read: it may lie where nobody can write."""
+    header = read_state(path)[0]
+    if header.step != plan.steps:
+        return None
+    check_segments(path, header)
+    return StoredRun(path)
+
+
+def _opened(path: Path, about: Mapping[str, Any]) -> RunDirectory:
+    """The directory, unless somebody else has asked something else of the run since it was looked at."""
+    directory = RunDirectory.open(path)
+    if directory.header.about != about:
+        directory.close()
+        raise ValueError(f"directory must be nobody else's: another process has just changed the run in {path}")
+    return directory
+
+
+def _parts(path: Path, header: Header, payload: bytes, posterior: Any, sampler: Any) -> tuple[Problem, Sampler]:
+    """The problem and the sampler: given, decoded, or from the pickle, which is not touched if a posterior is given."""
+    used = states.decode(payload)["sampler"] if sampler is None else sampler
+    again = f"Say iv.resume(directory, posterior{', sampler=sampler' if used is None else ''})"
+    if posterior is None:
         try:
-            problem, pickled = read_problem(path)
+            posterior, pickled = read_problem(path, header)
         except Exception as error:  # whatever a module that has changed may raise
-            wanted = "posterior" if posterior is None else "sampler"
-            raise ValueError(
-                f"{wanted} must be given to resume {path}: it {_why(manifest, error)}. "
-                f"Say iv.resume(directory, posterior{', sampler=sampler' if used is None else ''})"
-            ) from error
-        posterior = problem if posterior is None else posterior
+            why = _why(header.about, error)
+            raise ValueError(f"posterior must be given to resume {path}: it {why}. {again}") from error
         used = pickled if used is None else used
+    elif used is None:
+        raise ValueError(f"sampler must be given to resume {path}: it has parts of your own. {again}")
     if not isinstance(used, Sampler):
         raise ValueError(f"sampler must be a Sampler, as the presets return it, got {used!r}")
     return as_problem(posterior, "posterior"), used
 
 
-def _why(manifest: Mapping[str, Any], error: Exception) -> str:
-    kept = manifest.get("posterior", "")
+def _why(about: Mapping[str, Any], error: Exception) -> str:
+    kept = about["posterior"]
     if isinstance(error, FileNotFoundError):
-        return kept or "was not written there"
+        return f"{kept}, and is missing" if kept == "pickled" else str(kept)
     return f"was pickled there, but cannot be read in this process ({type(error).__name__}: {error})"
 
 
-def _check_same(path: Path, manifest: Mapping[str, Any], problem: Problem, sampler: Sampler) -> None:
-    before, now = dict(manifest["settings"]), manifests.describe(problem, sampler)
+def _check_same(path: Path, about: Mapping[str, Any], problem: Problem, sampler: Sampler) -> None:
+    before, now = dict(about["settings"]), manifests.describe(problem, sampler)
     data = [] if before.pop("data", None) == now.pop("data", None) else [_data_difference(path, problem)]
     found = manifests.differences(before, now)
     if found or data:
@@ -170,12 +186,12 @@ def _check_same(path: Path, manifest: Mapping[str, Any], problem: Problem, sampl
 def _data_difference(path: Path, problem: Any) -> str:
     try:
         before = read_constants(path / CONSTANTS)["observed_data"]["data"]
-    except (OSError, RuntimeError, KeyError):
+    except (OSError, RuntimeError, LookupError, ValueError):
         return "the data are others"  # known by the hash; the file that holds them is damaged, or there were none
     return "there were data" if problem.data is None else manifests.compare_data(before, np.asarray(problem.data))
 
 
-def _check_energies(engine: Engine, path: Path, manifest: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+def _check_energies(engine: Engine, path: Path, about: Mapping[str, Any], before: Mapping[str, Any]) -> None:
     now = fingerprint(engine, np.array(before["position"]))
     found = manifests.compare_energies(before["energies"], now["energies"])
     if found:
@@ -184,12 +200,12 @@ def _check_energies(engine: Engine, path: Path, manifest: Mapping[str, Any], bef
             f"the positions {before['position']}: " + "; ".join(found)
         )
     if engine.ranks.root:
-        _warn_of_last_digits(manifest, before["energies"] != now["energies"])
+        _warn_of_last_digits(about, before["energies"] != now["energies"])
 
 
-def _warn_of_last_digits(manifest: Mapping[str, Any], differ: bool) -> None:
+def _warn_of_last_digits(about: Mapping[str, Any], differ: bool) -> None:
     """Say it where the draws to come may not be, bit for bit, those of an uninterrupted run."""
-    changed = manifests.differences(manifest["versions"], versions())
+    changed = manifests.differences(about["versions"], versions())
     if changed or differ:
         why = "; ".join(changed) or "the energies differ from the run's in their last digits"
         message = f"the draws to come may differ from those of an uninterrupted run in their last digits: {why}"

@@ -13,11 +13,6 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 # several test processes share few cores: nested threads would only slow each other down
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# a shell that starts the tests in the background has them ignore Ctrl-C, nohup a terminal that is closed: tests of what
-# these do would wait for ever
-signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
 # h5py after dolfinx fails with "Not a datatype": the two bring different HDF5 libraries and the first one loaded wins
 with contextlib.suppress(ImportError):
     import h5py  # noqa: F401
@@ -30,6 +25,11 @@ from scipy.stats import t as student
 
 from invsamp.results.run import Run
 from invsamp.sampler import sample
+
+# a shell that starts the tests in the background has them ignore Ctrl-C, nohup a terminal that is closed: tests of what
+# these do would wait for ever
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # the first call of a compiled function takes seconds on a busy machine; the same examples on every run
 hypothesis.settings.register_profile("invsamp", deadline=None, derandomize=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 
@@ -13,6 +14,7 @@ import invsamp as iv
 from invsamp.results.run import Run
 from invsamp.resuming import resume
 from invsamp.storage.directory import RunDirectory
+from invsamp.storage.state import read_state, write_state
 
 pytestmark = pytest.mark.filterwarnings("ignore:(R-hat|ess_|no replica|rungs|.*draws per chain)")
 SETTINGS = {"draws": 10, "warmup": 12, "thin": 2, "chains": 2, "seed": 5, "progress": False}
@@ -166,6 +168,61 @@ def test_a_finished_run_is_handed_back_without_a_solve(tmp_path):
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").iterdir()} == before
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("thin", 3), ("warmup", 16), ("draws", 8), ("draws", 20), ("seed", 7), ("chains", 3)]
+)
+def test_nothing_is_read_from_the_manifest(tmp_path, name, value):
+    """Other draws came of it, or another record of them, without a word."""
+    whole = iv.sample(posed(), SAMPLER, **SETTINGS)
+    stopped(tmp_path / "run")
+    path = tmp_path / "run" / "manifest.json"
+    before = path.read_text()
+    changed = json.loads(before)
+    assert changed["plan"][name] == SETTINGS[name]
+    changed["plan"][name] = value
+    for section in ("settings", "parameters", "versions", "posterior", "segment"):
+        changed[section] = None
+    path.write_text(json.dumps(changed))
+    assert iv.load(tmp_path / "run").report["seed"] == 5
+    run = resume(tmp_path / "run", progress=False)
+    np.testing.assert_array_equal(run.theta, whole.theta)
+    assert {key: run.report[key] for key in SETTINGS if key != "progress"} == {
+        key: whole.report[key] for key in SETTINGS if key != "progress"
+    }
+    assert path.read_text() == before
+
+
+def test_a_run_that_somebody_else_changes_meanwhile_is_left_to_them(tmp_path, monkeypatch):
+    iv.sample(posed(), SAMPLER, **SETTINGS, directory=tmp_path / "run")
+    real = RunDirectory.open
+
+    def late(path):
+        monkeypatch.setattr(RunDirectory, "open", real)
+        resume(path, posed(), draws=14, progress=False)
+        return real(path)
+
+    monkeypatch.setattr(RunDirectory, "open", late)
+    with pytest.raises(ValueError, match="another process has just changed the run"):
+        resume(tmp_path / "run", posed(), draws=12, progress=False)
+    assert resume(tmp_path / "run", progress=False).report["draws"] == 14
+    assert sorted(os.listdir(tmp_path / "run"))[0] != "lock"
+
+
+def test_a_finished_run_is_handed_back_where_nobody_can_write(tmp_path, monkeypatch):
+    first = iv.sample(posed(), SAMPLER, **SETTINGS, directory=tmp_path / "run")
+    real = os.open
+
+    def read_only(path, flags, *rest, **more):
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return real(path, flags, *rest, **more)
+
+    monkeypatch.setattr(os, "open", read_only)
+    np.testing.assert_array_equal(resume(tmp_path / "run", progress=False).theta, first.theta)
+    with pytest.raises(OSError, match="lock: the file system is read-only"):  # control: more of it cannot be had
+        resume(tmp_path / "run", draws=12, progress=False)
+
+
 def test_a_run_does_not_begin_where_there_is_something(tmp_path):
     stopped(tmp_path / "run")
     with pytest.raises(ValueError, match=r"directory must be .*run, which holds a run: go on with it by iv\.resume\("):
@@ -242,10 +299,9 @@ def test_last_digits_that_may_differ_are_warned_about(tmp_path, monkeypatch):
     with pytest.warns(UserWarning, match=r"may differ .* in their last digits: the energies differ") as caught:
         resume(tmp_path / "run", posed(almost), progress=False)
     assert caught[0].filename == __file__
-    path = tmp_path / "old" / "manifest.json"
-    manifest = json.loads(path.read_text())
-    manifest["versions"]["numpy"] = "1.0"
-    path.write_text(json.dumps(manifest))
+    header, payload = read_state(tmp_path / "old")
+    header.about["versions"]["numpy"] = "1.0"
+    write_state(tmp_path / "old", header, payload)
     with pytest.warns(UserWarning, match=r"in their last digits: numpy was 1\.0, is"):
         resume(tmp_path / "old", progress=False)
 

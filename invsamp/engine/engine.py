@@ -20,6 +20,7 @@ from invsamp.engine.replica import Replica, SolvesFailed
 from invsamp.engine.starts import failure_message, place
 from invsamp.engine.warmup import WarmUp, check_length
 from invsamp.ladder import Sampler
+from invsamp.names import check_names
 from invsamp.results import reporting
 from invsamp.swap.exchange import Exchange
 from invsamp.variances.noise_models import share_pilots
@@ -57,6 +58,7 @@ class Engine:
 
     def __init__(self, problem: Problem, sampler: Sampler, plan: Plan, ranks: Ranks | None = None) -> None:
         self.problem, self.sampler, self.plan = problem, sampler, plan
+        check_names(problem.shapes)  # of problems that somebody else wrote, too: the first solve is dear
         self.ranks = Alone(len(sampler.rungs)) if ranks is None else ranks
         fidelities = [_fidelity(problem, rung.fidelity) for rung in sampler.rungs]
         _check_swaps(sampler, fidelities)
@@ -163,6 +165,9 @@ class Engine:
         self.done, self.kept = state["step"], state["kept"]
         for k, replica in zip(self.ranks.rungs, self.local, strict=True):
             replica.restore(state["rungs"][k])
+            if replica.position.shape != (shape := (self.plan.chains, self.problem.dimension)):
+                # compiled code takes it as it is
+                raise ValueError(f"the state must hold positions of shape {shape}, got {replica.position.shape}")
         self._outside = [state["outside"][k] for k in self.ranks.rungs]
         self._meet()
         if self.exchange is not None:

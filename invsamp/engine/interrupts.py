@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, heard now and obeyed at the end of a step."""
+"""Ctrl-C, SIGTERM and SIGHUP, heard now and obeyed at the end of a step."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
     """While it is entered, the first signal is kept in `received` instead of ending the process.
 
     The next one does what it did before: a step that takes too long, or hangs, can still be left, back to the last
-    checkpoint. Python lets the main thread alone hear signals; in another one nothing is heard here.
+    checkpoint. But not by SIGHUP: the system and the shell send one each when a terminal is closed, often with a
+    SIGTERM. A signal that is ignored stays so: `nohup` does that with SIGHUP. Python lets the main thread alone hear
+    signals; in another one nothing is heard here.
 
     Parameters
     ----------
@@ -44,16 +46,19 @@ class Interrupts:
         self._restore()
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        self.received = number
-        self._restore()
+        self.received = self.received or number
+        if number == signal.SIGHUP:  # nobody is there to read
+            return
+        self._restore(but=signal.SIGHUP)
         if self._notice:
             with contextlib.suppress(OSError):
                 # not by sys.stderr, which may be in the middle of a line
                 os.write(2, f"\n{signal.Signals(number).name}: {self._notice}\n".encode())
 
-    def _restore(self) -> None:
+    def _restore(self, but: int | None = None) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            if number != but:
+                signal.signal(number, handler)
 
 
 def leave(number: int, message: str) -> None:
@@ -64,10 +69,12 @@ def leave(number: int, message: str) -> None:
     KeyboardInterrupt
         For Ctrl-C: a notebook or a prompt goes on.
     SystemExit
-        For SIGTERM, with the status 128 + 15 that a shell shows for it; the message is on the standard error.
+        For SIGTERM and SIGHUP, with the status that a shell shows for it, 128 + 15 or 1; the message is on the standard
+        error.
     """
     if number == signal.SIGINT:
         raise KeyboardInterrupt(message)
     if message:
-        print(message, file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError):  # the terminal may be gone: that is what SIGHUP says
+            print(message, file=sys.stderr, flush=True)
     raise SystemExit(128 + number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 import time
@@ -15,15 +16,19 @@ LIVE, LOGGED = 0.5, 30.0
 
 
 class Bar:
-    """Progress bar; touches tqdm when it is time only, because a step may take microseconds, or minutes."""
+    """Progress bar; touches tqdm when it is time only, because a step may take microseconds, or minutes.
+
+    Where it cannot be shown any more (a terminal that was closed, a log on a full disk) the run goes on without.
+    """
 
     def __init__(self, engine: Engine, shown: bool) -> None:
-        shown, steps = shown and engine.ranks.root, engine.plan.steps
+        # a process without a terminal, a daemon, may have no standard error at all
+        shown, steps = shown and engine.ranks.root and sys.stderr is not None, engine.plan.steps
         # every call of `update` draws: when, is chosen here
         how = {"mininterval": 0, "miniters": 1, "dynamic_ncols": True}
         self._bar = tqdm(total=steps, initial=engine.done, disable=not shown, unit="step", **how)
         # in a notebook it is a widget
-        live = hasattr(self._bar, "container") or sys.stderr.isatty()
+        live = shown and (hasattr(self._bar, "container") or sys.stderr.isatty())
         self._interval = (LIVE if live else LOGGED) if shown else math.inf
         self._engine, self._pending, self._last = engine, 0, time.monotonic()
 
@@ -38,11 +43,15 @@ class Bar:
         """Take the bar down, with all steps counted."""
         if not self._bar.disable:
             self._show()
-        self._bar.close()
+        with contextlib.suppress(OSError, ValueError):
+            self._bar.close()
 
     def _show(self) -> None:
-        self._bar.set_postfix(self._facts(), refresh=False)
-        self._bar.update(self._pending)
+        try:
+            self._bar.set_postfix(self._facts(), refresh=False)
+            self._bar.update(self._pending)
+        except (OSError, ValueError):  # ValueError: of a stream that is closed
+            self._bar.disable, self._interval = True, math.inf
         self._pending = 0
 
     def _facts(self) -> dict[str, str]:

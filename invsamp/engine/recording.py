@@ -63,7 +63,7 @@ def begin_run(
     ValueError, OSError, DirectoryInUseError
         As `RunDirectory.create`, before anything is solved.
     KeyboardInterrupt, SystemExit
-        After a checkpoint, on Ctrl-C and SIGTERM.
+        After a checkpoint, on Ctrl-C, SIGTERM and SIGHUP.
     """
     made = engine.ranks.on_root(lambda: _created(engine, path, positions, segment))
     with made or nullcontext() as kept, Interrupts(NOTICE if engine.ranks.root else "") as interrupts:
@@ -224,7 +224,7 @@ def _created(engine: Engine, path: Path, positions: Array | None, segment: int |
     """The directory of a new run."""
     problem, plan = engine.problem, engine.plan
     shapes = dict(problem.shapes)
-    manifest = {
+    about = {
         "sampler": str(engine.sampler),
         "settings": manifests.describe(problem, engine.sampler),
         "plan": asdict(plan),
@@ -234,12 +234,12 @@ def _created(engine: Engine, path: Path, positions: Array | None, segment: int |
     }
     start = None if positions is None else positions.copy()
     fixed = constants(problem, shapes, plan.seed)
-    return RunDirectory.create(path, manifest, fixed, _payload(engine, start, None), (problem, engine.sampler))
+    return RunDirectory.create(path, about, fixed, _payload(engine, start, None), (problem, engine.sampler))
 
 
 def _sizes(engine: Engine, directory: RunDirectory | None) -> tuple[int | None, int]:
     """Draws of a segment as the user said, and at the most."""
-    segment = None if directory is None else directory.manifest["segment"]
+    segment = None if directory is None else directory.header.about["segment"]
     chains, d = engine.local[0].position.shape
     return segment, segment or max(FEWEST, BYTES // (8 * len(engine.replicas) * chains * (d + 2)))
 

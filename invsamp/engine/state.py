@@ -75,7 +75,8 @@ def decode(data: bytes) -> Any:
     Raises
     ------
     ValueError
-        If the bytes are no state, or are truncated or damaged.
+        If the bytes are no state, or are truncated or damaged. Anybody may have written them: what they claim to hold
+        makes no room before it is there, and nothing but the parts of `_CLASSES`, with their own fields, comes of them.
     """
     head = len(_MAGIC)
     if data[:head] != _MAGIC:
@@ -87,7 +88,10 @@ def decode(data: bytes) -> Any:
     if hashlib.sha256(data[:-_DIGEST]).digest() != data[-_DIGEST:]:
         raise ValueError("the state of the run is damaged: its digest does not fit its contents")
     middle = head + 16 + lengths[0]
-    return _unpack(json.loads(data[head + 16 : middle]), memoryview(data)[middle:-_DIGEST])
+    try:
+        return _unpack(json.loads(data[head + 16 : middle]), memoryview(data)[middle:-_DIGEST])
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
+        raise ValueError(f"the state of the run cannot be read: {error}") from error
 
 
 class _Arrays:
@@ -157,15 +161,17 @@ def _unpack(value: Any, entries: memoryview) -> Any:
         return {key: _unpack(entry, entries) for key, entry in content}
     if kind == "part":
         name, fields = content
-        if name not in _CLASSES:
-            raise ValueError(f"the state of the run holds a {name}, which this invsamp does not know: upgrade invsamp")
+        if name not in _CLASSES or set(fields) != set(_fields(_CLASSES[name])):
+            raise ValueError(f"it holds a {name}, which this invsamp does not know: upgrade invsamp")
         return _make(_CLASSES[name], {field: _unpack(entry, entries) for field, entry in fields.items()})
-    raise ValueError(f"the state of the run holds a {kind!r}, which this invsamp does not know: upgrade invsamp")
+    raise ValueError(f"it holds a {kind!r}, which this invsamp does not know: upgrade invsamp")
 
 
 def _unpack_array(dtype: str, shape: list[int], order: list[int], entries: memoryview) -> npt.NDArray[Any]:
     if np.dtype(dtype).kind not in _KINDS:
-        raise ValueError(f"the state of the run holds an array of {dtype!r}")
+        raise ValueError(f"it holds an array of {dtype!r}")
+    if not all(type(size) is int and size >= 0 for size in shape):
+        raise ValueError(f"it holds an array of shape {shape}")
     values = np.frombuffer(entries, dtype, math.prod(shape)) if math.prod(shape) else np.empty(0, dtype)
     inverse = sorted(range(len(order)), key=order.__getitem__)
     # a copy: what is read from bytes cannot be written to

@@ -30,7 +30,7 @@ def inference_data(
     """The `arviz.InferenceData` of what a sampler recorded; arguments and errors as of `Run.from_arrays`."""
     layout.check_arrays(names_shapes, theta, sample_stats)
     rungs = len(theta)
-    hot_coordinates = layout.hot_coordinates(rungs, report.get("temperatures"))
+    hot_coordinates = layout.hot_coordinates(rungs, report.get("temperatures"), names_shapes)
     stats = {name: np.asarray(values) for name, values in sample_stats.items()}
     cold_stats = {name: values if values.ndim == 2 else values[0] for name, values in stats.items()}
     hot_stats = {name: np.moveaxis(values[1:], 0, 2) for name, values in stats.items() if values.ndim == 3}

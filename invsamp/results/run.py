@@ -18,6 +18,7 @@ from invsamp import storage
 from invsamp.contract import Array
 from invsamp.diagnostics import statistics
 from invsamp.domains import Domain, from_dict
+from invsamp.names import labels
 from invsamp.results import layout
 from invsamp.results.checks import diagnose
 from invsamp.results.contents import inference_data
@@ -110,11 +111,7 @@ class Run:
     @property
     def labels(self) -> list[str]:
         """Name of every column of theta: ``x``, ``k[0]``, ``k[1]``, ``m[0, 1]``."""
-        return [
-            name if not shape else f"{name}[{', '.join(map(str, index))}]"
-            for name, shape in self.shapes.items()
-            for index in np.ndindex(shape)
-        ]
+        return list(labels(self.shapes))
 
     @property
     def domain(self) -> Domain | None:

@@ -47,7 +47,7 @@ class StoredRun(Run):
         """The `arviz.InferenceData`; its variables are read whenever their values are needed."""
         draws, rungs = self._stored.draws, self.report.get("temperatures") or []
         groups = {group: _lazy(draws, group) for group in draws.variables}
-        hot = layout.hot_coordinates(self.rungs, rungs)
+        hot = layout.hot_coordinates(self.rungs, rungs, self.shapes)
         for group in ("hot", "hot_stats"):
             if group in groups:
                 groups[group] = groups[group].assign_coords(hot)
@@ -63,9 +63,9 @@ class StoredRun(Run):
 
     @cached_property
     def _attributes(self) -> Mapping[str, Any]:
-        manifest = self._stored.manifest
-        shapes = {name: tuple(shape) for name, shape in manifest["parameters"].items()}
-        domain = manifest["domain"]
+        about = self._stored.about
+        shapes = {name: tuple(shape) for name, shape in about["parameters"].items()}
+        domain = about["domain"]
         return attributes_of(shapes, self._stored.report, None if domain is None else from_dict(domain))
 
     def _read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[Any, ...] = ()) -> Array:
@@ -115,6 +115,6 @@ def _lazy(draws: Any, group: str) -> xr.Dataset:
 
 
 def described(shapes: Mapping[str, tuple[int, ...]], domain: Any) -> dict[str, Any]:
-    """What the manifest of a run has to hold for `StoredRun`."""
+    """What the description of a run has to hold for `StoredRun`."""
     text = None if domain is None else json.loads(layout.to_json(domain.to_dict()))
     return {"parameters": {name: list(shape) for name, shape in shapes.items()}, "domain": text}

@@ -1,17 +1,19 @@
 """The directory of a run: what it is, its draws so far, where it stands; one process at a time.
 
 ================  ==================================================================================
-`manifest.json`   what the run is (`invsamp.storage.manifest`); a folder without it holds no run
-`state.bin`       where it stands, with the checksums of the segments (`invsamp.storage.state`)
+`state.bin`       what the run is and where it stands, with the checksums of all files below
+                  (`invsamp.storage.state`); a folder without it holds no run
 `segment-*.nc`    its draws (`invsamp.storage.segments`); those that `state.bin` names are the run's
 `problem.nc`      the data and draws from the prior, where the problem has them
-`posterior.pickle` the problem and the sampler, where they could be pickled; read by `invsamp.resume` only
+`posterior.pickle` the problem and the sampler, where they could be pickled; read by `invsamp.resume` only, and only
+                  where no posterior is given
+`manifest.json`   what the run is, for people (`invsamp.storage.manifest`); never read
 `lock`            who writes to it, while somebody does
 ================  ==================================================================================
 
 Every file is written under another name and renamed, a segment before the state that names it. So a kill at any
 moment leaves the run as it was at the last checkpoint, and at most files that nobody names, which the next writer
-removes.
+removes. A directory may be somebody else's: what is opened there are plain files of these names, never a link.
 """
 
 from __future__ import annotations
@@ -19,17 +21,19 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from invsamp.storage import manifest as manifests
 from invsamp.storage import segments
-from invsamp.storage.files import explained, new_folder, remove_parts, write_whole
+from invsamp.storage.files import explained, new_folder, read_plain, remove_parts, write_whole
 from invsamp.storage.lock import Lock, check_unlocked
 from invsamp.storage.state import NAME as STATE
-from invsamp.storage.state import Entry, Header, read_state, write_state
+from invsamp.storage.state import Entry, File, Header, read_state, segment_paths, write_state
 from invsamp.storage.stored import CONSTANTS
 
 PICKLE = "posterior.pickle"
@@ -42,7 +46,6 @@ class RunDirectory:
     ----------
     path : Path
         Absolute.
-    manifest : dict
     header : Header
         Of the last checkpoint.
     payload : bytes
@@ -51,14 +54,13 @@ class RunDirectory:
 
     def __init__(self, path: Path, lock: Lock, new: bool = False) -> None:
         self.path, self._lock, self._new = path, lock, new
-        self.manifest: dict[str, Any] = {}
         self.header, self.payload = Header(), b""
 
     @classmethod
     def create(
         cls,
         path: Path,
-        manifest: Mapping[str, Any],
+        about: Mapping[str, Any],
         constants: segments.Groups,
         payload: bytes,
         parts: tuple[Any, Any] | None = None,
@@ -68,7 +70,7 @@ class RunDirectory:
         Parameters
         ----------
         path : Path
-        manifest : mapping
+        about : mapping
             What the run is, JSON-able.
         constants : mapping of mappings
             Groups that do not grow.
@@ -99,13 +101,14 @@ class RunDirectory:
             raise
         try:
             remove_parts(path)
-            if constants:
-                segments.write_constants(path / CONSTANTS, constants)
-            directory._write(Header(), payload)
-            why_not = "they were not wanted" if parts is None else directory._pickle(parts)
-            pickled = "pickled" if why_not is None else f"could not be pickled: {why_not}"
-            # last: it is what makes the folder a run
-            directory.describe(dict(manifest) | {"posterior": pickled})
+            files = [segments.write_constants(path / CONSTANTS, constants)] if constants else []
+            pickled: File | str = "they were not wanted" if parts is None else directory._pickle(parts)
+            if isinstance(pickled, File):
+                files.append(pickled)
+            told = "pickled" if isinstance(pickled, File) else f"could not be pickled: {pickled}"
+            # it makes the folder a run: of one that is killed before, all files are known by their names
+            directory._write(Header(dict(about) | {"posterior": told}, tuple(files)), payload)
+            manifests.write_manifest(path, directory.header.about)
         except BaseException:
             directory.withdraw()
             raise
@@ -126,28 +129,23 @@ class RunDirectory:
         OSError
             If it cannot be written to.
         """
-        manifests.read_manifest(path)
+        read_state(path)
         directory = cls(path, Lock(path))
         try:
-            directory.manifest = manifests.read_manifest(path)
             directory.header, directory.payload = read_state(path)
-            faults = [f for entry in directory.header.segments if (f := segments.fault(path, entry))]
-            if faults:
-                raise ValueError(
-                    f"the run cannot go on to the same draws: {'; '.join(faults)}. "
-                    f"iv.load({str(path)!r}) reads the draws of the other segments"
-                )
+            check_segments(path, directory.header)
             with explained(path):
                 directory._clean()
+            manifests.write_manifest(path, directory.header.about)
         except BaseException:
             directory.close()
             raise
         return directory
 
-    def describe(self, manifest: Mapping[str, Any]) -> None:
-        """Write the manifest, in place of an earlier one."""
-        self.manifest = dict(manifest)
-        manifests.write_manifest(self.path, manifest)
+    def describe(self, about: Mapping[str, Any]) -> None:
+        """Say anew what the run is, before the first checkpoint since it was opened."""
+        self._write(replace(self.header, about=dict(about)), self.payload)
+        manifests.write_manifest(self.path, about)
 
     def checkpoint(
         self,
@@ -225,28 +223,29 @@ class RunDirectory:
                 groups, first = segments.joined(self.path, replaced, groups), replaced.first
             kept.append(segments.write_segment(self.path, written, first, groups))
             written += 1
-        self._write(
-            Header(step, tuple(kept), dict(report), dict(fingerprint or self.header.fingerprint), written), payload
+        found = dict(fingerprint or self.header.fingerprint)
+        header = replace(
+            self.header, step=step, segments=tuple(kept), report=dict(report), fingerprint=found, written=written
         )
+        self._write(header, payload)
         return replaced
 
     def _write(self, header: Header, payload: bytes) -> None:
         write_state(self.path, header, payload)
         self.header = header
 
-    def _pickle(self, parts: tuple[Any, Any]) -> str | None:
+    def _pickle(self, parts: tuple[Any, Any]) -> File | str:
         """Pickle the parts, if they can be; otherwise why not, in words."""
         try:
             content = pickle.dumps(parts, protocol=pickle.HIGHEST_PROTOCOL)
         except Exception as error:  # whatever a part's __reduce__ raises
             return f"{type(error).__name__}: {error}"
-        write_whole(self.path / PICKLE, [content])
-        return None
+        return File(PICKLE, len(content), write_whole(self.path / PICKLE, [content]))
 
     def withdraw(self) -> None:
         """Leave nothing of a run that could not begin."""
         with contextlib.suppress(OSError):
-            for name in (manifests.NAME, STATE, CONSTANTS, PICKLE):
+            for name in (STATE, manifests.NAME, CONSTANTS, PICKLE):
                 (self.path / name).unlink(missing_ok=True)
         self.close()
         if self._new:
@@ -257,8 +256,8 @@ class RunDirectory:
         """Remove what belongs to no checkpoint."""
         remove_parts(self.path)
         named = {entry.name for entry in self.header.segments}
-        for path in self.path.glob(segments.PATTERN):
-            if path.name not in named:
+        for path in segment_paths(self.path):
+            if path.name not in named and not path.is_dir():
                 path.unlink()
 
 
@@ -269,7 +268,16 @@ def as_path(directory: Any) -> Path:
     return Path(directory).absolute()
 
 
-def read_problem(path: Path) -> tuple[Any, Any]:
+def check_segments(path: Path, header: Header) -> None:
+    """`ValueError` unless all segments of a run are whole; those that are not are named."""
+    if faults := [f for entry in header.segments if (f := segments.fault(path, entry))]:
+        raise ValueError(
+            f"the run cannot go on to the same draws: {'; '.join(faults)}. "
+            f"iv.load({str(path)!r}) reads the draws of the other segments"
+        )
+
+
+def read_problem(path: Path, header: Header) -> tuple[Any, Any]:
     """The problem and the sampler of a run, from their pickle; **runs the code that it names**.
 
     Raises
@@ -277,8 +285,13 @@ def read_problem(path: Path) -> tuple[Any, Any]:
     Exception
         Whatever stands in the way; `FileNotFoundError` if there is none.
     """
-    with open(path / PICKLE, "rb") as file:
-        problem, sampler = pickle.load(file)
+    entry = next((file for file in header.files if file.name == PICKLE), None)
+    if entry is None:  # whatever lies there
+        raise FileNotFoundError(f"the run in {path} has no {PICKLE}")
+    content = read_plain(path / PICKLE)
+    if (len(content), zlib.crc32(content)) != (entry.size, entry.crc):
+        raise ValueError(f"{path / PICKLE} is truncated or damaged: its checksum is wrong")
+    problem, sampler = pickle.loads(content)
     return problem, sampler
 
 
@@ -288,7 +301,7 @@ def _check_free(path: Path) -> None:
         return
     if not path.is_dir():
         raise ValueError(f"directory must be a new or an empty folder, got the file {path}")
-    if (path / manifests.NAME).exists():
+    if (path / STATE).exists():
         raise ValueError(
             f"directory must be a new or an empty folder, got {path}, which holds a run: "
             f"go on with it by iv.resume({str(path)!r}), or read it by iv.load({str(path)!r})"
@@ -300,5 +313,5 @@ def _check_free(path: Path) -> None:
 
 
 def _ours(name: str) -> bool:
-    """Whether a run that was killed before it had a manifest may have left this file."""
-    return name in (STATE, CONSTANTS, PICKLE, "lock") or name.endswith(".part")
+    """Whether a run that was killed before it had a state may have left this file."""
+    return name in (CONSTANTS, PICKLE, "lock") or name.endswith(".part")

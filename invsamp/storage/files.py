@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import uuid
 import zlib
 from collections.abc import Iterable, Iterator
@@ -46,7 +47,7 @@ def write_whole(path: Path, pieces: Iterable[bytes | memoryview]) -> int:
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}{_PART}")
     crc = 0
     try:
-        with explained(path), open(aside, "wb") as file:
+        with explained(path), open(aside, "xb") as file:
             for piece in pieces:
                 file.write(piece)
                 crc = zlib.crc32(piece, crc)
@@ -100,16 +101,52 @@ def flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def checksum(path: Path) -> int:
-    """CRC-32 of a file."""
-    crc = 0
-    with open(path, "rb") as file:
+def open_plain(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Descriptor of a plain file, as `os.open` gives it, in a folder that somebody else may have made.
+
+    A link may lead to any file of the reader's own, and a pipe or a device may never end.
+
+    Raises
+    ------
+    ValueError
+        If it is anything else: a link, a folder, a pipe, a device.
+    OSError
+        As the system's.
+    """
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        if error.errno in (errno.EISDIR, errno.ENXIO) or path.is_symlink():
+            raise ValueError(_no_file(path)) from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ValueError(_no_file(path))
+    return descriptor
+
+
+def read_plain(path: Path) -> bytes:
+    """Content of a plain file; errors as of `open_plain`."""
+    with open(open_plain(path), "rb") as file:
+        return file.read()
+
+
+def checksum(path: Path) -> tuple[int, int]:
+    """Size and CRC-32 of a plain file; errors as of `open_plain`."""
+    size = crc = 0
+    with open(open_plain(path), "rb") as file:
         while block := file.read(_BLOCK):
-            crc = zlib.crc32(block, crc)
-    return crc
+            size, crc = size + len(block), zlib.crc32(block, crc)
+    return size, crc
 
 
 def remove_parts(folder: Path) -> None:
     """Remove what a crash left half written."""
     for part in folder.glob(f".*{_PART}"):
-        part.unlink(missing_ok=True)
+        if not part.is_dir():
+            part.unlink(missing_ok=True)
+
+
+def _no_file(path: Path) -> str:
+    kind = "a link" if path.is_symlink() else "a folder" if path.is_dir() else "a pipe or a device"
+    return f"{path} is {kind}; a run has plain files alone, and this one is not opened"

@@ -13,7 +13,7 @@ import weakref
 from pathlib import Path
 from types import TracebackType
 
-from invsamp.storage.files import explained
+from invsamp.storage.files import explained, open_plain
 
 NAME = "lock"
 _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
@@ -33,6 +33,8 @@ class Lock:
     ------
     DirectoryInUseError
         If another process holds it: its number and its host are in the message.
+    ValueError
+        If ``lock`` is no plain file of its own: what it leads to would be written over.
     OSError
         If the directory cannot be written.
     """
@@ -69,8 +71,10 @@ class Lock:
     def _acquire(self) -> int:
         while True:
             with explained(self._path):
-                descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+                descriptor = open_plain(self._path, os.O_RDWR | os.O_CREAT)
             try:
+                if os.fstat(descriptor).st_nlink > 1:
+                    raise ValueError(f"{self._path} is a second name of another file, which would be written over")
                 self._lock(descriptor)
                 if self._is_current(descriptor):
                     self._sign(descriptor)
@@ -85,7 +89,7 @@ class Lock:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno in _TAKEN:
-                raise _in_use(self._path) from None
+                raise _in_use(self._path, descriptor) from None
             if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
                 raise
             warnings.warn(
@@ -96,7 +100,7 @@ class Lock:
 
     def _is_current(self, descriptor: int) -> bool:
         try:
-            return os.path.samestat(os.fstat(descriptor), os.stat(self._path))
+            return os.path.samestat(os.fstat(descriptor), os.lstat(self._path))
         except FileNotFoundError:
             return False
 
@@ -108,23 +112,26 @@ class Lock:
 
 
 def check_unlocked(directory: Path) -> None:
-    """`DirectoryInUseError` if another process, or another part of this one, holds the lock of a directory."""
+    """`DirectoryInUseError` if another process, or another part of this one, holds the lock of a directory.
+
+    `ValueError` if the lock is no plain file.
+    """
     try:
-        descriptor = os.open(directory / NAME, os.O_RDONLY)
+        descriptor = open_plain(directory / NAME)
     except OSError:
         return
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in _TAKEN:
-            raise _in_use(directory / NAME) from None
+            raise _in_use(directory / NAME, descriptor) from None
     finally:
         os.close(descriptor)
 
 
-def _in_use(path: Path) -> DirectoryInUseError:
+def _in_use(path: Path, descriptor: int) -> DirectoryInUseError:
     try:
-        signed = json.loads(path.read_text())
+        signed = json.loads(os.pread(descriptor, 4096, 0))
         holder = f"process {signed['pid']} on host {signed['host']}"
     except (OSError, ValueError, KeyError, TypeError):
         holder = "another process"  # which has not signed yet

@@ -1,4 +1,4 @@
-"""What a run is: its settings and fingerprints of its parts, written once and compared on resume."""
+"""What a run is: its settings and fingerprints of its parts, compared on resume; and a file for people to read it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from invsamp.results import layout
 from invsamp.storage.files import write_whole
 
 NAME = "manifest.json"
-FORMAT, FORMAT_VERSION = "invsamp run directory", 1
+FORMAT = "invsamp run directory"
 #: Largest relative difference of energies that another machine's arithmetic explains.
 SAME_ENERGY = 1e-9
 #: Entries of an array up to which it is written out.
@@ -99,41 +99,14 @@ def compare_data(before: Array, now: Array) -> str:
     return f"data{list(first)} was {before[first].item()!r}, is {now[first].item()!r} ({count})"
 
 
-def write_manifest(directory: Path, manifest: Mapping[str, Any]) -> None:
-    """Write the manifest in one step; `OSError` as `write_whole` raises it."""
-    content = {"format": FORMAT, "format_version": FORMAT_VERSION} | dict(manifest)
+def write_manifest(directory: Path, about: Mapping[str, Any]) -> None:
+    """Write what a run is for people, who may do with the file what they like: it is never read.
+
+    `OSError` as `write_whole` raises it.
+    """
+    content = {"format": FORMAT} | dict(about)
     text = json.dumps(json.loads(layout.to_json(content)), indent=1, ensure_ascii=False)
     write_whole(directory / NAME, [text.encode() + b"\n"])
-
-
-def read_manifest(directory: Path) -> dict[str, Any]:
-    """The manifest of a run.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such folder, or it holds no run.
-    ValueError
-        If the manifest is damaged or of a newer invsamp.
-    """
-    if not directory.is_dir():
-        why = "it is no folder" if directory.exists() else "the folder does not exist"
-        raise FileNotFoundError(f"no run at {directory}: {why}")
-    path = directory / NAME
-    if not path.exists():
-        raise FileNotFoundError(f"no run at {directory}: it has no {NAME}")
-    try:
-        manifest = json.loads(path.read_text())
-        if manifest["format"] != FORMAT:
-            raise ValueError(f"its format is {manifest['format']!r}")
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
-    if manifest["format_version"] > FORMAT_VERSION:
-        raise ValueError(
-            f"{directory} was written by a newer invsamp, in format {manifest['format_version']}; this one reads "
-            f"formats up to {FORMAT_VERSION}. Upgrade invsamp"
-        )
-    return dict(manifest)
 
 
 _KIND, _ABSENT = "kind", "absent"

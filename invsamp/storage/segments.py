@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,10 @@ import numpy.typing as npt
 from invsamp.contract import Array
 from invsamp.results import layout
 from invsamp.storage import netcdf
-from invsamp.storage.files import checksum, write_whole
-from invsamp.storage.state import Entry
+from invsamp.storage.files import checksum, open_plain, write_whole
+from invsamp.storage.state import Entry, File, segment_name, segment_paths
 
 FORMAT, FORMAT_VERSION = "invsamp segment", 1
-PATTERN = "segment-*.nc"
 
 Groups = Mapping[str, Mapping[str, npt.NDArray[Any]]]
 
@@ -52,10 +52,10 @@ def write_segment(directory: Path, number: int, first: int, groups: Groups) -> E
     OSError
         As `invsamp.storage.files.write_whole` raises it.
     """
-    path = directory / f"segment-{number:06d}.nc"
+    path = directory / segment_name(number)
     attributes = {"format": FORMAT, "format_version": FORMAT_VERSION, "first": first, "count": count(groups)}
     image = _image(groups, attributes)
-    return Entry(path.name, first, count(groups), len(image), write_whole(path, [image]))
+    return Entry(path.name, len(image), write_whole(path, [image]), first, count(groups))
 
 
 def count(groups: Groups) -> int:
@@ -67,38 +67,46 @@ def joined(directory: Path, entry: Entry, groups: Groups) -> Groups:
     """The draws of a segment and those that follow it."""
     with _open(directory / entry.name) as file:
         return {
-            group: {name: np.concatenate([file[group][name][()], values], axis=1) for name, values in variables.items()}
+            group: {
+                name: np.concatenate([_variable(file, group, name)[()], values], axis=1)
+                for name, values in variables.items()
+            }
             for group, variables in groups.items()
         }
 
 
-def write_constants(path: Path, groups: Groups) -> None:
+def write_constants(path: Path, groups: Groups) -> File:
     """Write groups that do not grow: ``observed_data`` without leading dimensions, ``prior`` with chain and draw."""
-    write_whole(path, [_image(groups, {"format": FORMAT, "format_version": FORMAT_VERSION})])
+    image = _image(groups, {"format": FORMAT, "format_version": FORMAT_VERSION})
+    return File(path.name, len(image), write_whole(path, [image]))
 
 
 def read_constants(path: Path) -> dict[str, dict[str, npt.NDArray[Any]]]:
-    """What `write_constants` wrote; empty if there is no such file."""
-    if not path.exists():
-        return {}
+    """What `write_constants` wrote."""
     with _open(path) as file:
-        return {group: {name: file[group][name][()] for name in _variables(file[group])} for group in file}
+        return {
+            group: {name: _variable(file, group, name)[()] for name in _variables(file, group)}
+            for group in _members(file)
+        }
 
 
-def fault(directory: Path, entry: Entry) -> str | None:
-    """What is wrong with a segment, in words that name it; None if it is whole."""
-    path = directory / entry.name
-    where = f"{path} (draws {entry.first} to {entry.first + entry.count - 1})"
+def fault(directory: Path, file: File) -> str | None:
+    """What is wrong with a file of a run, in words that name it; None if it is whole."""
+    where = f"{directory / file.name}"
+    if isinstance(file, Entry):
+        where += f" (draws {file.first} to {file.first + file.count - 1})"
     try:
-        size = path.stat().st_size
-        if size < entry.size:
-            return f"{where} is truncated: it has {size} bytes of {entry.size}"
-        if size > entry.size or checksum(path) != entry.crc:
-            return f"{where} is damaged: its checksum is wrong"
+        size, crc = checksum(directory / file.name)
     except FileNotFoundError:
         return f"{where} is missing"
     except OSError as error:
         return f"{where} cannot be read: {error.strerror}"
+    except ValueError as error:
+        return f"{where} cannot be read: {error}"
+    if size < file.size:
+        return f"{where} is truncated: it has {size} bytes of {file.size}"
+    if size > file.size or crc != file.crc:
+        return f"{where} is damaged: its checksum is wrong"
     return None
 
 
@@ -106,15 +114,17 @@ def found(directory: Path) -> tuple[list[Entry], list[str]]:
     """Whole segments of a directory whose state file is lost, and what is wrong with the others."""
     entries: list[Entry] = []
     faults = []
-    for path in sorted(directory.glob(PATTERN), reverse=True):
+    for path in reversed(segment_paths(directory)):
         try:
             with _open(path) as file:
-                for group in file:
-                    for name in _variables(file[group]):
-                        file[group][name][()]  # wrong checksums show when they are read
+                for group in _members(file):
+                    for name in _variables(file, group):
+                        draws = _variable(file, group, name)[()].shape[1]  # wrong checksums show when they are read
                 first, count = (int(np.ravel(file.attrs[name])[0]) for name in ("first", "count"))
-                entry = Entry(path.name, first, count, path.stat().st_size, 0)
-        except (OSError, RuntimeError, KeyError, ValueError):
+                if first < 0 or count != draws:
+                    raise ValueError
+                entry = Entry(path.name, path.stat().st_size, 0, first, count)
+        except (OSError, RuntimeError, LookupError, ValueError):
             faults.append(f"{path} is truncated or damaged")
             continue
         # a later segment may have replaced an earlier one that a crash left over
@@ -145,6 +155,11 @@ class Draws:
         #: group -> name -> (shape without the draws, dtype)
         self.variables = self._described()
 
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of every parameter."""
+        return {name: shape[1:] for name, (shape, _) in self.variables["posterior"].items()}
+
     def read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[Any, ...] = ()) -> npt.NDArray[Any]:
         """Array (chain, draw, ...) of one variable, of some draws, and some entries of what follows the draw."""
         try:
@@ -163,7 +178,10 @@ class Draws:
         if self._refresh is not None and not (self._directory / name).exists():
             name = self._refresh()[0].name
         with _open(self._directory / name) as file:
-            return {group: {n: _described(file[group][n]) for n in _variables(file[group])} for group in file}
+            return {
+                group: {name: _described(_variable(file, group, name)) for name in _variables(file, group)}
+                for group in _members(file)
+            }
 
     def _read(
         self, entries: Sequence[Entry], group: str, name: str, draws: slice, rest: tuple[Any, ...]
@@ -179,7 +197,7 @@ class Draws:
                 continue
             with _open(self._directory / entry.name) as file:
                 offset = end - entry.count
-                whole = file[group][name][:, own.start - offset : own[-1] + 1 - offset]
+                whole = _variable(file, group, name)[:, own.start - offset : own[-1] + 1 - offset]
             # HDF5 takes scattered entries one by one: many times slower than all of them and a choice here
             part = whole[(slice(None), slice(None, None, own.step), *rest)]
             if out is None:
@@ -227,12 +245,35 @@ def _add(group: Any, name: str, values: npt.NDArray[Any], leading: Sequence[str]
 
 
 def _open(path: Path) -> Any:
+    """A file, which somebody else may have written."""
+    os.close(open_plain(path))  # HDF5 would follow a link, and wait for a pipe
     return netcdf.require_h5py().File(path, "r")
 
 
-def _variables(group: Any) -> list[str]:
-    """Names of the variables of an HDF5 group, without the bare dimensions."""
-    return [name for name, item in group.items() if not _is_dimension(item)]
+def _members(group: Any) -> list[str]:
+    """Names in an HDF5 group, in the order in which they were written; `ValueError` if one leads to another file."""
+    h5py = netcdf.require_h5py()
+    names = list(group)
+    for name in names:
+        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+            raise ValueError(f"{group.file.filename} holds {name!r} as a link")
+    return names
+
+
+def _variables(file: Any, group: str) -> list[str]:
+    """Names of the variables of a group, without the bare dimensions."""
+    return [name for name in _members(file[group]) if not _is_dimension(file[group][name])]
+
+
+def _variable(file: Any, group: str, name: str) -> Any:
+    """A variable; `ValueError` unless all that it claims to hold is in the file itself."""
+    if group not in _members(file) or name not in _members(file[group]):
+        raise ValueError(f"{file.filename} has no {group}/{name}")
+    item = file[group][name]
+    own = not item.external and not item.is_virtual
+    if not own or item.id.get_storage_size() < item.size * item.dtype.itemsize:
+        raise ValueError(f"{file.filename} does not hold the {item.shape} entries of {group}/{name} itself")
+    return item
 
 
 def _is_dimension(item: Any) -> bool:

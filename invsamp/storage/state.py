@@ -1,4 +1,4 @@
-"""Where a run stands, in one file: a header that everybody can read, and the sampler's own state.
+"""A run on disk as one unit: what it is, where it stands, and the sampler's own state, in one file with a checksum.
 
 The file holds, one after the other: ``MAGIC``; the lengths of the two parts, 8 bytes each (little-endian); their
 CRC-32, 4 bytes; the header as JSON; the payload as `invsamp.engine.state.encode` made it. Nothing in it is executed.
@@ -7,6 +7,7 @@ CRC-32, 4 bytes; the header as JSON; the payload as `invsamp.engine.state.encode
 from __future__ import annotations
 
 import json
+import re
 import struct
 import zlib
 from dataclasses import asdict, dataclass, field
@@ -14,22 +15,30 @@ from pathlib import Path
 from typing import Any
 
 from invsamp.results import layout
-from invsamp.storage.files import write_whole
+from invsamp.storage.files import read_plain, write_whole
 
 NAME = "state.bin"
-MAGIC = b"invsamp run, format 1\n"
+MAGIC = b"invsamp run, format 2\n"
 _LENGTHS = struct.Struct("<QQL")
+_FORMAT = re.compile(rb"invsamp run, format (\d+)\n")
+_SEGMENT = re.compile(r"segment-[0-9]{6,}\.nc")
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One segment, as the state file knows it."""
+class File:
+    """A file beside the state, as the state knows it."""
 
     name: str
-    first: int  # number of its first draw in the run
-    count: int  # draws
     size: int  # bytes
     crc: int  # CRC-32
+
+
+@dataclass(frozen=True)
+class Entry(File):
+    """One segment."""
+
+    first: int  # number of its first draw in the run
+    count: int  # draws
 
 
 @dataclass(frozen=True)
@@ -38,9 +47,14 @@ class Header:
 
     Parameters
     ----------
+    about : dict
+        What the run is: plan, settings, parameters, domain, versions; JSON-able.
+    files : tuple of File
+        Those that are written once.
     step : int
         Steps made, warm-up included.
     segments : tuple of Entry
+        In the order of their draws, the first of which is number 0.
     report : dict
         Counts and figures so far (`Run.report`), JSON-able.
     fingerprint : dict
@@ -49,6 +63,8 @@ class Header:
         Segments written so far, those that were replaced included: the number of the next.
     """
 
+    about: dict[str, Any] = field(default_factory=dict)
+    files: tuple[File, ...] = ()
     step: int = 0
     segments: tuple[Entry, ...] = ()
     report: dict[str, Any] = field(default_factory=dict)
@@ -59,6 +75,20 @@ class Header:
     def draws(self) -> int:
         """Draws in the segments."""
         return sum(entry.count for entry in self.segments)
+
+
+class OtherFormatError(ValueError):
+    """A run of another version of invsamp, which this one could misread."""
+
+
+def segment_name(number: int) -> str:
+    """Name of a segment."""
+    return f"segment-{number:06d}.nc"
+
+
+def segment_paths(directory: Path) -> list[Path]:
+    """All that have the name of a segment, in the order of their numbers."""
+    return sorted(path for path in directory.iterdir() if _SEGMENT.fullmatch(path.name))
 
 
 def write_state(directory: Path, header: Header, payload: bytes) -> None:
@@ -73,18 +103,25 @@ def read_state(directory: Path) -> tuple[Header, bytes]:
 
     Raises
     ------
+    FileNotFoundError
+        If there is no such folder, or it holds no run.
     ValueError
-        If it is missing, truncated or damaged, or was written by a newer invsamp.
+        If it is missing beside segments, truncated or damaged; `OtherFormatError` if another version wrote it.
     """
     path = directory / NAME
     try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise ValueError(f"{path} is missing") from None
+        content = read_plain(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise _missing(directory) from None
+    written = _FORMAT.match(content)
+    if written and not content.startswith(MAGIC):
+        raise OtherFormatError(
+            f"{directory} was written by another version of invsamp, in format {int(written[1])}; this one reads "
+            f"format {int(_FORMAT.match(MAGIC)[1])}. Read it with the version that wrote it"  # type: ignore[index]
+        )
     start = len(MAGIC) + _LENGTHS.size
     if not content.startswith(MAGIC[: len(content)]):
-        newer = content.startswith(MAGIC[:-2])
-        raise ValueError(f"{path} was written by a newer invsamp: upgrade" if newer else f"{path} is damaged")
+        raise ValueError(f"{path} is damaged")
     if len(content) < start:
         raise ValueError(f"{path} is truncated: it has {len(content)} bytes")
     header, payload, crc = _LENGTHS.unpack(content[len(MAGIC) : start])
@@ -92,6 +129,36 @@ def read_state(directory: Path) -> tuple[Header, bytes]:
         raise ValueError(f"{path} is truncated: it has {len(content)} bytes of {start + header + payload}")
     if len(content) > start + header + payload or zlib.crc32(content[start:]) != crc:
         raise ValueError(f"{path} is damaged: its checksum is wrong")
-    fields = json.loads(content[start : start + header])
-    fields["segments"] = tuple(Entry(**entry) for entry in fields["segments"])
-    return Header(**fields), content[start + header :]
+    try:
+        return _header(json.loads(content[start : start + header])), content[start + header :]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+
+
+def _missing(directory: Path) -> Exception:
+    if not directory.is_dir():
+        why = "it is no folder" if directory.exists() else "the folder does not exist"
+        return FileNotFoundError(f"no run at {directory}: {why}")
+    if segment_paths(directory):
+        return ValueError(f"{directory / NAME} is missing")
+    return FileNotFoundError(f"no run at {directory}: it has no {NAME}")
+
+
+def _header(fields: dict[str, Any]) -> Header:
+    """A header from JSON that anybody may have written: its names and sizes are used to open and to make room."""
+    for name in ("about", "report", "fingerprint"):
+        if not isinstance(fields[name], dict):
+            raise TypeError(f"its {name} is {fields[name]!r:.80}")
+    files = tuple(File(**entry) for entry in fields.pop("files"))
+    segments = tuple(Entry(**entry) for entry in fields.pop("segments"))
+    first = 0
+    for entry in segments:
+        if not isinstance(entry.name, str) or not _SEGMENT.fullmatch(entry.name):
+            raise ValueError(f"it calls a segment {entry.name!r}")
+        # a draw takes 8 bytes at least
+        if type(entry.count) is not int or type(entry.size) is not int or not 0 < 8 * entry.count <= entry.size:
+            raise ValueError(f"it tells of {entry.count!r} draws in the {entry.size!r} bytes of {entry.name}")
+        if entry.first != first:
+            raise ValueError(f"it tells of the draws from {entry.first!r} on in {entry.name}, not from {first} on")
+        first += entry.count
+    return Header(files=files, segments=segments, **fields)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from invsamp.storage import manifest as manifests
+from invsamp.contract import Array
 from invsamp.storage import segments
-from invsamp.storage.state import Entry, Header, read_state
+from invsamp.storage.state import Entry, Header, OtherFormatError, read_state
 
 CONSTANTS = "problem.nc"
 
@@ -19,9 +19,10 @@ class StoredDraws:
     ----------
     path : Path
         Absolute: a model may change the working directory.
-    manifest : dict
+    about : dict
+        What the run is; of one whose state is lost, only the shapes of its parameters.
     report : dict
-        With a warning for every segment that cannot be read.
+        With a warning for every file that cannot be read.
     draws : segments.Draws
     constants : dict of dicts
 
@@ -30,32 +31,43 @@ class StoredDraws:
     FileNotFoundError
         If there is no run.
     ValueError
-        If no draw can be read.
+        If no draw can be read, or another version wrote it.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path = path.absolute()
-        self.manifest = manifests.read_manifest(path)
-        lost: list[str] = []
         try:
             header, lost = _whole(path)
-            entries, report = list(header.segments), header.report
+        except OtherFormatError:
+            raise
         except ValueError as error:
-            entries, lost = segments.found(path)
-            lost.insert(0, f"{error}. The counts of the run are lost with it, and so is the way to resume it")
-            report = {"sampler": self.manifest["sampler"], **self.manifest["plan"]}
-        if not entries:
+            entries, faults = segments.found(path)
+            header = Header(segments=tuple(entries))
+            lost = [f"{error}. The counts of the run are lost with it, and so is the way to resume it", *faults]
+        if not header.segments:
             why = "; ".join(lost) or "there was no checkpoint with draws so far"
             raise ValueError(f"no draws in {path}: {why}")
-        try:
-            self.constants = segments.read_constants(path / CONSTANTS)
-        except (OSError, RuntimeError, KeyError):
-            self.constants = {}
-            lost.append(f"{path / CONSTANTS} is truncated or damaged: the data and the draws from the prior are lost")
-        self.report = report | {"draws": sum(entry.count for entry in entries)}
+        self.constants, more = _constants(path, header)
+        lost += more
+        self.report = header.report | {"draws": header.draws}
         if lost:
-            self.report["warnings"] = [*report.get("warnings", []), *lost]
-        self.draws = segments.Draws(path, entries, lambda: read_state(path)[0].segments)
+            self.report["warnings"] = [*header.report.get("warnings", []), *lost]
+        self.draws = segments.Draws(path, header.segments, lambda: read_state(path)[0].segments)
+        self.about = header.about or {"parameters": self.draws.shapes, "domain": None}
+
+
+def _constants(path: Path, header: Header) -> tuple[dict[str, dict[str, Array]], list[str]]:
+    """The groups that do not grow, and what is wrong with the file that holds them."""
+    entry = next((file for file in header.files if file.name == CONSTANTS), None)
+    if entry is None and (header.about or not (path / CONSTANTS).exists()):
+        return {}, []
+    fault = None if entry is None else segments.fault(path, entry)
+    if fault is None:
+        try:
+            return segments.read_constants(path / CONSTANTS), []
+        except (OSError, RuntimeError, LookupError, ValueError):
+            fault = f"{path / CONSTANTS} is truncated or damaged"
+    return {}, [f"{fault}: the data and the draws from the prior are not in this run"]
 
 
 def _whole(path: Path) -> tuple[Header, list[str]]:

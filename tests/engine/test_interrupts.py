@@ -1,8 +1,10 @@
-"""Ctrl-C and SIGTERM: a process gets them at a known step, writes a checkpoint, and says how to go on."""
+"""Ctrl-C, SIGTERM and SIGHUP: a process gets them at a known step, writes a checkpoint, and says how to go on."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
 import signal
 import threading
 import time
@@ -82,7 +84,7 @@ def test_the_steps_of_this_run_are_one_evaluation_each(calls):
     assert last - first >= SETTINGS["warmup"] + SETTINGS["draws"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 @pytest.mark.parametrize("where", ["warm-up", "draw"])
 def test_a_signal_ends_the_step_writes_a_checkpoint_and_says_how_to_go_on(
     tmp_path, reference, calls, number, where, capfd
@@ -99,10 +101,10 @@ def test_a_signal_ends_the_step_writes_a_checkpoint_and_says_how_to_go_on(
         (tmp_path / "signalled").touch()
         status = status_of(child)
     last = capfd.readouterr().err.strip().splitlines()[-1]
-    if number == signal.SIGTERM:
-        assert status == 143
-    else:
+    if number == signal.SIGINT:
         assert last.startswith("KeyboardInterrupt: ")
+    else:
+        assert status == 128 + number
     assert f"{number.name}: stopped in {where}" in last
     assert last.endswith(f"Go on with invsamp.resume('{folder}')")
     assert "lock" not in os.listdir(folder)
@@ -183,6 +185,67 @@ def test_a_script_ends_with_the_status_of_its_signal(tmp_path):
     assert done.stderr.strip().splitlines()[-1].startswith("SIGTERM: stopped in ")
 
 
+def test_a_terminal_that_is_closed_costs_nothing(tmp_path, reference, calls):
+    """By the real thing: the system sends SIGHUP, what is written to it fails, and the shell sends another one."""
+    folder = tmp_path / "run"
+
+    def work():
+        function = Slow(tmp_path, calls[1] - 100, patient=False)
+        iv.sample(posed(function), SAMPLER, **SETTINGS | {"progress": True}, directory=folder)
+
+    child, terminal = pty.fork()
+    if child == 0:
+        status = 1
+        try:
+            work()
+        except SystemExit as end:
+            status = end.code
+        finally:
+            os._exit(status)
+    try:
+        launch.wait_for((tmp_path / "there").exists)
+        os.close(terminal)
+        os.kill(child, signal.SIGHUP)
+        (tmp_path / "signalled").touch()
+        assert status_of(child) == 129
+    finally:
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    assert 195 <= iv.load(folder).report["draws"] <= 205
+    assert "lock" not in os.listdir(folder)
+    np.testing.assert_array_equal(resume(folder, posed(Slow()), progress=False).theta, reference)
+
+
+def test_under_nohup_a_run_goes_on(tmp_path, reference, calls):
+    def work():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        iv.sample(posed(Slow(tmp_path, calls[1] - 100, patient=False)), SAMPLER, **SETTINGS, directory=tmp_path / "run")
+
+    with forked(work) as child:
+        launch.wait_for((tmp_path / "there").exists)
+        os.kill(child, signal.SIGHUP)
+        (tmp_path / "signalled").touch()
+        assert status_of(child) == 0
+    np.testing.assert_array_equal(iv.load(tmp_path / "run").theta, reference)
+
+
+def test_hanging_up_twice_is_no_second_signal_and_does_not_use_up_the_first():
+    before = {number: signal.signal(number, lambda *_: said.append(_[0])) for number in (1, 15)}
+    said = []
+    try:
+        with Interrupts() as interrupts:
+            for number in (1, 1, 15, 1):
+                signal.raise_signal(number)
+            assert interrupts.received == signal.SIGHUP
+            assert said == []
+            signal.raise_signal(signal.SIGTERM)
+            assert said == [signal.SIGTERM]
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def test_signals_are_put_back_and_the_first_one_is_kept():
     before = signal.getsignal(signal.SIGINT)
     with Interrupts() as interrupts:
@@ -215,3 +278,6 @@ def test_leaving_is_what_the_signal_would_have_done(capsys):
         leave(signal.SIGTERM, "go on")
     assert caught.value.code == 143
     assert capsys.readouterr().err == "go on\n"
+    with pytest.raises(SystemExit) as caught:
+        leave(signal.SIGHUP, "")
+    assert caught.value.code == 129

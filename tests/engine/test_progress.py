@@ -45,6 +45,39 @@ def test_a_slow_step_is_shown_at_once(capsys, monkeypatch):
     assert any(look.strip().startswith("2%") and f"1/{STEPS}" in look for look in looks(capsys))
 
 
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), ValueError("I/O operation on closed file.")])
+def test_a_bar_that_cannot_be_shown_ends_no_run(error, monkeypatch):
+    """As when its terminal is closed, or the disk of a log file is full."""
+    written = []
+
+    class Broken:
+        encoding = "utf-8"
+
+        def write(self, text):
+            written.append(text)
+            if len(written) > 3:
+                raise error
+
+        def flush(self):
+            self.write("")
+
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(progress, "LIVE", 0.0)
+    monkeypatch.setattr("sys.stderr", Broken())
+    target = Target(FunctionPotential(lambda x: (0.5 * (x**2).sum(axis=1), x), 1))
+    with pytest.warns(UserWarning):
+        run = iv.sample(target, iv.mala(0.1), draws=30, warmup=0, chains=2, seed=1)
+    assert run.theta.shape == (2, 30, 1)
+    assert 3 < len(written) < 20
+
+
+def test_none_where_there_is_no_standard_error(monkeypatch):
+    monkeypatch.setattr("sys.stderr", None)
+    made()
+
+
 def test_none_where_none_is_wanted(capsys):
     made(progress=False)
     assert not looks(capsys)

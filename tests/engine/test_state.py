@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -172,6 +174,48 @@ def test_of_a_newer_invsamp(monkeypatch):
     monkeypatch.delitem(state._CLASSES, "DenseMetric")
     with pytest.raises(ValueError, match="holds a DenseMetric, which this invsamp does not know: upgrade"):
         state.decode(data)
+
+
+class TestForged:
+    """States whose digest is right, as somebody else may write them."""
+
+    @staticmethod
+    def forged(tree, entries=b""):
+        body = state._MAGIC + len(tree).to_bytes(8, "little") + len(entries).to_bytes(8, "little") + tree + entries
+        return body + hashlib.sha256(body).digest()
+
+    def test_the_honest_one_is_read(self):
+        np.testing.assert_array_equal(state.decode(self.forged(b'{"array":["<f8",[1],[0],0]}', bytes(8))), [0.0])
+
+    @pytest.mark.parametrize(
+        "tree",
+        [
+            b'{"array":["<f8",[1000000000000000],[0],0]}',
+            b'{"array":["<f8",[3],[0],0]}',
+            b'{"array":["<f8",[1],[0],8]}',
+            b'{"array":["<f8",[-1],[0],0]}',
+            b'{"array":["<f8",[1.0],[0],0]}',
+            b'{"array":["O",[1],[0],0]}',
+            b'{"array":["|V8",[1],[0],0]}',
+            b'{"array":[[["a","O"]],[1],[0],0]}',
+            b'{"array":["<f8",[1],[1],0]}',
+            b'{"array":["nonsense",[1],[0],0]}',
+            b'{"array":3}',
+            b'{"part":["Popen",{"args":"id"}]}',
+            b'{"part":["Rung",{"__class__":"x"}]}',
+            b'{"part":["Reflect",{"extra":1}]}',
+            b'{"part":[["Rung"],{}]}',
+            b'{"generator":{"dict":[["bit_generator","seterr"]]}}',
+            b'{"generator":{"dict":[["bit_generator","PCG64"],["state",3]]}}',
+            b'{"dict":[[["a"],1]]}',
+            b'{"dict":1,"tuple":2}',
+            b"[" * 100_000,
+            b"nonsense",
+        ],
+    )
+    def test_what_it_claims_makes_no_room_and_runs_no_code(self, tree):
+        with pytest.raises(ValueError, match="the state of the run cannot be read"):
+            state.decode(self.forged(tree, bytes(8)))
 
 
 class TestDamage:

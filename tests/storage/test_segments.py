@@ -117,7 +117,9 @@ def test_without_a_state_whole_segments_are_found(tmp_path):
     found, faults = segments.found(tmp_path)
     assert [e.name for e in found] == [entries[0].name, longer.name]
     assert faults == []
-    np.testing.assert_array_equal(Draws(tmp_path, found).read("posterior", "x"), theta[0, ..., 0])
+    draws = Draws(tmp_path, found)
+    np.testing.assert_array_equal(draws.read("posterior", "x"), theta[0, ..., 0])
+    assert list(draws.shapes.items()) == list(SHAPES.items())  # in the order of the columns of theta
     with open(tmp_path / entries[0].name, "r+b") as file:
         file.truncate(os.path.getsize(file.name) // 2)
     found, faults = segments.found(tmp_path)
@@ -154,8 +156,8 @@ def test_a_segment_that_was_replaced_while_the_run_goes_on(tmp_path):
 
 def test_constants_come_back(tmp_path):
     groups = {"observed_data": {"data": np.arange(6.0).reshape(3, 2)}, "prior": {"x": np.ones((1, 10))}}
-    segments.write_constants(tmp_path / "problem.nc", groups)
+    file = segments.write_constants(tmp_path / "problem.nc", groups)
+    assert segments.fault(tmp_path, file) is None
     found = segments.read_constants(tmp_path / "problem.nc")
     np.testing.assert_array_equal(found["observed_data"]["data"], groups["observed_data"]["data"])
     np.testing.assert_array_equal(found["prior"]["x"], groups["prior"]["x"])
-    assert segments.read_constants(tmp_path / "no.nc") == {}
