@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from invsamp.contract import Array, Potential, Problem
-from invsamp.engine.draws import Draws, Segment
+from invsamp.diagnostics import load_arviz
+from invsamp.engine.draws import Draws
 from invsamp.engine.engine import Engine
+from invsamp.engine.handing_back import announce, handed_back, say
 from invsamp.engine.interrupts import Interrupts, leave
 from invsamp.engine.plan import Plan
 from invsamp.engine.progress import Bar
@@ -131,11 +132,11 @@ def _made(
     """The run from its first solve to its last; None but on the root."""
     if path is not None:
         return begin_run(engine, path, positions, segment=segment, progress=progress)
+    engine.ranks.on_root(load_arviz)  # which may fail, and must not do so when the draws are made
     engine.begin(positions)
-    run = _finished(engine, _run(engine, progress))
+    run = handed_back(engine, _run(engine, progress))
     if run is not None:
-        for message in run.warnings():
-            warnings.warn(message, stacklevel=4)
+        announce(run, stacklevel=3)
     return run
 
 
@@ -160,17 +161,7 @@ def as_problem(problem: Problem | Potential, name: str = "problem") -> Problem:
     raise ValueError(f"{name} must be a Posterior, a Target or a Potential, got {type(problem).__name__}")
 
 
-def _finished(engine: Engine, kept: Segment) -> Run | None:
-    """The run, on the root, from what each process has kept of its rungs."""
-    problem, parts, report = engine.problem, engine.ranks.gather(kept), engine.report()
-    if parts is None or report is None:
-        return None
-    draws = Segment.joined(parts)
-    theta, statistics = problem.to_theta(draws.positions), engine.statistics(draws)
-    return Run.from_arrays(problem, dict(problem.shapes), theta, statistics, report, problem.support)
-
-
-def _run(engine: Engine, progress: bool) -> Segment:
+def _run(engine: Engine, progress: bool) -> Draws:
     """All draws, in memory; those that were made so far if the user interrupts them."""
     plan = engine.plan
     kept, warmup, thin, steps = Draws(engine, plan.draws), plan.warmup, plan.thin, plan.steps
@@ -198,7 +189,7 @@ def _run(engine: Engine, progress: bool) -> Segment:
             raise
         if engine.ranks.root:
             message = f"interrupted: the run holds the {kept.count} draws that were made, of {plan.draws}"
-            warnings.warn(message, stacklevel=5)
+            say(message, stacklevel=4)
     finally:
         bar.close()
-    return kept.take()
+    return kept

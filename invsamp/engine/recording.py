@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import sys
 import time
-import warnings
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -17,12 +16,12 @@ from invsamp.contract import Array
 from invsamp.engine import state as states
 from invsamp.engine.draws import Draws, Segment
 from invsamp.engine.engine import Engine
+from invsamp.engine.handing_back import announce
 from invsamp.engine.interrupts import Interrupts, leave
 from invsamp.engine.progress import Bar
-from invsamp.results.contents import constants, versions
+from invsamp.results.contents import constants, groups_of, versions
 from invsamp.results.stored_run import StoredRun, described
 from invsamp.storage import manifest as manifests
-from invsamp.storage import segments
 from invsamp.storage.directory import RunDirectory
 
 #: Seconds between checkpoints, about: what a kill costs at the most is the double of it.
@@ -147,8 +146,7 @@ def finished(engine: Engine, path: Path, received: int | None, stacklevel: int) 
     if not engine.ranks.root:
         return None
     run = StoredRun(path)
-    for message in run.warnings():
-        warnings.warn(message, stacklevel=stacklevel)
+    announce(run, stacklevel)
     return run
 
 
@@ -195,7 +193,7 @@ class _Checkpoints:
             if parts is not None:
                 segment = Segment.joined(parts)
                 theta = engine.problem.to_theta(segment.positions)
-                groups = segments.groups_of(theta, dict(engine.problem.shapes), engine.statistics(segment))
+                groups = groups_of(theta, dict(engine.problem.shapes), engine.statistics(segment))
             payload = _payload(engine, None, state)
             self._directory.checkpoint(engine.done, payload, report, groups, self._largest)
 

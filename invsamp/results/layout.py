@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,15 +39,13 @@ def check_arrays(names_shapes: Mapping[str, tuple[int, ...]], theta: Array, samp
             )
 
 
-def hot_coordinates(
-    rungs: int, temperatures: Sequence[float] | None, names_shapes: Mapping[str, tuple[int, ...]]
-) -> dict[str, Any]:
+def hot_coordinates(rungs: int, temperatures: Sequence[float] | None, names: Container[Any]) -> dict[str, Any]:
     """Coordinates of the rungs above the cold one: their numbers, and their temperatures where these are known.
 
     A parameter of the name ``temperature`` comes before the coordinate.
     """
     coordinates: dict[str, Any] = {"rung": np.arange(1, rungs)}
-    if temperatures is not None and len(temperatures) == rungs and "temperature" not in names_shapes:
+    if temperatures is not None and len(temperatures) == rungs and "temperature" not in names:
         coordinates["temperature"] = ("rung", np.asarray(temperatures[1:], dtype=float))
     return coordinates
 
