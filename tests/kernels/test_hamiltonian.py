@@ -40,8 +40,13 @@ class TestLaw:
         assert agrees(even_moments(run), QUARTIC)
 
     def test_paths_that_are_never_refused_are_rejected(self, draw, agrees, monkeypatch):
+        """Leapfrog steps of length e alone have variance 1 / (1 - e^2 / 4) on N(0, 1)."""
+        target = gaussian(1.0).function
+        assert agrees(second_moments(self.run(draw, target)), 1.0)
         monkeypatch.setattr("invsamp.kernels.hamiltonian.decided", lambda accept, there, here: there)
-        assert not agrees(even_moments(self.run(draw, step_size=0.1)), QUARTIC)
+        refused_none = second_moments(self.run(draw, target))
+        assert agrees(refused_none, 1.25)
+        assert not agrees(refused_none, 1.0)
 
     def test_walls_and_failed_solves(self, draw, agrees):
         """Uniform on (-1, 0.4): a wall at -1, nothing solvable beyond 0.4. Paths cross what fails, and are refused."""
