@@ -10,7 +10,7 @@ from invsamp.domains import Ball, Box, Ellipsoid, HalfSpaces, LevelSet, Polygon,
 from invsamp.estimators import exact, minibatch, noisy
 from invsamp.fidelities.comparison import compare_fidelities
 from invsamp.fidelities.hierarchy import measure_levels
-from invsamp.kernels import Langevin, Momentum
+from invsamp.kernels import Hamiltonian, Langevin, Momentum
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap, geometric
 from invsamp.parallel.isolation import isolated
 from invsamp.posing.adapters import finite_differences, from_torch, scalar_function, with_jacobian
@@ -35,6 +35,7 @@ from invsamp.presets import (
     cyclic_sgld,
     fast_resgld,
     ghmc,
+    hmc,
     mala,
     multi_variance_resgld,
     r2sgld,
@@ -73,6 +74,7 @@ __all__ = [
     "GradientNoise",
     "HalfNormal",
     "HalfSpaces",
+    "Hamiltonian",
     "Langevin",
     "LevelSet",
     "LogNormal",
@@ -119,6 +121,7 @@ __all__ = [
     "from_umbridge",
     "geometric",
     "ghmc",
+    "hmc",
     "isolated",
     "kernel_ridge",
     "known",

@@ -6,6 +6,8 @@ Numbers of numpy count as numbers; booleans, strings, complex numbers, NaN and m
 
 from __future__ import annotations
 
+import contextlib
+import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Real
@@ -26,9 +28,12 @@ def boolean(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def integer(name: str, value: Any, *, least: int | None = None, most: int | None = None) -> int:
-    """A whole number from ``least`` to ``most``; a float is none, whatever its value."""
-    right = "an integer" + _between(None, least, None, most)
+def integer(name: str, value: Any, *, least: int | None = None, most: int | None = None, also: str = "") -> int:
+    """A whole number from ``least`` to ``most``; a float is none, whatever its value.
+
+    ``also``, here and below, is what else the caller takes, for the message.
+    """
+    right = f"an integer{_between(None, least, None, most)}{also}"
     try:
         number = operator.index(_scalar(value))
     except TypeError:
@@ -47,18 +52,23 @@ def real(
     below: float | None = None,
     most: float | None = None,
     finite: bool = True,
+    also: str = "",
 ) -> float:
     """A number > ``above``, >= ``least``, < ``below`` and <= ``most``; infinite only where ``finite`` is False."""
-    right = _numbers(above, least, below, most, finite)
     scalar = _scalar(value)
-    if not isinstance(scalar, Real):
-        raise wrong(name, right, value)
     try:
-        number = float(scalar)
+        number = float(scalar) if isinstance(scalar, Real) else math.nan
     except OverflowError:
-        raise wrong(name, right, value) from None
-    if not _inside(np.float64(number), above, least, below, most, finite):
-        raise wrong(name, right, value)
+        number = math.nan
+    if (
+        math.isnan(number)
+        or (finite and math.isinf(number))
+        or (above is not None and number <= above)
+        or (least is not None and number < least)
+        or (below is not None and number >= below)
+        or (most is not None and number > most)
+    ):
+        raise wrong(name, _numbers(above, least, below, most, finite) + also, value)
     return number
 
 
@@ -74,24 +84,32 @@ def array(
     finite: bool = True,
     nan: bool = False,
     empty: bool = False,
+    whole: bool = False,
+    also: str = "",
 ) -> Array:
-    """Numbers of the given shape and range, as float64; the array itself where it is one already."""
-    right = _numbers(above, least, below, most, finite).removeprefix("a ") + "s"
+    """Numbers of the given shape and range, as float64; the array itself where it is one already.
+
+    ``nan`` and ``empty`` allow entries of NaN and no entries; ``whole`` asks for integers.
+    """
+    right = _numbers(above, least, below, most, finite).removeprefix("a ").replace("number", "numbers")
+    if whole:
+        right = right.replace("finite numbers", "integers").replace("numbers", "integers")
+    right += also
     try:
         given = np.asanyarray(value)
         if given.dtype == object and all(isinstance(_scalar(entry), Real) for entry in given.flat):
             given = given.astype(float)
     except Exception as error:  # whatever the conversion of somebody's class raises
         raise ValueError(f"{name} must be {right}, got {shown(value)}: {error}") from error
-    if given.dtype.kind not in "iuf":
+    if given.dtype.kind not in ("iu" if whole else "iuf"):
         raise wrong(name, right, value)
     if np.ma.is_masked(given):
         raise ValueError(f"{name} must have no masked entries, got {np.ma.count_masked(given)} of {given.size}")
     numbers: Array = np.asarray(given, dtype=float)
-    if shape is not None and not _fits(numbers.shape, shape):
-        raise ValueError(f"{name} must have shape {_listed(shape)}, got {numbers.shape}")
     if not (numbers.size or empty):
         raise ValueError(f"{name} must have at least one entry, got none")
+    if shape is not None and not _fits(numbers.shape, shape):
+        raise ValueError(f"{name} must have shape {_listed(shape)}, got {numbers.shape}")
     bad = ~_inside(numbers, above, least, below, most, finite)
     if nan:
         bad &= ~np.isnan(numbers)
@@ -140,15 +158,21 @@ def instance(name: str, value: Any, kinds: Any, right: str) -> Any:
     return value
 
 
-def sequence(name: str, value: Any, right: str = "a sequence") -> tuple[Any, ...]:
-    """The entries of a list, tuple, array or range, at least one; no string, set, mapping or iterator."""
-    ordered = hasattr(value, "__getitem__") and not isinstance(value, str | bytes | Mapping | type)
-    try:
-        entries = tuple(value) if ordered else ()
-    except TypeError:  # an array without axes
-        entries = ()
-    if not entries:
-        raise wrong(name, f"{right} of at least one entry", value)
+def generator(name: str, value: Any) -> np.random.Generator:
+    """Where random numbers are drawn from."""
+    found: np.random.Generator = instance(name, value, np.random.Generator, "a numpy.random.Generator")
+    return found
+
+
+def sequence(name: str, value: Any, right: str = "a sequence", *, least: int = 1) -> tuple[Any, ...]:
+    """The entries of a list, tuple, array or range, ``least`` of them or more; no string, set, mapping or iterator."""
+    entries = None
+    if hasattr(value, "__getitem__") and not isinstance(value, str | bytes | Mapping | type):
+        with contextlib.suppress(TypeError):  # of an array without axes
+            entries = tuple(value)
+    if entries is None or len(entries) < least:
+        count = ("", " of at least one entry", " of at least two entries")
+        raise wrong(name, right + (count[least] if least < 3 else f" of at least {least} entries"), value)
     return entries
 
 
@@ -165,6 +189,11 @@ def mapping(name: str, value: Any, right: str = "a mapping") -> dict[Any, Any]:
     if not isinstance(value, Mapping):
         raise wrong(name, right, value)
     return dict(value)
+
+
+def optional(check: Callable[..., Any], name: str, value: Any, *settings: Any, **limits: Any) -> Any:
+    """None, or what another check makes of the value."""
+    return None if value is None else check(name, value, *settings, **limits)
 
 
 def store(frozen: object, **values: Any) -> None:
@@ -197,7 +226,7 @@ def _scalar(value: Any) -> Any:
 def _inside(
     values: Any, above: float | None, least: float | None, below: float | None, most: float | None, finite: bool
 ) -> Any:
-    inside = np.isfinite(values) if finite else ~np.isnan(values)
+    inside = np.isfinite(values) if finite else ~np.isnan(values)  # NaN is never inside
     for limit, kept in ((above, np.greater), (least, np.greater_equal), (below, np.less), (most, np.less_equal)):
         if limit is not None:
             inside = inside & kept(values, limit)

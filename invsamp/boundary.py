@@ -6,7 +6,6 @@ A boundary turns a problem into the one that is walked: the same coordinates, wi
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp._distance import Violation, nearest_points, squared_violation
+from invsamp.arguments import instance, real, store
 from invsamp.contract import Array, Potential, Problem, Terms, TermwisePotential
 from invsamp.domains import Domain, Reflection
 
@@ -74,8 +74,7 @@ class Penalise:
     leaves: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.strength, int | float | np.number) and 0.0 < self.strength < math.inf):
-            raise ValueError(f"strength must be a positive finite number, got {self.strength!r}")
+        store(self, strength=real("strength", self.strength, above=0))
 
     def apply(self, problem: Problem) -> Problem:
         """The problem without its domain, with the penalty in its energies."""
@@ -140,13 +139,9 @@ def projected() -> Project:
 
 def as_boundary(boundary: Boundary | str) -> Boundary:
     """The part that a name or a part stands for; `ValueError` for anything else."""
-    if isinstance(boundary, str):
-        if boundary not in BY_NAME:
-            raise ValueError(f"boundary must be one of {list(BY_NAME)} or penalised(strength), got {boundary!r}")
-        return BY_NAME[boundary]
-    if isinstance(boundary, type) or not isinstance(boundary, Boundary):
-        raise ValueError(f"boundary must be one of {list(BY_NAME)} or penalised(strength), got {boundary!r}")
-    return boundary
+    part = BY_NAME.get(boundary, boundary) if isinstance(boundary, str) else boundary
+    found: Boundary = instance("boundary", part, Boundary, f"one of {list(BY_NAME)} or penalised(strength)")
+    return found
 
 
 class Projecting:

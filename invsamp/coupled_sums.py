@@ -19,6 +19,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from invsamp import arguments
+from invsamp.arguments import array, one_of, optional
 from invsamp.contract import Array
 from invsamp.estimators import BoundEstimator, Source
 from invsamp.evaluate.requests import Asks, Estimate, Request, Structure
@@ -72,15 +74,14 @@ def coupled_sum(
     Rhee and Glynn (2015), "Unbiased estimation with square root convergence for SDE models", Operations Research
     63(5), Theorem 1 for the coupled sum; the independent and the single-term sums are theirs as well.
     """
-    if scheme not in SCHEMES:
-        raise ValueError(f"scheme must be one of {SCHEMES}, got {scheme!r}")
-    names = None if levels is None else tuple(levels)
-    if names is not None and (len(names) < 2 or len(set(names)) < len(names)):
+    one_of("scheme", scheme, SCHEMES)
+    names = optional(arguments.names, "levels", levels)
+    if names is not None and len(names) < 2:
         raise ValueError(f"levels must name at least two distinct fidelities, got {list(names)}")
     if probabilities is None:
         return CoupledSum(names, None, scheme)
-    chosen = tuple(float(p) for p in probabilities)
-    if not chosen or chosen[0] != 1.0 or not all(0.0 < p <= 1.0 for p in chosen):
+    chosen = tuple(array("probabilities", probabilities, ("k",), above=0, most=1).tolist())
+    if chosen[0] != 1.0:
         raise ValueError(f"probabilities must lie in (0, 1] and start with 1, got {list(chosen)}")
     if names is not None and len(names) != len(chosen):
         raise ValueError(f"probabilities must have one entry for each of the {len(names)} levels, got {len(chosen)}")

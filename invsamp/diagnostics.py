@@ -5,8 +5,11 @@ Distances to a known law (`invsamp.results.divergences`) are at hand here too.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any, Literal
 
@@ -44,7 +47,11 @@ def load_arviz() -> ModuleType:
     with warnings.catch_warnings():
         # ArviZ announces its own refactoring once a day; that is no business of a person who runs a sampler
         warnings.filterwarnings("ignore", message=r"\s*ArviZ is undergoing", category=FutureWarning)
-        import arviz
+        try:
+            import arviz
+        except OSError:  # it writes down the day in the user's cache folder, and fails where there can be none
+            with tempfile.TemporaryDirectory() as home, _environment(HOME=home, XDG_CACHE_HOME=home):
+                import arviz
     return arviz
 
 
@@ -208,6 +215,20 @@ def swap_rates(report: Mapping[str, Any]) -> Array:
     attempts = np.asarray(report.get("swap_attempts") or [], dtype=float)
     accepts = np.asarray(report.get("swap_accepts") or [], dtype=float)
     return np.divide(accepts, attempts, out=np.full(attempts.shape, np.nan), where=attempts > 0)
+
+
+@contextlib.contextmanager
+def _environment(**values: str) -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name in values:
+            if name in before:
+                os.environ[name] = before[name]
+            else:
+                del os.environ[name]
 
 
 def _of_each(draws: Array, chains: int, statistic: str, **settings: Any) -> Array:

@@ -6,7 +6,6 @@ energies there (`invsamp.evaluate.requests`). Every call draws fresh randomness 
 
 from __future__ import annotations
 
-import math
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import numbers
+from invsamp.arguments import array, integer, numbers, real
 from invsamp.batches import Groups, random_subsets
 from invsamp.contract import Array
 from invsamp.evaluate.requests import Asks, Batch, Estimate, Request, Structure, sample_variance
@@ -31,8 +30,11 @@ class Source(Protocol):
     """
 
     fidelity: str
-    #: Those of all fidelities of a run by name, from the coarsest to the finest.
-    levels: Mapping[str, Source]
+
+    @property
+    def levels(self) -> Mapping[str, Source]:
+        """Those of all fidelities of a run by name, from the coarsest to the finest."""
+        ...
 
 
 class BoundEstimator(Protocol):
@@ -61,6 +63,7 @@ class SelfProbing(Protocol):
         ...
 
 
+@runtime_checkable
 class Estimator(Protocol):
     """A part that says how the energy of a potential is estimated."""
 
@@ -101,16 +104,13 @@ def minibatch(size: int, groups: npt.ArrayLike | None = None) -> Minibatch:
         If ``size`` is below 2 (no variance within the batch) or above the number of groups, or the labels are no
         integers; in a run, if there are not as many labels as data, or fewer data than ``size``.
     """
-    if size < 2:
-        raise ValueError(f"size must be at least 2 so that a batch shows its own variance, got {size}")
+    size = integer("size", size, least=2)  # so that a batch shows its own variance
     if groups is None:
-        return Minibatch(int(size))
-    labels = np.asarray(groups)
-    if labels.dtype.kind not in "iu":
-        raise ValueError(f"groups must be integer labels, one for each datum, got {labels.dtype}")
+        return Minibatch(size)
+    labels = np.asarray(array("groups", groups, whole=True), dtype=np.int64)
     if size > (count := len(np.unique(labels))):
         raise ValueError(f"size of a minibatch must be at most the {count} groups, got {size}")
-    return Minibatch(int(size), tuple(labels.ravel().tolist()))
+    return Minibatch(size, tuple(labels.ravel().tolist()))
 
 
 def noisy(energy_sd: StandardDeviation = 0.0, gradient_sd: StandardDeviation = 0.0) -> Noisy:
@@ -126,10 +126,7 @@ def noisy(energy_sd: StandardDeviation = 0.0, gradient_sd: StandardDeviation = 0
     ValueError
         If a number is negative or not finite.
     """
-    for name, value in (("energy_sd", energy_sd), ("gradient_sd", gradient_sd)):
-        if not callable(value) and not 0.0 <= value < math.inf:
-            raise ValueError(f"{name} must be a finite number >= 0 or a function, got {value!r}")
-    return Noisy(energy_sd, gradient_sd)
+    return Noisy(_standard_deviation("energy_sd", energy_sd), _standard_deviation("gradient_sd", gradient_sd))
 
 
 @dataclass(frozen=True)
@@ -237,9 +234,7 @@ class _BoundNoisy:
         noise = rng.standard_normal((chains, d + 1))
         noisy_gradient = found.gradient + gradient_sd[:, None] * noise[:, 1:]
         variance = expand_isotropic(gradient_variance, d, self._structure)
-        return Estimate(
-            found.energy + energy_sd * noise[:, 0], noisy_gradient, energy_variance, variance, found.failed
-        )
+        return Estimate(found.energy + energy_sd * noise[:, 0], noisy_gradient, energy_variance, variance, found.failed)
 
     def _evaluate(self, sd: StandardDeviation, position: Array, energy: Array) -> tuple[Array, Array]:
         """Standard deviations and variances, each (chains,)."""
@@ -251,6 +246,12 @@ class _BoundNoisy:
         if key not in self._repeated:
             self._repeated[key] = np.full(key[1], float(sd)), np.full(key[1], float(sd) * float(sd))
         return self._repeated[key]
+
+
+def _standard_deviation(name: str, value: StandardDeviation) -> StandardDeviation:
+    if callable(value) and not isinstance(value, type):
+        return value
+    return real(name, value, least=0, also=" or a function")
 
 
 def probe(

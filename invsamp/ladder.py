@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-import numpy as np
-
+from invsamp.arguments import array, instance, integer, one_of, optional, real, sequence, store
 from invsamp.boundary import Boundary, Reflect, as_boundary
 from invsamp.coupled_sums import CoupledSum
 from invsamp.estimators import Estimator, Exact
@@ -26,6 +24,11 @@ BEYOND: tuple[Beyond, ...] = ("shrink", "effective_temperature", "refuse", "clip
 #: Where the energies of a swap come from.
 SwapEnergies = Literal["estimated", "exact"]
 SWAP_ENERGIES: tuple[SwapEnergies, ...] = ("estimated", "exact")
+PRECONDITIONERS = (None, "diagonal", "dense")
+#: What parts are, in messages.
+ESTIMATOR = "an estimator, such as exact()"
+VARIANCE_MODEL = "a variance model, such as running_average()"
+SWAP_RULE, SWAP_SCHEME = "a swap rule, such as fast()", "a swap scheme, such as deo()"
 
 
 @dataclass(frozen=True)
@@ -68,10 +71,9 @@ class GradientNoise:
     beyond: Beyond = "shrink"
 
     def __post_init__(self) -> None:
-        if self.structure not in STRUCTURES:
-            raise ValueError(f"structure must be one of {STRUCTURES}, got {self.structure!r}")
-        if self.beyond not in BEYOND:
-            raise ValueError(f"beyond must be one of {BEYOND}, got {self.beyond!r}")
+        instance("variance", self.variance, VarianceModel, VARIANCE_MODEL)
+        one_of("structure", self.structure, STRUCTURES)
+        one_of("beyond", self.beyond, BEYOND)
 
 
 @dataclass(frozen=True)
@@ -115,17 +117,17 @@ class Rung:
     probes: int = 10
 
     def __post_init__(self) -> None:
-        if not 1.0 <= self.temperature < math.inf:
-            raise ValueError(f"temperature must be a finite number >= 1, got {self.temperature!r}")
-        step = self.step_size
-        if (
-            step is not None
-            and not callable(step)
-            and not (isinstance(step, int | float | np.number) and 0.0 < step < math.inf)
-        ):
-            raise ValueError(f"step_size must be a positive finite number, got {self.step_size!r}")
-        if isinstance(self.fidelity, int) and self.fidelity < 0:
-            raise ValueError(f"fidelity as a number must be >= 0 levels below the finest, got {self.fidelity}")
+        store(
+            self,
+            temperature=real("temperature", self.temperature, least=1),
+            fidelity=as_fidelity("fidelity", self.fidelity),
+            step_size=as_step_size("step_size", self.step_size),
+            probes=integer("probes", self.probes, least=2),  # fewer would show no variance
+        )
+        instance("estimator", self.estimator, Estimator, ESTIMATOR)
+        instance("kernel", self.kernel, Kernel, "Langevin(...) or Momentum(...)")
+        instance("energy_variance", self.energy_variance, VarianceModel, VARIANCE_MODEL)
+        optional(instance, "gradient_noise", self.gradient_noise, GradientNoise, "a GradientNoise")
         if self.kernel.adjusted and not isinstance(self.estimator, Exact):
             raise ValueError(f"an adjusted kernel (as MALA) needs exact energies, got the estimator {self.estimator}")
         if isinstance(self.estimator, CoupledSum) and self.gradient_noise and self.gradient_noise.variance == known():
@@ -134,13 +136,11 @@ class Rung:
                 "draw does not state its own. Use running_average()"
             )
         noise = self.gradient_noise
-        if noise is not None and noise.beyond == "effective_temperature" and callable(step):
+        if noise is not None and noise.beyond == "effective_temperature" and callable(self.step_size):
             raise ValueError(
-                f"a rung that takes its effective temperature needs one step size, got the schedule {step!r}: the "
-                "temperature would change with it"
+                f"step_size of a rung that takes its effective temperature must be one number, got {self.step_size!r}: "
+                "the temperature would change with it"
             )
-        if self.probes < 2:
-            raise ValueError(f"probes must be at least 2 to show a variance, got {self.probes}")
 
     @property
     def learns_variance(self) -> bool:
@@ -184,10 +184,10 @@ class Swap:
     energies: SwapEnergies = "estimated"
 
     def __post_init__(self) -> None:
-        if self.energies not in SWAP_ENERGIES:
-            raise ValueError(f"energies must be one of {SWAP_ENERGIES}, got {self.energies!r}")
-        if not 0.0 < self.fraction <= 1.0:
-            raise ValueError(f"swap fraction must lie in (0, 1], got {self.fraction!r}")
+        optional(instance, "rule", self.rule, SwapRule, SWAP_RULE)
+        instance("scheme", self.scheme, SwapScheme, SWAP_SCHEME)
+        one_of("energies", self.energies, SWAP_ENERGIES)
+        store(self, fraction=real("fraction", self.fraction, above=0, most=1))
 
 
 @dataclass(frozen=True)
@@ -219,14 +219,15 @@ class Sampler:
     boundary: Boundary | str = field(default_factory=lambda: Reflect())
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rungs", tuple(self.rungs))
-        object.__setattr__(self, "boundary", as_boundary(self.boundary))
+        store(self, rungs=sequence("rungs", self.rungs, "a sequence of Rung"), boundary=as_boundary(self.boundary))
+        for k, rung in enumerate(self.rungs):
+            instance(f"rungs[{k}]", rung, Rung, "a Rung")
+        instance("swap", self.swap, Swap, "a Swap")
+        one_of("preconditioner", self.preconditioner, PRECONDITIONERS)
         check_temperatures([rung.temperature for rung in self.rungs])
         noise = self.rungs[0].gradient_noise
         if noise is not None and noise.beyond == "effective_temperature":
             raise ValueError("beyond must not be 'effective_temperature' on the cold rung: it samples the posterior")
-        if self.preconditioner not in (None, "diagonal", "dense"):
-            raise ValueError(f"preconditioner must be None, 'diagonal' or 'dense', got {self.preconditioner!r}")
 
     def __str__(self) -> str:
         kernels = " and ".join(dict.fromkeys(str(rung.kernel) for rung in self.rungs))
@@ -242,15 +243,29 @@ class Sampler:
         return "; ".join(parts)
 
 
-def check_temperatures(temperatures: Sequence[float]) -> None:
-    """`ValueError` unless the temperatures start at 1 and increase."""
-    if not len(temperatures):
-        raise ValueError("temperatures must have at least one entry, got none")
-    if temperatures[0] != 1.0:
-        raise ValueError(f"temperatures must start at 1 (the posterior), got {temperatures[0]}")
-    for k, (colder, hotter) in enumerate(itertools.pairwise(temperatures), start=1):
-        if not colder < hotter < math.inf:
+def check_temperatures(temperatures: Sequence[float]) -> tuple[float, ...]:
+    """Temperatures as numbers; `ValueError` unless they start at 1 and increase."""
+    checked: tuple[float, ...] = tuple(array("temperatures", temperatures, ("rungs",)).tolist())
+    if checked[0] != 1.0:
+        raise ValueError(f"temperatures must start at 1 (the posterior), got {checked[0]}")
+    for k, (colder, hotter) in enumerate(itertools.pairwise(checked), start=1):
+        if not colder < hotter:
             raise ValueError(f"temperatures must increase, got {colder} before {hotter} at index {k}")
+    return checked
+
+
+def as_fidelity(name: str, value: str | int) -> str | int:
+    """The name of a fidelity, or how many levels it is below the finest."""
+    if isinstance(value, str) and value:
+        return value
+    return integer(name, value, least=0, also=" of levels below the finest, or the name of a fidelity")
+
+
+def as_step_size(name: str, value: float | Schedule | None) -> float | Schedule | None:
+    """A step size, a schedule, or None."""
+    if value is None or (callable(value) and not isinstance(value, type)):
+        return value
+    return real(name, value, above=0, also=", a schedule or None")
 
 
 def geometric(hottest: float, rungs: int) -> tuple[float, ...]:
@@ -261,6 +276,5 @@ def geometric(hottest: float, rungs: int) -> tuple[float, ...]:
     ValueError
         Unless ``hottest`` > 1 and ``rungs`` >= 2.
     """
-    if not (hottest > 1.0 and rungs >= 2):
-        raise ValueError(f"hottest must be > 1 and rungs >= 2, got {hottest} and {rungs}")
+    hottest, rungs = real("hottest", hottest, above=1), integer("rungs", rungs, least=2)
     return tuple(float(hottest ** (k / (rungs - 1))) for k in range(rungs))

@@ -30,12 +30,13 @@ boundary : "reflect", "ignore", "project" or `invsamp.boundary.penalised`
 """
 
 from invsamp.replica_exchange import fast_resgld, multi_variance_resgld, r2sgld, relangevin, resgld
-from invsamp.single_rung import cyclic_sgld, ghmc, mala, sghmc, sgld
+from invsamp.single_rung import cyclic_sgld, ghmc, hmc, mala, sghmc, sgld
 
 __all__ = [
     "cyclic_sgld",
     "fast_resgld",
     "ghmc",
+    "hmc",
     "mala",
     "multi_variance_resgld",
     "r2sgld",

@@ -8,13 +8,26 @@ from typing import Any
 
 import numpy as np
 
+from invsamp.arguments import instance, one_of, optional, real, sequence
 from invsamp.boundary import Boundary
 from invsamp.coupled_sums import CoupledSum
 from invsamp.estimators import Estimator
 from invsamp.estimators import exact as exact_energies
 from invsamp.evaluate.requests import Structure
 from invsamp.kernels import Langevin, Momentum
-from invsamp.ladder import Beyond, GradientNoise, Rung, Sampler, Swap, SwapEnergies, check_temperatures
+from invsamp.ladder import (
+    SWAP_ENERGIES,
+    SWAP_RULE,
+    VARIANCE_MODEL,
+    Beyond,
+    GradientNoise,
+    Rung,
+    Sampler,
+    Swap,
+    SwapEnergies,
+    as_fidelity,
+    check_temperatures,
+)
 from invsamp.schedules import Schedule
 from invsamp.single_rung import preconditioner_for
 from invsamp.swap import rules
@@ -56,7 +69,8 @@ def relangevin(
     ----------
     Chen et al. (2019), ICLR, "Accelerating nonconvex learning via replica exchange Langevin diffusion".
     """
-    kernel = Langevin(adjusted) if friction == 1.0 else Momentum(friction, adjusted)
+    momentum = Momentum(friction, adjusted)
+    kernel = Langevin(momentum.adjusted) if momentum.friction == 1.0 else momentum
     rungs = _rungs(temperatures, step_size, _graded(fidelities, temperatures), None, kernel=kernel)
     return _exchange(rungs, swap, swap_fraction, scheme, preconditioner, boundary)
 
@@ -94,10 +108,11 @@ def resgld(
     ----------
     Deng et al. (2020), ICML, "Non-convex learning via replica exchange stochastic gradient MCMC", eq. (7).
     """
-    flat = fidelities or [0] * len(temperatures)
-    variance = energy_variance or running_average()
+    flat = [0] * len(check_temperatures(temperatures)) if fidelities is None else fidelities
+    variance = running_average() if energy_variance is None else energy_variance
     rungs = _rungs(temperatures, step_size, flat, estimator, energy_variance=variance)
-    return _exchange(rungs, swap or rules.corrected(), swap_fraction, scheme, preconditioner, boundary, swap_energies)
+    rule = rules.corrected() if swap is None else swap
+    return _exchange(rungs, rule, swap_fraction, scheme, preconditioner, boundary, swap_energies)
 
 
 def r2sgld(
@@ -182,7 +197,7 @@ def multi_variance_resgld(
         step_size,
         _graded(fidelities, temperatures),
         estimator,
-        energy_variance=energy_variance or running_average(),
+        energy_variance=running_average() if energy_variance is None else energy_variance,
     )
     rule = rules.multi_variance(weight, assume_unbiased=assume_unbiased)
     return _exchange(rungs, rule, swap_fraction, scheme, preconditioner, boundary, swap_energies)
@@ -237,8 +252,9 @@ def fast_resgld(
     Li, Lin, Zhang and Zhou (2023), "Fast replica exchange SGLD", Algorithm 1, eq. (13), (15), (18).
     """
     estimators = estimator if isinstance(estimator, Sequence) else [estimator]
-    # a coupled sum's draw does not state its variance
-    model = variance or (running_average() if any(isinstance(e, CoupledSum) for e in estimators) else known())
+    model = optional(instance, "variance", variance, VarianceModel, VARIANCE_MODEL)
+    if model is None:  # a coupled sum's draw does not state its variance
+        model = running_average() if any(isinstance(e, CoupledSum) for e in estimators) else known()
     if energy_variance is None:
         energy_variance = known() if variance is None or isinstance(variance, Known) else variance
     rungs = _rungs(
@@ -256,7 +272,7 @@ def fast_resgld(
 
 
 def _graded(fidelities: Sequence[str | int] | None, temperatures: Sequence[float]) -> Sequence[str | int]:
-    return range(len(temperatures)) if fidelities is None else fidelities
+    return range(len(check_temperatures(temperatures))) if fidelities is None else fidelities
 
 
 def _rungs(
@@ -266,31 +282,38 @@ def _rungs(
     estimator: Estimator | Sequence[Estimator] | None,
     **parts: object,
 ) -> tuple[Rung, ...]:
-    check_temperatures(temperatures)
+    temperatures = check_temperatures(temperatures)
     n = len(temperatures)
     estimator = exact_energies() if estimator is None else estimator
-    columns: dict[str, list[Any]] = {
-        "fidelities": list(fidelities),
+    columns: dict[str, Sequence[Any]] = {
+        "fidelities": sequence("fidelities", fidelities),
         "step_size": list(step_size) if isinstance(step_size, Sequence | np.ndarray) else [step_size] * n,
         "estimator": list(estimator) if isinstance(estimator, Sequence) else [estimator] * n,
     }
     for name, column in columns.items():
         if len(column) != n:
             raise ValueError(f"{name} must have one entry for each of the {n} temperatures, got {len(column)}")
+    for k, fidelity in enumerate(columns["fidelities"]):
+        as_fidelity(f"fidelities[{k}]", fidelity)
     return tuple(
-        Rung(float(t), f, e, step_size=h, **parts)  # type: ignore[arg-type]
+        Rung(t, f, e, step_size=h, **parts)  # type: ignore[arg-type]
         for t, f, h, e in zip(temperatures, *columns.values(), strict=True)
     )
 
 
 def _exchange(
     rungs: tuple[Rung, ...],
-    rule: rules.SwapRule | None,
-    fraction: float,
+    swap: rules.SwapRule | None,
+    swap_fraction: float,
     scheme: SwapScheme | None,
     preconditioner: str | None,
     boundary: Boundary | str,
-    energies: SwapEnergies = "estimated",
+    swap_energies: SwapEnergies = "estimated",
 ) -> Sampler:
     kind = preconditioner_for(preconditioner, [rung.step_size for rung in rungs])
-    return Sampler(rungs, Swap(rule, scheme or deo(), fraction, energies), kind, boundary)
+    # by the names that they have here; the other arguments have those of the parts
+    optional(instance, "swap", swap, rules.SwapRule, SWAP_RULE)
+    fraction = real("swap_fraction", swap_fraction, above=0, most=1)
+    one_of("swap_energies", swap_energies, SWAP_ENERGIES)
+    meeting = Swap(swap, deo() if scheme is None else scheme, fraction, swap_energies)
+    return Sampler(rungs, meeting, kind, boundary)

@@ -14,6 +14,7 @@ import numpy as np
 from invsamp.contract import Potential, Problem
 from invsamp.engine import state as states
 from invsamp.engine.engine import Engine
+from invsamp.engine.handing_back import announce
 from invsamp.engine.interrupts import Interrupts
 from invsamp.engine.plan import Plan
 from invsamp.engine.recording import NOTICE, fingerprint, finished, record, start_run
@@ -97,7 +98,10 @@ def resume(
     with one_thread():
         if (comm := communicator(problem, comm)) is not None:
             check_equal(comm, run_settings(engine))
-        return share(comm, engine, lambda: _carried_on(engine, path, header.about, progress))
+        run = share(comm, engine, lambda: _carried_on(engine, path, header.about, progress))
+    if header.step != plan.steps and (comm is None or comm.rank == 0):
+        announce(run, stacklevel=2)
+    return run
 
 
 def _carried_on(engine: Engine, path: Path, about: Mapping[str, Any], progress: bool) -> StoredRun:
@@ -115,7 +119,7 @@ def _carried_on(engine: Engine, path: Path, about: Mapping[str, Any], progress: 
         if saved["engine"] is None:
             start_run(engine, kept, saved["start"])
         received = record(engine, kept, interrupts, progress)
-    return finished(engine, path, received, stacklevel=4)
+    return finished(engine, path, received)
 
 
 def _over(path: Path, plan: Plan) -> StoredRun | None:
@@ -195,7 +199,7 @@ def _warn_of_last_digits(about: Mapping[str, Any], differ: bool) -> None:
     if changed or differ:
         why = "; ".join(changed) or "the energies differ from the run's in their last digits"
         message = f"the draws to come may differ from those of an uninterrupted run in their last digits: {why}"
-        warnings.warn(message, stacklevel=5)
+        warnings.warn(message, stacklevel=7)
 
 
 def _plan(before: Mapping[str, Any], draws: int | None) -> Plan:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from invsamp.contract import Array, Potential, Problem
-from invsamp.engine.draws import Draws, Segment
+from invsamp.diagnostics import load_arviz
+from invsamp.engine.draws import Draws
 from invsamp.engine.engine import Engine
+from invsamp.engine.handing_back import announce, handed_back, say
 from invsamp.engine.interrupts import Interrupts, leave
 from invsamp.engine.plan import Plan
 from invsamp.engine.progress import Bar
@@ -109,7 +110,10 @@ def sample(
             begun = None if positions is None else positions.tolist()
             check_equal(comm, run_settings(engine) | {"seed": given, "start": begun, "stored": path is not None})
             # a seed of the system's is one of each process: that of the one which drives counts
-        return share(comm, engine, lambda: _made(engine, positions, progress, path, segment))
+        run = share(comm, engine, lambda: _made(engine, positions, progress, path, segment))
+    if comm is None or comm.rank == 0:
+        announce(run, stacklevel=2)
+    return run
 
 
 def _made(
@@ -122,15 +126,9 @@ def _made(
     """The run from its first solve to its last."""
     if path is not None:
         return begin_run(engine, path, positions, segment=segment, progress=progress)
+    load_arviz()  # which may fail, and must not do so when the draws are made
     engine.begin(positions)
-    draws = _run(engine, progress)
-    problem, theta = engine.problem, engine.problem.to_theta(draws.positions)
-    run = Run.from_arrays(
-        problem, dict(problem.shapes), theta, engine.statistics(draws), engine.report(), problem.support
-    )
-    for message in run.warnings():
-        warnings.warn(message, stacklevel=5)
-    return run
+    return handed_back(engine, _run(engine, progress))
 
 
 def plan(draws: int, warmup: int | None, thin: int, chains: int, seed: int | None) -> Plan:
@@ -154,7 +152,7 @@ def as_problem(problem: Problem | Potential, name: str = "problem") -> Problem:
     raise ValueError(f"{name} must be a Posterior, a Target or a Potential, got {type(problem).__name__}")
 
 
-def _run(engine: Engine, progress: bool) -> Segment:
+def _run(engine: Engine, progress: bool) -> Draws:
     """All draws, in memory; those that were made so far if the user interrupts them."""
     plan = engine.plan
     kept, warmup, thin, steps = Draws(engine, plan.draws), plan.warmup, plan.thin, plan.steps
@@ -178,7 +176,7 @@ def _run(engine: Engine, progress: bool) -> Segment:
         if not kept.count or (shared and not received):
             raise
         message = f"interrupted: the run holds the {kept.count} draws that were made, of {plan.draws}"
-        warnings.warn(message, stacklevel=6)
+        say(message, stacklevel=6)
     finally:
         bar.close()
-    return kept.take()
+    return kept

@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
+from invsamp.arguments import integer, real
 
 
 class Schedule(Protocol):
@@ -107,9 +107,20 @@ class Cycles:
 
 def over(schedule: Any, steps: int | None) -> Schedule:
     """The schedule of a run of ``steps`` steps, warm-up included: itself unless it is spread over the run."""
-    if steps is None or not isinstance(schedule, SpreadSchedule):
+    if steps is None:
         return schedule  # type: ignore[no-any-return]
-    return schedule.over(steps)
+    found: Schedule = schedule.over(steps) if isinstance(schedule, SpreadSchedule) else schedule
+    for k in (0, steps - 1):  # rather now than when the steps before are made
+        step_size_at(found, k)
+    return found
+
+
+def step_size_at(schedule: Schedule, k: int) -> float:
+    """What a schedule gives for iteration k; `ValueError` unless that is a positive number."""
+    try:
+        return real("step_size", schedule(k), above=0)
+    except ValueError as error:
+        raise ValueError(f"{error} from {schedule} at iteration {k}") from None
 
 
 def constant(step_size: float) -> Constant:
@@ -124,7 +135,7 @@ def constant(step_size: float) -> Constant:
     ValueError
         If it is not a positive finite number.
     """
-    return Constant(_positive("step_size", step_size))
+    return Constant(real("step_size", step_size, above=0))
 
 
 def polynomial(step_size: float, offset: float = 1.0, exponent: float = 1 / 3) -> Polynomial:
@@ -145,7 +156,9 @@ def polynomial(step_size: float, offset: float = 1.0, exponent: float = 1 / 3) -
     ValueError
         If a number is not positive and finite.
     """
-    return Polynomial(_positive("step_size", step_size), _positive("offset", offset), _positive("exponent", exponent))
+    return Polynomial(
+        real("step_size", step_size, above=0), real("offset", offset, above=0), real("exponent", exponent, above=0)
+    )
 
 
 def exponential(step_size: float, rate: float, begin: int = 0) -> Exponential:
@@ -165,9 +178,9 @@ def exponential(step_size: float, rate: float, begin: int = 0) -> Exponential:
     ValueError
         If a number is out of range.
     """
-    if not 0.0 < rate <= 1.0:
-        raise ValueError(f"rate must lie in (0, 1], got {rate}")
-    return Exponential(_positive("step_size", step_size), rate, begin)
+    return Exponential(
+        real("step_size", step_size, above=0), real("rate", rate, above=0, most=1), integer("begin", begin)
+    )
 
 
 def cyclic_cosine(step_size: float, cycle: int | None = None, *, cycles: int | None = None) -> CyclicCosine | Cycles:
@@ -189,18 +202,7 @@ def cyclic_cosine(step_size: float, cycle: int | None = None, *, cycles: int | N
     """
     if (cycle is None) == (cycles is None):
         raise ValueError(f"exactly one of cycle and cycles must be given, got cycle={cycle} and cycles={cycles}")
-    size = _positive("step_size", step_size)
+    size = real("step_size", step_size, above=0)
     if cycles is not None:
-        if isinstance(cycles, bool) or not isinstance(cycles, int | np.integer) or cycles < 1:
-            raise ValueError(f"cycles must be an integer >= 1, got {cycles!r}")
-        return Cycles(size, int(cycles))
-    assert cycle is not None  # one of the two is given
-    if cycle < 2:
-        raise ValueError(f"cycle must be at least 2 iterations, got {cycle}")
-    return CyclicCosine(size, cycle)
-
-
-def _positive(name: str, value: float) -> float:
-    if not (isinstance(value, int | float | np.number) and 0.0 < value < math.inf):
-        raise ValueError(f"{name} must be a positive finite number, got {value!r}")
-    return float(value)
+        return Cycles(size, integer("cycles", cycles, least=1))
+    return CyclicCosine(size, integer("cycle", cycle, least=2))

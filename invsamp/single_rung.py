@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from invsamp.arguments import one_of
 from invsamp.boundary import Boundary
 from invsamp.estimators import Estimator
 from invsamp.estimators import exact as exact_energies
-from invsamp.kernels import Langevin, Momentum
-from invsamp.ladder import GradientNoise, Rung, Sampler
+from invsamp.kernels import Hamiltonian, Langevin, Momentum
+from invsamp.ladder import PRECONDITIONERS, GradientNoise, Rung, Sampler
 from invsamp.schedules import Schedule, cyclic_cosine
 
 
@@ -37,7 +38,8 @@ def sgld(
     ----------
     Welling and Teh (2011), ICML, eq. (4), with :math:`\eta = \epsilon / 2`.
     """
-    rung = Rung(1.0, fidelity, estimator or exact_energies(), Langevin(), step_size, gradient_noise=gradient_noise)
+    told = exact_energies() if estimator is None else estimator
+    rung = Rung(1.0, fidelity, told, Langevin(), step_size, gradient_noise=gradient_noise)
     return _single(rung, preconditioner, boundary)
 
 
@@ -77,7 +79,8 @@ def cyclic_sgld(
     Zhang et al. (2020), "Cyclical stochastic gradient MCMC for Bayesian deep learning", ICLR, eq. (1), Algorithm 1.
     """
     schedule = cyclic_cosine(step_size, cycles=cycles)
-    rung = Rung(1.0, fidelity, estimator or exact_energies(), Langevin(), schedule, gradient_noise=gradient_noise)
+    told = exact_energies() if estimator is None else estimator
+    rung = Rung(1.0, fidelity, told, Langevin(), schedule, gradient_noise=gradient_noise)
     return _single(rung, preconditioner, boundary)
 
 
@@ -113,12 +116,13 @@ def sghmc(
     Chen, Fox and Guestrin (2014), ICML, eq. (15).
     """
     kernel = Momentum(friction)
-    rung = Rung(1.0, fidelity, estimator or exact_energies(), kernel, step_size, gradient_noise=gradient_noise)
+    told = exact_energies() if estimator is None else estimator
+    rung = Rung(1.0, fidelity, told, kernel, step_size, gradient_noise=gradient_noise)
     return _single(rung, preconditioner, boundary)
 
 
 def mala(
-    step_size: float | None = None,
+    step_size: float | Schedule | None = None,
     *,
     fidelity: str | int = 0,
     preconditioner: str | None = "auto",
@@ -139,7 +143,7 @@ def mala(
 
 
 def ghmc(
-    step_size: float | None = None,
+    step_size: float | Schedule | None = None,
     *,
     friction: float = 0.05,
     fidelity: str | int = 0,
@@ -153,7 +157,7 @@ def ghmc(
 
     Parameters
     ----------
-    step_size : float, optional
+    step_size : float, Schedule or None
         As of `mala`: half of the square of the leapfrog step.
     friction : float in (0, 1]
         :math:`\alpha`, the share of the momentum that is lost in a step; 1 is MALA but for its thresholds.
@@ -170,12 +174,43 @@ def ghmc(
     return _single(rung, preconditioner, boundary)
 
 
+def hmc(
+    step_size: float | None = None,
+    *,
+    length: float = 0.8,
+    fidelity: str | int = 0,
+    preconditioner: str | None = "auto",
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    r"""Hamiltonian Monte Carlo with jittered path lengths: a draw costs several gradients. Exact as MALA is.
+
+    See `invsamp.kernels.Hamiltonian`. Squares and energies mix faster by it than by `ghmc`, whose energy changes by its
+    friction alone.
+
+    Parameters
+    ----------
+    step_size : float, optional
+        As of `mala`: half of the square of the leapfrog step.
+    length : float, > 0
+        Mean length of a path in whitened coordinates, in which the posterior is about one wide.
+
+    Notes
+    -----
+    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
+
+    References
+    ----------
+    Duane, Kennedy, Pendleton and Roweth (1987), Physics Letters B 195.
+    """
+    return _single(Rung(1.0, fidelity, kernel=Hamiltonian(length), step_size=step_size), preconditioner, boundary)
+
+
 def _single(rung: Rung, preconditioner: str | None, boundary: Boundary | str) -> Sampler:
     return Sampler((rung,), preconditioner=preconditioner_for(preconditioner, [rung.step_size]), boundary=boundary)
 
 
 def preconditioner_for(wanted: str | None, step_sizes: Sequence[object]) -> str | None:
     """What "auto" means: dense where warm-up finds every step size."""
-    if wanted != "auto":
+    if one_of("preconditioner", wanted, ("auto", *PRECONDITIONERS)) != "auto":
         return wanted
     return "dense" if all(h is None for h in step_sizes) else None

@@ -56,27 +56,29 @@ def load(what: str = "this") -> SimpleNamespace:
     )
 
 
-def triangle_mesh(comm: Any, points: Array, triangles: Numbers) -> Any:
-    """Mesh of triangles, spread over the ranks of ``comm`` without ghost cells; rank 0 gives the arrays.
+def cell_mesh(comm: Any, points: Array, cells: Numbers) -> Any:
+    """Mesh of triangles or quadrilaterals, spread over the ranks of ``comm`` without ghosts; rank 0 gives the arrays.
 
     Parameters
     ----------
     comm : mpi4py communicator
     points : array, shape (n, 2)
-    triangles : array, shape (c, 3)
-        Node numbers. Those of the other ranks are ignored.
+    cells : array, shape (c, 3) or (c, 4)
+        Node numbers, in the order in which one goes round. Those of the other ranks are ignored, but for the shape.
     """
     x = load()
     if comm.rank:
-        points, triangles = points[:0], triangles[:0]
-    cells = np.ascontiguousarray(triangles, dtype=np.int64).reshape(-1, 3)
+        points, cells = points[:0], cells[:0]
+    name = "triangle" if np.shape(cells)[1] == 3 else "quadrilateral"
+    # a quadrilateral's corners stand row by row
+    cells = np.ascontiguousarray(cells if name == "triangle" else cells[:, [0, 1, 3, 2]], dtype=np.int64)
     points = np.ascontiguousarray(points, dtype=float).reshape(-1, 2)
     if "domain" in inspect.signature(x.mesh.create_mesh).parameters:
-        domain = x.ufl.Mesh(x.ufl.VectorElement("Lagrange", "triangle", 1))
+        domain = x.ufl.Mesh(x.ufl.VectorElement("Lagrange", name, 1))
         return x.mesh.create_mesh(comm, cells, points, domain, x.mesh.GhostMode.none)
     import basix.ufl
 
-    element = basix.ufl.element("Lagrange", "triangle", 1, shape=(2,))
+    element = basix.ufl.element("Lagrange", name, 1, shape=(2,))
     # the order of the last two changed between versions, their names did not; without ghosts by default
     return x.mesh.create_mesh(comm, cells, x=points, e=element)
 
@@ -167,6 +169,15 @@ def compiled(form: Any) -> Any:
     """A form ready to be assembled; of compiled ones, the same."""
     x = load()
     return x.fem.form(form) if isinstance(form, x.ufl.Form) else form
+
+
+def estimated_degree(form: Any) -> int:
+    """The degree of quadrature that UFL estimates for a form over one measure, as dolfinx's compiler asks it to."""
+    from ufl.algorithms import compute_form_data
+
+    data = compute_form_data(form, do_apply_integral_scaling=True, do_append_everywhere_integrals=False)
+    found = [one.metadata()["estimated_polynomial_degree"] for group in data.integral_data for one in group.integrals]
+    return int(max(np.max(degree) for degree in found)) if found else 0
 
 
 def set_bc(vector: Any, bcs: Sequence[Any]) -> None:

@@ -52,7 +52,7 @@ class PoissonObservation:
             source = at_nodes(equation.source, space)
         with fitting("conductivity"):
             conductivity = at_cells(equation.conductivity, space)
-        check_conductivity(conductivity, len(space.mesh.triangles))
+        check_conductivity(conductivity, len(space.mesh.cells))
         kinds = {
             "source": (equation.source, source),
             "conductivity": (equation.conductivity, conductivity),

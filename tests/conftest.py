@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +25,11 @@ from scipy.stats import t as student
 
 from invsamp.results.run import Run
 from invsamp.sampler import sample
+
+# a shell that starts the tests in the background has them ignore Ctrl-C, nohup a terminal that is closed: tests of what
+# these do would wait for ever
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # the first call of a compiled function takes seconds on a busy machine; the same examples on every run
 hypothesis.settings.register_profile("invsamp", deadline=None, derandomize=True)

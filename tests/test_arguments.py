@@ -90,7 +90,8 @@ def test_ranges(limits: dict[str, Any], inside: float, outside: float, right: st
     assert arguments.array("x", [[inside]], **limits).tolist() == [[inside]]
     with pytest.raises(ValueError, match=re.escape(f"x must be {right}, got {outside}")):
         arguments.real("x", outside, **limits)
-    with pytest.raises(ValueError, match=re.escape(f"x must be {right[2:]}s, got {outside} at index 1")):
+    several = right[2:].replace("number", "numbers")
+    with pytest.raises(ValueError, match=re.escape(f"x must be {several}, got {outside} at index 1")):
         arguments.array("x", [inside, outside], **limits)
 
 

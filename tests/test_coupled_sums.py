@@ -255,9 +255,9 @@ class TestRefusals:
         [
             ({"scheme": "nested"}, "scheme must be one of"),
             ({"levels": ["a"]}, "levels must name at least two distinct fidelities"),
-            ({"levels": ["a", "a"]}, "levels must name at least two distinct fidelities"),
+            ({"levels": ["a", "a"]}, "levels must be a sequence of distinct names"),
             ({"probabilities": (0.9, 0.5)}, "must lie in .0, 1. and start with 1"),
-            ({"probabilities": (1.0, 0.0)}, "must lie in .0, 1. and start with 1"),
+            ({"probabilities": (1.0, 0.0)}, r"probabilities must be numbers in \(0, 1\], got 0.0 at index 1"),
             ({"probabilities": (1.0, 0.2, 0.3)}, "must not increase"),
             ({"probabilities": (1.0, 0.6, 0.5), "scheme": "single"}, "sum to at most 1"),
             ({"levels": ("a", "b"), "probabilities": (1.0, 0.6, 0.5)}, "one entry for each of the 2 levels, got 3"),

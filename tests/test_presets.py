@@ -14,6 +14,7 @@ from invsamp.presets import (
     cyclic_sgld,
     fast_resgld,
     ghmc,
+    hmc,
     mala,
     multi_variance_resgld,
     r2sgld,
@@ -28,7 +29,7 @@ from invsamp.swap.schemes import deo, seo
 from invsamp.variances.models import kernel_ridge, known, running_average
 
 LADDERS = {f.__name__: f for f in (relangevin, resgld, r2sgld, multi_variance_resgld, fast_resgld)}
-SINGLES = {f.__name__: f for f in (sgld, sghmc, mala, ghmc)}
+SINGLES = {f.__name__: f for f in (sgld, sghmc, mala, ghmc, hmc)}
 
 
 def test_sgld():

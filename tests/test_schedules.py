@@ -77,8 +77,8 @@ def test_step_size_must_be_positive(make, step_size):
     [
         (lambda: polynomial(0.1, offset=0.0), "offset must be a positive finite number, got 0.0"),
         (lambda: polynomial(0.1, exponent=-1.0), "exponent must be a positive finite number, got -1.0"),
-        (lambda: exponential(0.1, 1.1), r"rate must lie in \(0, 1\], got 1.1"),
-        (lambda: cyclic_cosine(0.1, 1), "cycle must be at least 2 iterations, got 1"),
+        (lambda: exponential(0.1, 1.1), r"rate must be a number in \(0, 1\], got 1.1"),
+        (lambda: cyclic_cosine(0.1, 1), "cycle must be an integer >= 2, got 1"),
         (lambda: cyclic_cosine(0.1, cycles=0), "cycles must be an integer >= 1, got 0"),
         (lambda: cyclic_cosine(0.1, cycles=2.5), "cycles must be an integer >= 1, got 2.5"),
         (lambda: cyclic_cosine(0.1), "exactly one of cycle and cycles must be given, got cycle=None and cycles=None"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from invsamp.arguments import mapping
 from invsamp.domains.ball import Ball, Ellipsoid
 from invsamp.domains.box import Box, with_inf
 from invsamp.domains.constraints import Constraint, DomainLike, bound_domain, constraint, named_columns
@@ -51,7 +52,7 @@ def from_dict(description: Mapping[str, Any]) -> Domain:
     ValueError
         If ``kind`` is not one of those of this module.
     """
-    kind = description.get("kind")
+    kind = mapping("description", description).get("kind")
     if kind == "unbounded":
         return Unbounded()
     if kind == "box":
@@ -70,4 +71,4 @@ def from_dict(description: Mapping[str, Any]) -> Domain:
         return Product({tuple(key): from_dict(domain) for key, domain in description["blocks"]})
     if kind == "intersection":
         return reduce(intersect, map(from_dict, description["parts"]))
-    raise ValueError(f"kind must be that of a domain, such as 'box', got {kind!r}")
+    raise ValueError(f"kind must be that of a domain, such as 'box', got {kind!r} in the description")

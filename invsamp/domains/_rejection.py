@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from invsamp.arguments import generator, integer
 from invsamp.domains.contract import Array, Domain
 
 #: Proposals after which a domain of which nothing was found is given up.
@@ -18,6 +19,7 @@ def sample_by_rejection(domain: Domain, rng: np.random.Generator, n: int) -> Arr
     ValueError
         If the dimension is open, the domain is not bounded, or less than one in a million draws lies inside.
     """
+    generator("rng", rng), integer("n", n, least=0)
     if domain.dimension is None:
         raise ValueError(f"sample_uniform needs a domain of a fixed number of coordinates, got {domain!r}")
     lower, upper = domain.bounding_box(domain.dimension)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import numbers
+from invsamp.arguments import array, real, store
 from invsamp.domains import _members
 from invsamp.domains._arrays import entries, freeze
 from invsamp.domains._walls import Member, Walled
@@ -83,10 +83,10 @@ class Ball(_Round):
     radius: float
 
     def __init__(self, centre: npt.ArrayLike, radius: float) -> None:
-        freeze(self, centre=_checked_centre(centre))
-        if not (radius > 0.0 and 0.0 < radius**2 < np.inf):
-            raise ValueError(f"radius must be positive and finite, got {radius}")
-        object.__setattr__(self, "radius", float(radius))
+        freeze(self, centre=np.array(array("centre", centre, ("d",))))
+        store(self, radius=real("radius", radius, above=0))
+        if not 0.0 < radius**2 < np.inf:
+            raise ValueError(f"radius must have a square that is a float, got {radius}")
 
     def _shape(self) -> Array:
         return self.radius * np.eye(self.dimension)
@@ -139,20 +139,16 @@ class Ellipsoid(_Round):
     def __init__(
         self, centre: npt.ArrayLike, matrix: npt.ArrayLike | None = None, axes: npt.ArrayLike | None = None
     ) -> None:
-        middle = _checked_centre(centre)
+        middle = np.array(array("centre", centre, ("d",)))
         if (matrix is None) == (axes is None):
-            raise ValueError("Ellipsoid needs either matrix or axes")
+            raise ValueError(f"either matrix or axes must be given, got {'neither' if axes is None else 'both'}")
         if axes is not None:
-            lengths = numbers("axes", axes)
-            if lengths.shape != middle.shape or not ((lengths > 0.0) & np.isfinite(lengths)).all():
-                raise ValueError(f"axes must be {middle.size} positive finite numbers, got {lengths.tolist()}")
+            lengths = array("axes", axes, middle.shape, above=0)
             form = np.diag(1.0 / lengths**2)
         else:
-            form = np.array(numbers("matrix", matrix))
-            if form.shape != (middle.size, middle.size):
-                raise ValueError(f"matrix must have shape ({middle.size}, {middle.size}), got {form.shape}")
+            form = array("matrix", matrix, (middle.size, middle.size))
             if not np.allclose(form, form.T, rtol=1e-10, atol=0.0):
-                raise ValueError(f"matrix must be finite and symmetric, got {form.tolist()}")
+                raise ValueError(f"matrix must be symmetric, got {form.tolist()}")
             form = 0.5 * (form + form.T)
         try:
             np.linalg.cholesky(form)
@@ -183,10 +179,3 @@ class Ellipsoid(_Round):
 
     def __repr__(self) -> str:
         return f"Ellipsoid(centre={self.centre.tolist()}, matrix={self.matrix.tolist()})"
-
-
-def _checked_centre(centre: npt.ArrayLike) -> Array:
-    vector = np.array(numbers("centre", centre))
-    if vector.ndim != 1 or not vector.size or not np.isfinite(vector).all():
-        raise ValueError(f"centre must be a finite vector, got {vector.tolist()}")
-    return vector

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import numbers
+from invsamp.arguments import array
 from invsamp.domains import _members
 from invsamp.domains._arrays import check_metric, copies, entries, freeze
 from invsamp.domains._fold import fold_box
@@ -42,14 +42,12 @@ class Box(Walled):
     upper: Array
 
     def __init__(self, lower: npt.ArrayLike = -np.inf, upper: npt.ArrayLike = np.inf) -> None:
-        low, high = numbers("lower", lower), numbers("upper", upper)
+        low, high = array("lower", lower, finite=False), array("upper", upper, finite=False)
         if low.ndim > 1 or high.ndim > 1 or (low.ndim == high.ndim == 1 and low.shape != high.shape):
             raise ValueError(
                 f"lower and upper must be scalars or vectors of one length, got shapes {low.shape} and {high.shape}"
             )
         low, high = (np.array(bound) for bound in np.broadcast_arrays(low, high))
-        if low.shape == (0,):
-            raise ValueError("lower and upper must have at least one entry, got none")
         wrong = ~((low < high) & (low < np.inf) & (high > -np.inf))
         if wrong.any():
             where = int(np.argmax(wrong))

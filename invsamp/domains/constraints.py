@@ -10,6 +10,7 @@ from typing import Union
 
 import numpy as np
 
+from invsamp import arguments
 from invsamp.domains.contract import Domain
 from invsamp.domains.half_spaces import HalfSpaces
 from invsamp.domains.intersection import Intersection, intersect
@@ -96,11 +97,11 @@ def constraint(text: str) -> Constraint:
     Constraint('sigma > 1 + beta' & '0 < rho < 2 * (sigma - 1)')
     """
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        tree = ast.parse(arguments.text("text", text).strip(), mode="eval").body
     except SyntaxError as error:
-        raise ValueError(f"constraint must be a comparison such as 'sigma > 1 + beta', got {text!r}: {error}") from None
+        raise ValueError(f"text must be a comparison such as 'sigma > 1 + beta', got {text!r}: {error}") from None
     if not isinstance(tree, ast.Compare):
-        raise ValueError(f"constraint must be a comparison such as 'sigma > 1 + beta', got {text!r}")
+        raise ValueError(f"text must be a comparison such as 'sigma > 1 + beta', got {text!r}")
     sides = [_linear(side, text) for side in (tree.left, *tree.comparators)]
     rows = []
     for left, comparison, right in zip(sides, tree.ops, sides[1:], strict=False):
@@ -146,10 +147,9 @@ def bound_domain(
         domain = domain.bind(columns)
     elif isinstance(domain, Intersection):
         return bound_domain(domain.parts, columns, dimension)
-    if isinstance(domain, type) or not isinstance(domain, Domain):
-        raise ValueError(f"domain must be a Domain, a constraint(...) or a sequence of these, got {domain!r}")
-    domain.check_dimension(dimension)
-    return domain
+    whole: Domain = arguments.instance("domain", domain, Domain, "a Domain, a constraint(...) or a sequence of these")
+    whole.check_dimension(dimension)
+    return whole
 
 
 def named_columns(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import numbers
+from invsamp.arguments import array
 from invsamp.domains import _members
 from invsamp.domains._arrays import entries, freeze
 from invsamp.domains._polytope import bounding_box, clipped_polygon, interior_point
@@ -38,13 +38,8 @@ class HalfSpaces(Walled):
     _interior: Array = field(init=False)  # (d,) a strictly feasible point
 
     def __init__(self, normals: npt.ArrayLike, offsets: npt.ArrayLike) -> None:
-        a, b = np.array(numbers("normals", normals), order="C"), np.array(numbers("offsets", offsets))
-        if a.ndim != 2 or 0 in a.shape:
-            raise ValueError(f"normals must have shape (k, d) with k, d >= 1, got {a.shape}")
-        if b.shape != a.shape[:1]:
-            raise ValueError(f"offsets must have shape {a.shape[:1]}, one per normal, got {b.shape}")
-        if not np.isfinite(a).all() or not np.isfinite(b).all():
-            raise ValueError(f"normals and offsets must be finite, got {a.tolist()} and {b.tolist()}")
+        a = np.array(array("normals", normals, ("k", "d")), order="C")
+        b = np.array(array("offsets", offsets, a.shape[:1]))
         zero = ~a.any(axis=1)
         if zero.any():
             raise ValueError(

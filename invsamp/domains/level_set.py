@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import numbers
+from invsamp.arguments import array, function, integer, numbers, optional, sequence, shown, text
 from invsamp.domains._arrays import entries
 from invsamp.domains._outlines import level_curves, view_points
 from invsamp.domains._rejection import sample_by_rejection
@@ -79,18 +79,17 @@ class LevelSet(Walled):
         bounds: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
         name: str | None = None,
     ) -> None:
-        if dimension < 1:
-            raise ValueError(f"dimension must be at least 1, got {dimension}")
-        step = None if resolution is None else np.array(numbers("resolution", resolution))
-        if step is not None and (step.shape not in ((), (dimension,)) or not (step > 0.0).all()):
-            raise ValueError(f"resolution must be positive, a number or one per coordinate, got {step.tolist()}")
+        dimension = integer("dimension", dimension, least=1)
+        step = optional(array, "resolution", resolution, above=0, finite=False)
+        if step is not None and step.shape not in ((), (dimension,)):
+            raise ValueError(f"resolution must be a number or one per coordinate, got {step.tolist()}")
         values = {
-            "level": level,
-            "gradient": gradient,
-            "size": int(dimension),
+            "level": function("level", level),
+            "gradient": function("gradient", gradient),
+            "size": dimension,
             "resolution": step,
             "bounds": None if bounds is None else _checked_bounds(bounds, dimension),
-            "name": name or getattr(level, "__name__", repr(level)),
+            "name": optional(text, "name", name) or getattr(level, "__name__", repr(level)),
             "_unchecked": [True],
         }
         for key, value in values.items():
@@ -285,7 +284,10 @@ class SavedLevelSet(Walled):
 
 
 def _checked_bounds(bounds: tuple[npt.ArrayLike, npt.ArrayLike], dimension: int) -> tuple[Array, Array]:
-    lower, upper = (np.array(np.broadcast_to(np.asarray(end, dtype=float), (dimension,))) for end in bounds)
-    if not (np.isfinite(lower) & np.isfinite(upper) & (lower < upper)).all():
+    ends = [array("bounds", end) for end in sequence("bounds", bounds, "a pair of ends", least=2)]
+    if len(ends) != 2 or any(end.shape not in ((), (1,), (dimension,)) for end in ends):
+        raise ValueError(f"bounds must be two numbers or vectors of {dimension}, got {shown(bounds)}")
+    lower, upper = (np.array(np.broadcast_to(end, (dimension,))) for end in ends)
+    if not (lower < upper).all():
         raise ValueError(f"bounds must be finite with lower below upper, got {lower.tolist()} and {upper.tolist()}")
     return lower, upper

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import numbers
+from invsamp import arguments
+from invsamp.arguments import array, generator, integer
 from invsamp.domains import _members
 from invsamp.domains._arrays import entries, freeze
 from invsamp.domains._edge_grid import edge_grid
@@ -57,7 +58,8 @@ class Polygon(Walled):
 
     def __init__(self, vertices: npt.ArrayLike, holes: Iterable[npt.ArrayLike] = ()) -> None:
         outline = _ring(vertices, "vertices")
-        inner = tuple(_ring(hole, f"holes[{k}]")[::-1].copy() for k, hole in enumerate(holes))
+        rings = arguments.sequence("holes", holes, least=0)
+        inner = tuple(_ring(hole, f"holes[{k}]")[::-1].copy() for k, hole in enumerate(rings))
         check_holes(outline, list(inner))
         freeze(self, vertices=outline)
         for hole in inner:
@@ -92,9 +94,9 @@ class Polygon(Walled):
         ValueError
             As for the vertices of a polygon, or if the function returns another shape.
         """
-        if points < 3:
-            raise ValueError(f"points must be at least 3, got {points}")
-        values = numbers("function", function(np.arange(points) / points))
+        points = integer("points", points, least=3)
+        called = arguments.function("function", function)
+        values = array("function", called(np.arange(points) / points), also=" at every curve parameter")
         if values.shape == (2, points):
             values = values.T
         if values.shape != (points, 2):
@@ -126,6 +128,7 @@ class Polygon(Walled):
 
     def sample_uniform(self, rng: np.random.Generator, n: int) -> Array:
         """Independent uniform draws, shape (n, 2)."""
+        generator("rng", rng), integer("n", n, least=0)
         return Trapezoids([self.vertices, *self.holes]).sample(rng, n, self.contains)
 
     def outline(self, i: int, j: int, view: tuple[npt.ArrayLike, npt.ArrayLike]) -> list[Array]:
@@ -158,14 +161,7 @@ class Polygon(Walled):
 
 def _ring(vertices: npt.ArrayLike, name: str) -> Array:
     """Checked vertices (k, 2), counter-clockwise."""
-    ring = np.array(numbers("vertices", vertices))
-    if not ring.size:
-        raise ValueError(f"{name} must hold at least three different points, got none")
-    if ring.ndim != 2 or ring.shape[1] != 2:
-        raise ValueError(f"{name} must have shape (k, 2), got {ring.shape}")
-    if not np.isfinite(ring).all():
-        where = int(np.argmin(np.isfinite(ring).all(axis=1)))
-        raise ValueError(f"{name} must be finite, got {ring[where].tolist()} at index {where}")
+    ring = np.array(array(name, vertices, ("k", 2)))
     kept = without_repeats(ring)
     if len(kept) < 3:
         raise ValueError(f"{name} must hold at least three different points, got {ring.tolist()}")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from invsamp import arguments
 from invsamp.domains._surfaces import Surface
 from invsamp.domains._walls import Member, Walled
 from invsamp.domains.box import Box
@@ -43,7 +44,7 @@ class Product(Walled):
     blocks: tuple[tuple[tuple[int, ...] | tuple[str, ...], Domain], ...]
 
     def __init__(self, blocks: Mapping[Any, Domain]) -> None:
-        if not blocks:
+        if not arguments.mapping("blocks", blocks):
             raise ValueError("blocks must hold at least one domain, got none")
         pairs = tuple((_key(key), domain) for key, domain in blocks.items())
         object.__setattr__(self, "blocks", pairs)
@@ -142,7 +143,7 @@ class Product(Walled):
 
 
 def _key(key: Any) -> tuple[int, ...] | tuple[str, ...]:
-    entries = (key,) if isinstance(key, str | int | np.integer) else tuple(key)
+    entries = tuple(key) if isinstance(key, tuple) else (key,)
     entries = tuple(int(entry) if isinstance(entry, int | np.integer) else entry for entry in entries)
     names, indices = (all(isinstance(entry, kind) for entry in entries) for kind in (str, int))
     if not entries or not (names or indices) or (indices and min(entries) < 0):

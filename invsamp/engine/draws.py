@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -63,9 +62,13 @@ class Draws:
 
         Views: they hold until the next `append`.
         """
-        n = self.count
-        positions, energies, step_sizes, replicas = self._room
-        segment = Segment(positions[:, :, :n], energies[:, :, :n], step_sizes[:, :n], replicas[:, :, :n])
+        segment = self.view()
         self._engine.count(segment)
         self.count = 0
         return segment
+
+    def view(self) -> Segment:
+        """What was kept since the last time."""
+        n = self.count
+        positions, energies, step_sizes, replicas = self._room
+        return Segment(positions[:, :, :n], energies[:, :, :n], step_sizes[:, :n], replicas[:, :, :n])

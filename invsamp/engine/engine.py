@@ -20,6 +20,7 @@ from invsamp.engine.starts import failure_message, place
 from invsamp.engine.warmup import WarmUp, check_length
 from invsamp.evaluate.requests import Answer, Asks, Result, answered, gathered
 from invsamp.ladder import Sampler
+from invsamp.names import check_names
 from invsamp.results import reporting
 from invsamp.swap.exchange import Exchange
 from invsamp.variances.noise_models import share_pilots
@@ -57,6 +58,7 @@ class Engine:
 
     def __init__(self, problem: Problem, sampler: Sampler, plan: Plan) -> None:
         self.problem, self.sampler, self.plan = problem, sampler, plan
+        check_names(problem.shapes)  # of problems that somebody else wrote, too: the first solve is dear
         fidelities = [_fidelity(problem, rung.fidelity) for rung in sampler.rungs]
         _check_swaps(sampler, fidelities)
         check_length(sampler.rungs, sampler.preconditioner, plan.warmup, plan.chains)

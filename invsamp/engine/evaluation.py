@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from scipy.linalg.blas import dasum
 
 from invsamp.contract import Array, GroupwisePotential, Potential, Terms, TermwisePotential
 from invsamp.evaluate.requests import Batch, Estimate, Request, reduced
-from invsamp.posing.forward import own_array, real_array
+from invsamp.posing.forward import FLOAT, own_array, real_array
 
 
 class Evaluator:
@@ -62,24 +62,27 @@ class Evaluator:
 
     def energy(self, position: Array) -> Array:
         """Energy (chains,), +inf where it is not finite."""
-        begin = time.perf_counter()
+        begin = perf_counter()
         energy = own_array(self.potential.energy(position.copy()), self._energies)
-        self.seconds += time.perf_counter() - begin
+        self.seconds += perf_counter() - begin
         self.evaluations += len(position)
-        bad = ~np.isfinite(energy)
-        if bad.any():
+        if not math.isfinite(dasum(energy.ravel())):
+            bad = ~np.isfinite(energy)
             self.failed += int(bad.sum())
             energy = np.where(bad, np.inf, energy)
         return energy
 
     def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
         """Energy and gradient; +inf and 0 where either is not finite."""
-        begin = time.perf_counter()
+        begin = perf_counter()
         # A potential may write into what it is given, and use the memory of what it returns again. The copy lies in
         # memory as a part of the chains would: sums of the potential's must not depend on it.
         energy, gradient = self.potential.energy_and_gradient(position.copy())
-        energy, gradient = own_array(energy, self._energies), own_array(gradient, self._gradients)
-        self.seconds += time.perf_counter() - begin
+        if type(energy) is np.ndarray is type(gradient) and energy.dtype is FLOAT is gradient.dtype:
+            energy, gradient = energy.copy(), gradient.copy()  # what `own_array` does, at each step
+        else:
+            energy, gradient = own_array(energy, self._energies), own_array(gradient, self._gradients)
+        self.seconds += perf_counter() - begin
         self.evaluations += len(position)
         # two sums of moduli are enough to see that all is well, and BLAS takes them without a warning on overflow;
         # if they are not finite, the careful path decides
@@ -98,9 +101,9 @@ class Evaluator:
         return summed(self.terms(position, batch.members.reshape(len(position), -1)), batch.members, batch.counted)
 
     def _guarded_terms(self, function: Callable[..., Terms], position: Array, *chosen: npt.NDArray[Any]) -> Terms:
-        begin = time.perf_counter()
+        begin = perf_counter()
         terms = Terms(*(real_array(part, self._parts) for part in function(position.copy(), *chosen)))
-        self.seconds += time.perf_counter() - begin
+        self.seconds += perf_counter() - begin
         self.evaluations += len(position)
         if not math.isfinite(sum(float(part.sum()) for part in terms)):
             bad = ~np.isfinite(sum(part.reshape(len(part), -1).sum(axis=1) for part in terms))

@@ -17,7 +17,7 @@ class Interrupts:
     """While it is entered, the first signal is kept in `received` instead of ending the process.
 
     The next one does what it did before: a step that takes too long, or hangs, can still be left, back to the last
-    checkpoint. But not by SIGHUP: the system and the shell send one each when a terminal is closed, often with a SIGTERM.
+    checkpoint. But not by SIGHUP: of a terminal that is closed the system and the shell send one each, often a SIGTERM.
     A signal that is ignored stays so: `nohup` does that with SIGHUP. Python lets the main thread alone hear signals; in
     another one nothing is heard here.
 

@@ -43,14 +43,14 @@ class Bar:
         """Take the bar down, with all steps counted."""
         if not self._bar.disable:
             self._show()
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(Exception):
             self._bar.close()
 
     def _show(self) -> None:
         try:
             self._bar.set_postfix(self._facts(), refresh=False)
             self._bar.update(self._pending)
-        except (OSError, ValueError):  # ValueError: of a stream that is closed
+        except Exception:  # of a stream that is closed, a widget that is gone: no bar is worth a run
             self._bar.disable, self._interval = True, math.inf
         self._pending = 0
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import sys
 import time
-import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,9 @@ from invsamp.engine.engine import Engine
 from invsamp.engine.interrupts import Interrupts, leave
 from invsamp.engine.progress import Bar
 from invsamp.evaluate.requests import Request
-from invsamp.results.contents import constants, versions
+from invsamp.results.contents import constants, groups_of, versions
 from invsamp.results.stored_run import StoredRun, described
 from invsamp.storage import manifest as manifests
-from invsamp.storage import segments
 from invsamp.storage.directory import RunDirectory
 
 #: Seconds between checkpoints, about: what a kill costs at the most is the double of it.
@@ -70,7 +68,7 @@ def begin_run(engine: Engine, path: Path, positions: Array | None, segment: int 
                 kept.withdraw()  # nothing is in it, and the next try should not find it taken
             raise
         received = record(engine, kept, interrupts, progress)
-    return finished(engine, path, received, stacklevel=5)
+    return finished(engine, path, received)
 
 
 def start_run(engine: Engine, directory: RunDirectory, positions: Array | None) -> None:
@@ -122,8 +120,8 @@ def record(engine: Engine, directory: RunDirectory, interrupts: Interrupts, prog
     return received
 
 
-def finished(engine: Engine, path: Path, received: int | None, stacklevel: int) -> StoredRun:
-    """The run in a directory, with its warnings to whoever is so many calls away.
+def finished(engine: Engine, path: Path, received: int | None) -> StoredRun:
+    """The run in a directory.
 
     Raises
     ------
@@ -132,10 +130,7 @@ def finished(engine: Engine, path: Path, received: int | None, stacklevel: int) 
     """
     if received is not None:
         leave(received, _farewell(received, engine, path))
-    run = StoredRun(path)
-    for message in run.warnings():
-        warnings.warn(message, stacklevel=stacklevel)
-    return run
+    return StoredRun(path)
 
 
 def fingerprint(engine: Engine, position: Array) -> dict[str, Any]:
@@ -180,7 +175,7 @@ class _Checkpoints:
         if self._draws.count:
             segment = self._draws.take()
             theta = engine.problem.to_theta(segment.positions)
-            groups = segments.groups_of(theta, dict(engine.problem.shapes), engine.statistics(segment))
+            groups = groups_of(theta, dict(engine.problem.shapes), engine.statistics(segment))
         payload = _payload(engine, None, engine.state())
         self._directory.checkpoint(engine.done, payload, engine.report(), groups, self._largest)
         self._next, self._room = self._chosen()

@@ -19,7 +19,7 @@ from invsamp.kernels import Info, Kernel, Langevin, Point
 from invsamp.kernels.contract import Memory, Path, StepSize
 from invsamp.ladder import Rung
 from invsamp.metric import IdentityMetric, Metric
-from invsamp.schedules import Schedule, over
+from invsamp.schedules import Schedule, over, step_size_at
 from invsamp.variances.noise_models import NoiseModels, Samples
 
 #: A rung whose every solve failed for so many steps in a row is stopped: there is nothing to sample.
@@ -184,7 +184,7 @@ class Replica:
         """Move every chain once, when what is asked for is answered."""
         self.iteration += 1
         if self.schedule is not None:
-            self.step_size = min(self.schedule(self.iteration - 1), self.longest_step)
+            self.step_size = min(step_size_at(self.schedule, self.iteration - 1), self.longest_step)
         kernel = self.kernel
         adjusted, finds_step = kernel.adjusted, self.rung.step_size is None
         short = adjusted and kernel.short_steps and finds_step and self.iteration % SHORT_EVERY == 0

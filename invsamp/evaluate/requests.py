@@ -120,7 +120,9 @@ def joined(parts: Sequence[Estimate]) -> Estimate:
     """Estimates of rows one after the other as one."""
     if len(parts) == 1:
         return parts[0]
-    columns = [None if column[0] is None else np.concatenate(column) for column in zip(*(p[:4] for p in parts), strict=True)]
+    columns = [
+        None if column[0] is None else np.concatenate(column) for column in zip(*(p[:4] for p in parts), strict=True)
+    ]
     return Estimate(*columns, failed=any(part.failed for part in parts))  # type: ignore[arg-type]
 
 

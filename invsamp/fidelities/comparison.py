@@ -18,7 +18,8 @@ from invsamp.fidelities import words
 from invsamp.fidelities.levels import Level, agreement, noise_of, seconds_of, solve
 from invsamp.fidelities.pairs import Pair, Swaps, hottest_of, ladder_of
 from invsamp.fidelities.reweighting import weights
-from invsamp.fidelities.states import column_labels, gather
+from invsamp.fidelities.states import gather
+from invsamp.names import labels
 from invsamp.results.run import Run
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ def compare_fidelities(
     else:
         pairs = tuple(swaps.pair(*rungs) for rungs in itertools.pairwise(ladder))
     states = States(posterior.to_theta(position), energies, weights(energies[-1], mixture), given.source)
-    return FidelityComparison(table, pairs, hottest, rates, column_labels(posterior.shapes), states)
+    return FidelityComparison(table, pairs, hottest, rates, labels(posterior.shapes), states)
 
 
 def _estimators(

@@ -69,15 +69,6 @@ def level_name(names: Sequence[str], wanted: str | int) -> str:
     return names[max(0, len(names) - 1 - int(wanted))]
 
 
-def column_labels(shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
-    """Name of every column of theta: ``x``, ``k[0]``, ``k[1]``."""
-    return tuple(
-        name if not shape else f"{name}[{', '.join(map(str, index))}]"
-        for name, shape in shapes.items()
-        for index in np.ndindex(shape)
-    )
-
-
 def _of_run(problem: Any, run: Run, most: int) -> Given:
     if dict(run.shapes) != {name: tuple(shape) for name, shape in problem.shapes.items()}:
         raise ValueError(

@@ -5,4 +5,4 @@ from invsamp.kernels.hamiltonian import Hamiltonian
 from invsamp.kernels.langevin import Langevin
 from invsamp.kernels.momentum import Momentum
 
-__all__ = ["Hamiltonian", "Info", "Kernel", "Langevin", "Moved", "Momentum", "Point"]
+__all__ = ["Hamiltonian", "Info", "Kernel", "Langevin", "Momentum", "Moved", "Point"]

@@ -110,19 +110,19 @@ class Kernel(Protocol):
         ...
 
     @property
-    def adjusted(self) -> bool: ...  # noqa: D102
+    def adjusted(self) -> bool: ...
 
     @property
-    def friction(self) -> float: ...  # noqa: D102
+    def friction(self) -> float: ...
 
     @property
-    def target_acceptance(self) -> float: ...  # noqa: D102
+    def target_acceptance(self) -> float: ...
 
     @property
-    def stability_limit(self) -> float: ...  # noqa: D102
+    def stability_limit(self) -> float: ...
 
     @property
-    def short_steps(self) -> bool: ...  # noqa: D102
+    def short_steps(self) -> bool: ...
 
     def init(self, rng: np.random.Generator, shape: tuple[int, int]) -> Memory:
         """Memory of (chains, d) at the start of a run."""

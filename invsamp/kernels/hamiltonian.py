@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from invsamp import arguments
+from invsamp.arguments import real, store
 from invsamp.contract import Array
 from invsamp.evaluate.requests import Asks, Rows
 from invsamp.kernels.contract import ActiveRung, Info, Mask, Memory, Moved, Point, decided, number
@@ -57,7 +57,7 @@ class Hamiltonian:
     short_steps: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        arguments.store(self, length=arguments.real("length", self.length, above=0.0))
+        store(self, length=real("length", self.length, above=0))
 
     def __str__(self) -> str:
         return f"Hamiltonian Monte Carlo (mean path length {self.length:g})"
@@ -83,7 +83,7 @@ class Hamiltonian:
                 broken |= path.failed
             if there.estimate.failed:
                 broken |= ~np.isfinite(there.estimate.energy)
-        with np.errstate(invalid="ignore"):  # a path may leave all that is finite
+        with np.errstate(over="ignore", invalid="ignore"):  # a path may leave all that is finite
             kinetic = 0.5 * (fresh * fresh - momentum * momentum).sum(axis=1)
             log_ratio = rung.energy(here.estimate) - rung.energy(there.estimate) + kinetic
         log_ratio[broken | np.isnan(log_ratio)] = -np.inf

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from invsamp.arguments import boolean, store
 from invsamp.contract import Array
 from invsamp.evaluate.requests import Asks, Rows
 from invsamp.kernels.contract import ActiveRung, Info, Memory, Moved, Point, StepSize, decided, where_solved
@@ -30,6 +31,9 @@ class Langevin:
     target_acceptance: ClassVar[float] = 0.574
     stability_limit: ClassVar[float] = 2.0
     short_steps: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        store(self, adjusted=boolean("adjusted", self.adjusted))
 
     @property
     def name(self) -> str:

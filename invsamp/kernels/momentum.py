@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from invsamp import arguments
+from invsamp.arguments import boolean, real, store
 from invsamp.contract import Array
 from invsamp.evaluate.requests import Asks, Rows
 from invsamp.kernels.contract import ActiveRung, Info, Mask, Memory, Moved, Point, StepSize, decided, where_solved
@@ -80,10 +80,8 @@ class Momentum:
     short_steps: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        arguments.store(
-            self,
-            friction=arguments.real("friction", self.friction, above=0.0, most=1.0),
-            adjusted=arguments.boolean("adjusted", self.adjusted),
+        store(
+            self, friction=real("friction", self.friction, above=0, most=1), adjusted=boolean("adjusted", self.adjusted)
         )
 
     @property

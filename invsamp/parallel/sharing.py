@@ -115,7 +115,9 @@ def share(comm: Any, engine: Engine, work: Callable[[], Result]) -> Result:
         result = None
         if left is None:
             groups.arrange()
-            result, left = bcast(own, _drive(own, engine, groups, work) if own.rank == 0 else _serve(own, engine, groups))
+            result, left = bcast(
+                own, _drive(own, engine, groups, work) if own.rank == 0 else _serve(own, engine, groups)
+            )
         groups.close()
         own.Free()
     if left is not None:
@@ -212,7 +214,9 @@ class Leader:
     def report(self) -> dict[str, Any]:
         """How many processes there are, which fidelities are split or solved jointly, and who has waited how long."""
         whole = max(time.perf_counter() - self._began, 1e-9)
-        ways = {name: "jointly" if name in self._joint else "by rows" if s else "whole" for name, s in self._splits.items()}
+        ways = {
+            name: "jointly" if name in self._joint else "by rows" if s else "whole" for name, s in self._splits.items()
+        }
         return {
             "count": self._comm.size,
             "solved": ways,

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import numbers
+from invsamp.arguments import array, generator, integer, wrong
 from invsamp.contract import Array
 from invsamp.posing import column_families
 
@@ -88,7 +88,7 @@ class Distribution(ABC):
         return gradient.reshape(len(columns), *self.shape)
 
     def _columns(self, x: npt.ArrayLike) -> tuple[Array, npt.NDArray[np.bool_]]:
-        points = numbers("x", x)
+        points = array("x", x, nan=True, finite=False, empty=True)
         if points.ndim != 1 + len(self.shape) or points.shape[1:] != self.shape:
             raise ValueError(f"x must have shape (batch, {str(self.shape)[1:-1]}), got {points.shape}")
         columns = points.reshape(len(points), math.prod(self.shape))
@@ -104,11 +104,7 @@ class ScalarFamily(Distribution):
     def __post_init__(self) -> None:
         shape = as_shape(self.shape)
         for name in self.parameter_names():
-            value = numbers(name, getattr(self, name))
-            if not np.all(np.isfinite(value)):
-                raise ValueError(f"{name} must be finite, got {getattr(self, name)!r}")
-            if name in self.positive and not np.all(value > 0):
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)!r}")
+            value = array(name, getattr(self, name), above=0 if name in self.positive else None)
             shape = joined_shape(name, value, shape)
             object.__setattr__(self, name, freeze(value))
         object.__setattr__(self, "shape", shape)
@@ -144,8 +140,10 @@ class ScalarFamily(Distribution):
         """The whole line, unless the family says otherwise."""
         return ends(-np.inf, np.inf, self.shape)
 
-    def _arguments(self, n: int) -> tuple[tuple[int, ...], list[Array]]:
-        return (n, *self.shape), [self.flat(name).reshape(self.shape) for name in self.parameter_names()]
+    def _arguments(self, rng: np.random.Generator, n: int) -> tuple[tuple[int, ...], list[Array]]:
+        generator("rng", rng)
+        size = integer("n", n, least=0), *self.shape
+        return size, [self.flat(name).reshape(self.shape) for name in self.parameter_names()]
 
 
 def _evaluate(columns: Array, compiled: Coefficients) -> tuple[Array, Array]:
@@ -158,10 +156,11 @@ def _evaluate(columns: Array, compiled: Coefficients) -> tuple[Array, Array]:
 
 def as_shape(shape: Any) -> tuple[int, ...]:
     """A shape as a tuple; `ValueError` unless it is made of positive integers."""
-    sizes = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
-    if not all(isinstance(size, (int, np.integer)) and size >= 1 for size in sizes):
-        raise ValueError(f"shape must be made of integers of at least 1, got {shape}")
-    return tuple(int(size) for size in sizes)
+    try:
+        sizes = shape if isinstance(shape, tuple | list) else (shape,)
+        return tuple(integer("shape", size, least=1) for size in sizes)
+    except ValueError:
+        raise wrong("shape", "an integer >= 1 or a tuple of these", shape) from None
 
 
 def joined_shape(name: str, value: Array, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special, stats
 
-from invsamp.arguments import numbers
+from invsamp.arguments import array, generator, integer
 from invsamp.contract import Array
 from invsamp.posing import column_families
 from invsamp.posing.distribution import Coefficients, Distribution, ScalarFamily, ends, freeze
@@ -64,7 +64,7 @@ class Uniform(ScalarFamily):
         return Coefficients(column_families.FLAT, self.flat("lower"), self.flat("upper"))
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
-        size, (lower, upper) = self._arguments(n)
+        size, (lower, upper) = self._arguments(rng, n)
         return rng.uniform(lower, upper, size)
 
     def scipy(self) -> Any:
@@ -97,7 +97,7 @@ class Normal(ScalarFamily):
         return Coefficients(column_families.NORMAL, self.flat("mean"), 1.0 / self.flat("sd"))
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
-        size, (mean, sd) = self._arguments(n)
+        size, (mean, sd) = self._arguments(rng, n)
         return rng.normal(mean, sd, size)
 
     def scipy(self) -> Any:
@@ -135,7 +135,7 @@ class LogNormal(ScalarFamily):
         return Coefficients(column_families.LOG_NORMAL, self.flat("log_mean"), 1.0 / self.flat("log_sd"))
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
-        size, (log_mean, log_sd) = self._arguments(n)
+        size, (log_mean, log_sd) = self._arguments(rng, n)
         return rng.lognormal(log_mean, log_sd, size)
 
     def scipy(self) -> Any:
@@ -170,7 +170,7 @@ class HalfNormal(ScalarFamily):
         return Coefficients(column_families.NORMAL, np.zeros(math.prod(self.shape)), 1.0 / self.flat("sd"))
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
-        size, (sd,) = self._arguments(n)
+        size, (sd,) = self._arguments(rng, n)
         return np.abs(rng.normal(0.0, sd, size))
 
     def scipy(self) -> Any:
@@ -209,7 +209,7 @@ class Gamma(ScalarFamily):
         return Coefficients(column_families.GAMMA, self.flat("concentration") - 1.0, self.flat("rate"))
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
-        size, (concentration, rate) = self._arguments(n)
+        size, (concentration, rate) = self._arguments(rng, n)
         return rng.gamma(concentration, 1.0 / rate, size)
 
     def scipy(self) -> Any:
@@ -245,7 +245,7 @@ class Beta(ScalarFamily):
         return Coefficients(column_families.BETA, self.flat("a") - 1.0, self.flat("b") - 1.0)
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
-        size, (a, b) = self._arguments(n)
+        size, (a, b) = self._arguments(rng, n)
         return rng.beta(a, b, size)
 
     def scipy(self) -> Any:
@@ -279,7 +279,7 @@ class Cauchy(ScalarFamily):
         return Coefficients(column_families.CAUCHY, self.flat("location"), 1.0 / self.flat("scale"))
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
-        size, (location, scale) = self._arguments(n)
+        size, (location, scale) = self._arguments(rng, n)
         return location + scale * rng.standard_cauchy(size)
 
     def scipy(self) -> Any:
@@ -306,17 +306,14 @@ class MultivariateNormal(Distribution):
     covariance: npt.ArrayLike
 
     def __post_init__(self) -> None:
-        mean, covariance = numbers("mean", self.mean), numbers("covariance", self.covariance)
-        if mean.ndim != 1 or len(mean) == 0 or not np.all(np.isfinite(mean)):
-            raise ValueError(f"mean must be a vector of finite numbers, got {self.mean!r}")
-        if covariance.shape != (len(mean), len(mean)):
-            raise ValueError(f"covariance must have shape {(len(mean), len(mean))}, got {covariance.shape}")
+        mean = array("mean", self.mean, ("k",))
+        covariance = array("covariance", self.covariance, (len(mean), len(mean)))
         if not np.allclose(covariance, covariance.T, rtol=1e-10, atol=0.0):
             raise ValueError("covariance must be symmetric, got a matrix that differs from its transpose")
         try:
             np.linalg.cholesky(covariance)
         except np.linalg.LinAlgError:
-            smallest = np.linalg.eigvalsh(covariance)[0] if np.all(np.isfinite(covariance)) else np.nan
+            smallest = np.linalg.eigvalsh(covariance)[0]
             raise ValueError(f"covariance must be positive definite, got smallest eigenvalue {smallest:g}") from None
         object.__setattr__(self, "mean", freeze(mean))
         object.__setattr__(self, "covariance", freeze(covariance))
@@ -344,5 +341,6 @@ class MultivariateNormal(Distribution):
         return -0.5 * np.einsum("ij,ij->i", z, z), -z @ whitening.T
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
+        generator("rng", rng), integer("n", n, least=0)
         mean, factor, _ = self._fixed
         return np.asarray(mean + rng.standard_normal((n, len(mean))) @ factor.T)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from invsamp.arguments import numbers
+from invsamp.arguments import array, real, store
 from invsamp.contract import Array
 from invsamp.posing import likelihood
 from invsamp.posing.distribution import freeze
@@ -70,12 +70,9 @@ class ScaleFamily(Noise):
     family: ClassVar[int]
 
     def __post_init__(self) -> None:
-        if isinstance(self.scale, str):
+        if isinstance(self.scale, str) and self.scale:
             return
-        scale = numbers("scale", self.scale)
-        if not np.all(np.isfinite(scale) & (scale > 0)):
-            raise ValueError(f"scale must be positive, or the name of a parameter, got {self.scale}")
-        object.__setattr__(self, "scale", freeze(scale))
+        store(self, scale=freeze(array("scale", self.scale, above=0, also=", or the name of a parameter")))
 
     def __repr__(self) -> str:
         """The scale in short where there is one for each of thousands of data."""
@@ -182,8 +179,7 @@ class StudentTNoise(ScaleFamily):
     family: ClassVar[int] = likelihood.STUDENT_T
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.degrees_of_freedom) and self.degrees_of_freedom > 0):
-            raise ValueError(f"degrees_of_freedom must be positive, got {self.degrees_of_freedom}")
+        store(self, degrees_of_freedom=real("degrees_of_freedom", self.degrees_of_freedom, above=0))
         super().__post_init__()
 
     @property

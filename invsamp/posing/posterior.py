@@ -96,7 +96,7 @@ class Posterior:
         self._columns = {name: self._model_columns(name, m) for name, m in self.forward.items()}
         self.fidelities = tuple(self.forward)
         self.dimension, self.names = prior.dimension, prior.names
-        self.labels, self.shapes = prior.labels, prior.shapes
+        self.shapes = prior.shapes
         self.domain = bound_domain(domain, named_columns(prior.shapes), prior.dimension)
         self.coordinates = choose_coordinates(prior, self.domain, transforms or {})
         self.sampling_domain = _with_support(prior, self.coordinates, self.domain)
@@ -106,6 +106,11 @@ class Posterior:
             f"Posterior({self.dimension} parameters {list(self.labels)}, {self._bound.size} data, "
             f"fidelities {list(self.fidelities)}, {self.noise!r}, {self.sampling_domain!r})"
         )
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """One name per column of theta."""
+        return self.prior.labels
 
     def potential(self, fidelity: str | None = None) -> PosteriorPotential:
         """Energy, in positions, of one fidelity; the finest by default."""

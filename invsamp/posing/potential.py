@@ -9,9 +9,10 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import numbers
+from invsamp.arguments import names, numbers
 from invsamp.contract import Array, Potential, Terms
 from invsamp.domains import Domain, DomainLike, Unbounded, bound_domain, named_columns
+from invsamp.names import check_names
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,8 @@ class Target:
     Raises
     ------
     ValueError
-        If the potentials differ in dimension, or the names or the domain do not match it.
+        If the potentials differ in dimension, the names or the domain do not match it, or draws could not be stored by
+        these names.
     """
 
     potentials: Potential | Mapping[str, Potential]
@@ -121,8 +123,11 @@ class Target:
         dimensions = {name: level.dimension for name, level in levels.items()}
         if len(set(dimensions.values())) > 1:
             raise ValueError(f"potentials must share one dimension, got {dimensions}")
-        if self.names is not None and len(self.names) != self.dimension:
-            raise ValueError(f"names must have {self.dimension} entries, got {list(self.names)}")
+        if self.names is not None:
+            object.__setattr__(self, "names", names("names", self.names))
+            if len(self.names) != self.dimension:
+                raise ValueError(f"names must have {self.dimension} entries, got {list(self.names)}")
+            check_names(self.shapes)
         domain = bound_domain(self.domain, named_columns(self.shapes), self.dimension)
         object.__setattr__(self, "domain", domain)
 

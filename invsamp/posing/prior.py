@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy.typing as npt
 
 from invsamp.arguments import numbers
 from invsamp.contract import Array
+from invsamp.names import check_names, labels
 from invsamp.posing import column_families
 from invsamp.posing.distribution import Distribution
 
@@ -45,7 +47,7 @@ class Prior:
     Raises
     ------
     ValueError
-        If there is no parameter, or a value is not a distribution.
+        If there is no parameter, a value is not a distribution, or draws could not be stored by these names.
 
     Examples
     --------
@@ -63,18 +65,23 @@ class Prior:
         self.distributions: Mapping[str, Distribution] = dict(distributions)
         self.names = tuple(distributions)
         self.shapes: Mapping[str, tuple[int, ...]] = {n: d.shape for n, d in distributions.items()}
+        check_names(self.shapes)
         ends = np.cumsum([0] + [math.prod(shape) for shape in self.shapes.values()])
         self.dimension = int(ends[-1])
         self.slices: Mapping[str, slice] = {
             name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(self.names)
         }
-        self.labels = tuple(label for name, shape in self.shapes.items() for label in _labels(name, shape))
         self.support = (
             np.concatenate([d.support[0].ravel() for d in distributions.values()]),
             np.concatenate([d.support[1].ravel() for d in distributions.values()]),
         )
         self.log_constant = float(sum(d.log_constant for d in distributions.values()))
         self.compiled, self.others = self._split()
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """One name per column."""
+        return labels(self.shapes)
 
     def __repr__(self) -> str:
         return "Prior(" + ", ".join(f"{name}={value!r}" for name, value in self.distributions.items()) + ")"
@@ -200,7 +207,3 @@ def as_selector(columns: npt.NDArray[np.intp]) -> slice | npt.NDArray[np.intp]:
     if len(columns) and np.array_equal(columns, np.arange(columns[0], columns[0] + len(columns))):
         return slice(int(columns[0]), int(columns[-1]) + 1)
     return columns
-
-
-def _labels(name: str, shape: tuple[int, ...]) -> list[str]:
-    return [name] if not shape else [f"{name}[{','.join(map(str, index))}]" for index in np.ndindex(*shape)]

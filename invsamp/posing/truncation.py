@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import numbers
+from invsamp.arguments import array, instance
 from invsamp.contract import Array
 from invsamp.posing.distribution import Coefficients, Distribution, ScalarFamily, freeze, joined_shape
 
@@ -22,12 +22,9 @@ class Truncated(Distribution):
     upper: npt.ArrayLike
 
     def __post_init__(self) -> None:
-        if not isinstance(self.distribution, ScalarFamily):
-            raise ValueError(f"distribution must be one of independent numbers, got {self.distribution!r}")
+        instance("distribution", self.distribution, ScalarFamily, "one of independent numbers")
         for name in ("lower", "upper"):
-            value = numbers(name, getattr(self, name))
-            if np.any(np.isnan(value)):
-                raise ValueError(f"{name} must not be NaN, got {getattr(self, name)!r}")
+            value = array(name, getattr(self, name), finite=False)
             if joined_shape(name, value, self.shape) != self.shape:
                 raise ValueError(f"{name} must broadcast to shape {self.shape}, got shape {value.shape}")
             object.__setattr__(self, name, freeze(value))

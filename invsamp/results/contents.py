@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,42 +15,47 @@ from invsamp.diagnostics import load_arviz
 from invsamp.domains import Domain
 from invsamp.results import layout
 
+if TYPE_CHECKING:
+    import xarray as xr
+
+#: group -> name -> array
+Groups = dict[str, dict[str, Array]]
 #: Draws in the group ``prior``.
 PRIOR_DRAWS = 1000
 
 
-def inference_data(
-    problem: Any,
-    names_shapes: Mapping[str, tuple[int, ...]],
-    theta: Array,
-    sample_stats: Mapping[str, Array],
-    report: Mapping[str, Any],
-    domain: Domain | None,
-) -> Any:
-    """The `arviz.InferenceData` of what a sampler recorded; arguments and errors as of `Run.from_arrays`."""
-    layout.check_arrays(names_shapes, theta, sample_stats)
-    rungs = len(theta)
-    hot_coordinates = layout.hot_coordinates(rungs, report.get("temperatures"))
-    stats = {name: np.asarray(values) for name, values in sample_stats.items()}
-    cold_stats = {name: values if values.ndim == 2 else values[0] for name, values in stats.items()}
-    hot_stats = {name: np.moveaxis(values[1:], 0, 2) for name, values in stats.items() if values.ndim == 3}
+def groups_of(theta: Array, shapes: Mapping[str, tuple[int, ...]], stats: Mapping[str, Array]) -> Groups:
+    """Groups that grow with the draws, as arrays by name: ``posterior``, ``sample_stats``, ``hot`` and ``hot_stats``.
+
+    Parameters
+    ----------
+    theta : ndarray, shape (rungs, chains, draws, d)
+    shapes : mapping
+        Shape of every parameter, in the order of theta's columns.
+    stats : mapping of names to ndarray, shape (chains, draws) or (rungs, chains, draws)
+    """
     groups = {
-        "posterior": layout.dataset(layout.split(theta[0], names_shapes), ("chain", "draw")),
-        "sample_stats": layout.dataset(cold_stats, ("chain", "draw")),
+        "posterior": layout.split(theta[0], shapes),
+        "sample_stats": {name: values if values.ndim == 2 else values[0] for name, values in stats.items()},
     }
-    if rungs > 1:
-        hot = layout.split(np.moveaxis(theta[1:], 0, 2), names_shapes)
-        groups["hot"] = layout.dataset(hot, layout.DIMENSIONS).assign_coords(hot_coordinates)
-        groups["hot_stats"] = layout.dataset(hot_stats, layout.DIMENSIONS).assign_coords(
-            hot_coordinates if hot_stats else {}
-        )
-    for name, values in constants(problem, names_shapes, report.get("seed")).items():
-        groups[name] = layout.dataset(values, layout.LEADING[name])
-    attributes = attributes_of(names_shapes, report, domain)
-    return load_arviz().InferenceData(attrs=attributes, **groups)
+    if len(theta) > 1:
+        groups["hot"] = layout.split(np.moveaxis(theta[1:], 0, 2), shapes)
+        groups["hot_stats"] = {n: np.moveaxis(values[1:], 0, 2) for n, values in stats.items() if values.ndim == 3}
+    return groups
 
 
-def constants(problem: Any, shapes: Mapping[str, tuple[int, ...]], seed: Any) -> dict[str, dict[str, Array]]:
+def inference_data(datasets: dict[str, xr.Dataset], report: Mapping[str, Any], attributes: Mapping[str, str]) -> Any:
+    """The `arviz.InferenceData` of a run, from the datasets of its groups."""
+    if "hot" in datasets:
+        rungs, names = 1 + datasets["hot"].sizes["rung"], datasets["posterior"].data_vars
+        hot = layout.hot_coordinates(rungs, report.get("temperatures"), names)
+        for group in ("hot", "hot_stats"):
+            if datasets[group].data_vars:
+                datasets[group] = datasets[group].assign_coords(hot)
+    return load_arviz().InferenceData(attrs=dict(attributes), **datasets)
+
+
+def constants(problem: Any, shapes: Mapping[str, tuple[int, ...]], seed: Any) -> Groups:
     """Groups that do not grow, as arrays by name: ``observed_data``, and ``prior`` with 1000 draws from it."""
     groups = {}
     observed = getattr(problem, "data", None)

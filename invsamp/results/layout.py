@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from invsamp.contract import Array
+from invsamp.names import DIMENSIONS, check_names
 
 if TYPE_CHECKING:
     import xarray as xr
 
-#: Leading dimensions of what the rungs above the cold one recorded; no parameter can have such a name.
-DIMENSIONS = ("chain", "draw", "rung")
 #: Leading dimensions of every group.
 LEADING: dict[str, tuple[str, ...]] = {
     "posterior": ("chain", "draw"),
@@ -31,9 +30,7 @@ def check_arrays(names_shapes: Mapping[str, tuple[int, ...]], theta: Array, samp
     columns = sum(int(np.prod(shape)) for shape in names_shapes.values())
     if theta.ndim != 4 or theta.shape[-1] != columns or 0 in theta.shape:
         raise ValueError(f"theta must have shape (rungs, chains, draws, {columns}), none of them 0, got {theta.shape}")
-    for name in names_shapes:
-        if name in DIMENSIONS:
-            raise ValueError(f"a parameter cannot be called {name!r}: that is a dimension of the stored draws")
+    check_names(names_shapes)
     for name, values in sample_stats.items():
         if np.shape(values) not in (theta.shape[1:3], theta.shape[:3]):
             raise ValueError(
@@ -42,10 +39,13 @@ def check_arrays(names_shapes: Mapping[str, tuple[int, ...]], theta: Array, samp
             )
 
 
-def hot_coordinates(rungs: int, temperatures: Sequence[float] | None) -> dict[str, Any]:
-    """Coordinates of the rungs above the cold one: their numbers, and their temperatures where these are known."""
+def hot_coordinates(rungs: int, temperatures: Sequence[float] | None, names: Container[Any]) -> dict[str, Any]:
+    """Coordinates of the rungs above the cold one: their numbers, and their temperatures where these are known.
+
+    A parameter of the name ``temperature`` comes before the coordinate.
+    """
     coordinates: dict[str, Any] = {"rung": np.arange(1, rungs)}
-    if temperatures is not None and len(temperatures) == rungs:
+    if temperatures is not None and len(temperatures) == rungs and "temperature" not in names:
         coordinates["temperature"] = ("rung", np.asarray(temperatures[1:], dtype=float))
     return coordinates
 

@@ -18,9 +18,10 @@ from invsamp import storage
 from invsamp.contract import Array
 from invsamp.diagnostics import statistics
 from invsamp.domains import Domain, from_dict
+from invsamp.names import labels
 from invsamp.results import layout
 from invsamp.results.checks import diagnose
-from invsamp.results.contents import inference_data
+from invsamp.results.contents import attributes_of, constants, groups_of
 from invsamp.results.predictive import log_likelihood, predict
 from invsamp.results.printing import printed
 
@@ -47,8 +48,8 @@ class Run:
         Groups ``posterior`` (chain, draw, *shape of each parameter), ``sample_stats`` (chain, draw), ``hot`` (chain,
         draw, rung, *shape) and ``hot_stats`` (chain, draw, rung) for the rungs above the cold one, ``observed_data``
         and ``prior`` where the problem has them, ``posterior_predictive`` and ``log_likelihood`` once they were asked
-        for. Attributes: ``report``, ``parameters`` and ``domain`` as JSON. Of a run in a directory these are read
-        when they are asked for, variable by variable.
+        for. Attributes: ``report``, ``parameters`` and ``domain`` as JSON. It is made when it is asked for; of a run in
+        a directory the draws are read only then, variable by variable.
     """
 
     def __init__(self, data: Any) -> None:
@@ -95,7 +96,12 @@ class Run:
         ValueError
             If shapes do not fit together or a parameter has the name of a dimension.
         """
-        return cls(inference_data(problem, names_shapes, np.asarray(theta), sample_stats, report, domain))
+        from invsamp.results.array_run import ArrayRun
+
+        theta, stats = np.asarray(theta), {name: np.asarray(values) for name, values in sample_stats.items()}
+        layout.check_arrays(names_shapes, theta, stats)
+        groups = groups_of(theta, names_shapes, stats) | constants(problem, names_shapes, report.get("seed"))
+        return ArrayRun(groups, attributes_of(names_shapes, report, domain))
 
     @property
     def report(self) -> dict[str, Any]:
@@ -110,11 +116,7 @@ class Run:
     @property
     def labels(self) -> list[str]:
         """Name of every column of theta: ``x``, ``k[0]``, ``k[1]``, ``m[0, 1]``."""
-        return [
-            name if not shape else f"{name}[{', '.join(map(str, index))}]"
-            for name, shape in self.shapes.items()
-            for index in np.ndindex(shape)
-        ]
+        return list(labels(self.shapes))
 
     @property
     def domain(self) -> Domain | None:

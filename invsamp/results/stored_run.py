@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from invsamp.contract import Array
-from invsamp.diagnostics import load_arviz
 from invsamp.domains import from_dict
 from invsamp.results import layout
-from invsamp.results.contents import attributes_of
+from invsamp.results.contents import attributes_of, inference_data
 from invsamp.results.run import Run
 from invsamp.storage.stored import StoredDraws
 
@@ -45,15 +44,11 @@ class StoredRun(Run):
     @cached_property
     def data(self) -> Any:
         """The `arviz.InferenceData`; its variables are read whenever their values are needed."""
-        draws, rungs = self._stored.draws, self.report.get("temperatures") or []
-        groups = {group: _lazy(draws, group) for group in draws.variables}
-        hot = layout.hot_coordinates(self.rungs, rungs)
-        for group in ("hot", "hot_stats"):
-            if group in groups:
-                groups[group] = groups[group].assign_coords(hot)
+        draws = self._stored.draws
+        datasets = {group: _lazy(draws, group) for group in draws.variables}
         for group, values in self._stored.constants.items():
-            groups[group] = layout.dataset(values, layout.LEADING[group])
-        return load_arviz().InferenceData(attrs=dict(self._attributes), **groups)
+            datasets[group] = layout.dataset(values, layout.LEADING[group])
+        return inference_data(datasets, self.report, self._attributes)
 
     @property
     def rungs(self) -> int:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Array
 from invsamp.results import layout
 from invsamp.storage import netcdf
 from invsamp.storage.files import checksum, open_plain, write_whole
@@ -20,28 +19,6 @@ from invsamp.storage.state import Entry, File, segment_name, segment_paths
 FORMAT, FORMAT_VERSION = "invsamp segment", 1
 
 Groups = Mapping[str, Mapping[str, npt.NDArray[Any]]]
-
-
-def groups_of(
-    theta: Array, shapes: Mapping[str, tuple[int, ...]], stats: Mapping[str, npt.NDArray[Any]]
-) -> dict[str, dict[str, npt.NDArray[Any]]]:
-    """Arrays (chain, draw, ...) by name, in the groups ``posterior``, ``sample_stats``, ``hot`` and ``hot_stats``.
-
-    Parameters
-    ----------
-    theta : ndarray, shape (rungs, chains, draws, d)
-    shapes : mapping
-        Shape of every parameter, in the order of theta's columns.
-    stats : mapping of names to ndarray, shape (rungs, chains, draws)
-    """
-    groups = {
-        "posterior": layout.split(theta[0], shapes),
-        "sample_stats": {name: values[0] for name, values in stats.items()},
-    }
-    if len(theta) > 1:
-        groups["hot"] = layout.split(np.moveaxis(theta[1:], 0, 2), shapes)
-        groups["hot_stats"] = {name: np.moveaxis(values[1:], 0, 2) for name, values in stats.items()}
-    return groups
 
 
 def write_segment(directory: Path, number: int, first: int, groups: Groups) -> Entry:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import integer, store
 from invsamp.variances.ridge import RidgeFit, fit_ridge, leave_one_out_errors, predict_ridge, tabulated
 
 Array = npt.NDArray[np.float64]
@@ -50,8 +51,7 @@ class Discrepancy:
     states: int = 300
 
     def __post_init__(self) -> None:
-        if int(self.states) != self.states or self.states < LEAST_STATES:
-            raise ValueError(f"states must be an integer of at least {LEAST_STATES}, got {self.states}")
+        store(self, states=integer("states", self.states, least=LEAST_STATES))
 
     def init(self) -> DiscrepancyState:
         """State before any data."""

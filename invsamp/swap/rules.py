@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
+from invsamp.arguments import boolean, instance, optional, real
 from invsamp.swap.discrepancy import Discrepancy
 
 
@@ -34,6 +35,7 @@ class Coefficients(NamedTuple):
     learnt_at_hot: float = 0.0
 
 
+@runtime_checkable
 class SwapRule(Protocol):
     """What every rule offers."""
 
@@ -161,7 +163,7 @@ def naive(*, assume_unbiased: bool = False) -> SwapRule:
     assume_unbiased : bool
         Vouch that rungs of different fidelity have the same mean energy; refused otherwise.
     """
-    return OwnEnergies("naive", math.inf, assume_unbiased)
+    return OwnEnergies("naive", math.inf, boolean("assume_unbiased", assume_unbiased))
 
 
 def corrected(factor: float = 1.0, *, equalise: bool = True, assume_unbiased: bool = False) -> SwapRule:
@@ -187,9 +189,12 @@ def corrected(factor: float = 1.0, *, equalise: bool = True, assume_unbiased: bo
     ----------
     Deng et al. (2020), ICML, eq. (7), whose correction uses one variance for both chains.
     """
-    if not factor > 0.0:
-        raise ValueError(f"factor must be positive, got {factor}")
-    return OwnEnergies("corrected", float(factor), assume_unbiased, equalise)
+    return OwnEnergies(
+        "corrected",
+        real("factor", factor, above=0, finite=False),
+        boolean("assume_unbiased", assume_unbiased),
+        boolean("equalise", equalise),
+    )
 
 
 def fast(*, equalise: bool = True, assume_unbiased: bool = False) -> SwapRule:
@@ -217,7 +222,7 @@ def fast(*, equalise: bool = True, assume_unbiased: bool = False) -> SwapRule:
     ----------
     Li, Lin, Zhang and Zhou (2023), "Fast replica exchange SGLD", eq. (18).
     """
-    return OwnEnergies("fast", 1.0, assume_unbiased, equalise)
+    return OwnEnergies("fast", 1.0, boolean("assume_unbiased", assume_unbiased), boolean("equalise", equalise))
 
 
 def multi_variance(weight: float | None = None, *, assume_unbiased: bool = False) -> SwapRule:
@@ -242,9 +247,8 @@ def multi_variance(weight: float | None = None, *, assume_unbiased: bool = False
     ----------
     Lin, Wang and Zhang (2022), "Multi-variance replica exchange SGMCMC", eq. (11).
     """
-    if weight is not None and not 0.0 <= weight <= 1.0:
-        raise ValueError(f"weight must lie in [0, 1], got {weight}")
-    return MultiVariance(weight, assume_unbiased)
+    share = optional(real, "weight", weight, least=0, most=1)
+    return MultiVariance(share, boolean("assume_unbiased", assume_unbiased))
 
 
 def product_target() -> SwapRule:
@@ -277,4 +281,5 @@ def delayed_acceptance(discrepancy: Discrepancy | None = None) -> SwapRule:
         it is, the surer what passes the first stage passes the second. None: m = 0. A sampler that is given no rule
         learns it where fidelities differ.
     """
-    return ProductTarget(delayed=True, discrepancy=discrepancy)
+    learnt = optional(instance, "discrepancy", discrepancy, Discrepancy, "a Discrepancy")
+    return ProductTarget(delayed=True, discrepancy=learnt)

@@ -21,6 +21,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from invsamp import arguments
+from invsamp.arguments import integer, optional, real
 from invsamp.variances.kernel_ridge import KernelRidge
 from invsamp.variances.sample_variances import Array, Mask, Shape, checked_samples, diagonal, finite_rows
 
@@ -176,10 +178,10 @@ def known(value: npt.ArrayLike | Callable[[Array], Array] | None = None) -> Know
     """
     if value is None or callable(value):
         return Known(value)
-    array = np.asarray(value, dtype=float)
+    array = arguments.array("value", value)
     if array.ndim > 2 or (array.ndim == 2 and array.shape[0] != array.shape[1]):
         raise ValueError(f"value must have shape (), (d,) or (d, d), got {array.shape}")
-    if not np.isfinite(array).all() or not diagonal(array[None]).min(initial=0.0) >= 0.0:
+    if not diagonal(array[None]).min(initial=0.0) >= 0.0:
         raise ValueError(f"value must hold finite variances >= 0, got {array.tolist()}")
     if array.ndim == 2:
         scale = np.abs(array).max(initial=0.0)
@@ -204,9 +206,7 @@ def running_average(smoothing: float | None = None) -> RunningAverage:
     ValueError
         If ``smoothing`` is not in (0, 1].
     """
-    if smoothing is not None and not 0.0 < smoothing <= 1.0:
-        raise ValueError(f"smoothing must be in (0, 1], got {smoothing}")
-    return RunningAverage(None if smoothing is None else float(smoothing))
+    return RunningAverage(optional(real, "smoothing", smoothing, above=0, most=1))
 
 
 def kernel_ridge(
@@ -252,15 +252,13 @@ def kernel_ridge(
     ValueError
         If a setting is out of its range.
     """
-    if int(states) != states or states < 3:
-        raise ValueError(f"states must be an integer of at least 3, got {states}")
-    for name, value in (("length_scale", length_scale), ("ridge", ridge)):
-        if value is not None and not 0.0 < value < np.inf:
-            raise ValueError(f"{name} must be positive and finite, got {value}")
-    most = 5 * int(states) if most is None else most
-    if int(most) != most or most < states:
-        raise ValueError(f"most must be an integer of at least the {int(states)} states, got {most}")
-    return KernelRidge(int(states), length_scale, ridge, int(most))
+    first = integer("states", states, least=3)
+    return KernelRidge(
+        first,
+        optional(real, "length_scale", length_scale, above=0),
+        optional(real, "ridge", ridge, above=0),
+        5 * first if most is None else integer("most", most, least=first),
+    )
 
 
 def _expanded(value: Array, shape: Shape) -> Array:

@@ -1,1 +1,1 @@
-"""Linear finite elements on triangles, behind one interface for scikit-fem and dolfinx."""
+"""Linear finite elements on triangles, bilinear ones on squares, behind one interface for scikit-fem and dolfinx."""

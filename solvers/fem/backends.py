@@ -34,7 +34,7 @@ def check_backend(backend: str, comm: Any) -> None:
 
 
 def make_space(mesh: Mesh, backend: str = "skfem", comm: Any = None) -> Space:
-    """P1 on a mesh.
+    """P1 on a mesh of triangles, Q1 on one of parallelograms.
 
     Parameters
     ----------

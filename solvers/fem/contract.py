@@ -1,4 +1,4 @@
-"""What a finite element backend must offer: continuous, piecewise linear fields (P1) on a mesh of triangles.
+"""What a finite element backend must offer: continuous fields, linear on triangles (P1), bilinear on squares (Q1).
 
 Fields are columns, shape (n, k): k independent fields are one block. Where a mesh is spread over the ranks of a
 communicator, n and c count this rank's own nodes and cells; every node, and every cell, is owned by one rank. All
@@ -66,7 +66,7 @@ class Sensors(Protocol):
 
 @runtime_checkable
 class Space(Protocol):
-    """P1 on a `Mesh`."""
+    """P1, or Q1, on a `Mesh`."""
 
     mesh: Any  # the whole `Mesh`, on every rank
     comm: Any  # None, or a communicator of mpi4py

@@ -1,4 +1,4 @@
-"""The space P1 on dolfinx and PETSc, in one process or spread over the ranks of a communicator.
+"""The spaces P1 and Q1 on dolfinx and PETSc, in one process or spread over the ranks of a communicator.
 
 dolfinx spreads the mesh and assembles the element matrices, once. All matrices share one sparsity pattern, so that a
 new conductivity is one sparse product with the element matrices, on each rank for its own cells. PETSc factors.
@@ -25,7 +25,7 @@ from invsamp.solvers.fem.sides import Sides
 
 
 class DolfinxSpace:
-    """P1 on a mesh, see `invsamp.solvers.fem.contract.Space`.
+    """P1 on triangles, Q1 on parallelograms, see `invsamp.solvers.fem.contract.Space`.
 
     Parameters
     ----------
@@ -54,8 +54,8 @@ class DolfinxSpace:
         self.node_numbers, self.cell_numbers = local.numbers[: local.halo.owned], local.cells
         self.nodes, self.midpoints = mesh.points[self.node_numbers], mesh.midpoints[self.cell_numbers]
         self.areas = local.mass.sum(axis=(1, 2))
-        self._sides = Sides.make(local.triangles, local.stiffness)
-        self._pattern, slots = elements.pattern(local.triangles, len(local.numbers))
+        self._sides = Sides.make(local.corners, local.stiffness)
+        self._pattern, slots = elements.pattern(local.corners, len(local.numbers))
         self._stiffness_of_cells = elements.weighted_sums(local.stiffness, slots, self._pattern.nnz)
         self.mass = self._matrix(elements.added(slots, local.mass.ravel(), self._pattern.nnz))
         self._positions = local.positions
@@ -180,20 +180,23 @@ class DolfinxSensors:
 class _Local(NamedTuple):
     """This rank's part of a mesh; its own nodes, then the ghosts."""
 
-    triangles: Numbers  # (c, 3), local node numbers
+    corners: Numbers  # (c, corners), local node numbers
     cells: Numbers  # (c,), numbers in the mesh
     numbers: Numbers  # (local,), of the nodes in the mesh
     positions: Numbers  # (local,), of the nodes among the rows of PETSc's matrices
-    mass: Array  # (c, 3, 3)
-    stiffness: Array  # (c, 3, 3)
+    mass: Array  # (c, corners, corners)
+    stiffness: Array  # (c, corners, corners)
     halo: Halo
 
 
 def _distribute(mesh: Mesh, comm: Any) -> _Local:
     """Spread a mesh over the ranks. On each, nodes and cells are in the order of the mesh."""
-    spread = _dolfinx.triangle_mesh(comm, mesh.points, mesh.triangles)
+    spread = _dolfinx.cell_mesh(comm, mesh.points, mesh.cells)
     space = _dolfinx.function_space(spread, "Lagrange", 1)
-    dofs, nodes = _dolfinx.cell_dofs(space), _dolfinx.original_nodes(spread)[_dolfinx.cell_nodes(spread)]
+    dofs, nodes = (
+        _round(_dolfinx.cell_dofs(space)),
+        _round(_dolfinx.original_nodes(spread)[_dolfinx.cell_nodes(spread)]),
+    )
     index_map = space.dofmap.index_map
     owned = int(index_map.size_local)
     numbers = np.full(owned + int(index_map.num_ghosts), -1)
@@ -211,24 +214,29 @@ def _distribute(mesh: Mesh, comm: Any) -> _Local:
     owner[np.concatenate(lists)] = np.repeat(np.arange(comm.size), [len(part) for part in lists])
     mass, stiffness = _element_matrices(spread)
     halo = Halo.make(comm, numbers, owned, owner[numbers[owned:]])
-    triangles = renumbered[dofs][by_number]
-    return _Local(triangles, cells[by_number], numbers, position[numbers], mass[by_number], stiffness[by_number], halo)
+    corners = renumbered[dofs][by_number]
+    return _Local(corners, cells[by_number], numbers, position[numbers], mass[by_number], stiffness[by_number], halo)
 
 
 def _element_matrices(mesh: Any) -> tuple[Array, Array]:
-    """Mass and stiffness matrices (c, 3, 3) of the cells: the blocks of those of discontinuous fields."""
+    """Mass and stiffness matrices (c, corners, corners) of the cells: the blocks of those of discontinuous fields."""
     x = _dolfinx.load()
     space = _dolfinx.function_space(mesh, "Discontinuous Lagrange", 1)
     u, v = x.ufl.TrialFunction(space), x.ufl.TestFunction(space)
     first = int(space.dofmap.index_map.local_range[0])
-    dofs = _dolfinx.cell_dofs(space)
-    found = []
+    dofs = _round(_dolfinx.cell_dofs(space))
+    corners, found = dofs.shape[1], []
     for form in (u * v * x.ufl.dx, x.ufl.inner(x.ufl.grad(u), x.ufl.grad(v)) * x.ufl.dx):
         matrix = _dolfinx.assemble_matrix(form)
         indptr, columns, values = matrix.getValuesCSR()
         matrix.destroy()
         # cells of other ranks do not meet these: the columns are this rank's
-        local = sparse.csr_matrix((values, columns - first, indptr), (3 * len(dofs), 3 * len(dofs)))
-        blocks = [[np.asarray(local[dofs[:, i], dofs[:, j]]).ravel() for j in range(3)] for i in range(3)]
+        local = sparse.csr_matrix((values, columns - first, indptr), (dofs.size, dofs.size))
+        blocks = [[np.asarray(local[dofs[:, i], dofs[:, j]]).ravel() for j in range(corners)] for i in range(corners)]
         found.append(np.ascontiguousarray(np.moveaxis(np.array(blocks), 2, 0)))
     return found[0], found[1]
+
+
+def _round(corners: Numbers) -> Numbers:
+    """Corners (c, k) in the order in which one goes round; dolfinx has those of a parallelogram row by row."""
+    return corners[:, [0, 1, 3, 2]] if corners.shape[1] == 4 else corners

@@ -1,4 +1,4 @@
-"""Element matrices of P1, added up in one sparsity pattern, and functionals as rows over the nodes of a mesh."""
+"""Element matrices, added up in one sparsity pattern, and functionals as rows over the nodes of a mesh."""
 
 from __future__ import annotations
 
@@ -12,16 +12,22 @@ from invsamp.solvers.fem.contract import Array, Numbers, Part
 from invsamp.solvers.fem.mesh import Mesh
 
 
-def pattern(triangles: Numbers, size: int) -> tuple[Any, Numbers]:
-    """Sparsity of P1 matrices for ``size`` nodes, as a CSR matrix of ones, and the slots of the element matrices.
+def pattern(cells: Numbers, size: int) -> tuple[Any, Numbers]:
+    """Sparsity of matrices for ``size`` nodes, as a CSR matrix of ones, and the slots of the element matrices.
+
+    Parameters
+    ----------
+    cells : array of int, shape (c, corners)
+    size : int
 
     Returns
     -------
     ones : scipy.sparse.csr_matrix, shape (size, size)
-    slots : array of int, shape (9 c,)
-        Where, among the matrix's entries, each entry of the element matrices (c, 3, 3) is added.
+    slots : array of int, shape (c * corners**2,)
+        Where, among the matrix's entries, each entry of the element matrices (c, corners, corners) is added.
     """
-    rows, columns = np.repeat(triangles, 3, axis=1).ravel(), np.tile(triangles, (1, 3)).ravel()
+    corners = cells.shape[1]
+    rows, columns = np.repeat(cells, corners, axis=1).ravel(), np.tile(cells, (1, corners)).ravel()
     places, slots = np.unique(rows * size + columns, return_inverse=True)
     indptr = np.searchsorted(places, size * np.arange(size + 1))
     return sparse.csr_matrix((np.ones(len(places)), places % size, indptr), (size, size)), slots.ravel()
@@ -29,7 +35,7 @@ def pattern(triangles: Numbers, size: int) -> tuple[Any, Numbers]:
 
 def weighted_sums(elements: Array, slots: Numbers, entries: int) -> Any:
     """Sparse matrix (entries, c): from a weight per cell to the entries of the weighted sum of element matrices."""
-    cells = np.repeat(np.arange(len(elements)), 9)
+    cells = np.repeat(np.arange(len(elements)), elements.shape[1] ** 2)
     return sparse.csr_matrix((elements.ravel(), (slots, cells)), (entries, len(elements)))
 
 
@@ -55,8 +61,8 @@ def point_rows(mesh: Mesh, points: Array) -> Any:
         If a point lies outside the mesh, by more than rounding.
     """
     cells, weights = locate(mesh, np.asarray(points, dtype=float))
-    rows = np.repeat(np.arange(len(cells)), 3)
-    return sparse.csr_matrix((weights.ravel(), (rows, mesh.triangles[cells].ravel())), (len(cells), len(mesh.points)))
+    rows = np.repeat(np.arange(len(cells)), weights.shape[1])
+    return sparse.csr_matrix((weights.ravel(), (rows, mesh.cells[cells].ravel())), (len(cells), len(mesh.points)))
 
 
 def average_rows(mesh: Mesh, regions: Sequence[Part]) -> Any:
@@ -67,16 +73,16 @@ def average_rows(mesh: Mesh, regions: Sequence[Part]) -> Any:
     ValueError
         If a region is unknown or empty.
     """
-    rows = []
+    rows, number = [], mesh.cells.shape[1]
     for region in regions:
         areas = mesh.areas * mesh.region_cells(region)
-        corners = np.repeat(areas / (3 * areas.sum()), 3)
-        rows.append(added(mesh.triangles.ravel(), corners, len(mesh.points)))
+        corners = np.repeat(areas / (number * areas.sum()), number)
+        rows.append(added(mesh.cells.ravel(), corners, len(mesh.points)))
     return sparse.csr_matrix(np.array(rows))
 
 
 def locate(mesh: Mesh, points: Array) -> tuple[Numbers, Array]:
-    """Triangles (m,) that hold points (m, 2), and the points' barycentric coordinates (m, 3) in them.
+    """Cells (m,) that hold points (m, 2), and the values (m, corners) of their basis functions there.
 
     Raises
     ------
@@ -85,19 +91,20 @@ def locate(mesh: Mesh, points: Array) -> tuple[Numbers, Array]:
     """
     if points.ndim != 2 or points.shape[1] != 2 or not len(points):
         raise ValueError(f"sensors must have shape (n_sensors, 2), got {points.shape}")
-    corner = mesh.points[mesh.triangles]
-    origin, first, second = corner[:, 0], corner[:, 1] - corner[:, 0], corner[:, 2] - corner[:, 0]
-    twice = 2 * mesh.areas
-    cells, weights = np.empty(len(points), dtype=np.intp), np.empty((len(points), 3))
+    corner, number = mesh.points[mesh.cells], mesh.cells.shape[1]
+    origin, first, second = corner[:, 0], corner[:, 1] - corner[:, 0], corner[:, -1] - corner[:, 0]
+    spanned = mesh.areas * (2 if number == 3 else 1)
+    cells, weights = np.empty(len(points), dtype=np.intp), np.empty((len(points), number))
     for row, point in enumerate(points):
         away = point - origin
-        u = (away[:, 0] * second[:, 1] - away[:, 1] * second[:, 0]) / twice
-        v = (first[:, 0] * away[:, 1] - first[:, 1] * away[:, 0]) / twice
-        inside = np.minimum(np.minimum(u, v), 1 - u - v)
+        u = (away[:, 0] * second[:, 1] - away[:, 1] * second[:, 0]) / spanned
+        v = (first[:, 0] * away[:, 1] - first[:, 1] * away[:, 0]) / spanned
+        inside = np.minimum(np.minimum(u, v), 1 - u - v if number == 3 else 1 - np.maximum(u, v))
         cell = int(np.argmax(inside))
         if not inside[cell] > -1e-10:
             low, high = mesh.points.min(axis=0).tolist(), mesh.points.max(axis=0).tolist()
             raise ValueError(f"sensors must lie in the mesh, got {point.tolist()}; it reaches from {low} to {high}")
         cells[row] = cell
-        weights[row] = 1 - u[cell] - v[cell], u[cell], v[cell]
+        s, t = u[cell], v[cell]
+        weights[row] = (1 - s - t, s, t) if number == 3 else ((1 - s) * (1 - t), s * (1 - t), s * t, (1 - s) * t)
     return cells, weights

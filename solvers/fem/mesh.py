@@ -1,4 +1,4 @@
-"""Meshes of triangles as plain arrays, with named parts of the boundary and named regions."""
+"""Meshes of triangles or parallelograms as plain arrays, with named parts of the boundary and named regions."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from invsamp import arguments
 from invsamp.solvers.fem.contract import Array, Mask, Numbers, Part
 from invsamp.solvers.fem.field_contract import numbers
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Mesh:
-    """Triangles in the plane.
+    """Triangles, or parallelograms, in the plane.
 
     Parameters
     ----------
     points : array, shape (n, 2)
-    triangles : array of int, shape (c, 3)
-        Node numbers. Clockwise triangles are turned round.
+    cells : array of int, shape (c, 3) or (c, 4)
+        Node numbers of triangles, or of parallelograms in the order in which one goes round. Clockwise ones are turned.
     regions : mapping from name to array of int
         Numbers of cells.
     edges : mapping from name to array of int, shape (k, 2)
@@ -35,12 +36,12 @@ class Mesh:
     Raises
     ------
     ValueError
-        If a number is out of range, a triangle has no area, more than two share an edge, a node belongs to no
-        triangle, or a coordinate is not finite.
+        If a number is out of range, a cell has no area or four corners that are not a parallelogram's, more than two
+        cells share an edge, a node belongs to no cell, or a coordinate is not finite.
     """
 
     points: Array
-    triangles: Numbers
+    cells: Numbers
     regions: Mapping[str, Numbers] = field(default_factory=dict)
     edges: Mapping[str, Numbers] = field(default_factory=dict)
 
@@ -49,36 +50,39 @@ class Mesh:
         for name in ("regions", "edges"):
             if not isinstance(getattr(self, name), Mapping):
                 raise ValueError(f"{name} must be a mapping from names to numbers, got {getattr(self, name)!r}")
-        triangles = _numbers("triangles", self.triangles, (3,), len(points))
+        corners = 4 if np.shape(self.cells)[1:] == (4,) else 3
+        cells = _numbers("cells", self.cells, (corners,), len(points))
         if points.ndim != 2 or points.shape[1] != 2 or not len(points):
             raise ValueError(f"points must have shape (n, 2), got {points.shape}")
         if not np.isfinite(points).all():
             raise ValueError(f"points must be finite, got {points[~np.isfinite(points).all(axis=1)][0].tolist()}")
-        if not len(triangles):
-            raise ValueError("triangles must not be empty")
-        twice = _twice_areas(points, triangles)
-        longest = np.linalg.norm(points[triangles] - points[np.roll(triangles, 1, axis=1)], axis=2).max(axis=1)
-        flat = np.abs(twice) <= 1e-14 * longest**2
+        if not len(cells):
+            raise ValueError("cells must not be empty")
+        spanned = _spanned(points, cells)
+        longest = np.linalg.norm(points[cells] - points[np.roll(cells, 1, axis=1)], axis=2).max(axis=1)
+        flat = np.abs(spanned) <= 1e-14 * longest**2
         if flat.any():
             cell = int(np.flatnonzero(flat)[0])
-            raise ValueError(f"triangles must have an area, got {points[triangles[cell]].tolist()} as number {cell}")
-        unused = np.setdiff1d(np.arange(len(points)), triangles)
+            raise ValueError(f"cells must have an area, got {points[cells[cell]].tolist()} as number {cell}")
+        if corners == 4:
+            _check_parallelograms(points, cells, longest)
+        unused = np.setdiff1d(np.arange(len(points)), cells)
         if unused.size:
-            raise ValueError(f"every point must belong to a triangle, got {points[unused[0]].tolist()} alone")
-        triangles[twice < 0] = triangles[twice < 0][:, [0, 2, 1]]
+            raise ValueError(f"every point must belong to a cell, got {points[unused[0]].tolist()} alone")
+        cells[spanned < 0] = cells[spanned < 0][:, [0, *range(corners - 1, 0, -1)]]
         regions = {
-            name: _numbers(f"regions[{name!r}]", cells, (), len(triangles)) for name, cells in self.regions.items()
+            name: _numbers(f"regions[{name!r}]", members, (), len(cells)) for name, members in self.regions.items()
         }
         edges = {name: _numbers(f"edges[{name!r}]", pairs, (2,), len(points)) for name, pairs in self.edges.items()}
-        for name, value in (("points", points), ("triangles", triangles), ("regions", regions), ("edges", edges)):
+        for name, value in (("points", points), ("cells", cells), ("regions", regions), ("edges", edges)):
             object.__setattr__(self, name, value)
         found, counts = self._edge_counts
         if counts.max() > 2:
             ends = points[list(divmod(int(found[np.argmax(counts)]), len(points)))].tolist()
-            raise ValueError(f"triangles must not overlap, got {counts.max()} at the edge from {ends[0]} to {ends[1]}")
+            raise ValueError(f"cells must not overlap, got {counts.max()} at the edge from {ends[0]} to {ends[1]}")
 
     def __repr__(self) -> str:
-        parts = [f"{len(self.points)} nodes", f"{len(self.triangles)} triangles"]
+        parts = [f"{len(self.points)} nodes", f"{len(self.cells)} {self.kind}"]
         parts += [f"regions {', '.join(self.regions)}"] if self.regions else []
         parts += [f"edges {', '.join(self.edges)}"] if self.edges else []
         return f"Mesh({'; '.join(parts)}; {self.digest[:8]})"
@@ -89,35 +93,40 @@ class Mesh:
     def __hash__(self) -> int:
         return hash(self.digest)
 
+    @property
+    def kind(self) -> str:
+        """What the cells are: "triangles" or "parallelograms"."""
+        return "triangles" if self.cells.shape[1] == 3 else "parallelograms"
+
     @cached_property
     def digest(self) -> str:
         """Hash of the contents: equal for equal meshes."""
         found = hashlib.sha256()
         named = [*sorted(self.regions.items()), *sorted(self.edges.items())]
-        for name, values in [("points", self.points), ("triangles", self.triangles), *named]:
+        for name, values in [("points", self.points), ("cells", self.cells), *named]:
             found.update(f"{name}{values.shape}".encode() + np.ascontiguousarray(values).tobytes())
         return found.hexdigest()
 
     @cached_property
     def areas(self) -> Array:
-        """Of the triangles, shape (c,)."""
-        return 0.5 * _twice_areas(self.points, self.triangles)
+        """Of the cells, shape (c,)."""
+        return _spanned(self.points, self.cells) / (2.0 if self.cells.shape[1] == 3 else 1.0)
 
     @cached_property
     def midpoints(self) -> Array:
-        """Of the triangles, shape (c, 2)."""
-        return self.points[self.triangles].mean(axis=1)
+        """Of the cells, shape (c, 2)."""
+        return self.points[self.cells].mean(axis=1)
 
     @cached_property
     def outer_edges(self) -> Numbers:
-        """Node pairs (k, 2) of the edges that belong to one triangle alone."""
+        """Node pairs (k, 2) of the edges that belong to one cell alone."""
         edges, counts = self._edge_counts
         return np.stack(np.divmod(edges[counts == 1], len(self.points)), axis=1)
 
     @cached_property
     def _edge_counts(self) -> tuple[Numbers, Numbers]:
-        """Edges, as lower node number * n + upper, in increasing order; and how many triangles each belongs to."""
-        pairs = np.sort(self.triangles[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2), axis=1)
+        """Edges, as lower node number * n + upper, in increasing order; and how many cells each belongs to."""
+        pairs = np.sort(np.stack([self.cells, np.roll(self.cells, -1, axis=1)], axis=2).reshape(-1, 2), axis=1)
         return np.unique(pairs[:, 0] * len(self.points) + pairs[:, 1], return_counts=True)
 
     def part_edges(self, part: Part | None = None) -> Numbers:
@@ -154,7 +163,7 @@ class Mesh:
         return mask
 
     def region_cells(self, region: Part) -> Mask:
-        """Which triangles lie in a region, shape (c,).
+        """Which cells lie in a region, shape (c,).
 
         Parameters
         ----------
@@ -164,22 +173,28 @@ class Mesh:
         Raises
         ------
         ValueError
-            If the name is not known, the predicate gives no mask, or there is no such triangle.
+            If the name is not known, the predicate gives no mask, or there is no such cell.
         """
         if isinstance(region, str):
             if region not in self.regions:
                 raise ValueError(f"a region must be one of {list(self.regions)}, got {region!r}")
-            mask = np.zeros(len(self.triangles), dtype=bool)
+            mask = np.zeros(len(self.cells), dtype=bool)
             mask[self.regions[region]] = True
         else:
             mask = _asked(region, self.midpoints)
         if not mask.any():
-            raise ValueError(f"a region must hold a triangle, got none by {region!r}")
+            raise ValueError(f"a region must hold a cell, got none by {region!r}")
         return mask
 
 
-def unit_square(cells: int) -> Mesh:
-    """The unit square, cut into ``cells x cells`` squares of two triangles each, from lower left to upper right.
+def unit_square(cells: int, kind: str = "triangles") -> Mesh:
+    """The unit square in ``cells x cells`` squares, or in two triangles of each, from lower left to upper right.
+
+    Parameters
+    ----------
+    cells : int
+        Squares along one side.
+    kind : {"triangles", "squares"}
 
     Nodes are in C order of the grid (x, y): y varies fastest. The sides are the edges "left", "right", "bottom" and
     "top".
@@ -187,18 +202,20 @@ def unit_square(cells: int) -> Mesh:
     Raises
     ------
     ValueError
-        If ``cells`` is not an integer of at least 2.
+        If ``cells`` is not an integer of at least 2, or the kind is unknown.
     """
     if not isinstance(cells, (int, np.integer)) or cells < 2:
         raise ValueError(f"cells must be an integer of at least 2, got {cells!r}")
+    arguments.one_of("kind", kind, ("triangles", "squares"))
     grid = np.linspace(0.0, 1.0, cells + 1)
     points = np.stack(np.meshgrid(grid, grid, indexing="ij"), axis=-1).reshape(-1, 2)
     number = np.arange((cells + 1) ** 2).reshape(cells + 1, cells + 1)
     low, right, up, across = number[:-1, :-1], number[1:, :-1], number[:-1, 1:], number[1:, 1:]
-    squares = [np.stack(corners, axis=-1) for corners in ((low, right, across), (low, across, up))]
+    parts = ((low, right, across), (low, across, up)) if kind == "triangles" else ((low, right, across, up),)
+    corners = np.stack([np.stack(part, axis=-1) for part in parts], axis=2)
     sides = {"left": number[0], "right": number[-1], "bottom": number[:, 0], "top": number[:, -1]}
     edges = {name: np.stack([side[:-1], side[1:]], axis=1) for name, side in sides.items()}
-    return Mesh(points, np.stack(squares, axis=2).reshape(-1, 3), {}, edges)
+    return Mesh(points, corners.reshape(-1, corners.shape[-1]), {}, edges)
 
 
 def chosen_mesh(cells: int | None, mesh: Mesh | None) -> Mesh:
@@ -288,11 +305,22 @@ def _distinct(triangles: Numbers, regions: dict[str, Numbers]) -> tuple[Numbers,
     return triangles[kept], {name: np.unique(number[members]) for name, members in regions.items()}
 
 
-def _twice_areas(points: Array, triangles: Numbers) -> Array:
-    """Signed: negative for clockwise triangles."""
-    a, b, c = (points[triangles[:, corner]] for corner in range(3))
-    first, second = b - a, c - a
-    return np.asarray(first[:, 0] * second[:, 1] - first[:, 1] * second[:, 0])
+def _spanned(points: Array, cells: Numbers) -> Array:
+    """Area of the parallelogram that the two edges at the first corner span; negative for clockwise cells."""
+    a, b, c = (points[cells[:, corner]] for corner in (0, 1, -1))
+    first, last = b - a, c - a
+    return np.asarray(first[:, 0] * last[:, 1] - first[:, 1] * last[:, 0])
+
+
+def _check_parallelograms(points: Array, cells: Numbers, longest: Array) -> None:
+    a, b, c, d = (points[cells[:, corner]] for corner in range(4))
+    bad = np.linalg.norm(a - b + c - d, axis=1) > 1e-10 * longest
+    if bad.any():
+        cell = int(np.flatnonzero(bad)[0])
+        raise ValueError(
+            "cells of four corners must be parallelograms, in the order in which one goes round, got "
+            f"{points[cells[cell]].tolist()} as number {cell}"
+        )
 
 
 def _numbers(name: str, values: npt.ArrayLike, tail: tuple[int, ...], bound: int) -> Numbers:

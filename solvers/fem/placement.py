@@ -18,9 +18,9 @@ def at_nodes(field: Field, space: Space) -> FieldValues:
 
 
 def at_cells(field: Field, space: Space) -> FieldValues:
-    """The field at the midpoints of this rank's cells, where it is constant; arrays in the order of the triangles."""
+    """The field at the midpoints of this rank's cells, where it is constant; arrays in the mesh's order."""
     mesh = space.mesh
-    return _restricted(field.at(mesh.midpoints, mesh.region_cells), space.cell_numbers, len(mesh.triangles))
+    return _restricted(field.at(mesh.midpoints, mesh.region_cells), space.cell_numbers, len(mesh.cells))
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""The space P1 on scikit-fem and SciPy, in this process alone.
+"""The spaces P1 and Q1 on scikit-fem and SciPy, in this process alone.
 
 Element matrices are assembled once. All matrices share one sparsity pattern, so that a new conductivity is one sparse
 product with the element matrices, and sums of matrices are sums of entries.
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sparse
 from numba import njit
-from skfem import Basis, BilinearForm, ElementTriP1, MeshTri
+from skfem import Basis, BilinearForm, ElementQuad1, ElementTriP1, MeshQuad, MeshTri
 from skfem.helpers import dot, grad
 
 from invsamp.solvers.fem import elements
@@ -27,7 +27,7 @@ from invsamp.solvers.fem.triangular import Places, SymmetricFactors
 
 
 class SkfemSpace:
-    """P1 on a mesh, see `invsamp.solvers.fem.contract.Space`.
+    """P1 on triangles, Q1 on parallelograms, see `invsamp.solvers.fem.contract.Space`.
 
     Parameters
     ----------
@@ -42,12 +42,13 @@ class SkfemSpace:
         self.node_numbers = np.arange(len(mesh.points))
         self.midpoints = mesh.midpoints
         self.areas = mesh.areas
-        self.cell_numbers = np.arange(len(mesh.triangles))
-        # corners stay as they are: the pattern below is that of mesh.triangles
-        basis = Basis(MeshTri(mesh.points.T.copy(), mesh.triangles.T.copy(), sort_t=False), ElementTriP1())
+        self.cell_numbers = np.arange(len(mesh.cells))
+        kind, element = (MeshTri, ElementTriP1()) if mesh.kind == "triangles" else (MeshQuad, ElementQuad1())
+        # corners stay as they are: the pattern below is that of mesh.cells
+        basis = Basis(kind(mesh.points.T.copy(), mesh.cells.T.copy(), sort_t=False), element)
         stiffness = _elements(_stiffness, basis)
-        self._sides = Sides.make(mesh.triangles, stiffness)
-        self._pattern, slots = elements.pattern(mesh.triangles, len(mesh.points))
+        self._sides = Sides.make(mesh.cells, stiffness)
+        self._pattern, slots = elements.pattern(mesh.cells, len(mesh.points))
         # unsigned, or numba looks for negative indices in the innermost loop
         self._places = (self._pattern.indptr.astype(np.uint32), self._pattern.indices.astype(np.uint32))
         self._stiffness_of_cells = elements.weighted_sums(stiffness, slots, self._pattern.nnz)
@@ -168,7 +169,7 @@ class SkfemSensors:
 
 
 def _elements(form: Any, basis: Any) -> Array:
-    """Element matrices (c, 3, 3), symmetric."""
+    """Element matrices (c, corners, corners), symmetric."""
     return np.ascontiguousarray(form.elemental(basis).tolocal())
 
 

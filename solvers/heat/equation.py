@@ -35,7 +35,7 @@ class HeatEquation:
     r"""The heat equation :math:`u_t = \nabla\cdot(\kappa\nabla u) + f` from an initial temperature on.
 
     Linear finite elements and the theta scheme; source and boundary values enter by their nodal interpolants, the
-    conductivity by its values at the triangles' midpoints. Where a field takes a str in place of a number, that is the
+    conductivity by its values at the cells' midpoints. Where a field takes a str in place of a number, that is the
     name of an unknown; an unknown that occurs twice is one. Arrays are in the order of the mesh.
 
     Parameters
@@ -53,7 +53,7 @@ class HeatEquation:
         knows ("left", "right", "bottom" and "top" on the unit square) or a predicate, points (k, 2) -> mask. Where
         parts with temperatures meet, the later one counts.
     scheme : {"backward_euler", "crank_nicolson"}
-    conductivity : number, str, array (n_triangles,), function of midpoints, or Field such as LogField
+    conductivity : number, str, array (n_cells,), function of midpoints, or Field such as LogField
         Positive. An unknown one that is not, or not finite, is a failed solve.
     source : as ``initial``, optional
         Heat per area and time, the same at all times.
@@ -249,5 +249,5 @@ class HeatEquation:
                     given.at(self.domain.points)
         with fitting("conductivity"):
             placed = self.conductivity_field.at(self.domain.midpoints, self.domain.region_cells)
-        check_conductivity(placed, len(self.domain.triangles))
+        check_conductivity(placed, len(self.domain.cells))
         _ = self._unknowns

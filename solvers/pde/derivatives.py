@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.solvers._dolfinx import compiled, load
+from invsamp.solvers._dolfinx import compiled, estimated_degree, load
 from invsamp.solvers.pde import access
 
 Array = npt.NDArray[np.float64]
@@ -23,6 +23,29 @@ def expand(form: Any) -> Any:
     from ufl.algorithms import expand_derivatives
 
     return expand_derivatives(form)
+
+
+def with_degrees(form: Any) -> Any:
+    """The form with the degrees of quadrature that UFL estimates for it, which all that is derived from it then keeps.
+
+    Left alone, UFL would estimate those of a derivative anew. Where it finds another degree, and the quadrature is not
+    exact, the derivative is not that of the discrete problem. Degrees that a person set stay.
+    """
+    measures = [
+        (one.ufl_domain(), one.integral_type(), str(one.subdomain_id()), id(one.subdomain_data()), repr(one.metadata()))
+        for one in form.integrals()
+    ]
+    degrees: dict[Any, int] = {}
+    for measure in dict.fromkeys(measures):
+        # UFL adds up the integrands of one measure before it looks at them
+        alike = [one for one, own in zip(form.integrals(), measures, strict=True) if own == measure]
+        degrees[measure] = estimated_degree(load().ufl.Form(alike))
+    return load().ufl.Form(
+        [
+            one.reconstruct(metadata={"quadrature_degree": degrees[measure]} | one.metadata())
+            for one, measure in zip(form.integrals(), measures, strict=True)
+        ]
+    )
 
 
 class Partial:

@@ -21,7 +21,7 @@ from invsamp.solvers._dolfinx import compiled, load, set_boundary_values
 from invsamp.solvers.pde import access
 from invsamp.solvers.pde.boundary import BoundaryUnknowns
 from invsamp.solvers.pde.checks import check_boundary_conditions, check_residual
-from invsamp.solvers.pde.derivatives import depends_on, differentiate, expand, partial
+from invsamp.solvers.pde.derivatives import depends_on, differentiate, expand, partial, with_degrees
 from invsamp.solvers.pde.operator import Operator
 from invsamp.solvers.pde.unknowns import Unknowns
 
@@ -102,6 +102,7 @@ class Equation:
     ) -> None:
         x = load()
         check_residual(residual, state, previous)
+        residual = with_degrees(residual)
         for part in unknowns.parts:
             if part.coefficient is state or part.coefficient is previous:
                 raise ValueError(f"{part.names[0]} must not be the state or the previous state, which are solved for")

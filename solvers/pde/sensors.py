@@ -14,7 +14,7 @@ import scipy.sparse as sparse
 from invsamp.solvers._dolfinx import cell_dofs, collapsed, compiled, is_mixed, load
 from invsamp.solvers.pde import access
 from invsamp.solvers.pde.checks import check_form
-from invsamp.solvers.pde.derivatives import depends_on, expand, partial
+from invsamp.solvers.pde.derivatives import depends_on, expand, partial, with_degrees
 from invsamp.solvers.pde.unknowns import Unknowns
 
 Array = npt.NDArray[np.float64]
@@ -122,13 +122,13 @@ class FunctionalSensors:
 
     def __init__(self, state: Any, functionals: Sequence[Any], unknowns: Unknowns) -> None:
         x = load()
-        self.forms = tuple(functionals)
-        for number, form in enumerate(self.forms):
+        for number, form in enumerate(functionals):
             check_form(f"sensors[{number}]", form, state.function_space.mesh)
             if form.arguments():
                 raise ValueError(f"sensors[{number}] must be a functional, without test and trial function, got {form}")
             if not depends_on(form, state):
                 raise ValueError(f"sensors[{number}] must depend on the state, got a functional without it")
+        self.forms = tuple(with_degrees(form) for form in functionals)
         self.count = len(self.forms)
         space = state.function_space
         self._unknowns = unknowns

@@ -72,7 +72,7 @@ def test_combined() -> None:
         ("sigma in beta", "must compare by"),
         ("sigma + beta", "must be a comparison such as"),
         ("sigma >", "must be a comparison such as .* got 'sigma >'"),
-        ("", "must be a comparison"),
+        ("", "text must be a string that is not empty"),
         ("sigma > 0 and beta > 0", "must be a comparison"),
         ("1 < 2", "must depend on a parameter"),
         ("sigma < sigma + 1", "must depend on a parameter"),

@@ -76,9 +76,9 @@ def test_gradients_that_are_wrong_are_named_with_the_place() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"dimension": 0}, "dimension must be at least 1, got 0"),
+        ({"dimension": 0}, "dimension must be an integer >= 1, got 0"),
         ({"resolution": 0.0}, "resolution must be positive"),
-        ({"resolution": [0.1] * 3}, "resolution must be positive, a number or one per coordinate"),
+        ({"resolution": [0.1] * 3}, "resolution must be a number or one per coordinate"),
         ({"bounds": ([0, 0], [1, np.inf])}, "bounds must be finite"),
         ({"bounds": ([0, 0], [1, 0])}, "bounds must be finite with lower below upper"),
         (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from asking import Asked
 import pytest
+from asking import Asked
 
 from invsamp.engine.evaluation import Evaluator
 from invsamp.estimators import minibatch

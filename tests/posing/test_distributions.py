@@ -157,12 +157,12 @@ def test_truncated_draws_lie_inside(mean: float, sd: float, start: float, width:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Normal(0, -1), "sd must be positive, got -1"),
-        (lambda: Normal(np.nan, 1), "mean must be finite, got nan"),
+        (lambda: Normal(0, -1), "sd must be positive finite numbers, got -1"),
+        (lambda: Normal(np.nan, 1), "mean must be finite numbers, got nan"),
         (lambda: Uniform(1, 1), "upper must be above lower, got lower 1.0 and upper 1.0"),
-        (lambda: Gamma(1, 0), "rate must be positive, got 0"),
+        (lambda: Gamma(1, 0), "rate must be positive finite numbers, got 0"),
         (lambda: Normal([0, 1], 1, shape=3), r"mean must broadcast to shape \(3,\), got shape \(2,\)"),
-        (lambda: Normal(0, 1, shape=0), "shape must be made of integers of at least 1, got 0"),
+        (lambda: Normal(0, 1, shape=0), "shape must be an integer >= 1 or a tuple of these, got 0"),
         (lambda: truncated(Normal(0, 1), 2, 1), "upper must be above lower"),
         (lambda: truncated(HalfNormal(1), upper=-1), "upper must be above lower inside the support"),
         (lambda: truncated(Normal(0, 1), 60, 61), "must enclose some mass"),

@@ -123,14 +123,14 @@ def test_own_noise_is_used_as_it_is() -> None:
 
 def test_noises_compare_and_print() -> None:
     assert GaussianNoise(np.array([1.0, 2.0])) == GaussianNoise((1.0, 2.0)) != GaussianNoise("s")
-    assert repr(StudentTNoise(4, "s")) == "StudentTNoise(degrees_of_freedom=4, scale='s')"
+    assert repr(StudentTNoise(4, "s")) == "StudentTNoise(degrees_of_freedom=4.0, scale='s')"
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda p: GaussianNoise(0.0), "scale must be positive, or the name of a parameter, got 0.0"),
-        (lambda p: StudentTNoise(-1, 1.0), "degrees_of_freedom must be positive, got -1"),
+        (lambda p: GaussianNoise(0.0), "scale must be positive finite numbers, or the name of a parameter, got 0.0"),
+        (lambda p: StudentTNoise(-1, 1.0), "degrees_of_freedom must be a positive finite number, got -1"),
         (lambda p: BoundNoise(GaussianNoise("q"), np.ones(2), p), r"scale must use the prior's parameters .*\['q'\]"),
         (lambda p: BoundNoise(GaussianNoise("a"), np.ones(2), p), "a is the scale of the noise: its prior must"),
         (lambda p: BoundNoise(GaussianNoise("v"), np.ones(2), p), r"data's shape \(2,\), got shape \(3,\)"),

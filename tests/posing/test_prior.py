@@ -40,7 +40,7 @@ def test_layout(prior: Prior) -> None:
     assert prior.dimension == 13
     assert prior.shapes["g"] == (2, 2) and prior.shapes["x"] == ()
     assert prior.slices["m"] == slice(6, 8)
-    assert prior.labels[2:5] == ("k[0]", "k[1]", "k[2]") and prior.labels[9] == "g[0,1]"
+    assert prior.labels[2:5] == ("k[0]", "k[1]", "k[2]") and prior.labels[9] == "g[0, 1]"
     lower, upper = prior.support
     assert lower.tolist() == [0, 0, 0, 0, 0, *[-np.inf] * 3, 0, 0, 0, 0, -np.inf]
     assert upper.tolist() == [1, *[np.inf] * 12]

@@ -7,6 +7,7 @@ import pytest
 
 from invsamp.posing.distributions import LogNormal
 from invsamp.problems import poisson64
+from invsamp.solvers.poisson import PoissonEquation
 
 RNG = np.random.default_rng(64)
 
@@ -42,7 +43,7 @@ def test_data_are_symmetric_and_near_every_solution_at_the_truth() -> None:
     assert data[[0, 168]] == pytest.approx([0.06076511762259369, 0.1067965550010013], abs=1e-11)
     assert data.max() == pytest.approx(0.9439154625527653, abs=1e-11)
     error = [
-        np.abs(poisson64.triangles(cells)(published_order(poisson64.truth().ravel())) - data).max()
+        np.abs(poisson64.squares(cells)(published_order(poisson64.truth().ravel())) - data).max()
         for cells in (16, 32, 64)
     ]
     # the inclusions' corners make the solution singular: the order is well below 2
@@ -50,17 +51,18 @@ def test_data_are_symmetric_and_near_every_solution_at_the_truth() -> None:
     assert error[2] < 0.2 * poisson64.NOISE_SD
 
 
-def test_triangles_are_near_the_published_solutions() -> None:
-    # -228.51 and -6412.82 by squares; the triangles' own error of discretisation is what is left
-    model = poisson64.triangles(64)
-    assert log_likelihood(model, np.ones(64)) == pytest.approx(-228.510844, rel=0.02)
-    assert log_likelihood(model, np.arange(1.0, 65.0)) == pytest.approx(-6412.82113914, rel=2e-3)
+def published(name):
+    """The benchmark's own discretisation by scikit-fem, by dolfinx, and posed in UFL."""
+    if name != "skfem":
+        pytest.importorskip("dolfinx")
+    return poisson64.in_ufl() if name == "ufl" else poisson64.squares(backend=name)
 
 
-@pytest.mark.dolfinx
-def test_squares_are_the_published_solutions() -> None:
-    pytest.importorskip("dolfinx")
-    model = poisson64.squares()
+@pytest.mark.parametrize(
+    "name", ["skfem", *(pytest.param(name, marks=pytest.mark.dolfinx) for name in ("dolfinx", "ufl"))]
+)
+def test_squares_are_the_published_solutions(name) -> None:
+    model = published(name)
     ones, counted = np.ones(64), np.arange(1.0, 65.0)
     z = model(published_order(counted))[0]
     known = {
@@ -77,6 +79,36 @@ def test_squares_are_the_published_solutions() -> None:
     # control: the order of parameters matters
     wrong = model(np.log(counted)[None])[0]
     assert np.abs(wrong - z).max() > 1e-3
+
+
+def test_the_posterior_is_that_of_the_squares() -> None:
+    theta = RNG.normal(poisson64.PRIOR_MEAN, poisson64.PRIOR_SD, (4, 64))
+    energy, found = poisson64.posterior().potential().energy(theta), poisson64.squares()(theta)
+    prior = 0.5 * ((theta - poisson64.PRIOR_MEAN) ** 2).sum(axis=1) / poisson64.PRIOR_SD**2
+
+    def misfit(y):
+        return 0.5 * ((y - poisson64.data()) ** 2).sum(axis=1) / poisson64.NOISE_SD**2
+
+    assert energy - prior - misfit(found) == pytest.approx((energy - prior - misfit(found))[0] * np.ones(4), rel=1e-10)
+    # control: linear elements on the same mesh's triangles are another posterior, some of a noise's sd away
+    triangles = PoissonEquation(poisson64.PUBLISHED_CELLS, poisson64.COEFFICIENT, poisson64.SOURCE)
+    other = triangles.observe(poisson64.POINTS)(theta)
+    assert np.abs(other - found).max() > 1e-3
+    assert np.ptp(energy - prior - misfit(other)) > 1e-2
+
+
+@pytest.mark.dolfinx
+def test_both_backends_agree_in_values_and_gradients() -> None:
+    pytest.importorskip("dolfinx")
+    # stiffnesses from e^-4 to e^12: what rounding leaves grows with their ratio
+    theta = np.random.default_rng(1).normal(poisson64.PRIOR_MEAN, poisson64.PRIOR_SD, (5, 64))
+    results = []
+    for name in ("skfem", "dolfinx", "ufl"):
+        y, vjp = published(name).linearize(theta)
+        results.append((y, vjp((y - poisson64.data()) / poisson64.NOISE_SD**2)))
+    for y, gradient in results[1:]:
+        np.testing.assert_allclose(y, results[0][0], rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(gradient, results[0][1], atol=1e-9 * np.abs(gradient).max())
 
 
 @pytest.mark.dolfinx
@@ -107,8 +139,8 @@ def test_gradient_and_failures() -> None:
     [
         ({"levels": (12,)}, "cells must be a multiple of 8"),
         ({"levels": (0,)}, "cells must be a multiple of 8"),
-        ({"backend": "other"}, "backend must be"),
-        ({"comm": object()}, "comm must be None"),
+        ({"backend": "other"}, "backend must be one of"),
+        ({"comm": object()}, "comm must be left out for the backend 'skfem'"),
     ],
 )
 def test_bad_settings(settings: dict, message: str) -> None:

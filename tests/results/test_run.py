@@ -247,7 +247,7 @@ def test_load_names_a_damaged_file(tmp_path):
 def test_load_says_what_a_file_is_if_it_is_no_run(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no run at .*missing\.nc"):
         Run.load(tmp_path / "missing.nc")
-    with pytest.raises(FileNotFoundError, match=r"no run at .*: it has no manifest\.json"):
+    with pytest.raises(FileNotFoundError, match=r"no run at .*: it has no state\.bin"):
         Run.load(tmp_path)
     (tmp_path / "empty.nc").touch()
     with pytest.raises(ValueError, match=r"empty\.nc is no saved run: it is empty"):

@@ -40,14 +40,13 @@ def x():
 
 
 @pytest.mark.dolfinx
-def test_triangle_mesh_knows_where_its_nodes_and_cells_came_from(x):
-    square = unit_square(3)
-    mesh = _dolfinx.triangle_mesh(x.MPI.COMM_SELF, square.points, square.triangles)
-    assert _dolfinx.n_cells(mesh) == 18
+@pytest.mark.parametrize(("kind", "count"), [("triangles", 18), ("squares", 9)])
+def test_a_mesh_knows_where_its_nodes_and_cells_came_from(x, kind, count):
+    square = unit_square(3, kind)
+    mesh = _dolfinx.cell_mesh(x.MPI.COMM_SELF, square.points, square.cells)
+    assert _dolfinx.n_cells(mesh) == count
     nodes = _dolfinx.original_nodes(mesh)[_dolfinx.cell_nodes(mesh)]
-    np.testing.assert_array_equal(
-        np.sort(nodes, axis=1), np.sort(square.triangles[_dolfinx.original_cells(mesh)], axis=1)
-    )
+    np.testing.assert_array_equal(np.sort(nodes, axis=1), np.sort(square.cells[_dolfinx.original_cells(mesh)], axis=1))
     space = _dolfinx.function_space(mesh, "Lagrange", 1)
     where = space.tabulate_dof_coordinates()[:, :2][_dolfinx.cell_dofs(space)]
     np.testing.assert_allclose(where, square.points[nodes], atol=1e-14)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from invsamp.results.contents import groups_of
 from invsamp.storage import segments
 from invsamp.storage.segments import Draws
 
@@ -28,7 +29,7 @@ def written(folder, counts, rungs=2):
     entries, first = [], 0
     for number, count in enumerate(counts):
         part = slice(first, first + count)
-        groups = segments.groups_of(theta[:, :, part], SHAPES, {n: v[:, :, part] for n, v in stats.items()})
+        groups = groups_of(theta[:, :, part], SHAPES, {n: v[:, :, part] for n, v in stats.items()})
         entries.append(segments.write_segment(folder, number, first, groups))
         first += count
     return theta, stats, entries
@@ -85,9 +86,9 @@ def test_a_segment_is_a_netcdf_file_that_others_read(tmp_path):
 
 def test_joined_draws_are_those_of_both(tmp_path):
     theta, stats, entries = written(tmp_path, [3, 4])
-    part = segments.groups_of(theta[:, :, 3:], SHAPES, {n: v[:, :, 3:] for n, v in stats.items()})
+    part = groups_of(theta[:, :, 3:], SHAPES, {n: v[:, :, 3:] for n, v in stats.items()})
     both = segments.joined(tmp_path, entries[0], part)
-    whole = segments.groups_of(theta, SHAPES, stats)
+    whole = groups_of(theta, SHAPES, stats)
     for group, variables in whole.items():
         for name, values in variables.items():
             np.testing.assert_array_equal(both[group][name], values)
@@ -112,7 +113,7 @@ def test_faults_are_told_apart_and_named(tmp_path):
 def test_without_a_state_whole_segments_are_found(tmp_path):
     theta, stats, entries = written(tmp_path, [3, 1, 5])
     # what a kill between the longer segment and the removal of the one that it replaces leaves over
-    part = segments.groups_of(theta[:, :, 3:], SHAPES, {n: v[:, :, 3:] for n, v in stats.items()})
+    part = groups_of(theta[:, :, 3:], SHAPES, {n: v[:, :, 3:] for n, v in stats.items()})
     longer = segments.write_segment(tmp_path, 3, 3, part)
     found, faults = segments.found(tmp_path)
     assert [e.name for e in found] == [entries[0].name, longer.name]
@@ -147,7 +148,7 @@ def test_a_segment_that_was_replaced_while_the_run_goes_on(tmp_path):
     draws = Draws(tmp_path, entries, lambda: now)
     more, more_stats = made(10, seed=0)
     more[:, :, :5], later = theta, {n: np.concatenate([stats[n], v[:, :, 5:]], axis=2) for n, v in more_stats.items()}
-    now.append(segments.write_segment(tmp_path, 2, 0, segments.groups_of(more, SHAPES, later)))
+    now.append(segments.write_segment(tmp_path, 2, 0, groups_of(more, SHAPES, later)))
     for entry in entries:
         (tmp_path / entry.name).unlink()
     np.testing.assert_array_equal(draws.read("posterior", "x"), theta[0, ..., 0])

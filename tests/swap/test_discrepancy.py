@@ -90,5 +90,5 @@ def test_too_few_states_change_nothing():
 
 @pytest.mark.parametrize("states", [9, 10.5, -1])
 def test_refuses(states):
-    with pytest.raises(ValueError, match=f"states must be an integer of at least 10, got {states}"):
+    with pytest.raises(ValueError, match=f"states must be an integer >= 10, got {states}"):
         Discrepancy(states)

@@ -168,13 +168,13 @@ class TestMultiVariance:
 
     @pytest.mark.parametrize("weight", [-0.1, 1.1, math.nan])
     def test_refuses(self, weight):
-        with pytest.raises(ValueError, match=rf"weight must lie in \[0, 1\], got {weight}"):
+        with pytest.raises(ValueError, match=rf"weight must be a number in \[0, 1\], got {weight}"):
             multi_variance(weight)
 
 
 @pytest.mark.parametrize("factor", [0.0, -1.0, math.nan])
 def test_corrected_refuses(factor):
-    with pytest.raises(ValueError, match=f"factor must be positive, got {factor}"):
+    with pytest.raises(ValueError, match=f"factor must be a positive number, got {factor}"):
         corrected(factor)
 
 

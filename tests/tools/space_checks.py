@@ -16,7 +16,7 @@ def irregular_mesh(cells=9):
     square, rng = unit_square(cells), np.random.default_rng(4)
     inner = ~square.part_nodes()
     points = square.points + 0.25 / cells * rng.uniform(-1, 1, square.points.shape) * inner[:, None]
-    triangles = square.triangles[rng.permutation(len(square.triangles))]
+    triangles = square.cells[rng.permutation(len(square.cells))]
     turns = rng.integers(3, size=len(triangles))
     triangles = np.array([np.roll(corners, k) for corners, k in zip(triangles, turns, strict=True)])
     triangles[::3] = triangles[::3, ::-1]
@@ -24,6 +24,19 @@ def irregular_mesh(cells=9):
     regions = {"core": np.flatnonzero(np.linalg.norm(middles - 0.5, axis=1) < 0.3)}
     regions["edge"] = np.setdiff1d(np.arange(len(triangles)), regions["core"])
     return Mesh(points, triangles, regions, square.edges)
+
+
+def rectangles(cells=7):
+    """Uneven rectangles, some of them clockwise, in no order, with two named regions and the square's sides."""
+    square, rng = unit_square(cells, "squares"), np.random.default_rng(5)
+    lines = np.sort(np.concatenate([[[0.0, 0.0], [1.0, 1.0]], rng.uniform(0.05, 0.95, (cells - 1, 2))]), axis=0)
+    number = np.rint(square.points * cells).astype(int)
+    corners = square.cells[rng.permutation(len(square.cells))]
+    corners = np.array([np.roll(each, k) for each, k in zip(corners, rng.integers(4, size=len(corners)), strict=True)])
+    corners[::3] = corners[::3, ::-1]
+    points = np.column_stack([lines[number[:, 0], 0], lines[number[:, 1], 1]])
+    regions = {"core": np.arange(9), "edge": np.arange(9, len(corners))}
+    return Mesh(points, corners, regions, square.edges)
 
 
 def check(space, reference, tolerance):
@@ -126,9 +139,9 @@ def check_ranks(comm):
     from invsamp.solvers.fem.dolfinx_space import DolfinxSpace
 
     # the last one has fewer cells than four ranks would like
-    for mesh in (unit_square(7), irregular_mesh(), unit_square(2)):
+    for mesh in (unit_square(7), irregular_mesh(), rectangles(), unit_square(2)):
         space = DolfinxSpace(mesh, comm)
-        for mine, count in ((space.node_numbers, len(mesh.points)), (space.cell_numbers, len(mesh.triangles))):
+        for mine, count in ((space.node_numbers, len(mesh.points)), (space.cell_numbers, len(mesh.cells))):
             everywhere = np.concatenate(comm.allgather(mine))
             np.testing.assert_array_equal(np.sort(everywhere), np.arange(count))
         check(space, SkfemSpace(mesh), 1e-12)

@@ -218,7 +218,7 @@ class TestEffectiveTemperature:
         assert [rung.gradient_noise.beyond for rung in sampler.rungs] == ["shrink", "effective_temperature"]
 
     def test_needs_one_step_size(self):
-        with pytest.raises(ValueError, match="needs one step size, got the schedule"):
+        with pytest.raises(ValueError, match=r"step_size of a rung .* must be one number, got"):
             Rung(4.0, step_size=exponential(0.1, 0.9), gradient_noise=GradientNoise(beyond="effective_temperature"))
 
 

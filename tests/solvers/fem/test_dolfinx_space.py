@@ -5,7 +5,7 @@ import weakref
 
 import numpy as np
 import pytest
-from space_checks import check, check_failures, irregular_mesh
+from space_checks import check, check_failures, irregular_mesh, rectangles
 
 from invsamp.solvers.fem.mesh import unit_square
 from invsamp.solvers.fem.skfem_space import SkfemSpace
@@ -17,11 +17,15 @@ from invsamp.solvers.fem import petsc_factors  # noqa: E402
 from invsamp.solvers.fem.dolfinx_space import DolfinxSpace  # noqa: E402
 
 
-@pytest.mark.parametrize("mesh", [unit_square(7), irregular_mesh()], ids=["square", "irregular"])
+@pytest.mark.parametrize(
+    "mesh",
+    [unit_square(7), irregular_mesh(), unit_square(7, "squares"), rectangles()],
+    ids=["triangles", "irregular", "squares", "rectangles"],
+)
 def test_one_process_agrees_with_scikit_fem(mesh):
     space = DolfinxSpace(mesh)
     np.testing.assert_array_equal(space.node_numbers, np.arange(len(mesh.points)))
-    np.testing.assert_array_equal(space.cell_numbers, np.arange(len(mesh.triangles)))
+    np.testing.assert_array_equal(space.cell_numbers, np.arange(len(mesh.cells)))
     check(space, SkfemSpace(mesh), 1e-12)
 
 
@@ -80,7 +84,7 @@ def test_points_outside_and_unknown_parts_are_errors():
         space.points(np.array([[0.5, 0.5], [1.5, 0.5]]))
     with pytest.raises(ValueError, match="must be one of"):
         space.on_boundary("north")
-    with pytest.raises(ValueError, match="must hold a triangle"):
+    with pytest.raises(ValueError, match="must hold a cell"):
         space.averages([lambda points: points[:, 0] > 2])
 
 

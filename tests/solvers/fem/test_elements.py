@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from space_checks import irregular_mesh
+from space_checks import irregular_mesh, rectangles
 
 from invsamp.solvers.fem import elements
-from invsamp.solvers.fem.mesh import unit_square
+from invsamp.solvers.fem.mesh import Mesh, unit_square
 
-MESHES = pytest.mark.parametrize("mesh", [unit_square(5), irregular_mesh()], ids=["square", "irregular"])
+MESHES = pytest.mark.parametrize(
+    "mesh", [unit_square(5), irregular_mesh(), rectangles()], ids=["square", "irregular", "rectangles"]
+)
 
 
 def plane(points):
@@ -34,15 +36,28 @@ def test_load_of_an_edge_integrates_linear_fields_along_it(mesh):
 @MESHES
 def test_weighted_sums_of_element_matrices_add_up_in_the_pattern(mesh):
     rng = np.random.default_rng(1)
-    blocks, weights = rng.normal(size=(len(mesh.triangles), 3, 3)), rng.normal(size=len(mesh.triangles))
-    ones, slots = elements.pattern(mesh.triangles, len(mesh.points))
+    corners = mesh.cells.shape[1]
+    blocks, weights = rng.normal(size=(len(mesh.cells), corners, corners)), rng.normal(size=len(mesh.cells))
+    ones, slots = elements.pattern(mesh.cells, len(mesh.points))
     found = ones.copy()
     found.data = elements.weighted_sums(blocks, slots, ones.nnz) @ weights
     dense = np.zeros(ones.shape)
-    for corners, block, weight in zip(mesh.triangles, blocks, weights, strict=True):
+    for corners, block, weight in zip(mesh.cells, blocks, weights, strict=True):
         dense[np.ix_(corners, corners)] += weight * block
     np.testing.assert_allclose(found.toarray(), dense, atol=1e-13)
     np.testing.assert_allclose(elements.added(slots, np.ones(len(slots)), ones.nnz).sum(), len(slots))
+
+
+def test_points_in_parallelograms_see_bilinear_fields_exactly():
+    # s t is bilinear in each image of a square, if s and t are the square's coordinates
+    square, slant = unit_square(4, "squares"), np.array([[2.0, 0.3], [-0.5, 1.0]])
+    mesh = Mesh(square.points @ slant, square.cells)
+    points = np.random.default_rng(2).random((30, 2))
+    found = elements.point_rows(mesh, points @ slant) @ square.points.prod(axis=1)
+    np.testing.assert_allclose(found, points.prod(axis=1), atol=1e-14)
+    np.testing.assert_allclose(mesh.areas, np.linalg.det(slant) / 16)
+    with pytest.raises(ValueError, match="must lie in the mesh"):
+        elements.point_rows(mesh, np.array([[0.9, 1.01]]) @ slant)
 
 
 def test_what_is_added_up_of_nothing_is_zero_and_a_float():

@@ -11,17 +11,31 @@ from invsamp.solvers.fem.mesh import Mesh, read_mesh, unit_square
 
 def test_unit_square():
     mesh = unit_square(3)
-    assert len(mesh.points) == 16 and len(mesh.triangles) == 18
+    assert len(mesh.points) == 16 and len(mesh.cells) == 18
     np.testing.assert_allclose(mesh.points[1], [0.0, 1 / 3])  # y varies fastest
     np.testing.assert_allclose(mesh.areas, 1 / 18)
     # every triangle has the diagonal from lower left to upper right
-    corners = mesh.points[mesh.triangles]
+    corners = mesh.points[mesh.cells]
     sides = corners - np.roll(corners, 1, axis=1)
     assert (np.isclose(sides[..., 0], sides[..., 1]) & ~np.isclose(sides[..., 0], 0)).any(axis=1).all()
     for name, axis, value in (("left", 0, 0.0), ("right", 0, 1.0), ("bottom", 1, 0.0), ("top", 1, 1.0)):
         np.testing.assert_array_equal(mesh.part_nodes(name), np.isclose(mesh.points[:, axis], value))
         assert mesh.edges[name].shape == (3, 2)
     assert len(mesh.outer_edges) == 12 and mesh.part_nodes().sum() == 12
+
+
+def test_unit_square_of_squares():
+    mesh = unit_square(3, "squares")
+    assert mesh.kind == "parallelograms" and mesh.cells.shape == (9, 4)
+    np.testing.assert_array_equal(mesh.points, unit_square(3).points)
+    np.testing.assert_allclose(mesh.areas, 1 / 9)
+    np.testing.assert_allclose(mesh.midpoints[1], [1 / 6, 1 / 2])
+    for name, pairs in unit_square(3).edges.items():
+        np.testing.assert_array_equal(mesh.edges[name], pairs)
+    assert len(mesh.outer_edges) == 12 and mesh != unit_square(3)
+    assert repr(mesh).startswith("Mesh(16 nodes; 9 parallelograms; ")
+    turned = Mesh(mesh.points, mesh.cells[:, ::-1])
+    assert (turned.areas > 0).all()
 
 
 def test_parts_by_predicate():
@@ -40,7 +54,7 @@ def test_equal_contents_are_equal_meshes_with_a_short_repr():
     mesh = unit_square(4)
     assert mesh == unit_square(4) and mesh != unit_square(5)
     assert hash(mesh) == hash(unit_square(4))
-    assert mesh != Mesh(mesh.points, mesh.triangles, {"half": np.arange(16)}, mesh.edges)
+    assert mesh != Mesh(mesh.points, mesh.cells, {"half": np.arange(16)}, mesh.edges)
     assert repr(mesh).startswith("Mesh(25 nodes; 32 triangles; edges left, right, bottom, top; ")
 
 
@@ -144,7 +158,7 @@ def test_triangles_of_several_groups_stand_once(tmp_path):
     )
     mesh = read_mesh(tmp_path / "two.msh")
     assert set(mesh.regions) == {"iron", "6", "all"} and mesh.region_cells("all").all()
-    assert len(mesh.triangles) == 4 and len(mesh.outer_edges) == 6
+    assert len(mesh.cells) == 4 and len(mesh.outer_edges) == 6
     np.testing.assert_array_equal(mesh.region_cells("iron"), mesh.midpoints[:, 0] < 1)
 
 
@@ -191,18 +205,24 @@ CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
         (lambda: unit_square(1), "cells must be an integer of at least 2, got 1"),
         (lambda: unit_square(4.0), "cells must be an integer of at least 2, got 4.0"),
         (lambda: Mesh(np.eye(3), [[0, 1, 2]]), r"points must have shape \(n, 2\), got \(3, 3\)"),
-        (lambda: Mesh(CORNERS, [[0, 1, 3]]), "triangles must lie between 0 and 2, got 0 to 3"),
-        (lambda: Mesh(CORNERS, [[0, 1]]), r"triangles must have shape \(k, 3\), got \(1, 2\)"),
-        (lambda: Mesh(CORNERS, [[0.0, 1.0, 2.0]]), "triangles must be integers, got float64"),
-        (lambda: Mesh(CORNERS, np.empty((0, 3), int)), "triangles must not be empty"),
-        (lambda: Mesh(CORNERS * [1, 0], [[0, 1, 2]]), "triangles must have an area, got .* as number 0"),
+        (lambda: Mesh(CORNERS, [[0, 1, 3]]), "cells must lie between 0 and 2, got 0 to 3"),
+        (lambda: Mesh(CORNERS, [[0, 1]]), r"cells must have shape \(k, 3\), got \(1, 2\)"),
+        (lambda: Mesh(CORNERS, [[0.0, 1.0, 2.0]]), "cells must be integers, got float64"),
+        (
+            lambda: Mesh(np.array([[0, 0], [1, 0], [2, 2], [0, 1.0]]), [[0, 1, 2, 3]]),
+            "must be parallelograms, .* number 0",
+        ),
+        (lambda: Mesh(np.array([[0, 0], [1, 0], [1, 1], [0, 1.0]]), [[0, 2, 1, 3]]), "must be parallelograms"),
+        (lambda: unit_square(3, "hexagons"), "kind must be one of 'triangles', 'squares', got 'hexagons'"),
+        (lambda: Mesh(CORNERS, np.empty((0, 3), int)), "cells must not be empty"),
+        (lambda: Mesh(CORNERS * [1, 0], [[0, 1, 2]]), "cells must have an area, got .* as number 0"),
         (lambda: Mesh(np.where(CORNERS > 0, np.inf, 0.0), [[0, 1, 2]]), "points must be finite"),
-        (lambda: Mesh(np.eye(4)[:, :2], [[0, 1, 2]]), r"every point must belong to a triangle, got \[0.0, 0.0\] alone"),
+        (lambda: Mesh(np.eye(4)[:, :2], [[0, 1, 2]]), r"every point must belong to a cell, got \[0.0, 0.0\] alone"),
         (lambda: Mesh(CORNERS, [[0, 1, 2]], {"a": [1]}), r"regions\['a'\] must lie between 0 and 0, got 1 to 1"),
         (lambda: unit_square(3).part_edges("side"), "a part of the boundary must be one of .*'left'.* got 'side'"),
         (lambda: unit_square(3).part_edges(lambda p: p[:, 0] > 2), "a part of the boundary must hold an edge"),
         (lambda: unit_square(3).region_cells("iron"), r"a region must be one of \[\], got 'iron'"),
-        (lambda: unit_square(3).region_cells(lambda p: p[:, 0] > 2), "a region must hold a triangle"),
+        (lambda: unit_square(3).region_cells(lambda p: p[:, 0] > 2), "a region must hold a cell"),
         (lambda: unit_square(3).region_cells(lambda p: p), "a predicate must give a mask of shape"),
         (lambda: unit_square(3).region_cells(3), "a part of a mesh must be a name or a predicate"),
     ],

@@ -13,7 +13,7 @@ from invsamp.solvers.fem.piecewise import PerRegion
 from invsamp.solvers.fem.placement import at_cells, at_nodes
 
 SQUARE = unit_square(5)
-MESH = Mesh(SQUARE.points, SQUARE.triangles, {"iron": np.arange(20)}, SQUARE.edges)
+MESH = Mesh(SQUARE.points, SQUARE.cells, {"iron": np.arange(20)}, SQUARE.edges)
 RNG = np.random.default_rng(0)
 
 

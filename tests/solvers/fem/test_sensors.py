@@ -14,7 +14,7 @@ POINTS = [[0.3, 0.4], [0.7, 0.1]]
 
 def space():
     square = unit_square(8)
-    return SkfemSpace(Mesh(square.points, square.triangles, {"half": np.arange(64)}, square.edges))
+    return SkfemSpace(Mesh(square.points, square.cells, {"half": np.arange(64)}, square.edges))
 
 
 def test_groups_of_sensors_stand_one_after_the_other():
@@ -51,7 +51,7 @@ def test_equal_layouts_are_equal_and_say_what_they_are():
         (lambda: Disc((0.5, 0.5), 0.0), "radius must be positive and finite, got 0.0"),
         (
             lambda: region_averages([Disc((3.0, 0.5), 0.1)]).on(space()),
-            "a region must hold a triangle, got none",
+            "a region must hold a cell, got none",
         ),
     ],
 )

@@ -36,7 +36,7 @@ def test_it_is_a_space():
 
 def test_matrices_are_those_that_the_library_assembles():
     mesh, rng = SPACE.mesh, np.random.default_rng(1)
-    library = MeshTri(mesh.points.T.copy(), mesh.triangles.T.copy())
+    library = MeshTri(mesh.points.T.copy(), mesh.cells.T.copy())
     basis = Basis(library, ElementTriP1())
     kappa = rng.uniform(0.1, 10.0, len(SPACE.areas))
 

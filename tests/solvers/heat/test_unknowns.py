@@ -31,7 +31,7 @@ MODES = karhunen_loeve(Matern(1.5, length=0.3), *square_rule(8), count=4)
 def with_regions():
     square = unit_square(CELLS)
     left = np.flatnonzero(square.midpoints[:, 0] < 0.45)
-    return Mesh(square.points, square.triangles, {"iron": left}, square.edges)
+    return Mesh(square.points, square.cells, {"iron": left}, square.edges)
 
 
 def waves(points):

@@ -43,7 +43,7 @@ for name, model in (
     ("mixed", channel.observe(pde_cases.channel_sensors(channel))),
 ):
     look(name, model, np.concatenate([pde_cases.near_reference(model, seed) for seed in (1, 2)]))
-look("poisson64", poisson64.squares(8, world), np.random.default_rng(0).normal(0.0, 1.0, (2, 64)))
+look("poisson64", poisson64.in_ufl(8, comm=world), np.random.default_rng(0).normal(0.0, 1.0, (2, 64)))
 # a row without solution is NaN everywhere, and those after it are solved
 look("bratu", pde_cases.bratu(world, 4), np.array([[5.0], [9.0], [1.0], [np.nan]]))
 

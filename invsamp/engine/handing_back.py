@@ -1,0 +1,96 @@
+"""After the last step: the draws are handed back, whatever fails on the way, with words that say what did."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+import numpy as np
+
+from invsamp.contract import Array, Problem
+from invsamp.engine.draws import Draws
+from invsamp.engine.engine import Engine
+from invsamp.results.run import Run
+
+Item = TypeVar("Item")
+#: What an impatient user or a mistake in somebody's part may raise; the end of the process is none of them.
+_FAILURES = (Exception, KeyboardInterrupt)
+
+
+def handed_back(engine: Engine, kept: Draws) -> Run:
+    """The run in memory, from what was kept of it.
+
+    A part of it that cannot be made is left out, and named in ``run.report["warnings"]``.
+    """
+    problem, faults = engine.problem, _Faults()
+    draws = faults.tried("the count of the draws outside of the domain", kept.take, kept.view)
+    report = faults.tried("the report", engine.report, lambda: asdict(engine.plan))
+    nothing: dict[str, Any] = {}
+    statistics = faults.tried("the statistics of the draws", lambda: engine.statistics(draws), lambda: nothing)
+    theta = faults.tried(
+        "the conversion to natural parameters", lambda: _natural(problem, draws.positions), lambda: None
+    )
+    if theta is None:
+        faults.said[-1] += ". The draws are the sampler's own coordinates, as the parameter 'position'"
+        return _plain("position", draws.positions, statistics, report, faults)
+
+    def whole() -> Run:
+        told = faults.added_to(report)
+        return Run.from_arrays(problem, dict(problem.shapes), theta, statistics, told, problem.support)
+
+    run = faults.tried("the record of the run", whole, lambda: None)
+    if run is None:
+        faults.said[-1] += ". The draws are here all the same, as the parameter 'theta'"
+        return _plain("theta", theta, {}, asdict(engine.plan), faults)
+    return run
+
+
+def announce(run: Run, stacklevel: int) -> None:
+    """Warn whoever is so many calls away, counted from the caller of this, of all that is wrong with a run."""
+    faults = _Faults()
+    messages = faults.tried("the diagnostics", run.warnings, lambda: list(run.report.get("warnings", [])))
+    for fault in faults.said:
+        messages.append(f"{fault}. Nothing was judged: run.warnings() tries again")
+    for message in messages:
+        say(message, stacklevel + 1)
+
+
+def say(message: str, stacklevel: int) -> None:
+    """Warn, counted as in `announce`; where warnings are errors, print: an error would take the draws along."""
+    try:
+        warnings.warn(message, stacklevel=stacklevel + 1)
+    except _FAILURES:
+        print(f"warning: {message}", file=sys.stderr)
+
+
+class _Faults:
+    """What failed, in words."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def tried(self, what: str, make: Callable[[], Item], instead: Callable[[], Item]) -> Item:
+        """What ``make`` gives, or ``instead`` if it fails."""
+        try:
+            return make()
+        except _FAILURES as error:
+            self.said.append(f"after the last step {what} failed ({type(error).__name__}: {error})")
+        return instead()
+
+    def added_to(self, report: dict[str, Any]) -> dict[str, Any]:
+        """A report that says so."""
+        return report | {"warnings": [*report.get("warnings", []), *self.said]}
+
+
+def _natural(problem: Problem, positions: Array) -> Array | None:
+    theta = np.asarray(problem.to_theta(positions), dtype=float)
+    if theta.ndim != 4 or theta.shape[:3] != positions.shape[:3]:
+        raise ValueError(f"to_theta gave the shape {theta.shape} for positions of shape {positions.shape}")
+    return theta
+
+
+def _plain(name: str, values: Any, statistics: Any, report: dict[str, Any], faults: _Faults) -> Run:
+    return Run.from_arrays(None, {name: values.shape[3:]}, values, statistics, faults.added_to(report))

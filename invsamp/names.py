@@ -1,0 +1,47 @@
+"""Names of parameters and of their entries: what files, tables and figures can tell apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+#: Leading dimensions of what the rungs above the cold one recorded; no parameter can have such a name.
+DIMENSIONS = ("chain", "draw", "rung")
+
+
+def labels(shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
+    """Name of every column of theta: ``x``, ``k[0]``, ``k[1]``, ``m[0, 1]``."""
+    return tuple(
+        name if not shape else f"{name}[{', '.join(map(str, index))}]"
+        for name, shape in shapes.items()
+        for index in np.ndindex(*shape)
+    )
+
+
+def check_names(shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """`ValueError` unless the draws of parameters of these shapes can be stored by name."""
+    axes = {f"{name}_dim_{axis}": name for name, shape in shapes.items() for axis in range(len(shape))}
+    for name, shape in shapes.items():
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"a parameter must have a name that is a string and not empty, got {name!r}")
+        if "/" in name or name in (".", "..") or name != name.strip() or not name.isprintable():
+            raise ValueError(
+                f"a parameter cannot be called {name!r}: files take no slash, no '.' or '..', no space at an end and "
+                "nothing that does not print"
+            )
+        if name in DIMENSIONS:
+            raise ValueError(f"a parameter cannot be called {name!r}: that is a dimension of the stored draws")
+        if name in axes:
+            raise ValueError(f"a parameter cannot be called {name!r} beside {axes[name]!r}, of which it is an axis")
+        vector, _, index = name.removesuffix("]").rpartition("[")
+        if not shape and name.endswith("]") and _is_entry(index, shapes.get(vector, ())):
+            raise ValueError(f"a parameter cannot be called {name!r} beside {vector!r}, of which it is an entry")
+
+
+def _is_entry(index: str, shape: tuple[int, ...]) -> bool:
+    """Whether a parameter of this shape has an entry of this index, such as "0, 1"."""
+    parts = index.split(",")
+    if len(parts) != len(shape) or not all(part.strip().isdecimal() for part in parts):
+        return False
+    return all(int(part) < size for part, size in zip(parts, shape, strict=True))
