@@ -115,9 +115,11 @@ def share(comm: Any, engine: Engine, work: Callable[[], Result]) -> Result:
         result = None
         if left is None:
             groups.arrange()
-            result, left = bcast(
-                own, _drive(own, engine, groups, work) if own.rank == 0 else _serve(own, engine, groups)
-            )
+            if own.rank == 0:
+                result, left = bcast(own, _drive(own, engine, groups, work))
+            else:
+                _serve(own, engine, groups)
+                result, left = bcast(own, None)
         groups.close()
         own.Free()
     if left is not None:
@@ -214,12 +216,9 @@ class Leader:
     def report(self) -> dict[str, Any]:
         """How many processes there are, which fidelities are split or solved jointly, and who has waited how long."""
         whole = max(time.perf_counter() - self._began, 1e-9)
-        ways = {
-            name: "jointly" if name in self._joint else "by rows" if s else "whole" for name, s in self._splits.items()
-        }
         return {
             "count": self._comm.size,
-            "solved": ways,
+            "solved": {name: self._way(name) for name in self._evaluators},
             "groups": self._comm.size // self._group if self._joint else None,
             "waiting": [seconds / whole for seconds in self._waited],
         }
@@ -230,6 +229,11 @@ class Leader:
             self._send(None, rank)
         for request in self._sending:
             self._patience.until(request.Test)
+
+    def _way(self, fidelity: str) -> str:
+        if fidelity in self._joint:
+            return "jointly"
+        return "by rows" if self._splits[fidelity] else "whole"
 
     def _handed_out(self, requests: Sequence[Request]) -> list[list[Task]]:
         """Tasks by process; joint ones come first, in one order, so that no group waits for another."""

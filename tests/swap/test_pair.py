@@ -14,7 +14,6 @@ from swapping import RULES, accept_seed, coarse, fine, ladder, log_ratio, swap, 
 from invsamp.estimators import exact, noisy
 from invsamp.evaluate.requests import Request
 from invsamp.swap.discrepancy import Discrepancy
-
 from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target
 from invsamp.swap.schemes import adjacent, seo
 
