@@ -12,7 +12,6 @@ So no method knows who evaluates, where, or together with what.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Generator, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
@@ -101,9 +100,10 @@ def gathered(askings: Sequence[Asks[Result]]) -> Asks[list[Result]]:
         go_on(k, None)
     while pending:
         found = yield tuple(request for requests in pending.values() for request in requests)
-        ends = itertools.accumulate(len(requests) for requests in pending.values())
-        for k, begin, end in list(zip(pending, [0, *(ends := list(ends))], ends, strict=False)):
-            go_on(k, found[begin:end])
+        begin = 0
+        for k, requests in list(pending.items()):
+            go_on(k, found[begin : begin + len(requests)])
+            begin += len(requests)
     return [results[k] for k in range(len(askings))]
 
 
@@ -120,10 +120,8 @@ def joined(parts: Sequence[Estimate]) -> Estimate:
     """Estimates of rows one after the other as one."""
     if len(parts) == 1:
         return parts[0]
-    columns = [
-        None if column[0] is None else np.concatenate(column) for column in zip(*(p[:4] for p in parts), strict=True)
-    ]
-    return Estimate(*columns, failed=any(part.failed for part in parts))  # type: ignore[arg-type]
+    columns = [None if c[0] is None else np.concatenate(c) for c in zip(*(part[:4] for part in parts), strict=True)]
+    return Estimate(*columns, any(part.failed for part in parts))  # type: ignore[arg-type]
 
 
 def reduced(terms: Terms, batch: Batch) -> Estimate:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,7 +32,8 @@ class Exchange:
         self._swap, self._replicas = swap, replicas
         when, who, *seeds = seed.spawn(2 + len(replicas) - 1)
         self._when, self._who = np.random.default_rng(when), np.random.default_rng(who)
-        self.pairs = [Pair(k, swap, *replicas[k : k + 2], seeds[k]) for k in range(len(replicas) - 1)]
+        pairs = itertools.pairwise(replicas)
+        self.pairs = [Pair(k, swap, *both, seeds[k]) for k, both in enumerate(pairs)]
         #: Who is at each rung.
         self.walkers = [Walkers.at(k, len(replicas), len(replica.position)) for k, replica in enumerate(replicas)]
         self._attempt = 0
