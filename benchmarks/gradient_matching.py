@@ -18,7 +18,8 @@ import numpy as np
 
 import invsamp as iv
 from invsamp.contract import Array
-from invsamp.engine.replica import Evaluator, Replica
+from invsamp.engine.evaluation import Evaluator
+from invsamp.engine.replica import Replica
 from invsamp.posing.adapters import with_jacobian
 from invsamp.solvers.gradient_matching import GradientMatching, linear_in_parameters, match
 from invsamp.solvers.ode import OdeModel

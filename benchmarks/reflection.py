@@ -22,7 +22,9 @@ import invsamp as iv
 from invsamp.contract import Array
 from invsamp.domains import Polygon
 from invsamp.domains.contract import MAX_BOUNCES
-from invsamp.engine.replica import Evaluator, Replica
+from invsamp.engine.evaluation import Evaluator
+from invsamp.engine.replica import Replica
+from invsamp.evaluate.requests import answered
 from invsamp.presets import r2sgld
 from invsamp.problems import constrained_mixtures
 from invsamp.swap.exchange import Exchange

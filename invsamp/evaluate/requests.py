@@ -121,7 +121,7 @@ def joined(parts: Sequence[Estimate]) -> Estimate:
     if len(parts) == 1:
         return parts[0]
     columns = [None if c[0] is None else np.concatenate(c) for c in zip(*(part[:4] for part in parts), strict=True)]
-    return Estimate(*columns, any(part.failed for part in parts))  # type: ignore[arg-type]
+    return Estimate(*columns, any(part.failed for part in parts))  # type: ignore[arg-type, call-arg]
 
 
 def reduced(terms: Terms, batch: Batch) -> Estimate:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from invsamp.domains import Box
-from invsamp.engine.draws import Draws, Segment
+from invsamp.engine.draws import Draws
 from invsamp.engine.engine import Engine
 from invsamp.engine.plan import Plan
 from invsamp.posing.potential import FunctionPotential, Target
@@ -36,12 +36,6 @@ def test_what_was_kept_is_handed_over_once():
                 np.testing.assert_array_equal(segment.energies[rung, :, i], energy)
                 assert segment.step_sizes[rung, i] == step_size
     assert engine.kept == 12 and engine.report()["draws"] == 12 and engine.report()["interrupted"]
-
-
-def test_rungs_of_several_processes_are_joined():
-    parts = [Segment(*(np.full((n, 2), n) for _ in range(4))) for n in (1, 2)]
-    for part in Segment.joined(parts):
-        np.testing.assert_array_equal(part, [[1, 1], [2, 2], [2, 2]])
 
 
 def test_outside_is_counted_over_segments():

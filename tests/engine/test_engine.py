@@ -175,7 +175,7 @@ class TestControl:
             lambda tree: tree["rungs"][1]["streams"]["accept"].update(next=0),
             lambda tree: tree["rungs"][2].update(iteration=tree["rungs"][2]["iteration"] + 1),
             lambda tree: tree["rungs"][0].update(step_size=tree["rungs"][0]["step_size"] * (1.0 + 1e-15)),
-            lambda tree: tree["pairs"][0]["streams"]["accept"].random(),
+            lambda tree: tree["exchange"]["pairs"][0]["streams"]["accept"].random(),
             lambda tree: tree["exchange"].update(next=tree["exchange"]["next"] + 1),
             lambda tree: tree["exchange"].update(attempt=tree["exchange"]["attempt"] + 1),
         ],
@@ -186,7 +186,7 @@ class TestControl:
 
     def test_of_warm_up(self):
         def forget(tree):
-            tree["tuners"][0]["moves"] = 0
+            tree["warm_up"]["tuners"][0]["moves"] = 0
 
         assert self.changed(100, forget)
 

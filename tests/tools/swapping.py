@@ -62,10 +62,11 @@ def where(exchange):
 
 def evaluators_of(functions):
     """One for each function, which know each other."""
-    known = {}
-    for f in functions:
-        known.setdefault(f.__name__, Evaluator(FunctionPotential(f, 2), f.__name__, known))
-    return {f: known[f.__name__] for f in functions}
+    known, found = {}, {}
+    for k, f in enumerate(dict.fromkeys(functions)):
+        name = f"{f.__name__} {k}"
+        found[f] = known[name] = Evaluator(FunctionPotential(f, 2), name, known)
+    return found
 
 
 def swap(exchange):
