@@ -120,7 +120,9 @@ def test_compiled_functions_read_and_write_through_pointers(cache):
     for key in (None, generated.digest(source)):
         function = generated.compiled(source, "product", key=key)
         out = np.zeros((1, 2))
-        finite = evaluate(function.address, 0.5, -np.inf, np.inf, np.array([0.0, 3.0]), np.array([2.0]), out)
+        finite = evaluate(
+            function.address, 0.5, -np.inf, np.inf, np.array([0.0, 3.0]), np.array([2.0]), np.zeros(2), out
+        )
         np.testing.assert_array_equal(out, [[6.5, np.inf]])
         assert not finite
     assert [path.suffix for path in Path(generated.folder()).glob("product*")] == [".py"]
