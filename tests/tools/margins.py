@@ -28,7 +28,9 @@ def ratios(shift: int, arguments: list[str]) -> tuple[dict[tuple[str, int], floa
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-P", "-m", "pytest", "-m", "statistical", "-q", "--reseed", str(shift)]
-        subprocess.run([*command, f"--junitxml={report}", *arguments], cwd=ROOT, stdout=subprocess.DEVNULL)
+        done = subprocess.run([*command, f"--junitxml={report}", *arguments], cwd=ROOT, stdout=subprocess.DEVNULL)
+        if done.returncode > 1:  # neither passed nor failed
+            sys.exit(done.returncode)
         cases = ET.parse(report).getroot().iter("testcase")
         found, failed = {}, []
         for case in cases:
