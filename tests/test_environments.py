@@ -26,12 +26,12 @@ def install(tmp_path: Path):
         for name, script in (commands | {"apt-get": apt_get}).items():
             (tmp_path / name).write_text(f"#!/bin/bash\n{script}\n")
             (tmp_path / name).chmod(0o755)
-        environment = os.environ | {
+        here = {
             "PATH": f"{tmp_path}:{os.environ['PATH']}",
             "DOLFINX_PYTHON": str(tmp_path / "python"),
         }
         return subprocess.run(
-            [CI / "dolfinx-environment"], cwd=tmp_path, env=environment | settings, capture_output=True, text=True
+            [CI / "dolfinx-environment"], cwd=tmp_path, env=os.environ | here | settings, capture_output=True, text=True
         )
 
     return run

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Run the statistical tests with shifted seeds, and print by how much each verdict holds.
 
-    python tests/tools/margins.py [--shifts 20] [--first 0] [--folder .make/margins] [pytest's arguments: files, -n 2 ...]
+    python tests/tools/margins.py [--shifts 20] [--first 0] [--folder .make/margins] [pytest's arguments ...]
 
 A verdict's margin is bound / score where the right law has to pass, score / bound where a wrong one has to be rejected:
 the least over the shifts, which must be above 1. `sds` says how far the mean of score / bound, for a wrong law of its
