@@ -51,15 +51,18 @@ class Truncated:
         return Target(FunctionPotential(function, len(self.cuts)), domain, start[domain.contains(start)])
 
     def errors(self, run):
-        """Largest error of a mean in sds with its standard error, and largest relative error of an sd with its own."""
+        """Errors of the means in sds and relative ones of the sds, root mean squares over the coordinates.
+
+        Each with the largest standard error of a coordinate.
+        """
         away = (run.theta - self.mean) / self.sd
         chains = math.sqrt(len(away))
         means, squares = away.mean(axis=1), (away**2).mean(axis=1)
         variances = squares.mean(axis=0) - means.mean(axis=0) ** 2
         return (
-            np.abs(means.mean(axis=0)).max(),
+            np.sqrt(np.mean(means.mean(axis=0) ** 2)),
             means.std(axis=0).max() / chains,
-            np.abs(np.sqrt(variances) - 1.0).max(),
+            np.sqrt(np.mean((np.sqrt(variances) - 1.0) ** 2)),
             0.5 * squares.std(axis=0).max() / chains,
         )
 

@@ -32,23 +32,22 @@ class TestMinibatches:
         posterior = iv.Posterior(prior, white, model.data, iv.GaussianNoise(sd))
         return draw(posterior, iv.sgld(step, estimator=estimator), start=np.zeros(3), **settings).theta
 
-    def check(self, draw, within, model, size, step, **settings):
+    def check(self, draw, agrees, within, model, size, step, **settings):
         total = len(model.data)
         ratio = total / size * (1.0 - size / total)
         formula = (1.0 + 0.5 * step * ratio) / (1.0 - 0.5 * step)
         w = self.run(draw, model, 1.0, step, iv.minibatch(size), **settings)
         variances = np.square(w).mean(axis=1)  # over the draws, (chains, 3)
         error = variances.mean(axis=1).std(ddof=1) / np.sqrt(len(w))
-        assert error < 0.025 * formula  # the bound of 10% is four standard errors
-        assert within(variances.mean(axis=0) / formula - 1.0, 0.1)
+        assert error < 0.02 * formula  # the bound of 10% is five standard errors
+        assert within(variances.mean() / formula - 1.0, 0.1)
         # without the noise of the minibatch
         assert not within(variances.mean() * (1.0 - 0.5 * step) - 1.0, 0.1)
-        assert w.mean(axis=1).std(axis=0).max() / np.sqrt(len(w)) < 0.04
-        assert within(w.mean(axis=(0, 1)), 0.1)
+        assert agrees(w.mean(axis=1), 0.0)
 
-    def test_stationary_variance(self, draw, within):
+    def test_stationary_variance(self, draw, agrees, within):
         model = with_noisy_derivatives(20.0, 0.01, 1.0)
-        self.check(draw, within, model, 60, 0.2, draws=800, warmup=50, chains=128)
+        self.check(draw, agrees, within, model, 60, 0.2, draws=800, warmup=50, chains=128)
 
     def test_all_data_have_no_factor(self, draw, within):
         """The control of the formula: the same sampler without minibatches has the variance of its step alone."""
@@ -57,10 +56,10 @@ class TestMinibatches:
         assert within(np.square(w).mean() * 0.75 - 1.0, 0.05)
 
     @pytest.mark.slow
-    def test_stationary_variance_of_the_published_setting(self, draw, within):
+    def test_stationary_variance_of_the_published_setting(self, draw, agrees, within):
         """t 0..100 by 0.01, minibatches of 4,096 of 30,003 data."""
         model = with_noisy_derivatives(100.0, 0.01, 1.0)
-        self.check(draw, within, model, 4096, 0.4, draws=700, warmup=40, chains=16)
+        self.check(draw, agrees, within, model, 4096, 0.4, draws=200, warmup=20, chains=64)
 
 
 class TestConstraints:
