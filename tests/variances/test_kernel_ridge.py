@@ -109,7 +109,7 @@ def test_every_state_counts_in_the_correlation_whatever_its_variance(within) -> 
     rng, rho, states = np.random.default_rng(18), 0.6, 200
     factor = np.linalg.cholesky([[1.0, rho], [rho, 1.0]])
     errors = []
-    for _ in range(12):
+    for _ in range(48):
         position = rng.uniform(-4, 4, (states, 1))
         probes = rng.normal(size=(PROBES, states, 2)) @ factor.T * np.exp(1.5 * position)
         residuals = probes - probes.mean(axis=0)
@@ -122,9 +122,9 @@ def test_every_state_counts_in_the_correlation_whatever_its_variance(within) -> 
         errors.append([found[0, 1] - rho, pooled[0, 1] / np.sqrt(pooled[0, 0] * pooled[1, 1]) - rho])
     standard_error = (1 - rho**2) / np.sqrt(states * (PROBES - 1))
     right, wrong = np.sqrt(np.mean(np.square(errors), axis=0)) / standard_error
-    # the root of a mean of 12 squares of normal variables exceeds 1.8 once in 10,000
-    assert within(right, 1.8)
-    assert not within(wrong, 1.8)
+    # the root of a mean of 48 squares of normal variables exceeds 1.5 once in 1,000,000
+    assert within(right, 1.5)
+    assert not within(wrong, 1.5)
 
 
 def test_pilot_fills_up_and_then_stays() -> None:
@@ -202,7 +202,7 @@ def test_thousands_of_states_are_cheap_and_tell_more(within) -> None:
     rng = np.random.default_rng(16)
     grid = np.linspace(-3.5, 3.5, 50)[:, None]
     errors = []
-    for n in (200, 5000):
+    for n in (100, 5000):
         model, squares = kernel_ridge(n), []
         for _ in range(8):
             position = rng.uniform(-4, 4, (n, 1))
@@ -212,6 +212,6 @@ def test_thousands_of_states_are_cheap_and_tell_more(within) -> None:
             assert state.fit is not None and len(state.fit.inputs) <= CENTRES
             squares.append(np.mean((np.log(model.predict(state, grid) / sigmoid_variance(grid))) ** 2))
         errors.append(np.mean(squares))
-    # as for a hundred states above, but with twice the effective degrees of freedom: settings from few states vary
-    assert within(errors[1], 20 * LOG_NOISE / 5000)
-    assert not within(errors[0], 20 * LOG_NOISE / 5000)
+    # as for a hundred states above, but with four times the effective degrees of freedom: settings from few states vary
+    assert within(errors[1], 40 * LOG_NOISE / 5000)
+    assert not within(errors[0], 40 * LOG_NOISE / 5000)

@@ -109,12 +109,12 @@ class TestBias:
         return np.sqrt(np.square(z).mean(axis=0))
 
     def test_bias_of_each_method(self, within, fits):
-        # standard errors of these means are below 0.1%
-        assert within(self.bias(fits["differences"])[0] + 0.071, 0.005)
-        assert within(self.bias(fits["golay"])[0] + 0.040, 0.005)
-        assert within(self.bias(fits["weak"]), 0.004)
+        # sixty other data sets, with standard errors of 0.05%; those of these means are 0.1%
+        assert within(self.bias(fits["differences"])[0] + 0.074, 0.006)
+        assert within(self.bias(fits["golay"])[0] + 0.042, 0.006)
+        assert within(self.bias(fits["weak"]), 0.006)
 
     def test_the_weak_form_knows_its_error(self, within, fits):
         # chi-square of 20 scores that are standard normal, but for the second-order bias
-        assert within(np.log(self.scores(fits["weak"])), np.log(1.9))
-        assert not within(np.log(self.scores(fits["differences"])[0]), np.log(1.9))
+        assert within(np.log(self.scores(fits["weak"])), np.log(2.2))
+        assert not within(np.log(self.scores(fits["differences"])[0]), np.log(2.2))
