@@ -1,5 +1,7 @@
 # make demo    two examples, short, with figures in demo/ (needs only Python 3.11 or newer)
-# make test    the whole test suite, in an environment from PyPI and, where it can be had, in one with dolfinx
+# make test    the test suite in an environment from PyPI and, where it can be had, what depends on it in one with dolfinx
+# make test-processors   the suite as it would run on other processors
+# make margins the statistical tests with 20 shifts of all seeds, and by how much they hold
 # make test-dolfinx-0.9   the tests of what is built on dolfinx, in an unpacked Debian 13; test-dolfinx-0.11 in sid
 # make lint    style, types and the direction of imports
 # make bench   the benchmarks
@@ -12,7 +14,7 @@
 SHELL := bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-pypi test-dolfinx test-dolfinx-0.9 test-dolfinx-0.11 test-lower-bounds lint bench clean
+.PHONY: help demo test test-pypi test-dolfinx test-dolfinx-0.9 test-dolfinx-0.11 test-lower-bounds test-processors margins lint bench clean
 
 WORKERS ?= 2
 DEMO_HARE_LYNX ?= --draws 4000
@@ -55,14 +57,14 @@ test-pypi:
 	$(ONE_THREAD) .venv/bin/python -P -m pytest -n $(WORKERS) --durations=10 $(PYTEST_ARGUMENTS) 2>&1 | tee .make/test-pypi.log; \
 	status=$$?; $(call closing_line,PyPI environment,.make/test-pypi.log); exit $$status
 
-# slow tests are statistical and do not depend on dolfinx: they run in the first environment alone
+# what depends on dolfinx, MPI or the version of numpy; all else would only run twice
 test-dolfinx:
 	@mkdir -p .make; .ci/dolfinx-environment | tee .make/dolfinx.log; status=$$?; \
 	if [ $$status = 3 ]; then echo "dolfinx environment: $$(tail -n 1 .make/dolfinx.log)" >> .make/closing-lines; exit 0; fi; \
 	[ $$status = 0 ] || { echo "dolfinx environment: could not be set up" >> .make/closing-lines; exit 1; }; \
 	echo "Tests in the dolfinx environment"; \
 	$(ONE_THREAD) $(OPEN_MPI) NUMBA_CACHE_DIR="$(CURDIR)/.venv-dolfinx/numba-cache" .venv-dolfinx/bin/python -P -m pytest -n $(WORKERS) \
-		-m "not slow" --durations=5 $(PYTEST_ARGUMENTS) 2>&1 | tee .make/test-dolfinx.log; \
+		-m "(dolfinx or mpi or numpy) and not slow" --durations=5 $(PYTEST_ARGUMENTS) 2>&1 | tee .make/test-dolfinx.log; \
 	status=$$?; $(call closing_line,dolfinx environment,.make/test-dolfinx.log); exit $$status
 
 # the rest of the suite does not depend on dolfinx's version
@@ -76,6 +78,14 @@ test-dolfinx-0.9 test-dolfinx-0.11:
 	.ci/in-debian $(SUITE) env $(ONE_THREAD) $(OPEN_MPI) python -P -m pytest -n $(WORKERS) \
 		-m "(dolfinx or mpi) and not slow" --durations=5 $(PYTEST_ARGUMENTS) 2>&1 | tee .make/$@.log; \
 	status=$$?; $(call closing_line,$@,.make/$@.log); exit $$status
+
+test-processors:
+	@.ci/environment .venv dev
+	$(ONE_THREAD) .venv/bin/python tests/tools/processors.py -n $(WORKERS) $(PYTEST_ARGUMENTS)
+
+margins:
+	@.ci/environment .venv dev
+	$(ONE_THREAD) .venv/bin/python tests/tools/margins.py -n $(WORKERS) $(PYTEST_ARGUMENTS)
 
 # needs Python 3.11: some of the oldest versions have no build for a newer one
 test-lower-bounds:

@@ -66,11 +66,14 @@ def ours(system: System) -> Iterator[Contestant]:
     one, many = np.array([system.values]), np.tile(system.values, (BATCH, 1))
     yield "states", "invsamp", lambda: model.solve(one, start, TIMES).states[0]
 
-    def sensitivities() -> tuple[Array, Array]:
-        solution = model.solve_with_sensitivities(one, start, TIMES, initial_states=())
-        return solution.states[0], solution.sensitivities[0]
+    for kind, control in (("sensitivities", "full"), ("partial", "states")):
+        same = system.model(error_control=control)
 
-    yield "sensitivities", "invsamp", sensitivities
+        def sensitivities(controlled: OdeModel = same) -> tuple[Array, Array]:
+            solution = controlled.solve_with_sensitivities(one, start, TIMES, initial_states=())
+            return solution.states[0], solution.sensitivities[0]
+
+        yield kind, "invsamp", sensitivities
     yield "batch", f"invsamp, batch of {BATCH}", lambda: model.solve(many, start, TIMES).states[0]
 
     def singly() -> Array:
@@ -94,7 +97,12 @@ def compiled_c(folder: Path) -> Callable[[System], Iterator[Contestant]]:
         n, q = len(system.states), len(system.parameters)
         values, work = np.array(system.values), np.zeros(2, dtype=np.int64)
         for name, library in libraries.items():
-            for kind, suffix, width in (("states", "", n), ("sensitivities", "_sensitivities", n + n * q)):
+            exports = (
+                ("states", "", n),
+                ("sensitivities", "_sensitivities", n + n * q),
+                ("partial", "_partial", n + n * q),
+            )
+            for kind, suffix, width in exports:
                 function = getattr(library, system.name + suffix)
                 function.argtypes = [*kinds, ctypes.c_int64, doubles, longs]
                 start = np.concatenate([system.initial, np.zeros(width - n)])
@@ -103,7 +111,7 @@ def compiled_c(folder: Path) -> Callable[[System], Iterator[Contestant]]:
                     out = np.empty((len(TIMES), width))
                     if function(TIMES[0], start, values, TIMES, len(TIMES), RTOL, ATOL, MAX_STEPS, out, work):
                         raise RuntimeError("the C program failed")
-                    return (out[:, :n], out[:, n:].reshape(len(out), n, q)) if width > n else out
+                    return (out[:, :n], out[:, n:].reshape(len(out), q, n).swapaxes(1, 2)) if width > n else out
 
                 yield kind, name, solve
 

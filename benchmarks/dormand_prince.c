@@ -2,8 +2,9 @@
  *
  * The same algorithm as SciPy's RK45, so that steps and results agree: elementary step-size control with safety 0.9 and
  * factors within [0.2, 10], the starting step of Hairer, Norsett and Wanner (Solving Ordinary Differential Equations I,
- * II.4), the quartic interpolant of Shampine (1986). Only the first n states count in the error; sensitivities are
- * carried along. Sizes are constants in every caller, so that the compiler unrolls the loops over components.
+ * II.4), the quartic interpolant of Shampine (1986). The error is the largest root mean square of the blocks of n
+ * components that count: the states alone, or the states and their sensitivities to each parameter, whose absolute
+ * tolerance is atol / max(|p|, 1). Sizes are constants in every caller, so that the compiler unrolls the loops.
  */
 #include <math.h>
 #include <string.h>
@@ -65,12 +66,14 @@ INLINE void interpolant(int m, double h, double K[7][MOST], double Q[4][MOST]) {
         }
 }
 
-/* y (m) at t0 -> out (n_times, m); n of the m components count in the error. work = {evaluations, accepted steps}. */
-INLINE int integrate(Rhs rhs, int n, int m, double t, const double *y0, const double *p, const double *times,
+/* y (m) at t0 -> out (n_times, m); the first `controlled` components count in the error, in blocks of n.
+ * work = {evaluations, accepted steps}. */
+INLINE int integrate(Rhs rhs, int n, int m, int controlled, double t, const double *y0, const double *p, const double *times,
                      long n_times, double rtol, double atol, long max_steps, double *out, long *work) {
-    double y[MOST], next[MOST], K[7][MOST], Q[4][MOST], error[MOST], scale[MOST];
+    double y[MOST], next[MOST], K[7][MOST], Q[4][MOST], error[MOST], scale[MOST], absolute[MOST];
     double end = times[n_times - 1];
     long done = 0, evaluations = 2, steps = 0;
+    for (int i = 0; i < m; i++) absolute[i] = i < n ? atol : atol / fmax(fabs(p[i / n - 1]), 1);
     memcpy(y, y0, m * sizeof(double));
     rhs(t, y, p, K[0]);
     double step = first_step(rhs, n, m, t, y, K[0], p, end - t, rtol, atol, next, error);
@@ -105,13 +108,17 @@ INLINE int integrate(Rhs rhs, int n, int m, double t, const double *y0, const do
             }
             rhs(t + h, next, p, K[6]);
             evaluations += 6;
-            for (int i = 0; i < n; i++) {
+            for (int i = 0; i < controlled; i++) {
                 double sum = K[0][i] * E[0];
                 for (int s = 2; s < 7; s++) sum += K[s][i] * E[s];
                 error[i] = h * sum;
-                scale[i] = atol + fmax(fabs(y[i]), fabs(next[i])) * rtol;
+                scale[i] = absolute[i] + fmax(fabs(y[i]), fabs(next[i])) * rtol;
             }
-            double size = norm(n, error, scale);
+            double size = 0;
+            for (int i = 0; i < controlled; i += n) {
+                double block = norm(n, error + i, scale + i);
+                if (!(block <= size)) size = block;
+            }
             if (size < 1) {
                 factor = size == 0 ? 10 : fmin(10, 0.9 * pow(size, -0.2));
                 if (rejected) factor = fmin(1, factor);
@@ -145,14 +152,14 @@ INLINE void lorenz_rhs(double t, const double *y, const double *p, double *d) {
     d[2] = y[0] * y[1] - p[2] * y[2];
 }
 
-/* Sensitivities follow the states, (states, parameters) in row-major order: S' = (df/dx) S + df/dp. */
+/* Sensitivities follow the states, one parameter after the other: S' = (df/dx) S + df/dp. */
 INLINE void lorenz_variations(double t, const double *y, const double *p, double *d) {
-    const double *S = y + 3;
     lorenz_rhs(t, y, p, d);
-    for (int j = 0; j < 3; j++) {
-        d[3 + j] = p[0] * (S[3 + j] - S[j]);
-        d[6 + j] = (p[1] - y[2]) * S[j] - S[3 + j] - y[0] * S[6 + j];
-        d[9 + j] = y[1] * S[j] + y[0] * S[3 + j] - p[2] * S[6 + j];
+    for (int j = 3; j < 12; j += 3) {
+        const double *S = y + j;
+        d[j] = p[0] * (S[1] - S[0]);
+        d[j + 1] = (p[1] - y[2]) * S[0] - S[1] - y[0] * S[2];
+        d[j + 2] = y[1] * S[0] + y[0] * S[1] - p[2] * S[2];
     }
     d[3] += y[1] - y[0];
     d[7] += y[0];
@@ -165,24 +172,26 @@ INLINE void lotka_volterra_rhs(double t, const double *y, const double *p, doubl
 }
 
 INLINE void lotka_volterra_variations(double t, const double *y, const double *p, double *d) {
-    const double *S = y + 2;
     lotka_volterra_rhs(t, y, p, d);
-    for (int j = 0; j < 4; j++) {
-        d[2 + j] = (p[0] - p[1] * y[1]) * S[j] - p[1] * y[0] * S[4 + j];
-        d[6 + j] = p[3] * y[1] * S[j] + (-p[2] + p[3] * y[0]) * S[4 + j];
+    for (int j = 2; j < 10; j += 2) {
+        const double *S = y + j;
+        d[j] = (p[0] - p[1] * y[1]) * S[0] - p[1] * y[0] * S[1];
+        d[j + 1] = p[3] * y[1] * S[0] + (-p[2] + p[3] * y[0]) * S[1];
     }
     d[2] += y[0];
-    d[3] -= y[0] * y[1];
-    d[8] -= y[1];
+    d[4] -= y[0] * y[1];
+    d[7] -= y[1];
     d[9] += y[0] * y[1];
 }
 
-#define EXPORT(name, rhs, n, m)                                                                                        \
+#define EXPORT(name, rhs, n, m, k)                                                                                     \
     int name(double t0, const double *y0, const double *p, const double *times, long n_times, double rtol,             \
              double atol, long max_steps, double *out, long *work) {                                                   \
-        return integrate(rhs, n, m, t0, y0, p, times, n_times, rtol, atol, max_steps, out, work);                      \
+        return integrate(rhs, n, m, k, t0, y0, p, times, n_times, rtol, atol, max_steps, out, work);                   \
     }
-EXPORT(lorenz, lorenz_rhs, 3, 3)
-EXPORT(lorenz_sensitivities, lorenz_variations, 3, 12)
-EXPORT(lotka_volterra, lotka_volterra_rhs, 2, 2)
-EXPORT(lotka_volterra_sensitivities, lotka_volterra_variations, 2, 10)
+EXPORT(lorenz, lorenz_rhs, 3, 3, 3)
+EXPORT(lorenz_sensitivities, lorenz_variations, 3, 12, 12)
+EXPORT(lorenz_partial, lorenz_variations, 3, 12, 3)
+EXPORT(lotka_volterra, lotka_volterra_rhs, 2, 2, 2)
+EXPORT(lotka_volterra_sensitivities, lotka_volterra_variations, 2, 10, 10)
+EXPORT(lotka_volterra_partial, lotka_volterra_variations, 2, 10, 2)

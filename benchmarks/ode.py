@@ -87,7 +87,7 @@ def precise(system: System) -> tuple[Array, Array]:
 
 def check(system: System, kind: str, name: str, result: Any, reference: tuple[Array, Array]) -> None:
     """Every result must be right: to 1e-3 of a state's range (global error at rtol 1e-6), sensitivities to 1e-2."""
-    parts = result if kind == "sensitivities" else (result,)
+    parts = result if kind in ("sensitivities", "partial") else (result,)
     for part, exact, bound in zip(parts, reference, (1e-3, 1e-2), strict=False):
         part = np.asarray(part)
         assert part.shape == (len(TIMES), *exact.shape[1:]), f"{name}: shape {part.shape}"
@@ -101,11 +101,14 @@ def agree_to_rounding(system: System, solves: dict[tuple[str, str], Solve]) -> N
     rows = system.comparable >= TIMES
     mine, c = (solves["states", name]()[rows] for name in ("invsamp", "C, gcc -O3"))
     python = np.asarray(solves["states", "SciPy solve_ivp RK45"]())[rows]
-    slopes = [solves["sensitivities", name]()[1][rows] for name in ("invsamp", "C, gcc -O3")]
+    slopes, partial = (
+        [solves[kind, name]()[1][rows] for name in ("invsamp", "C, gcc -O3")] for kind in ("sensitivities", "partial")
+    )
     differences = {
         "C": float(np.abs(mine - c).max() / np.abs(c).max()),
         "SciPy RK45": float(np.abs(mine - python).max() / np.abs(c).max()),
         "C, sensitivities": float(np.abs(slopes[0] - slopes[1]).max() / np.abs(slopes[1]).max()),
+        "C, states alone controlled": float(np.abs(partial[0] - partial[1]).max() / np.abs(partial[1]).max()),
     }
     print(f"  up to time {system.comparable:g} invsamp differs from", end=" ")
     print(", ".join(f"{name} by {value:.1e}" for name, value in differences.items()))
@@ -145,9 +148,13 @@ def _seconds(solve: Solve, calls: int) -> float:
 
 def report(system: System, medians: dict[tuple[str, str], tuple[float, int]]) -> None:
     """The table of one system, and the goals."""
-    for kind in ("states", "sensitivities"):
+    titles = {
+        "states": "states",
+        "sensitivities": "states + sensitivities to parameters",
+        "partial": "the same, errors of states controlled",
+    }
+    for kind, title in titles.items():
         yardstick = medians[kind, "C, gcc -O3"][0]
-        title = "states" if kind == "states" else "states + sensitivities to parameters"
         print(f"  {title:42s} {'ms':>10s} {'/ C':>9s} {'repeats':>8s}")
         for (which, name), (spent, count) in sorted(medians.items(), key=lambda item: item[1]):
             if which == kind:
@@ -158,6 +165,7 @@ def report(system: System, medians: dict[tuple[str, str], tuple[float, int]]) ->
 
     goal("states / C", ratio("states", "invsamp", "C, gcc -O3"), 2.0)
     goal("states + sensitivities / C", ratio("sensitivities", "invsamp", "C, gcc -O3"), 2.5)
+    goal("the same, states controlled / C", ratio("partial", "invsamp", "C, gcc -O3"), 2.5)
     goal("SciPy RK45 / states", ratio("states", "SciPy solve_ivp RK45", "invsamp"), 100.0, least=True)
     goal(
         f"batch of {BATCH} / {BATCH} calls",

@@ -2,6 +2,7 @@
 
 from importlib import metadata
 
+from invsamp import code_cache as code_cache  # the first: others store compiled code
 from invsamp import diagnostics, parallel
 from invsamp.boundary import penalised, projected
 from invsamp.contract import ForwardModel, Potential, Problem, Terms, TermwisePotential

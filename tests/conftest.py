@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 # several test processes share few cores: nested threads would only slow each other down
@@ -38,6 +39,8 @@ hypothesis.settings.load_profile("invsamp")
 
 #: The fixtures through which a statistical test comes to its verdicts.
 VERDICTS = {"agrees", "within"}
+#: Folders whose tests see the version of numpy: what is promoted, printed, stored.
+SEE_NUMPY = {"engine", "posing", "results", "storage", "variances"}
 #: Between the seeds of two shifts, so that tests that count seeds up share none.
 APART = 1000
 
@@ -57,6 +60,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if VERDICTS.intersection(getattr(item, "fixturenames", ())):
             item.add_marker("statistical")
+        if item.path.relative_to(Path(__file__).parent).parts[0] in SEE_NUMPY:
+            item.add_marker("numpy")
 
 
 def _shift_seeds(shift: int) -> None:

@@ -1,13 +1,16 @@
-"""An HTTP server that is asked for JSON, each time within a time limit.
+"""An HTTP server that is asked for JSON, each time within a time limit and a limit of size.
 
-With the standard library: the usual clients wait for ever for a server that hangs, or that sends a byte now and then.
+With the standard library: the usual clients wait for ever for a server that hangs, or that sends a byte now and then,
+and take whatever comes until memory is full.
 """
 
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import socket
+import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,8 +21,14 @@ from invsamp.posing.forward import ModelError
 
 #: Seconds between attempts to reach a server that refuses the connection.
 RETRY = 0.2
+#: Seconds for which they are made.
+RESTART = 10.0
 #: Bytes that are read at a time.
-PIECE = 1 << 20
+PIECE = 1 << 16
+#: Bytes of an answer: beside its numbers, and for each of them, with 17 digits and the indentation of tidy JSON.
+LARGEST, LARGEST_NUMBER = 1 << 20, 64
+#: Characters of what a server says that went wrong.
+LONGEST_MESSAGE = 1000
 # what a server says when no theta would do
 _MISTAKES = ("ModelNotFound", "UnsupportedFeature")
 
@@ -39,68 +48,142 @@ class Server:
     address: SplitResult
     time_limit: float
 
-    def ask(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def ask(self, path: str, body: Mapping[str, Any] | None = None, *, numbers: int = 0) -> dict[str, Any]:
         """The JSON object that it answers with.
+
+        Parameters
+        ----------
+        path : str
+        body : mapping, optional
+        numbers : int
+            How many the answer has: one that is much longer than these could be is not taken.
 
         Raises
         ------
         ModelError
-            If it cannot be reached within the time limit, or says that no theta would do.
+            If it cannot be reached for ten seconds, or within the time limit; or says that no theta would do.
         TimeoutError
             If it does not answer within the time limit.
         ConnectionError
             If the connection is lost on the way.
         RuntimeError
-            If it answers with an error, or not with JSON.
+            If it answers with an error, not with JSON, or at too great length.
         """
-        deadline = time.monotonic() + self.time_limit
-        connection = self._connect(deadline)
+        deadline, largest = time.monotonic() + self.time_limit, LARGEST + LARGEST_NUMBER * numbers
+        wire = _Wire(self._connect(deadline), deadline, largest)
         try:
-            status, reply = self._answer(connection, f"{self.address.path.rstrip('/')}/{path}", body, deadline)
+            status, reply = self._answer(wire, f"{self.address.path.rstrip('/')}/{path}", body)
+        except _TooLongError:
+            raise RuntimeError(f"the answer to {path} is longer than {largest} bytes, and is not taken") from None
         except TimeoutError:
             raise TimeoutError(f"no answer within {self.time_limit:g} s") from None
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: HTTP without its numbers
             raise ConnectionError(f"the connection was lost ({type(error).__name__}: {error})") from None
         finally:
-            connection.close()
+            wire.hang_up()
         return _understood(path, status, reply)
 
-    def _answer(
-        self, connection: http.client.HTTPConnection, path: str, body: Mapping[str, Any] | None, deadline: float
-    ) -> tuple[int, bytes]:
+    def _answer(self, wire: _Wire, path: str, body: Mapping[str, Any] | None) -> tuple[int, bytes]:
         text = None if body is None else json.dumps(body)
         method, headers = ("GET", {}) if text is None else ("POST", {"Content-Type": "application/json"})
-        wire = connection.sock  # which a connection gives up before all is read
-        assert wire is not None
-        _limit(wire, deadline)
+        assert self.address.hostname is not None
+        connection = http.client.HTTPConnection(self.address.hostname, self._port)
+        connection.sock = wire  # type: ignore[assignment]
         connection.request(method, path, text, headers)
-        _limit(wire, deadline)
         response, pieces = connection.getresponse(), []
-        while not response.isclosed():
-            _limit(wire, deadline)  # which the wire takes for one of each piece
-            if not (piece := response.read1(PIECE)):
-                break
+        # in pieces: room for what a header promises would be made at once
+        while not response.isclosed() and (piece := response.read1(PIECE)):
             pieces.append(piece)
         if response.length:
             raise http.client.IncompleteRead(b"".join(pieces), response.length)
         return response.status, b"".join(pieces)
 
-    def _connect(self, deadline: float) -> http.client.HTTPConnection:
+    @property
+    def _port(self) -> int:
+        return self.address.port or (443 if self.address.scheme == "https" else 80)
+
+    def _connect(self, deadline: float) -> socket.socket:
         """A new connection: one that was kept might have been closed by the server meanwhile."""
-        kind = http.client.HTTPSConnection if self.address.scheme == "https" else http.client.HTTPConnection
-        assert self.address.hostname is not None
+        # a server that is just starting, or is started anew after a crash, is there in a moment
+        until = min(deadline, time.monotonic() + RESTART)
         while True:
-            left = deadline - time.monotonic()
-            connection = kind(self.address.hostname, self.address.port, timeout=max(1e-3, left))
             try:
-                connection.connect()
-                return connection
+                return self._dial(deadline)
             except OSError as error:
-                connection.close()
-                # a server that is started anew after a crash is back in a moment
-                if not isinstance(error, ConnectionRefusedError) or left < RETRY:
+                if not isinstance(error, ConnectionRefusedError) or until - time.monotonic() < RETRY:
                     raise ModelError(f"no server answers at {self.address.geturl()} ({error})") from None
             time.sleep(RETRY)
+
+    def _dial(self, deadline: float) -> socket.socket:
+        host, failure = self.address.hostname, OSError("it has no address")
+        for family, kind, protocol, _, where in socket.getaddrinfo(host, self._port, type=socket.SOCK_STREAM):
+            wire = socket.socket(family, kind, protocol)
+            try:
+                _limit(wire, deadline)
+                wire.connect(where)
+                if self.address.scheme == "http":
+                    return wire
+                _limit(wire, deadline)
+                return ssl.create_default_context().wrap_socket(wire, server_hostname=host)
+            except OSError as error:
+                wire.close()
+                failure = error
+        raise failure
+
+
+class _TooLongError(Exception):
+    """More was sent than any answer takes."""
+
+
+class _Wire:
+    """A connection, as `http.client` wants it, with a deadline and a largest size for all that is sent on it together.
+
+    Were the time that of each piece, a server would never end that sends a byte now and then (of a header, of the size
+    of a chunk, of a trailer), or "100 Continue" again and again.
+    """
+
+    def __init__(self, wire: socket.socket, deadline: float, largest: int) -> None:
+        self._wire, self._deadline, self._left = wire, deadline, largest
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        """What an answer is read from."""
+        return io.BufferedReader(_Reader(self))
+
+    def sendall(self, data: bytes) -> None:
+        """Send, within what is left of the time."""
+        _limit(self._wire, self._deadline)
+        self._wire.sendall(data)
+
+    def receive(self, buffer: memoryview) -> int:
+        """Receive some bytes, within what is left of the time."""
+        if self._left <= 0:
+            raise _TooLongError
+        _limit(self._wire, self._deadline)
+        count = self._wire.recv_into(buffer[: self._left])
+        self._left -= count
+        return count
+
+    def close(self) -> None:
+        """Nothing: `http.client` does so before the answer is read."""
+
+    def hang_up(self) -> None:
+        """The end of it."""
+        self._wire.close()
+
+
+class _Reader(io.RawIOBase):
+    """The receiving end of a wire, as a file."""
+
+    def __init__(self, wire: _Wire) -> None:
+        self._wire = wire
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Some bytes."""
+        return self._wire.receive(memoryview(buffer))
 
 
 def address(url: str) -> SplitResult:
@@ -132,12 +215,12 @@ def _limit(wire: socket.socket, deadline: float) -> None:
 def _understood(path: str, status: int, reply: bytes) -> dict[str, Any]:
     try:
         answer = json.loads(reply)
-    except ValueError:
+    except (ValueError, RecursionError):
         answer = None
     error = answer.get("error") if isinstance(answer, dict) else None
     if error is not None:
         told = error if isinstance(error, dict) else {"message": error}
-        words = f"{told.get('type', 'error')}: {told.get('message', '')}"
+        words = f"{told.get('type', 'error')}: {told.get('message', '')}"[:LONGEST_MESSAGE]
         raise (ModelError if told.get("type") in _MISTAKES else RuntimeError)(words)
     if status >= 400 or not isinstance(answer, dict):
         shown = reply[:200].decode(errors="replace")

@@ -35,8 +35,9 @@ def from_umbridge(
     """Forward model of an UM-Bridge server.
 
     Theta's columns are the model's input vectors one after the other; the observations are its output vectors one after
-    the other. The rows of a batch are evaluated one by one. A row is NaN if the server answers with an error or not in
-    time, or if the connection is lost on the way; it is counted.
+    the other. The rows of a batch are evaluated one by one. A row is NaN if the server answers with an error, not in
+    time, with anything but numbers, or at far greater length than these take, or if the connection is lost on the way;
+    it is counted.
 
     Parameters
     ----------
@@ -49,7 +50,7 @@ def from_umbridge(
     parameters : names, optional
         Parameters of the prior that make up theta's columns, in that order.
     time_limit : float, > 0
-        Seconds to wait for an answer.
+        Seconds for a request and its whole answer, however the server spreads it.
     connections : int, >= 1
         Rows of a batch that are asked for at the same time, for servers that evaluate in parallel.
 
@@ -61,14 +62,14 @@ def from_umbridge(
     Raises
     ------
     ValueError
-        If the settings are out of range; if no server of protocol 1.0 answers at the address; if it has no model of
-        that name, or none that can be evaluated; if it refuses the configuration.
+        If the settings are out of range; if no server of protocol 1.0 answers at the address within ten seconds; if it
+        has no model of that name, or none that can be evaluated; if it refuses the configuration.
 
     Notes
     -----
-    A server that cannot be reached any more, within the time limit, ends the run by a `ModelError`: that is no failure
-    of one theta. The package ``umbridge`` serves models (``umbridge.serve_models``), but is not needed to ask for them:
-    its client waits for ever for a server that hangs, and raises where one row should fail.
+    A server that cannot be reached any more, and is not back within ten seconds, ends the run by a `ModelError`: that
+    is no failure of one theta. The package ``umbridge`` serves models (``umbridge.serve_models``), but is not needed to
+    ask for them: its client waits for ever for a server that hangs, and raises where one row should fail.
     """
     if not 0 < time_limit < np.inf:
         raise ValueError(f"time_limit must be positive and finite, got {time_limit!r}")
@@ -132,13 +133,13 @@ class UmbridgeFunction(CountsFailures):
         return sum(self.output_sizes)
 
     def _evaluate(self, theta: Array) -> Array:
-        answer = self._ask("Evaluate", theta)
+        answer = self._ask("Evaluate", theta, self.n_observations)
         return np.concatenate(_blocks(answer, self.output_sizes, "the output of Evaluate"))
 
-    def _ask(self, path: str, theta: Array, **more: Any) -> Any:
+    def _ask(self, path: str, theta: Array, numbers: int, **more: Any) -> Any:
         vectors = [part.tolist() for part in np.split(theta, np.cumsum(self.input_sizes)[:-1])]
         body = {"name": self.name, "input": vectors, "config": json.loads(self.config), **more}
-        return self.server.ask(path, body).get("output")
+        return self.server.ask(path, body, numbers=numbers).get("output")
 
     def _each_row(self, function: Callable[..., Array], *columns: Array, width: int) -> Array:
         """Results of a function of one row, stacked; NaN where it failed."""
@@ -201,7 +202,7 @@ class UmbridgeModel(UmbridgeFunction):
         for into, size in enumerate(self.input_sizes):
             parts = [
                 _vector(
-                    self._ask("Gradient", theta, outWrt=out, inWrt=into, sens=sensitivity.tolist()),
+                    self._ask("Gradient", theta, size, outWrt=out, inWrt=into, sens=sensitivity.tolist()),
                     size,
                     "the output of Gradient",
                 )
@@ -244,10 +245,12 @@ def _blocks(value: Any, sizes: tuple[int, ...], what: str) -> list[Array]:
 
 
 def _vector(value: Any, size: int, what: str) -> Array:
-    try:
-        array = np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
-        array = np.empty((0, 0))
-    if array.shape != (size,):
+    if not isinstance(value, list) or len(value) != size:
         raise WrongShapeError(f"{what} must hold a vector of {size} numbers, got {value!r:.200}")
-    return array
+    for number in value:
+        if type(number) not in (float, int):  # neither a truth value nor text that looks like a number
+            raise RuntimeError(f"{what} must hold numbers, got {number!r:.80}")
+    try:
+        return np.array(value, dtype=float)
+    except OverflowError:
+        raise RuntimeError(f"{what} must hold numbers within the range of doubles, got an integer beyond it") from None

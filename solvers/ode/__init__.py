@@ -3,7 +3,7 @@
 Where to look: `model` (the settings and checks), `observation`, `shooting` (what is measured; its fit in `shooting_fit`
 and `arrow`), `right_hand_side` (from plain Python to compiled code and its derivatives, with `tracing`, `twins`,
 `fingerprint` and `generated`), `trajectories`, `march` and `dormand_prince` (the compiled integrator), `integrators`
-(statuses, LSODA).
+(statuses, LSODA) with `newton` (its Jacobians), `differentiation` (sensitivities that can be trusted).
 """
 
 from invsamp.solvers.ode.integrators import Status

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import stat
 import sys
 import tempfile
 import warnings
@@ -19,6 +18,8 @@ from typing import Any, NamedTuple
 
 from numba import cfunc, types
 from numba.core.errors import NumbaWarning
+
+from invsamp.code_cache import is_usable, temporary_folder
 
 _DOUBLES = types.CPointer(types.float64)
 #: ``void f(double t, double *y, double *p, double *out)``
@@ -112,51 +113,28 @@ def digest(*parts: str) -> str:
 
 
 def folder() -> Path:
-    """Folder of the generated files.
+    """Folder of the generated files, to which this user alone can write.
 
-    ``invsamp`` in NUMBA_CACHE_DIR if that is set, or else in the platform's folder for caches; if that cannot be
-    written, a folder of the user's among the temporary files.
+    ``invsamp`` in NUMBA_CACHE_DIR if that is set, or else in the platform's folder for caches; where neither can be, or
+    others can write to it, a folder among the temporary files (`invsamp.code_cache`).
     """
     return _folder(os.environ.get("NUMBA_CACHE_DIR"), os.environ.get("XDG_CACHE_HOME"), os.environ.get("HOME"))
 
 
 @lru_cache(maxsize=8)
 def _folder(numba: str | None, xdg: str | None, home: str | None) -> Path:
-    for parent in _candidates(numba, xdg, home):
+    for parent in _caches(numba, xdg, home):
         # a relative one stays where it was when the process changes its directory
-        if _is_writable(path := parent.absolute() / "invsamp"):
+        if is_usable(path := parent.absolute() / "invsamp"):
             return path
-    user = getattr(os, "getuid", lambda: "user")()
-    path = Path(tempfile.gettempdir()) / f"invsamp-{user}"
-    # the files are run: nobody else may be able to put one there
-    if _is_writable(path) and _is_private(path):
-        return path
-    return Path(tempfile.mkdtemp(prefix="invsamp-"))
+    return temporary_folder()
 
 
-def _candidates(numba: str | None, xdg: str | None, home: str | None) -> list[Path]:
-    if numba:
-        return [Path(numba)]
+def _caches(numba: str | None, xdg: str | None, home: str | None) -> list[Path]:
+    given = [Path(numba)] if numba else []
     if sys.platform == "win32":
-        return [Path(local)] if (local := os.environ.get("LOCALAPPDATA")) else []
+        local = os.environ.get("LOCALAPPDATA")
+        return [*given, Path(local)] if local else given
     if sys.platform != "darwin" and xdg:
-        return [Path(xdg)]
-    if not home:
-        return []
-    return [Path(home) / ("Library/Caches" if sys.platform == "darwin" else ".cache")]
-
-
-def _is_writable(path: Path) -> bool:
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path):
-            return True
-    except OSError:
-        return False
-
-
-def _is_private(path: Path) -> bool:
-    if not hasattr(os, "getuid"):
-        return True
-    status = path.lstat()
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022
+        return [*given, Path(xdg)]
+    return [*given, Path(home) / ("Library/Caches" if sys.platform == "darwin" else ".cache")] if home else given

@@ -7,7 +7,7 @@ import math
 import threading
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from scipy.integrate import ODEintWarning, odeint
 
 from invsamp.solvers.ode.dormand_prince import call
 from invsamp.solvers.ode.march import inset
+from invsamp.solvers.ode.newton import MOST_DENSE, bands, whole
 from invsamp.solvers.ode.trajectories import Course, Outcome, integrate
 
 Array = npt.NDArray[np.float64]
@@ -29,26 +30,28 @@ class Status(enum.IntEnum):
     NON_FINITE = 2
     STEP_TOO_SMALL = 3
     STOPPED = 4  # by the model's `stop`: what comes before is good
+    NO_SENSITIVITIES = 5  # the states are good, their derivatives cannot be had
 
 
 class Control(NamedTuple):
-    """Error and step control: the first ``n_states`` components of y count in the error test, the rest do not."""
+    """Error and step control of a batch; y has blocks of ``n_states`` components."""
 
     n_states: int
     rtol: float
-    atol: float
+    absolute: Array  # (batch, k): absolute tolerances of the first k components, which count in the error test
     max_steps: int
     threads: int = 1
+    variations: int = 0  # address from which `newton.state_jacobian` has the Jacobian; 0: LSODA takes differences
 
 
 def rk45(
     rhs: int, parameters: Array, initial: Array, times: Array, start: Array, course: Course, control: Control
 ) -> Outcome:
     """Dormand-Prince 5(4); see `invsamp.solvers.ode.trajectories.integrate` for the arguments."""
-    n, rtol, atol, max_steps, threads = control
+    n, rtol, absolute, max_steps, threads, _ = control
     return integrate(
         rhs, parameters, initial, times, start, course,
-        n_states=n, rtol=rtol, atol=atol, max_steps=max_steps, threads=threads,
+        n_states=n, rtol=rtol, absolute=absolute, max_steps=max_steps, threads=threads,
     )  # fmt: skip
 
 
@@ -63,13 +66,15 @@ def lsoda(
         np.zeros(batch, dtype=np.int64),
         np.zeros(batch, dtype=np.int64),
         np.array(start, dtype=float),
+        np.abs(initial, dtype=float),
     )
     with _ODEPACK, warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", ODEintWarning)
         for row in range(batch):
             wanted = times[row if len(times) > 1 else 0]
             wanted = wanted[np.isfinite(wanted)]
-            trajectory = _Lsoda(rhs, np.ascontiguousarray(parameters[row], dtype=float), course, control)
+            p = np.ascontiguousarray(parameters[row], dtype=float)
+            trajectory = _Lsoda(rhs, p, course, control, control.absolute[row], outcome.peaks[row])
             values = trajectory.run(initial[row].astype(float), wanted, float(start[row]))
             outcome.status[row] = trajectory.status
             outcome.evaluations[row] = trajectory.evaluations
@@ -98,8 +103,10 @@ class _GaveUp(Exception):
 class _Lsoda:
     """One trajectory, restarted at every pause."""
 
-    def __init__(self, rhs: int, p: Array, course: Course, control: Control) -> None:
-        self.rhs, self.p, self.course, self.control = rhs, p, course, control
+    def __init__(self, rhs: int, p: Array, course: Course, control: Control, absolute: Array, peaks: Array) -> None:
+        self.rhs, self.p, self.course, self.control, self.peaks = rhs, p, course, control, peaks
+        self.weights = np.full(len(peaks), _UNCONTROLLED)
+        self.weights[: len(absolute)] = absolute
         self.status, self.evaluations, self.steps, self.ended = Status.OK, 0, 0, math.nan
         self.bad = 0  # values of the right-hand side in succession that were not finite
         self.seen_bad = False
@@ -134,11 +141,9 @@ class _Lsoda:
         return out
 
     def _stretch(self, y: Array, nodes: Array, lower: float, upper: float, critical: bool) -> Array | None:
-        n, rtol, atol, max_steps, _ = self.control
+        rtol, max_steps = self.control.rtol, self.control.max_steps
         budget = max_steps - self.steps
         flat = self._guarded(len(y), lower, upper, budget * _MOST_PER_STEP + len(y) * (budget + 1))
-        weights = np.full(len(y), _UNCONTROLLED)
-        weights[:n] = atol
         # LSODA counts steps to its limit when the first derivative is infinite
         if not np.isfinite(flat(nodes[0], y)).all():
             self.status = Status.NON_FINITE
@@ -153,8 +158,9 @@ class _Lsoda:
                 nodes,
                 tfirst=True,
                 rtol=rtol,
-                atol=weights,
+                atol=self.weights,
                 mxstep=budget,
+                **self._newton(len(y), lower, upper),
                 tcrit=nodes[-1:] if critical else None,
                 full_output=True,
             )
@@ -172,14 +178,33 @@ class _Lsoda:
             self.status = Status.STEP_TOO_SMALL
         return values if self.status == Status.OK else None
 
+    def _newton(self, m: int, lower: float, upper: float) -> dict[str, Any]:
+        """The Jacobian as a setting of `odeint`, if there is one."""
+        rhs, variations, n, p, rtol = (
+            self.rhs,
+            self.control.variations,
+            self.control.n_states,
+            self.p,
+            self.control.rtol,
+        )
+        if not variations:
+            return {}
+        if m > max(n, MOST_DENSE):
+            return {
+                "Dfun": lambda t, y: bands(variations, n, min(max(t, lower), upper), y, p),
+                **{"ml": n - 1, "mu": n - 1},
+            }
+        floor = self.weights[:n] / rtol
+        return {"Dfun": lambda t, y: whole(rhs, variations, n, min(max(t, lower), upper), y, p, floor)}
+
     def _guarded(self, m: int, lower: float, upper: float, most: int) -> Callable[[float, Array], Array]:
         """The right-hand side as LSODA wants it; leaves LSODA when it goes on without end or without numbers."""
-        rhs, p, out = self.rhs, self.p, np.empty((1, m))
+        rhs, p, peaks, out = self.rhs, self.p, self.peaks, np.empty((1, m))
         row, limit = out[0], self.evaluations + most
 
         def flat(t: float, y: Array) -> Array:
             self.evaluations += 1
-            if evaluate(rhs, t, lower, upper, y, p, out):
+            if evaluate(rhs, t, lower, upper, y, p, peaks, out):
                 self.bad = 0
             else:
                 self.bad += 1
@@ -196,10 +221,11 @@ class _Lsoda:
 
 
 @njit(cache=True, error_model="numpy")
-def evaluate(rhs: int, t: float, lower: float, upper: float, y: Array, p: Array, out: Array) -> bool:
-    """Right-hand side at y (m,) and t within its bounds, to out (1, m); whether it is finite."""
+def evaluate(rhs: int, t: float, lower: float, upper: float, y: Array, p: Array, peaks: Array, out: Array) -> bool:
+    """Right-hand side at y (m,) and t within its bounds, to out (1, m); whether it is finite. Peaks (m,) follow y."""
     call(rhs, min(max(t, lower), upper), y, p, out, 0)
     finite = True
     for i in range(out.shape[1]):
         finite = finite and math.isfinite(out[0, i])
+        peaks[i] = max(peaks[i], abs(y[i]))
     return finite

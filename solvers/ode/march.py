@@ -35,13 +35,14 @@ def march_rows(
     jumps: Array,
     stop: int,
     rtol: float,
-    atol: float,
+    absolute: Array,
     max_steps: int,
     values: Array,
     status: Integers,
     evaluations: Integers,
     steps: Integers,
     ended: Array,
+    peaks: Array,
     first: int,
     last: int,
 ) -> None:
@@ -50,8 +51,8 @@ def march_rows(
     for row in range(first, last):
         t = times[0] if len(times) == 1 else times[row]
         status[row], evaluations[row], steps[row], ended[row] = _trajectory(
-            rhs, n, parameters[row], initial[row], t, start[row], pauses, jumps, stop, rtol, atol, max_steps,
-            values[row], work,
+            rhs, n, parameters[row], initial[row], t, start[row], pauses, jumps, stop, rtol, absolute[row],
+            max_steps, values[row], peaks[row], work,
         )  # fmt: skip
 
 
@@ -67,15 +68,17 @@ def _trajectory(
     jumps: Array,
     stop: int,
     rtol: float,
-    atol: float,
+    absolute: Array,
     max_steps: int,
     out: Array,
+    peaks: Array,
     work: Array,
 ) -> tuple[int, int, int, float]:
     """One trajectory, restarted at every pause: (status, evaluations, steps, time reached)."""
     y = work[_Y]
     for i in range(len(y)):
         y[i] = initial[i]
+        peaks[i] = abs(initial[i])
     wanted = len(times)
     while wanted > 0 and math.isnan(times[wanted - 1]):
         wanted -= 1
@@ -107,8 +110,8 @@ def _trajectory(
             target = pauses[pause]
             upper = target - inset(target)
         status, done, evaluated, stepped, t, side = _stretch(
-            rhs, n, p, times, wanted, done, t, target, lower, upper, stop, side, rtol, atol, max_steps - steps,
-            out, work,
+            rhs, n, p, times, wanted, done, t, target, lower, upper, stop, side, rtol, absolute,
+            max_steps - steps, out, peaks, work,
         )  # fmt: skip
         evaluations += evaluated
         steps += stepped
@@ -133,9 +136,10 @@ def _stretch(
     stop: int,
     side: float,
     rtol: float,
-    atol: float,
+    absolute: Array,
     max_steps: int,
     out: Array,
+    peaks: Array,
     work: Array,
 ) -> tuple[int, int, int, int, float, float]:
     """From t to target without a pause: (status, outputs done, evaluations, steps, time reached, side of stop)."""
@@ -143,7 +147,7 @@ def _stretch(
     call(rhs, min(max(t, lower), upper), y, p, k, 0)
     if not _is_finite(k[0]):
         return NON_FINITE, done, 1, 0, t, side
-    step = _first_step(rhs, n, p, t, target, lower, upper, rtol, atol, work)
+    step = _first_step(rhs, n, p, t, target, lower, upper, rtol, absolute, work)
     evaluations, steps, rejected = 2, 0, False
     while t < target:
         if steps >= max_steps:
@@ -155,7 +159,7 @@ def _stretch(
         h = t_new - t
         attempt(rhs, t, h, lower, upper, y, p, k, z)
         evaluations += 6
-        error = error_norm(n, h, y, z, k, rtol, atol)
+        error = error_norm(n, h, y, z, k, rtol, absolute, q[0])
         if not error < 1:
             step = h * (max(LEAST_FACTOR, SAFETY * error**-0.2) if error < math.inf else LEAST_FACTOR)
             rejected = True
@@ -187,6 +191,7 @@ def _stretch(
         t = t_new
         for i in range(len(y)):
             y[i] = z[i]
+            peaks[i] = max(peaks[i], abs(z[i]))
             k[0, i] = k[6, i]
     return OK, done, evaluations, steps, t, side
 
@@ -201,14 +206,14 @@ def _first_step(
     lower: float,
     upper: float,
     rtol: float,
-    atol: float,
+    absolute: Array,
     work: Array,
 ) -> float:
     """Starting step of Hairer, Norsett and Wanner, II.4, for an error estimate of order 4."""
     y, z, k = work[_Y], work[_NEXT], work[_K:_Q]
     size = slope = bend = 0.0
     for i in range(n):
-        scale = atol + rtol * abs(y[i])
+        scale = absolute[i] + rtol * abs(y[i])
         size += (y[i] / scale) ** 2
         slope += (k[0, i] / scale) ** 2
     size, slope = math.sqrt(size / n), math.sqrt(slope / n)
@@ -217,7 +222,7 @@ def _first_step(
         z[i] = y[i] + guess * k[0, i]
     call(rhs, min(max(t + guess, lower), upper), z, p, k, 1)
     for i in range(n):
-        bend += ((k[1, i] - k[0, i]) / (atol + rtol * abs(y[i]))) ** 2
+        bend += ((k[1, i] - k[0, i]) / (absolute[i] + rtol * abs(y[i]))) ** 2
     bend = math.sqrt(bend / n) / guess
     if not bend < math.inf:
         return guess

@@ -14,10 +14,18 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.solvers.ode.differentiation import differentiate
 from invsamp.solvers.ode.integrators import Array, Control, Status, lsoda, rk45
 from invsamp.solvers.ode.observation import OdeObservation, observe
 from invsamp.solvers.ode.output_times import check_times
-from invsamp.solvers.ode.right_hand_side import Jacobian, prepare_sensitivities, prepare_states, prepare_stop
+from invsamp.solvers.ode.right_hand_side import (
+    Jacobian,
+    Prepared,
+    prepare_jacobian,
+    prepare_sensitivities,
+    prepare_states,
+    prepare_stop,
+)
 from invsamp.solvers.ode.state_functions import Function
 from invsamp.solvers.ode.tracing import Rhs
 from invsamp.solvers.ode.trajectories import Course, Integers, Outcome
@@ -82,6 +90,9 @@ class OdeModel:
         at ``t0`` counts.
     threads : int, >= 1
         Threads for the rows of a batch, with RK45. The numbers do not depend on it.
+    error_control : {"full", "states"}
+        What the tolerances hold for where sensitivities are asked for: states and sensitivities, or the states alone,
+        which is cheaper, and may give sensitivities that have no digit right.
 
     Raises
     ------
@@ -91,9 +102,19 @@ class OdeModel:
 
     Notes
     -----
-    Step sizes are chosen from the error of the states alone, also when sensitivities are integrated along
-    (Hindmarsh and Serban, CVODES, "partial error control"). The states are then the same with and without
-    sensitivities, and the sensitivities are the derivative of the computed trajectory at frozen step sizes.
+    Sensitivities are integrated together with the states once more, with steps of their own, and the states given are
+    those of `solve`, to the bit: a posterior has one energy, whether its gradient is asked for or not.
+
+    The error test takes the largest of the weighted norms of the states and of each column of sensitivities (RK45 root
+    mean squares, LSODA maxima). The column of a parameter :math:`p_j` has the relative tolerance ``rtol`` and the
+    absolute one ``atol`` :math:`/ \max(|p_j|, 1)`. CVODES has ``atol`` :math:`/ |\bar p_j|` with typical sizes
+    :math:`\bar p_j` that a user gives, 1 by default (Serban and Hindmarsh 2005, "CVODES: the sensitivity-enabled ODE
+    solver in SUNDIALS"; its user guide, "Selection of the absolute tolerances for sensitivity variables"). Here they
+    are the parameters' own sizes, but not below 1: a parameter that passes through 0 keeps its sensitivity under
+    control. Where a sensitivity has been far larger on the way than where it is wanted, tighter tolerances follow: see
+    `invsamp.solvers.ode.differentiation`.
+
+    LSODA has the Jacobian from the same source as the sensitivities: see `invsamp.solvers.ode.newton`.
     """
 
     rhs: Rhs
@@ -108,6 +129,7 @@ class OdeModel:
     breakpoints: tuple[float, ...] = ()
     doses: tuple[Dose, ...] = ()
     threads: int = 1
+    error_control: Literal["full", "states"] = "full"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "states", tuple(self.states))
@@ -132,10 +154,8 @@ class OdeModel:
     @property
     def derivatives(self) -> str:
         """Where sensitivities come from: "given", "traced" or "complex step"; "none" if they cannot be had."""
-        try:
-            return prepare_sensitivities(self.rhs, self.jacobian, len(self.states), len(self.parameters), 0).derivatives
-        except ValueError:
-            return "none"
+        found = prepare_jacobian(self.rhs, self.jacobian, len(self.states), len(self.parameters))
+        return "none" if isinstance(found, ValueError) else found.derivatives
 
     def solve(
         self,
@@ -170,8 +190,7 @@ class OdeModel:
             For wrong shapes or times that do not increase. Never for a trajectory that fails.
         """
         p, x0, grid, start = self._check(parameters, initial, times, t0)
-        prepared = prepare_states(self.rhs, len(self.states), len(self.parameters))
-        return Solution(*self._integrate(prepared.compiled.address, p, x0, grid, start))
+        return Solution(*self._solve(p, x0, grid, start)[:5])
 
     def solve_with_sensitivities(
         self,
@@ -194,8 +213,11 @@ class OdeModel:
         Returns
         -------
         SensitiveSolution
-            As `Solution`, with sensitivities (batch, n_times, n_states, n_parameters + n_initial) whose columns are
-            in the order of `parameters` then ``initial_states``. The time of an event is not differentiated.
+            As `Solution`, with the same states, and with sensitivities (batch, n_times, n_states,
+            n_parameters + n_initial) whose columns are in the order of `parameters` then ``initial_states``. Where
+            they overflow, need more than `max_steps`, or keep no accuracy, they are NaN and the status is
+            NO_SENSITIVITIES. The time of an event is not differentiated. Evaluations and steps are those of all
+            integrations; `max_steps` bounds each.
 
         Raises
         ------
@@ -205,13 +227,31 @@ class OdeModel:
         p, x0, grid, start = self._check(parameters, initial, times, t0)
         columns = self.state_indices("initial_states", initial_states)
         n, q = len(self.states), len(self.parameters)
-        prepared = prepare_sensitivities(self.rhs, self.jacobian, n, q, len(columns))
-        seed = np.zeros((n, q + len(columns)))
-        seed[columns, range(q, q + len(columns))] = 1.0
+        rhs = prepare_sensitivities(self.rhs, self.jacobian, n, q, len(columns)).compiled.address
+        seed = np.zeros((q + len(columns), n))
+        seed[range(q, len(seed)), columns] = 1.0
         y0 = np.concatenate([x0, np.broadcast_to(seed.ravel(), (len(x0), seed.size))], axis=1)
-        outcome = self._integrate(prepared.compiled.address, p, y0, grid, start)
-        states, flat = outcome.values[:, :, :n], outcome.values[:, :, n:]
-        return SensitiveSolution(states, flat.reshape(*flat.shape[:2], *seed.shape), *outcome[1:])
+        states = self._solve(p, x0, grid, start)
+        sizes = np.maximum(np.abs(np.concatenate([p, x0[:, columns]], axis=1)), 1.0)
+        absolute = np.full(y0.shape, self.atol)
+        absolute[:, n:] /= np.repeat(sizes, n, axis=1)
+        full = self.error_control == "full"
+
+        def run(rows: npt.NDArray[np.intp], factor: float) -> Outcome:
+            tolerances = self.rtol * factor, absolute[rows, : None if full else n] * factor
+            common = grid if len(grid) == 1 else grid[rows]
+            return self._integrate(rhs, p[rows], y0[rows], common, start[rows], *tolerances)
+
+        floor = (absolute[:, n:] / self.rtol).reshape(len(p), -1, n) if full else None
+        slopes, status, evaluations, steps = differentiate(states, run, len(seed), self.rtol, floor)
+        return SensitiveSolution(
+            states.values,
+            slopes.swapaxes(2, 3),
+            status,
+            states.evaluations + evaluations,
+            states.steps + steps,
+            states.ended,
+        )
 
     def observe(
         self,
@@ -275,12 +315,21 @@ class OdeModel:
             x0 = np.repeat(x0[None], len(p), axis=0)
         return p, x0, *check_times(times, t0, len(p))
 
-    def _integrate(self, rhs: int, p: Array, y0: Array, times: Array, start: Array) -> Outcome:
-        n = len(self.states)
+    def _solve(self, p: Array, x0: Array, times: Array, start: Array) -> Outcome:
+        rhs = prepare_states(self.rhs, len(self.states), len(self.parameters)).compiled.address
+        return self._integrate(rhs, p, x0, times, start, self.rtol, np.full(x0.shape, self.atol))
+
+    def _integrate(
+        self, rhs: int, p: Array, y0: Array, times: Array, start: Array, rtol: float, absolute: Array
+    ) -> Outcome:
+        n, q = len(self.states), len(self.parameters)
         course = Course(*_pauses(self.breakpoints, self.doses, self.states, y0.shape[1]))
         if self.stop is not None:
-            course = course._replace(stop=prepare_stop(self.stop, n, len(self.parameters)).address)
-        control = Control(n, self.rtol, self.atol, self.max_steps, self.threads)
+            course = course._replace(stop=prepare_stop(self.stop, n, q).address)
+        variations = 0
+        if self.method == "LSODA" and isinstance(found := prepare_jacobian(self.rhs, self.jacobian, n, q), Prepared):
+            variations = found.compiled.address
+        control = Control(n, rtol, absolute, self.max_steps, self.threads, variations)
         return _INTEGRATORS[self.method](rhs, p, y0, times, start, course, control)
 
 

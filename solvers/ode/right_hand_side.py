@@ -51,24 +51,39 @@ def prepare_states(rhs: Rhs, n: int, q: int) -> Prepared:
     ValueError
         If ``rhs`` neither traces nor compiles as it stands.
     """
-    return _prepare("states", rhs, n, q, lambda: states_source(trace(rhs, n, q)), _direct(rhs, None, n, q, 0))
+    return _prepare("states", rhs, n, q, lambda: states_source(trace(rhs, n, q)), _direct(rhs, None, n, q, 0, 0))
 
 
 @lru_cache(maxsize=256)
-def prepare_sensitivities(rhs: Rhs, jacobian: Jacobian | None, n: int, q: int, n_initial: int) -> Prepared:
+def prepare_sensitivities(
+    rhs: Rhs, jacobian: Jacobian | None, n: int, q: int, n_initial: int, by_parameters: bool = True
+) -> Prepared:
     """Compile the right-hand side of states and sensitivities: those to parameters, then ``n_initial`` columns.
+
+    See `sensitivities_source` for the order, and for what ``by_parameters`` is.
 
     Raises
     ------
     ValueError
         If ``rhs`` neither traces nor compiles for complex numbers, and no Jacobian is given.
     """
-    name = f"sensitivities{n_initial}"
+    name, own = f"sensitivities{n_initial}{'' if by_parameters else '_of_states'}", q if by_parameters else 0
     if jacobian is not None:
-        return _prepare(name, (rhs, jacobian), n, q, None, _direct(rhs, jacobian, n, q, q + n_initial))
-    return _prepare(
-        name, rhs, n, q, lambda: sensitivities_source(trace(rhs, n, q), n_initial), _stepped(rhs, n, q, q + n_initial)
-    )
+        return _prepare(name, (rhs, jacobian), n, q, None, _direct(rhs, jacobian, n, q, own, n_initial))
+
+    def source() -> str:
+        return sensitivities_source(trace(rhs, n, q), n_initial, by_parameters=by_parameters)
+
+    return _prepare(name, rhs, n, q, source, _stepped(rhs, n, q, own, n_initial))
+
+
+@lru_cache(maxsize=256)
+def prepare_jacobian(rhs: Rhs, jacobian: Jacobian | None, n: int, q: int) -> Prepared | ValueError:
+    """The variational equations of `invsamp.solvers.ode.newton.state_jacobian`, or why there are no derivatives."""
+    try:
+        return prepare_sensitivities(rhs, jacobian, n, q, n, by_parameters=False)
+    except ValueError as error:  # kept: what does not compile is not tried again
+        return error
 
 
 @lru_cache(maxsize=256)
@@ -145,8 +160,9 @@ def _edition() -> str:
     return hashlib.sha256(b"".join(Path(path).read_bytes() for path in (tracing.__file__, __file__))).hexdigest()
 
 
-def _direct(rhs: Rhs, jacobian: Jacobian | None, n: int, q: int, columns: int) -> Direct:
-    """Source that calls ``rhs``, and ``jacobian`` for the sensitivities."""
+def _direct(rhs: Rhs, jacobian: Jacobian | None, n: int, q: int, own: int, n_initial: int) -> Direct:
+    """Source that calls ``rhs``, and ``jacobian`` for the sensitivities: ``own`` of them to parameters."""
+    columns = own + n_initial
     scope = {"inner": _jitted(rhs)}
     lines = [f"d = inner(t, {_values('y', n)}, {_values('p', q)})"]
     if jacobian is not None:
@@ -155,23 +171,25 @@ def _direct(rhs: Rhs, jacobian: Jacobian | None, n: int, q: int, columns: int) -
         for i in range(n):
             lines += [f"a{i}_{j} = float(a[{i}][{j}])" for j in range(n)]
             for k in range(columns):
-                terms = [f"a{i}_{j} * y[{n + j * columns + k}]" for j in range(n)]
-                terms += [f"b[{i}][{k}]"] if k < q else []
-                lines.append(f"out[{n + i * columns + k}] = {' + '.join(terms)}")
+                terms = [f"a{i}_{j} * y[{n + k * n + j}]" for j in range(n)]
+                terms += [f"b[{i}][{k}]"] if k < own else []
+                lines.append(f"out[{n + k * n + i}] = {' + '.join(terms)}")
     lines += [f"out[{i}] = d[{i}]" for i in range(n)]
     return "given" if jacobian else "direct", _guarded(lines, n + n * columns, scope)
 
 
-def _stepped(rhs: Rhs, n: int, q: int, columns: int) -> Direct:
+def _stepped(rhs: Rhs, n: int, q: int, own: int, n_initial: int) -> Direct:
     """Source that calls ``rhs`` for the states, then for complex states once per column of the sensitivities."""
     _order_complex_numbers()
-    states = "".join(f"complex(y[{i}], H * y[{n + i * columns} + k]), " for i in range(n))
-    parameters = "".join(f"complex(p[{j}], H if k == {j} else 0.0), " for j in range(q))
+    columns = own + n_initial
+    states = "".join(f"complex(y[{i}], H * y[{n + i} + k * {n}]), " for i in range(n))
+    moved = "".join(f"complex(p[{j}], H if k == {j} else 0.0), " for j in range(own))
+    parameters = moved + "".join(f"complex(p[{j}], 0.0), " for j in range(own, q))
     lines = [
         f"d = inner(t, {_values('y', n)}, {_values('p', q)})",
         f"for k in range({columns}):",
         f"    e = analytic(t, ({states}), ({parameters}))",
-        *(f"    out[{n + i * columns} + k] = complex(e[{i}]).imag / H" for i in range(n)),
+        *(f"    out[{n + i} + k * {n}] = complex(e[{i}]).imag / H" for i in range(n)),
         *(f"out[{i}] = d[{i}]" for i in range(n)),
     ]
     analytic = _jitted(twin(rhs, _analytic, wrap=_jitted, builtins=_ANALYTIC_BUILTINS))

@@ -69,7 +69,7 @@ def states_source(traced: Trace) -> str:
     return _source(traced, (), traced.derivatives)
 
 
-def sensitivities_source(traced: Trace, n_initial: int) -> str:
+def sensitivities_source(traced: Trace, n_initial: int, *, by_parameters: bool = True) -> str:
     r"""Source of ``evaluate(t, y, p, out)``, the right-hand side of states and forward sensitivities.
 
     With :math:`x' = f(t, x, p)` and :math:`S = \partial x / \partial (p, x_0)`, the variational equations are
@@ -80,21 +80,23 @@ def sensitivities_source(traced: Trace, n_initial: int) -> str:
     traced : Trace
     n_initial : int
         Columns of S for initial values, after those for the parameters.
+    by_parameters : bool
+        Whether there are the latter. Without them and with the identity as S, S' is the Jacobian.
 
     Returns
     -------
     str
-        ``y`` has the states, then S in row-major order.
+        ``y`` has the states, then the columns of S one after the other.
     """
     import sympy
 
     derivative = sympy.Matrix(traced.derivatives)
-    n, q = len(traced.states), len(traced.parameters)
+    n, q = len(traced.states), len(traced.parameters) if by_parameters else 0
     S = sympy.Matrix(n, q + n_initial, lambda i, j: sympy.Symbol(f"sensitivity{i}_{j}", real=True))
     variation = derivative.jacobian(traced.states) * S
     if q:
         variation[:, :q] += derivative.jacobian(traced.parameters)
-    return _source(traced, tuple(S), (*traced.derivatives, *variation))
+    return _source(traced, tuple(S.T), (*traced.derivatives, *variation.T))
 
 
 def _source(traced: Trace, carried: tuple[Any, ...], outputs: tuple[Any, ...]) -> str:

@@ -20,6 +20,7 @@ class Outcome(NamedTuple):
     evaluations: Integers  # (batch,), calls of the right-hand side
     steps: Integers  # (batch,), accepted
     ended: Array  # (batch,), the time reached
+    peaks: Array  # (batch, m), the largest absolute value of each component on the way
 
 
 class Course(NamedTuple):
@@ -40,7 +41,7 @@ def integrate(
     *,
     n_states: int,
     rtol: float,
-    atol: float,
+    absolute: Array,
     max_steps: int,
     threads: int = 1,
 ) -> Outcome:
@@ -52,7 +53,7 @@ def integrate(
         Address of the compiled right-hand side.
     parameters : array, shape (batch, q)
     initial : array, shape (batch, m)
-        States, then components that the error control leaves out.
+        Blocks of ``n_states`` components: the states, then their sensitivities to one quantity after the other.
     times : array, shape (batch, n_times) or (1, n_times)
         Output times, increasing along a row, which may end in NaN.
     start : array, shape (batch,)
@@ -61,9 +62,10 @@ def integrate(
         Restarts, jumps and the stopping function. The value at the time of a jump is the one before it; the jump at
         ``start`` counts, that at the last output time does not, so that trajectories can be continued.
     n_states : int
-        Components that count in the error: partial error control.
-    rtol, atol : float
-        Tolerances.
+    rtol : float
+        Relative tolerance.
+    absolute : array, shape (batch, n_states) or (batch, m)
+        Absolute tolerances of the components that count in the error.
     max_steps : int
         Bound on the accepted steps of a trajectory.
     threads : int
@@ -81,12 +83,14 @@ def integrate(
         np.empty(batch, dtype=np.int64),
         np.empty(batch, dtype=np.int64),
         np.empty(batch),
+        np.empty((batch, m)),
     )
     p, y, times, start = _plain(parameters), _plain(initial), _plain(times), _plain(start)
+    absolute = _plain(absolute)
     kernel: Any = march_rows
 
     def rows(first: int, last: int) -> None:
-        kernel(rhs, n_states, p, y, times, start, *course, rtol, atol, max_steps, *outcome, first, last)
+        kernel(rhs, n_states, p, y, times, start, *course, rtol, absolute, max_steps, *outcome, first, last)
 
     if threads == 1 or batch == 1:
         rows(0, batch)

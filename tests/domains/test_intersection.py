@@ -42,15 +42,16 @@ def test_values() -> None:
     np.testing.assert_array_equal((Product({0: Ball([0.0], 1.0)}) & Box([-1, -np.inf], np.inf)).constrains(2), [1, 0])
 
 
-def test_draws_and_outline() -> None:
+def test_draws_and_outline(within) -> None:
     both = STAR & BOX
     draws = both.sample_uniform(np.random.default_rng(0), 3000)
     assert both.contains(draws).all()
     curves = both.outline(0, 1, ([-3, -3], [3, 3]))
     assert len(curves) == 1
-    # the part of the star with x >= -0.5 and y <= 0.75, by Monte Carlo: four standard errors of 0.55%
+    # the part of the star with x >= -0.5 and y <= 0.75, by Monte Carlo
     points = np.random.default_rng(1).uniform(-2, 2, (200_000, 2))
-    assert Polygon(curves[0]).area == pytest.approx(16 * both.contains(points).mean(), rel=0.022)
+    share = both.contains(points).mean()
+    assert within(Polygon(curves[0]).area / 16 - share, 4.5 * np.sqrt(share / len(points)))
     holed = Polygon([[-2, -2], [2, -2], [2, 2], [-2, 2]], [[[-1, -1], [-1, 1], [1, 1], [1, -1]]]) & Ball(
         [0.0, 0.0], 1.9
     )

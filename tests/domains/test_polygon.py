@@ -38,7 +38,7 @@ def test_walls_and_corners_are_inside() -> None:
 
 
 @pytest.mark.parametrize("corners", [5, 8, 400])
-def test_draws_are_uniform(corners: int) -> None:
+def test_draws_are_uniform(within, corners: int) -> None:
     polygon = Polygon(star(corners), [0.05 * star(5)])
     rng = np.random.default_rng(0)
     draws = polygon.sample_uniform(rng, 40_000)
@@ -47,14 +47,12 @@ def test_draws_are_uniform(corners: int) -> None:
     points = rng.uniform(lower, upper, (400_000, 2))
     found = points[polygon.contains(points)]
     # the area by Monte Carlo, and first and second moments; bounds of five standard errors
-    share = len(found) / len(points)
-    assert abs(share * np.prod(upper - lower) - polygon.area) < 5 * np.prod(upper - lower) * np.sqrt(
-        share / len(points)
-    )
+    share, box = len(found) / len(points), np.prod(upper - lower)
+    assert within(share * box - polygon.area, 5 * box * np.sqrt(share / len(points)))
     for power in (1, 2):
         a, b = draws**power, found**power
         error = np.sqrt(a.var(axis=0) / len(a) + b.var(axis=0) / len(b))
-        assert (np.abs(a.mean(axis=0) - b.mean(axis=0)) < 5 * error).all()
+        assert within(a.mean(axis=0) - b.mean(axis=0), 5 * error)
 
 
 def test_either_way_round_and_repeated_points() -> None:

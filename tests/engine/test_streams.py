@@ -30,7 +30,7 @@ def test_saved_at_any_place_of_a_block(draw, drawn):
     assert again.state() == stream.state()
 
 
-def test_logs_of_uniform_numbers_accept_with_their_ratio():
+def test_logs_of_uniform_numbers_accept_with_their_ratio(within):
     """200,000 draws: a share of 0.3 is off by more than 0.005 once in a million."""
     below = log_uniform(np.random.default_rng(0), (200_000,)) < np.log(0.3)
-    assert abs(below.mean() - 0.3) < 0.005
+    assert within(below.mean() - 0.3, 0.005)

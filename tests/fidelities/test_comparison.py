@@ -69,20 +69,19 @@ class TestLevels:
         assert found.levels[1].failed == 0
         assert found.states.energies.shape == (2, 200 - found.levels[0].failed)
 
-    def test_noise_of_an_estimator(self):
+    def test_noise_of_an_estimator(self, within):
         found = compare_fidelities(
             target(), normals(300), (1.0, 2.0), estimator={"coarse": noisy(2.0, 0.5)}, probes=40, seed=1
         )
         coarse, fine = found.levels
         # 300 * 39 degrees of freedom: a sd is known to 0.65%
-        assert coarse.energy_noise_sd == pytest.approx(2.0, rel=0.03)
-        assert coarse.gradient_noise_sd == pytest.approx(0.5, rel=0.03)
+        assert within([coarse.energy_noise_sd / 2.0 - 1.0, coarse.gradient_noise_sd / 0.5 - 1.0], 0.03)
         assert fine.energy_noise_sd == fine.gradient_noise_sd == 0.0
         (pair,) = found.pairs
         assert pair.noise_sd == pytest.approx(math.sqrt(2 * coarse.energy_noise_sd**2 / 4.0))
         assert "noise: energy" in str(found)
 
-    def test_a_posterior_from_prior_draws(self):
+    def test_a_posterior_from_prior_draws(self, within):
         """The posterior is as wide as the prior over sqrt(2): a draw in two counts."""
         identity = with_jacobian(lambda t: t, lambda t: np.ones((len(t), 1, 1)))
         shifted = with_jacobian(lambda t: t + 0.3, lambda t: np.ones((len(t), 1, 1)))
@@ -92,20 +91,20 @@ class TestLevels:
         assert weight.sum() == pytest.approx(1.0)
         assert 1000 < effective(weight) < 2000
         # 1,700 effective draws: 4.5 standard errors of the variance
-        assert (weight * x**2).sum() == pytest.approx(0.5, abs=4.5 * 0.5 * math.sqrt(2 / 1700))
+        assert within((weight * x**2).sum() - 0.5, 4.5 * 0.5 * math.sqrt(2 / 1700))
         assert found.labels == ("x",)
 
 
 class TestSwaps:
-    def test_two_harmonic_rungs(self):
+    def test_two_harmonic_rungs(self, within):
         """Energies of a plane's Gaussian are exponential: a rate of 2 / (1 + T) for swaps of 1 and T."""
         (pair,) = compare_fidelities(target(), normals(1000), (1.0, 1.5), ("fine", "fine")).pairs
         # pairs of 400 draws of each rung: a standard error of about 0.01
-        assert pair.swap_rate == pytest.approx(2 / 2.5, abs=0.03)
+        assert within(pair.swap_rate - 2 / 2.5, 0.045)
         assert pair.second_stage == pytest.approx(1.0)
         assert pair.own_energies_error == pair.discrepancy_sd == 0.0
 
-    def test_forecast_is_what_a_sampler_finds(self, draw):
+    def test_forecast_is_what_a_sampler_finds(self, draw, within):
         problem = target(mean=0.5, sd=1.3)
         ladder = (1.0, 3.0)
         run = draw(problem, relangevin(ladder, swap=delayed_acceptance()), draws=150, thin=2, warmup=800)
@@ -113,12 +112,11 @@ class TestSwaps:
         (pair,) = compare_fidelities(problem, run, most=2000).pairs
         assert (pair.cold, pair.hot, pair.cold_temperature, pair.hot_temperature) == ("fine", "coarse", 1.0, 3.0)
         # 7,700 attempts, not quite independent, and 1,000 states of each rung: about 0.01
-        assert pair.swap_rate == pytest.approx(run.report["swap_accepts"][0] / run.report["swap_attempts"][0], abs=0.04)
-        assert pair.first_stage == pytest.approx(run.report["swap_solves_per_attempt"]["fine"], abs=0.04)
-        rate = product.report["swap_accepts"][0] / product.report["swap_attempts"][0]
-        assert pair.product_rate == pytest.approx(rate, abs=0.04)
+        found, products = (one.report["swap_accepts"][0] / one.report["swap_attempts"][0] for one in (run, product))
+        first = run.report["swap_solves_per_attempt"]["fine"]
+        assert within([pair.swap_rate - found, pair.first_stage - first, pair.product_rate - products], 0.045)
         # the stage in which the levels disagree costs swaps: this test would see it left out
-        assert pair.first_stage - pair.swap_rate > 0.1
+        assert not within(pair.first_stage - found, 0.045)
 
     def test_what_biased_rules_miss(self):
         (pair,) = compare_fidelities(target(constant=3.0), normals(400), (1.0, 1.5)).pairs

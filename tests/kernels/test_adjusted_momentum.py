@@ -210,27 +210,27 @@ class TestThresholds:
 
     size, q = 200_000, 0.3
 
-    def right(self, state, level):
-        """Whether states have their law and levels, given the states, are uniform."""
+    def score(self, state, level):
+        """Whether states have their law and levels, given the states, are uniform: small if so, far above 1 if not."""
         # chi-squared with 38 degrees of freedom and one squared normal: 95 is passed once in a million times
         score = (state.mean() * (1.0 + self.q) - self.q) ** 2 * self.size / self.q
         for part in (level[state], level[~state]):
             counts, expected = np.histogram(part, bins=20, range=(-1.0, 1.0))[0], len(part) / 20
             score += np.square(counts - expected).sum() / expected
-        return score < 95.0
+        return (score - 39.0) / (95.0 - 39.0)
 
-    def test_stay_uniform(self):
+    def test_stay_uniform(self, within):
         """Given the states: what makes the decisions exact."""
         state, level = self.exchanged(persistent_acceptance)
         assert (np.abs(level) < 1.0).all()
-        assert self.right(state, level)
+        assert within(self.score(state, level), 1.0)
 
-    def test_that_do_not_follow_the_density_are_rejected(self):
+    def test_that_do_not_follow_the_density_are_rejected(self, within):
         def wrong(level, log_ratio):
             accept, _ = persistent_acceptance(level, log_ratio)
             return accept, (level + 1.0 + THRESHOLD_STEP) % 2.0 - 1.0
 
-        assert not self.right(*self.exchanged(wrong))
+        assert not within(self.score(*self.exchanged(wrong)), 1.0)
 
     def test_nothing_undefined_is_accepted(self):
         accept, level = persistent_acceptance(np.full(4, 0.1), np.array([np.nan, -np.inf, np.inf, 1e4]))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from laws import kolmogorov
 from scipy import integrate, stats
 
 from invsamp.posing.distributions import (
@@ -75,15 +76,14 @@ def test_gradient_is_the_derivative(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_draws_follow_the_distribution(name: str) -> None:
+def test_draws_follow_the_distribution(within, name: str) -> None:
     distribution, reference = FAMILIES[name]
-    draws = distribution.sample(np.random.default_rng(11), 4000)
-    assert draws.shape == (4000,)
-    # false-alarm rate 1e-4 for each of the eleven families
-    assert stats.kstest(draws, reference.cdf).pvalue > 1e-4
+    draws = distribution.sample(np.random.default_rng(11), 40_000)
+    assert draws.shape == (40_000,)
+    assert within(*kolmogorov(draws, reference.cdf))
     # control: draws that are 25% too wide around their median are rejected
     wide = np.median(draws) + 1.25 * (draws - np.median(draws))
-    assert stats.kstest(wide, reference.cdf).pvalue < 1e-4
+    assert not within(*kolmogorov(wide, reference.cdf))
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -119,20 +119,20 @@ def test_vectors_sum_over_their_entries() -> None:
     assert draws[:, 0].min() >= 0 and draws[:, 1].min() < -2
 
 
-def test_multivariate_normal() -> None:
+def test_multivariate_normal(within) -> None:
     covariance = np.array([[2.0, 0.6, 0.1], [0.6, 1.0, -0.3], [0.1, -0.3, 0.5]])
     mean = [1.0, -2.0, 0.5]
     distribution, reference = MultivariateNormal(mean, covariance), stats.multivariate_normal(mean, covariance)
     x = np.random.default_rng(1).normal(size=(6, 3))
     np.testing.assert_allclose(distribution.log_density(x), reference.logpdf(x))
     np.testing.assert_allclose(distribution.gradient(x), -(x - mean) @ np.linalg.inv(covariance))
-    draws = distribution.sample(np.random.default_rng(2), 4000)
-    # squared Mahalanobis distances of the draws, false-alarm rate 1e-4; control: draws that lost their correlation
+    draws = distribution.sample(np.random.default_rng(2), 40_000)
+    # squared Mahalanobis distances of the draws; control: draws that lost their correlation
     loose = np.random.default_rng(3).permuted(draws, axis=0)
     for points, accepted in ((draws, True), (loose, False)):
         z = points - mean
         distances = np.einsum("ni,ij,nj->n", z, np.linalg.inv(covariance), z)
-        assert bool(stats.kstest(distances, stats.chi2(3).cdf).pvalue > 1e-4) is accepted
+        assert bool(within(*kolmogorov(distances, stats.chi2(3).cdf))) is accepted
 
 
 def test_distributions_compare_print_and_hash() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import pickle
 import socket
 import threading
@@ -151,6 +152,141 @@ class TestFaults:
         assert not any(model.failures.values())
 
 
+HEADER = b"HTTP/1.1 200 OK\r\n"
+GOOD = b'{"output": [[1.0, 2.0], [3.0]]}'
+#: Beginnings of answers, and what comes again and again after them.
+ENDLESS = {
+    "of a status": (b"HTTP/1.1 200 ", b"O"),
+    "of a header": (HEADER + b"X-Long: ", b"a"),
+    "to go on": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "of a size of a chunk": (HEADER + b"Transfer-Encoding: chunked\r\n\r\n", b"0"),
+    "of an extension of a chunk": (HEADER + b"Transfer-Encoding: chunked\r\n\r\n1;", b"x"),
+    "of chunks": (HEADER + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+    "of trailers": (
+        HEADER + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n" % (len(GOOD), GOOD),
+        b"X-More: a\r\n",
+    ),
+    "of a body": (HEADER + b"Content-Length: 100000\r\n\r\n", b" "),
+    "of a body without a length": (HEADER + b"\r\n", b" "),
+}
+ROW = np.array([[11.0, 1.0]])
+
+
+class Clock:
+    """Time that goes on by a second whenever somebody looks, and by what is slept."""
+
+    def __init__(self):
+        self.now = self.slept = 0.0
+
+    def monotonic(self):
+        self.now += 1.0
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+        self.slept += seconds
+
+
+class TestEndlessAnswers:
+    """The time limit was one of each byte that came; there was none of size."""
+
+    @pytest.mark.parametrize("kind", ENDLESS)
+    def test_have_a_time_limit_as_a_whole(self, server, monkeypatch, kind):
+        begin, again = ENDLESS[kind]
+
+        def trouble():
+            yield begin
+            for _ in range(20_000):
+                yield again
+
+        server.trouble = trouble
+        model = from_umbridge(server.url, "full", time_limit=15.0)
+        monkeypatch.setattr(json_server, "time", Clock())
+        assert np.isnan(model(ROW)).all()
+        assert "no answer within 15 s" in model.message
+        assert model.failures["timed_out"] == 1
+
+    def test_the_honest_one_passes(self, server):
+        server.trouble = lambda: [
+            HEADER + b"Transfer-Encoding: chunked\r\n\r\n",
+            b"%x\r\n" % len(GOOD),
+            GOOD,
+            b"\r\n0\r\n\r\n",
+        ]
+        np.testing.assert_array_equal(from_umbridge(server.url, "full")(ROW), [[1.0, 2.0, 3.0]])
+
+    @pytest.mark.parametrize("kind", ["chunked", "with its length", "without a length", "with a false length"])
+    def test_have_a_limit_of_size(self, server, kind):
+        spaces, pieces = b" " * (1 << 20), 5
+
+        def trouble():
+            if kind == "chunked":
+                yield HEADER + b"Transfer-Encoding: chunked\r\n\r\n"
+                for _ in range(pieces):
+                    yield b"100000\r\n" + spaces + b"\r\n"
+                yield b"%x\r\n%b\r\n0\r\n\r\n" % (len(GOOD), GOOD)
+                return
+            length = {"with its length": pieces * len(spaces) + len(GOOD), "with a false length": 10**15}.get(kind)
+            yield HEADER + (b"\r\n" if length is None else b"Content-Length: %d\r\n\r\n" % length)
+            for _ in range(pieces):
+                yield spaces
+            yield GOOD
+
+        server.trouble = trouble
+        model = from_umbridge(server.url, "full")
+        assert np.isnan(model(ROW)).all()
+        assert model.failures["raised"] == 1
+        assert "the answer to Evaluate is longer than 1048768 bytes, and is not taken" in model.message
+
+    def test_of_many_numbers_are_taken_however_they_are_printed(self, server):
+        y = np.random.default_rng(0).standard_normal(50_000) * 1e-300
+        server.instead["OutputSizes"] = {"outputSizes": [len(y)]}
+        server.instead["Evaluate"] = json.dumps({"output": [y.tolist()]}, indent=8).encode()
+        assert len(server.instead["Evaluate"]) > 2 * json_server.LARGEST
+        np.testing.assert_array_equal(from_umbridge(server.url, "full")(ROW), [y])
+
+
+class TestAnswersThatAreNoNumbers:
+    @pytest.mark.parametrize(
+        ("entry", "words"),
+        [
+            (10**400, "within the range of doubles"),
+            ("1.5", "must hold numbers, got '1.5'"),
+            (True, "must hold numbers, got True"),
+            (None, "must hold numbers, got None"),
+            ([1.0], "must hold numbers, got [1.0]"),
+            ({}, "must hold numbers, got {}"),
+        ],
+        ids=["huge", "text", "truth", "null", "list", "object"],
+    )
+    def test_fail_their_row(self, server, entry, words):
+        """An integer of 400 digits ended the run; text and truth values were numbers."""
+        server.instead["Evaluate"] = {"output": [[entry, 1.0], [1.0]]}
+        model = from_umbridge(server.url, "full")
+        assert np.isnan(model(ROW)).all()
+        assert model.failures["raised"] == 1 and words in model.message
+        server.instead = {"Gradient": {"output": [entry]}}
+        y, vjp = model.linearize(THETA[:1])
+        assert np.isfinite(y).all() and np.isnan(vjp(COTANGENT[:1])).all()
+
+    @pytest.mark.parametrize("text", [b"[" * 100_000, b"9" * 5000, b'{"output": [[' + b"9" * 5000 + b", 1.0], [1.0]]}"])
+    def test_nor_json(self, server, text):
+        server.instead["Evaluate"] = text
+        model = from_umbridge(server.url, "full")
+        assert np.isnan(model(ROW)).all()
+        assert model.failures["raised"] == 1
+
+    def test_whole_numbers_are_numbers(self, server):
+        server.instead["Evaluate"] = {"output": [[1, -2], [3]]}
+        np.testing.assert_array_equal(from_umbridge(server.url, "full")(ROW), [[1.0, -2.0, 3.0]])
+
+    def test_a_long_message_is_cut(self, server):
+        server.instead["Evaluate"] = {"error": {"type": "Error", "message": "x" * 500_000}}
+        model = from_umbridge(server.url, "full")
+        assert np.isnan(model(ROW)).all()
+        assert len(model.message) < 1200
+
+
 class TestConstruction:
     @pytest.mark.parametrize(
         ("name", "settings", "words"),
@@ -194,10 +330,12 @@ class TestConstruction:
         with pytest.raises(ValueError, match=r"must speak protocol 1\.0, got 0\.9"):
             from_umbridge(server.url, "full")
 
-    def test_nobody_there(self, server):
+    def test_nobody_there_is_told_after_a_while_however_long_the_time_limit(self, server, monkeypatch):
         server.stop()
+        monkeypatch.setattr(json_server, "time", clock := Clock())
         with pytest.raises(ValueError, match="no server answers"):
-            from_umbridge(server.url, "full", time_limit=0.3)
+            from_umbridge(server.url, "full", time_limit=3600.0)
+        assert 0.0 < clock.slept <= json_server.RESTART
 
     def test_wrong_number_of_columns(self, server):
         with pytest.raises(ModelError, match=r"\(batch, 2\)"):
@@ -223,6 +361,7 @@ def test_a_server_of_the_reference_implementation():
     process = launch.start([launch.sys.executable, "-c", REFERENCE, str(port)])
     try:
         url = f"http://localhost:{port}"
+        launch.wait_for(lambda: answers(port))  # importing it takes a while
         model = from_umbridge(url, "forward", time_limit=300.0)
         assert isinstance(model, UmbridgeModel)
         assert reference.HTTPModel(url, "forward")([[1.0, 2.0]]) == [[2.0, 3.0]]
@@ -231,6 +370,11 @@ def test_a_server_of_the_reference_implementation():
         np.testing.assert_array_equal(vjp(np.array([[1.0, 10.0]])), [[15.0, 14.0]])
     finally:
         launch.stop(process)
+
+
+def answers(port):
+    with socket.socket() as wire:
+        return wire.connect_ex(("localhost", port)) == 0
 
 
 REFERENCE = """

@@ -52,18 +52,18 @@ def test_prior_draws_have_finite_energies():
     assert np.isfinite(energy).mean() > 0.95
 
 
-def test_a_run_from_the_prior_finds_the_rates(laplace, draw):
+def test_a_run_from_the_prior_finds_the_rates(within, laplace, draw):
     posterior = reactions()
     near = laplace(posterior, POINT)
     run = draw(posterior, mala(), draws=100, warmup=100, chains=4)
     logs = np.log(run.theta.reshape(-1, 3))
     mean, sd = logs.mean(axis=0), logs.std(axis=0)
-    assert (np.abs(mean - np.log(POINT[0])) < 4 * sd).all()
+    assert within(mean - np.log(POINT[0]), 4 * sd)
     # 400 draws are worth over 60 independent ones: four standard errors of the mean and of the sd
-    assert (np.abs(mean - near.mode) < 4 * near.sd / np.sqrt(60)).all()
-    assert (np.abs(sd / near.sd - 1) < 4 / np.sqrt(120)).all()
+    assert within(mean - near.mode, 4 * near.sd / np.sqrt(60))
+    assert within(sd / near.sd - 1, 4 / np.sqrt(120))
     # control: had the third rate been taken to be 20% larger, that would have been seen
-    assert np.abs(mean[2] - np.log(1.2 * POINT[0, 2])) > 4 * sd[2]
+    assert not within(mean[2] - np.log(1.2 * POINT[0, 2]), 4 * sd[2])
 
 
 @pytest.mark.parametrize(

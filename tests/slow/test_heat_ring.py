@@ -42,24 +42,28 @@ def rows(example, posterior):
     return found
 
 
-def has_the_rings_width(row) -> bool:
-    """Within the step size's 2%, 4.5 standard errors over 24 runs, and 1% for the one fit of the variance."""
+def widening(row):
+    """What the ring is wider by than the step size makes it, and what that may be.
+
+    4.5 standard errors over 24 runs, and 1% for the one fit of the variance.
+    """
     error = row["radial_sd_over_truth_error"]
-    return error < 0.01 and abs(row["radial_sd_over_truth"] - 1.02) < 4.5 * error + 0.01
+    assert error < 0.01
+    return row["radial_sd_over_truth"] - 1.02, 4.5 * error + 0.01
 
 
-def test_noise_taken_out_leaves_the_ring(rows):
+def test_noise_taken_out_leaves_the_ring(rows, within):
     row = rows["f-reSGLD"]
-    assert has_the_rings_width(row)
+    assert within(*widening(row))
     # by quadrature 2e-5 at the step size zero
     assert row["off_the_ring"] < 5e-4
     assert row["swap_rate"] > 0.1
 
 
 @pytest.mark.parametrize("label", ["l-reSGLD", "f-reSGLD, noise left in"])
-def test_noise_left_in_smears_the_ring(rows, label):
+def test_noise_left_in_smears_the_ring(rows, within, label):
     row = rows[label]
-    assert not has_the_rings_width(row)
+    assert not within(*widening(row))
     assert row["radial_sd_over_truth"] > 1.15
     assert row["off_the_ring"] > 8e-4
 

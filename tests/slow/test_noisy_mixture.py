@@ -1,12 +1,12 @@
 """Replica exchange with state-dependent noise on the two-mode mixture of Li, Lin, Zhang and Zhou (2023), section 5.1.
 
 A short form of `examples/noisy_mixture.py`, whose samplers and measures these are: 4 batches of 32 runs of 10,000
-steps, each batch with its own pilot.
+steps, each batch with its own pilot. What is judged are ratios of divergences from the truth, beside those of the long
+runs in docs/results.md; their own sds are in docs/tests.md.
 """
 
 from __future__ import annotations
 
-import math
 import runpy
 from pathlib import Path
 
@@ -37,30 +37,15 @@ def rows():
     return found
 
 
-def standard_errors_above(worse, better) -> float:
-    (high, error), (low, other) = worse.divergence, better.divergence
-    return (high - low) / math.hypot(error, other)
+def test_order(rows, within):
+    """Long runs: .52 of reSGLD's divergence with one variance for all states, .06 with kernel ridge."""
+    reference, constant, ridge = (
+        rows[label].divergence.value for label in ("reSGLD", "f-reSGLD, constant", "f-reSGLD, kernel ridge")
+    )
+    assert within(constant, 0.8 * reference)
+    assert within(ridge, 0.3 * constant)
 
 
-def close_to_the_truth(row, reference) -> bool:
-    """Divergence below 0.3 of that of the reference, by three standard errors."""
-    ratio = row.divergence.value / reference.divergence.value
-    errors = (estimate.error / reference.divergence.value for estimate in (row.divergence, reference.divergence))
-    return ratio + 3.0 * math.hypot(*errors) < 0.3
-
-
-def test_order(rows):
-    """Each gap above three standard errors."""
-    constant = rows["f-reSGLD, constant"]
-    assert standard_errors_above(rows["reSGLD"], constant) > 3.0
-    assert standard_errors_above(constant, rows["f-reSGLD, kernel ridge"]) > 3.0
-
-
-def test_kernel_ridge_is_close_to_the_truth(rows):
-    assert close_to_the_truth(rows["f-reSGLD, kernel ridge"], rows["reSGLD"])
-
-
-def test_true_variances_without_the_swap_penalty_are_rejected(rows):
-    """Without it not even the true variance of the gradients gets there."""
-    assert not close_to_the_truth(rows["no swap penalty"], rows["reSGLD"])
-    assert not standard_errors_above(rows["f-reSGLD, constant"], rows["no swap penalty"]) > 3.0
+def test_true_variances_without_the_swap_penalty_are_rejected(rows, within):
+    """Without it not even the true variance of the gradients gets there: .82 of reSGLD's divergence in long runs."""
+    assert not within(rows["no swap penalty"].divergence.value, 0.3 * rows["f-reSGLD, constant"].divergence.value)

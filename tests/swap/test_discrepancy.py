@@ -17,26 +17,26 @@ def positions(n, seed=0):
     return np.random.default_rng(seed).standard_normal((n, 2)) * [1.0, 0.01]
 
 
-def test_predicts_where_it_learnt_and_knows_how_well():
+def test_predicts_where_it_learnt_and_knows_how_well(within):
     model = Discrepancy(states=200)
     state = model.fitted(model.update(model.init(), positions(200), bent(positions(200))))
     elsewhere = positions(2000, seed=1)
     error = model.predict(state, elsewhere) - bent(elsewhere)
     spread = bent(elsewhere).std()
     # 0.012 to 0.027 with six seeds; the residual is told by a few states at the rim, within a factor of 2.2
-    assert np.sqrt(np.mean(error**2)) < 0.05 * spread
-    assert 0.4 < state.residual_sd / np.sqrt(np.mean(error**2)) < 2.5
+    assert within(np.sqrt(np.mean(error**2)), 0.05 * spread)
+    assert within(np.log(state.residual_sd / np.sqrt(np.mean(error**2))), np.log(3.0))
 
 
-def test_residual_of_noise_is_the_noise():
+def test_residual_of_noise_is_the_noise(within):
     """Nothing to learn: the mean is what is left, and the noise's sd what it leaves."""
     rng, model = np.random.default_rng(0), Discrepancy(states=200)
     state = model.fitted(model.update(model.init(), positions(200), 2.0 + 0.5 * rng.standard_normal(200)))
     # the sd of 200 residuals has a standard error of 5%; some degrees of freedom go into the fit
-    assert state.residual_sd == pytest.approx(0.5, rel=0.2)
+    assert within(state.residual_sd / 0.5 - 1.0, 0.25)
     error = model.predict(state, positions(1000, 1)) - 2.0
     # that of a mean of 200 is 0.035; 0.03 to 0.08 with six seeds, and 0.5 if the noise were learnt
-    assert np.sqrt(np.mean(error**2)) < 0.15
+    assert within(np.sqrt(np.mean(error**2)), 0.15)
 
 
 def test_far_away_it_returns_to_the_mean_within_the_range_seen():
@@ -60,7 +60,7 @@ def test_latest_finite_states_count():
     np.testing.assert_array_equal(state.positions[-7:], positions(8, 4)[1:])
 
 
-def test_way_down_is_left_out():
+def test_way_down_is_left_out(within):
     """A fifth of the states far away, with huge differences, as chains meet them on the way down."""
     far, near = 100.0 * positions(25, 1), positions(500, 2)
 
@@ -70,9 +70,9 @@ def test_way_down_is_left_out():
         state = model.fitted(model.update(state, positions(100), bent(positions(100))))
         return np.sqrt(np.mean((model.predict(state, near) - bent(near)) ** 2))
 
-    assert error(150) < 0.2 * bent(near).std()
+    assert within(error(150), 0.2 * bent(near).std())
     # a memory that is full has long forgotten it, mostly; here it has not
-    assert error(125) > 10.0
+    assert not within(error(125), 10.0)
 
 
 def test_fit_is_frozen():

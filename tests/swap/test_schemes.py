@@ -32,13 +32,13 @@ def test_deo_alternates():
     assert meetings(deo(), 2, 3) == [[0], [0], [0]]
 
 
-def test_seo_tosses_a_fair_coin():
+def test_seo_tosses_a_fair_coin(within):
     even = sum(pairs == [0, 2] for pairs in meetings(seo(), 4))
     # 4.4 standard deviations of 10: false alarms once in 100,000
-    assert abs(even - 200) < 44
+    assert within(even - 200, 44)
 
 
-def test_adjacent_is_uniform():
+def test_adjacent_is_uniform(within):
     counts = np.bincount([pair for (pair,) in meetings(adjacent(), 5)], minlength=4)
     # 4.7 standard deviations of 8.7, for four counts
-    assert np.abs(counts - 100).max() < 41
+    assert within(counts - 100, 41)

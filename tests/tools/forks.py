@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import traceback
 import warnings
@@ -42,6 +43,7 @@ def in_a_fork(work: Callable[[], object]) -> int:
 
 
 def _status(work: Callable[[], object]) -> int:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let commands in the background ignore it
     try:
         work()
     except SystemExit as end:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.stats import kstwo
 
 from invsamp.domains import Box
 from invsamp.posing.potential import FunctionPotential
@@ -70,3 +71,10 @@ def sgld_covariance(precision, run, step):
     factor = np.linalg.cholesky(np.diag(matrix) if matrix.ndim == 1 else matrix)
     whitened = factor.T @ precision @ factor
     return factor @ np.linalg.inv(whitened - step * whitened @ whitened / 2.0) @ factor.T
+
+
+def kolmogorov(draws, cdf, alarms=1e-5):
+    """Largest distance of the empirical distribution function from ``cdf``, and its bound at a rate of false alarms."""
+    n = len(draws)
+    at = cdf(np.sort(draws))
+    return max((np.arange(1, n + 1) / n - at).max(), (at - np.arange(n) / n).max()), kstwo.isf(alarms, n)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Run the statistical tests with shifted seeds, and print by how much each verdict holds.
 
-    python tests/tools/margins.py [--shifts 20] [--first 0] [pytest's arguments: files, -n 2, -k ...]
+    python tests/tools/margins.py [--shifts 20] [--first 0] [--folder .make/margins] [pytest's arguments ...]
 
 A verdict's margin is bound / score where the right law has to pass, score / bound where a wrong one has to be rejected:
 the least over the shifts, which must be above 1. `sds` says how far the mean of score / bound, for a wrong law of its
-logarithm, is from where the verdict would turn, in the standard deviations that it has over the shifts.
+logarithm, is from where the verdict would turn, in the standard deviations that it has over the shifts. Reports stay in
+the folder and count in later tables, the latest of a test and a shift alone; `--shifts 0` prints the table again.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-import tempfile
+import time
 import xml.etree.ElementTree as ET
 from collections import defaultdict
 from pathlib import Path
@@ -21,47 +22,63 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-P", "-m", "pytest", "-m", "statistical", "-q"]
 
 
-def ratios(shift: int, arguments: list[str]) -> tuple[dict[tuple[str, int], float], list[str]]:
-    """Score / bound of every verdict, by test and place in it, and the tests that failed, at one shift."""
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "report.xml"
-        command = [sys.executable, "-P", "-m", "pytest", "-m", "statistical", "-q", "--reseed", str(shift)]
-        subprocess.run([*command, f"--junitxml={report}", *arguments], cwd=ROOT, stdout=subprocess.DEVNULL)
-        cases = ET.parse(report).getroot().iter("testcase")
-        found, failed = {}, []
-        for case in cases:
+def run(shift: int, arguments: list[str], folder: Path) -> None:
+    """Run the tests at one shift; their report is a file in the folder."""
+    report = folder / f"{shift}-{time.time_ns()}.xml"
+    command = [*COMMAND, "--reseed", str(shift), f"--junitxml={report}", *arguments]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+    if done.returncode > 1:  # neither passed nor failed
+        sys.exit(done.returncode)
+    print(f"shift {shift}: {'passed' if done.returncode == 0 else 'FAILED'}", flush=True)
+
+
+def ratios(folder: Path) -> tuple[dict[str, dict[int, list[float]]], dict[str, list[int]]]:
+    """Score / bound of all verdicts by test and shift, and the shifts at which tests failed."""
+    found: dict[str, dict[int, list[float]]] = defaultdict(dict)
+    failed: dict[tuple[str, int], bool] = {}
+    for report in sorted(folder.glob("*.xml"), key=lambda path: int(path.stem.partition("-")[2])):
+        shift = int(report.stem.partition("-")[0])
+        for case in ET.parse(report).getroot().iter("testcase"):
             name = f"{case.get('classname')}::{case.get('name')}".removeprefix("tests.")
-            values = [float(p.get("value")) for p in case.iter("property") if p.get("name") == "ratio"]
-            found |= {(name, place): value for place, value in enumerate(values)}
-            if case.find("failure") is not None or case.find("error") is not None:
-                failed.append(name)
-        return found, failed
+            found[name][shift] = [float(p.get("value")) for p in case.iter("property") if p.get("name") == "ratio"]
+            failed[name, shift] = case.find("failure") is not None or case.find("error") is not None
+    failures = defaultdict(list)
+    for name, shift in sorted(key for key, value in failed.items() if value):
+        failures[name].append(shift)
+    return found, failures
+
+
+def rows(by_shift: dict[int, list[float]]) -> list[tuple[str, int, float, float]]:
+    """What the verdicts of one test are about, their number, least margins and distances in sds."""
+    found = []
+    for place in range(max(map(len, by_shift.values()))):
+        ratio = np.array([values[place] for values in by_shift.values() if len(values) > place])
+        wrong = np.median(ratio) > 1
+        least, away = (ratio.min(), np.log(ratio)) if wrong else (1 / max(ratio.max(), 1e-300), 1 - ratio)
+        sds = away.mean() / away.std(ddof=1) if np.ptp(away) else np.inf
+        found.append(("wrong" if wrong else "right", len(ratio), float(least), float(sds)))
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shifts", type=int, default=20)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--folder", type=Path, default=ROOT / ".make" / "margins")
     given, arguments = parser.parse_known_args()
-    table, failures = defaultdict(list), defaultdict(list)
+    folder = given.folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
     for shift in range(given.first, given.first + given.shifts):
-        found, failed = ratios(shift, arguments)
-        for key, value in found.items():
-            table[key].append(value)
-        for name in failed:
-            failures[name].append(shift)
-        print(f"shift {shift}: {len(found)} verdicts, failed: {', '.join(failed) or 'none'}", flush=True)
+        run(shift, arguments, folder)
 
-    print(f"\n{'test':90s} {'verdict':8s} least margin   sds")
-    for (name, place), values in table.items():
-        ratio = np.array(values)
-        wrong = np.median(ratio) > 1
-        least, away = (ratio.min(), np.log(ratio)) if wrong else (1 / ratio.max(), 1 - ratio)
-        sds = away.mean() / away.std(ddof=1) if np.ptp(away) else np.inf
-        kind = "wrong" if wrong else "right"
-        print(f"{name[-86:] + f' [{place}]':90s} {kind:8s} {least:12.2f} {sds:5.1f}")
+    found, failures = ratios(folder)
+    print(f"\n{'test':100s} law   shifts least margin   sds")
+    for name, by_shift in sorted(found.items()):
+        for place, (law, shifts, least, sds) in enumerate(rows(by_shift)):
+            print(f"{name[-96:] + f' [{place}]':100s} {law} {shifts:6d} {least:12.2f} {sds:5.1f}")
     for name, shifts in failures.items():
         print(f"FAILED {name} at shifts {shifts}")
     sys.exit(bool(failures))

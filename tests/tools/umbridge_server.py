@@ -58,7 +58,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def misbehave(self):
         trouble = self.server.trouble
-        if trouble == "error":
+        if callable(trouble):  # pieces of a whole answer, sent as they are
+            self.close_connection = True
+            with contextlib.suppress(OSError):  # until the client goes
+                for piece in trouble():
+                    self.wfile.write(piece)
+        elif trouble == "error":
             self.error("InvalidOutput", "the solver diverged", 500)
         elif trouble == "mistake":
             self.error("UnsupportedFeature", "Evaluate is switched off")
@@ -87,7 +92,7 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(status, json.dumps({"error": {"type": kind, "message": message}}).encode())
 
     def reply(self, value):
-        self.answer(200, json.dumps(value).encode())
+        self.answer(200, value if isinstance(value, bytes) else json.dumps(value).encode())
 
     def answer(self, status, text):
         self.send_response(status)

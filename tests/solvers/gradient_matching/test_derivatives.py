@@ -108,14 +108,13 @@ class TestBias:
         z = [(fit.mean - TRUTH) / np.sqrt(np.diag(fit.covariance)) for fit in fits]
         return np.sqrt(np.square(z).mean(axis=0))
 
-    def test_bias_of_each_method(self, fits):
-        # standard errors of these means are below 0.1%
-        np.testing.assert_allclose(self.bias(fits["differences"])[0], -0.071, atol=0.005)
-        np.testing.assert_allclose(self.bias(fits["golay"])[0], -0.040, atol=0.005)
-        assert np.abs(self.bias(fits["weak"])).max() < 0.004
+    def test_bias_of_each_method(self, within, fits):
+        # sixty other data sets, with standard errors of 0.05%; those of these means are 0.1%
+        assert within(self.bias(fits["differences"])[0] + 0.074, 0.006)
+        assert within(self.bias(fits["golay"])[0] + 0.042, 0.006)
+        assert within(self.bias(fits["weak"]), 0.006)
 
-    def test_the_weak_form_knows_its_error(self, fits):
+    def test_the_weak_form_knows_its_error(self, within, fits):
         # chi-square of 20 scores that are standard normal, but for the second-order bias
-        assert self.scores(fits["weak"]).max() < 1.6
-        assert self.scores(fits["weak"]).min() > 0.6
-        assert self.scores(fits["differences"])[0] > 10.0
+        assert within(np.log(self.scores(fits["weak"])), np.log(2.2))
+        assert not within(np.log(self.scores(fits["differences"])[0]), np.log(2.2))

@@ -104,11 +104,17 @@ def test_the_interpolant_meets_both_ends_and_has_order_five_within_a_step():
     assert abs(slopes[-1] - 5) < 0.1
 
 
-def test_the_error_norm_leaves_out_what_is_not_controlled():
+def test_the_error_norm_is_the_largest_of_the_blocks_that_count():
     z, k, _ = step(0.3, START)
     error = 0.3 * pair.E @ k
     scale = 1e-9 + 1e-6 * np.maximum(np.abs(START), np.abs(z))
-    both = pair.error_norm(2, 0.3, START, z, k, 1e-6, 1e-9)
+    absolute = np.full(2, 1e-9)
+    both = pair.error_norm(2, 0.3, START, z, k, 1e-6, absolute, np.empty(2))
     assert abs(both / math.sqrt(((error / scale) ** 2).mean()) - 1) < 1e-10
-    one = pair.error_norm(1, 0.3, START, z, k, 1e-6, 1e-9)
+    one = pair.error_norm(1, 0.3, START, z, k, 1e-6, absolute[:1], np.empty(2))
     assert abs(one / abs(error[0] / scale[0]) - 1) < 1e-10
+    largest = pair.error_norm(1, 0.3, START, z, k, 1e-6, absolute, np.empty(2))
+    assert abs(largest / np.abs(error / scale).max() - 1) < 1e-10 and largest != one
+    for bad in (math.nan, math.inf):
+        k[0, 0] = bad
+        assert not pair.error_norm(1, 0.3, START, z, k, 1e-6, absolute, np.empty(2)) < math.inf

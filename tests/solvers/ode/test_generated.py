@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from numba.core.errors import NumbaError
 
+from invsamp import code_cache
 from invsamp.solvers.ode import generated
 
 PROGRAM = """
@@ -91,20 +92,58 @@ def test_the_folder_follows_the_environment(cache, tmp_path, monkeypatch):
     assert found == generated.folder() == tmp_path / "relative" / "invsamp"
 
 
-def test_without_a_writable_home_a_temporary_folder_serves(cache, tmp_path, monkeypatch):
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    for cached in (generated._folder, code_cache.temporary_folder):
+        cached.cache_clear()
+    yield tmp_path / "temporary"
+    for cached in (generated._folder, code_cache.temporary_folder):
+        cached.cache_clear()
+
+
+def test_without_a_writable_home_a_temporary_folder_serves(cache, tmp_path, monkeypatch, temporary):
     blocked = tmp_path / "file"
     blocked.write_text("a folder cannot be made below this")
     monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    (tmp_path / "temporary").mkdir()
-    folder = generated.folder()
-    assert folder.parent == tmp_path / "temporary"
-    # one that others can write to is not used: its files would be run
-    generated._folder.cache_clear()
-    folder.chmod(0o777)
-    other = generated.folder()
-    assert other != folder and other.is_dir()
-    generated._folder.cache_clear()
+    with pytest.warns(UserWarning, match=r"compiled code is stored in .*: there is no other folder"):
+        assert generated.folder().parent == temporary
+
+
+@pytest.mark.parametrize("variable", ["NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME"])
+@pytest.mark.parametrize("how", ["others may write", "another's", "a link"])
+def test_code_of_others_is_not_run(cache, tmp_path, monkeypatch, temporary, variable, how):
+    """A folder that somebody else had made, and could write to, was taken where NUMBA_CACHE_DIR named it."""
+    for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, str(tmp_path / "shared"))
+    theirs = tmp_path / "shared" / ("invsamp" if variable != "HOME" else ".cache/invsamp")
+    theirs.mkdir(parents=True)
+    source = "def evaluate(t, y, p, out):\n    out[0] = 1.0\n"
+    planted = theirs / generated._filename("name", "a" * 64)
+    planted.write_text(source.replace("1.0", "666.0"))
+    if how == "others may write":
+        theirs.chmod(0o777)
+    elif how == "another's":
+        if os.geteuid() != 0:
+            pytest.skip("only root can give a folder away")
+        os.chown(theirs, 12345, -1)
+    else:
+        theirs.rename(tmp_path / "elsewhere")
+        theirs.symlink_to(tmp_path / "elsewhere")
+    with pytest.warns(UserWarning, match="there is no other folder that this user, and nobody else, can write to"):
+        assert generated.folder().parent == temporary
+    assert generated.stored("name", "a" * 64) is None
+    assert "666" not in generated.store(planted.name, source).read_text()
+
+
+def test_the_next_folder_is_taken(cache, tmp_path, monkeypatch, temporary):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "shared"))
+    (tmp_path / "shared" / "invsamp").mkdir(parents=True)
+    (tmp_path / "shared" / "invsamp").chmod(0o777)
+    assert generated.folder() == cache / "invsamp"
+    assert os.stat(cache / "invsamp").st_mode & 0o077 == 0
 
 
 def test_source_that_does_not_compile_leaves_no_file(cache):
@@ -120,7 +159,9 @@ def test_compiled_functions_read_and_write_through_pointers(cache):
     for key in (None, generated.digest(source)):
         function = generated.compiled(source, "product", key=key)
         out = np.zeros((1, 2))
-        finite = evaluate(function.address, 0.5, -np.inf, np.inf, np.array([0.0, 3.0]), np.array([2.0]), out)
+        finite = evaluate(
+            function.address, 0.5, -np.inf, np.inf, np.array([0.0, 3.0]), np.array([2.0]), np.zeros(2), out
+        )
         np.testing.assert_array_equal(out, [[6.5, np.inf]])
         assert not finite
     assert [path.suffix for path in Path(generated.folder()).glob("product*")] == [".py"]

@@ -164,8 +164,12 @@ def test_observation_orders_by_time_then_state_and_takes_known_initial_values():
     assert known.parameters == ("alpha", "beta", "gamma", "delta", "v0")
     y, jacobian = known.jacobian(THETA[:1, [0, 1, 2, 3, 5]])
     y_full, jacobian_full = model().observe(TIMES, ("u0", "v0")).jacobian(THETA[:1])
-    np.testing.assert_allclose(y, y_full, rtol=1e-11)
-    np.testing.assert_allclose(jacobian, jacobian_full[:, :, [0, 1, 2, 3, 5]], rtol=1e-8, atol=1e-8)
+    np.testing.assert_array_equal(y, y_full)
+    # which sensitivities there are decides their steps
+    scale = np.abs(jacobian_full).max(axis=1)
+    np.testing.assert_allclose(
+        jacobian / scale[:, None, [0, 1, 2, 3, 5]], (jacobian_full / scale[:, None])[:, :, [0, 1, 2, 3, 5]], atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -38,13 +38,13 @@ def test_the_source_computes_the_function():
 def test_the_source_computes_the_variational_equations():
     t, x, p = 0.7, np.array([0.3, 1.1]), np.array([0.4, 0.9])
     S = np.random.default_rng(0).normal(size=(2, 3))
-    values = run(sensitivities_source(trace(rhs, 2, 2), 1), t, [*x, *S.ravel()], p, 8)
+    values = run(sensitivities_source(trace(rhs, 2, 2), 1), t, [*x, *S.T.ravel()], p, 8)
     np.testing.assert_allclose(values[:2], rhs(t, x, p), rtol=1e-14)
     step = 1e-6
     for column in range(3):
         direction = np.eye(3)[column, :2]
         moved = [np.array(rhs(t, x + sign * step * S[:, column], p + sign * step * direction)) for sign in (1.0, -1.0)]
-        np.testing.assert_allclose(values[2:].reshape(2, 3)[:, column], (moved[0] - moved[1]) / (2 * step), rtol=1e-7)
+        np.testing.assert_allclose(values[2:].reshape(3, 2)[column], (moved[0] - moved[1]) / (2 * step), rtol=1e-7)
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ def test_doses_and_infusions(method):
         blind = OdeModel(pharmacokinetics, ["amount"], ["k"], method, rtol=1e-10, atol=1e-12, doses=model.doses).solve(
             [[0.7]], [0.0], times
         )
-        assert blind.evaluations[0] > 1.5 * solution.evaluations[0]
+        assert blind.evaluations[0] > 1.5 * model.solve([[0.7]], [0.0], times).evaluations[0]
 
 
 @pytest.mark.parametrize("method", ["RK45", "LSODA"])

@@ -1,0 +1,141 @@
+"""What error control of sensitivities is worth, and what LSODA's Jacobian is: van der Pol, Robertson, HIRES, a chain.
+
+    python benchmarks/stiff_sensitivities.py [--repeats N]
+
+Van der Pol's oscillator from (2, 0) until 2 mu at the default tolerances: relative error of dy/dmu against Radau at
+1e-11, without and with error control of the sensitivities. Then CPU milliseconds of states with all sensitivities by
+LSODA, when it takes the Jacobian by differences, has the whole of it, or its diagonal blocks as bands.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from scipy.integrate import solve_ivp
+
+from invsamp.solvers.ode import OdeModel, SensitiveSolution, Status, integrators
+
+LENGTH = 16
+
+
+def van_der_pol(t: Any, x: Any, p: Any) -> Any:
+    """Relaxation oscillator."""
+    return x[1], p[0] * (1 - x[0] ** 2) * x[1] - x[0]
+
+
+def robertson(t: Any, x: Any, p: Any) -> Any:
+    """Three reactions."""
+    a, b, c = x
+    return -p[0] * a + p[1] * b * c, p[0] * a - p[1] * b * c - p[2] * b * b, p[2] * b * b
+
+
+def hires(t: Any, x: Any, p: Any) -> Any:
+    """Hairer and Wanner, "Solving Ordinary Differential Equations II", IV.10, eq. (10.4)."""
+    a, b, c, d, e, f, g, h = x
+    k1, k2, k3 = p
+    made = k3 * f * h - 1.81 * g
+    return (
+        *(-k1 * a + k2 * b + 8.32 * c + 0.0007, k1 * a - 8.75 * b, -10.03 * c + k2 * d + 0.035 * e),
+        *(8.32 * b + k1 * c - 1.12 * d, -1.745 * e + k2 * f + k2 * g),
+        *(-k3 * f * h + 0.69 * d + k1 * e - k2 * f + 0.69 * g, made, -made),
+    )
+
+
+def chain(t: Any, x: Any, p: Any) -> Any:
+    """Diffusion and reaction."""
+    ends = (1.0, *x, 0.0)
+    return [
+        p[0] * (ends[i] - 2 * ends[i + 1] + ends[i + 2]) - p[1] * x[i] ** 2 + p[2] * x[i] / (1 + x[i])
+        for i in range(LENGTH)
+    ]
+
+
+#: Right-hand side, parameters, initial values, times, absolute tolerance.
+CASES = {
+    "Robertson": (robertson, (0.04, 1e4, 3e7), (1.0, 0.0, 0.0), np.geomspace(1e-3, 1e4, 22), 1e-13),
+    "HIRES": (hires, (1.71, 0.43, 280.0), (1.0, 0, 0, 0, 0, 0, 0, 0.0057), np.linspace(10.0, 321.8122, 20), 1e-9),
+    "chain": (chain, (500.0, 1.0, 3.0), (0.0,) * LENGTH, np.linspace(0.5, 10.0, 20), 1e-9),
+}
+
+
+def reference(mu: float) -> float:
+    """dy/dmu at 2 mu."""
+
+    def rhs(t: float, y: Any) -> Any:
+        x, v, a, b = y
+        return v, mu * (1 - x * x) * v - x, b, (-2 * mu * x * v - 1) * a + mu * (1 - x * x) * b + (1 - x * x) * v
+
+    def jacobian(t: float, y: Any) -> Any:
+        x, v, a, b = y
+        stiffness, slope = mu * (1 - x * x), -2 * mu * x * v - 1
+        last = (-2 * mu * (v * a + x * b) - 2 * x * v, -2 * mu * x * a + 1 - x * x, slope, stiffness)
+        return (0, 1, 0, 0), (slope, stiffness, 0, 0), (0, 0, 0, 1), last
+
+    return float(solve_ivp(rhs, (0, 2 * mu), [2, 0, 0, 0], "Radau", rtol=1e-11, atol=1e-14, jac=jacobian).y[2, -1])
+
+
+def accuracy(repeats: int) -> None:
+    """The table of van der Pol's oscillator."""
+    print(f"{'mu':>6s} {'method':6s} {'dy/dmu':>11s}  relative error, ms: states controlled / states and sensitivities")
+    for mu in (5.0, 50.0, 1000.0, 3000.0):
+        exact = reference(mu)
+        for method in ("RK45", "LSODA"):
+            shown = []
+            for control in ("states", "full"):
+                model = OdeModel(van_der_pol, "yv", ["mu"], method, error_control=control)
+                spent, solution = measured(model, [mu], [2.0, 0.0], [0.0, 2 * mu], repeats, initial_states=())
+                error = abs(solution.sensitivities[0, 1, 0, 0] / exact - 1)
+                status = Status(int(solution.status[0]))
+                shown.append(f"{error:9.1e} {spent:8.2f}" if status == Status.OK else f"{status.name:>18s}")
+            print(f"{mu:6g} {method:6s} {exact:11.3e}  {'   '.join(shown)}")
+
+
+def forms(repeats: int) -> None:
+    """The table of Jacobians."""
+    print(f"\n{'':24s} {'differences':>18s} {'whole':>18s} {'bands':>18s}   (ms, steps of states and sensitivities)")
+    for name, (rhs, p, start, times, atol) in CASES.items():
+        for initial_states in ((), None):
+            model = OdeModel(
+                rhs, [f"x{i}" for i in range(len(start))], [f"p{i}" for i in range(len(p))], "LSODA", atol=atol
+            )
+            shown = []
+            for most, given in ((0, False), (10**9, True), (0, True)):
+                patched = {"_newton": integrators._Lsoda._newton if given else lambda *arguments: {}}
+                with (
+                    mock.patch.object(integrators, "MOST_DENSE", most),
+                    mock.patch.multiple(integrators._Lsoda, **patched),
+                ):
+                    spent, solution = measured(model, p, start, times, repeats, initial_states=initial_states)
+                steps = solution.steps[0] - model.solve([p], start, times, t0=0.0).steps[0]
+                shown.append(f"{spent:10.2f} {steps:7d}")
+            components = len(start) * (1 + solution.sensitivities.shape[-1])
+            print(f"{name:10s} {components:4d} components {' '.join(shown)}")
+
+
+def measured(
+    model: OdeModel, p: Any, start: Any, times: Any, repeats: int, **settings: Any
+) -> tuple[float, SensitiveSolution]:
+    """Median CPU milliseconds, and the solution."""
+    spent = []
+    for _ in range(repeats + 1):  # the first compiles
+        begin = time.process_time()
+        solution = model.solve_with_sensitivities([p], start, times, t0=0.0, **settings)
+        spent.append(1e3 * (time.process_time() - begin))
+    return statistics.median(spent[1:]), solution
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=15)
+    repeats = parser.parse_args().repeats
+    accuracy(repeats)
+    forms(repeats)
+
+
+if __name__ == "__main__":
+    main()

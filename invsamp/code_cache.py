@@ -1,0 +1,83 @@
+"""Folders for machine code. Whoever can write to one decides what is run: it has to be the user's own.
+
+numba stores code in NUMBA_CACHE_DIR, beside each source file, or in the user's folder for caches, and raises where it
+can write to none of these: a private folder among the temporary files takes their place. A NUMBA_CACHE_DIR to which
+others can write is not used. Importing this module sees to both, before anything is compiled.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+import warnings
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+
+_CONFIG: Any = numba.config
+
+
+def is_usable(path: Path) -> bool:
+    """Whether code may be stored in a folder, which is made if need be: this user can write to it, and nobody else."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _is_own(path):
+            return False
+        with tempfile.TemporaryFile(dir=path):
+            return True
+    except OSError:
+        return False
+
+
+@cache
+def temporary_folder() -> Path:
+    """A private folder among the temporary files, the same for every process, unless its name is taken."""
+    user = getattr(os, "getuid", lambda: "user")()
+    path = Path(tempfile.gettempdir()).absolute() / f"invsamp-{user}"
+    if not is_usable(path):
+        path = Path(tempfile.mkdtemp(prefix="invsamp-"))
+    warnings.warn(
+        f"compiled code is stored in {path}: there is no other folder that this user, and nobody else, can write to. "
+        "Set NUMBA_CACHE_DIR to one to keep it",
+        stacklevel=2,
+    )
+    return path
+
+
+def _is_own(path: Path) -> bool:
+    if not hasattr(os, "getuid"):
+        return True
+    status = path.lstat()  # a link may be turned
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022
+
+
+def _see_to_numba() -> None:
+    given = _CONFIG.CACHE_DIR
+    if given and not is_usable(Path(given)):
+        warnings.warn(
+            f"NUMBA_CACHE_DIR={given} is not used: it has to be a folder that this user, and nobody else, can write "
+            "to, as the code in it is run",
+            stacklevel=2,
+        )
+        _set("")
+    if not _CONFIG.CACHE_DIR and not _finds_a_place():
+        _set(str(temporary_folder() / "numba"))
+
+
+def _set(folder: str) -> None:
+    # the variable too: numba reads it again, and processes that this one starts inherit it
+    _CONFIG.CACHE_DIR = os.environ["NUMBA_CACHE_DIR"] = folder
+
+
+def _finds_a_place() -> bool:
+    try:
+        numba.njit(cache=True)(_is_own)  # which compiles nothing yet
+    except RuntimeError:  # "no locator available"
+        return False
+    return True
+
+
+_see_to_numba()

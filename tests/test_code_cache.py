@@ -1,0 +1,122 @@
+"""Where machine code is stored: in processes that can write to few places, or find somebody else's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import invsamp
+
+#: numba as in a process that can write to the temporary files alone.
+READ_ONLY = """
+    import errno, os, sys, warnings
+    from numba.core import caching
+    real = caching._CacheLocator.ensure_cache_path
+    def ensure(self):
+        if not self.get_cache_path().startswith(os.environ["TMPDIR"]):
+            raise OSError(errno.EROFS, "read-only")
+        real(self)
+    caching._CacheLocator.ensure_cache_path = ensure
+"""
+WORK = """
+    import numba, tempfile
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        import invsamp as iv
+        import invsamp.solvers.ode
+        from invsamp.solvers.ode import generated
+        folder = generated.folder()
+    print(numba.config.CACHE_DIR or "none")
+    print(folder)
+    print(*[w.message for w in caught if "code" in str(w.message)], sep="\\n")
+"""
+
+
+COMPILE = """
+    iv.HalfSpaces([[1.0, 1.0]], [1.0]).contains([[0.0, 0.0]])
+"""
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """Temporary files, and nothing else that can be written to."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setenv("HOME", "/dev/null/x")
+    for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path / "tmp"
+
+
+def lines(code, *command):
+    done = subprocess.run([*command, sys.executable, "-P", "-c", textwrap.dedent(code)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_where_nothing_else_can_be_written_it_is_a_private_temporary_folder(home):
+    """`import invsamp` failed: numba found no place."""
+    found, folder, *said = lines(READ_ONLY + WORK + COMPILE)
+    own = home / f"invsamp-{os.getuid()}"
+    assert found == str(own / "numba") and folder == str(own / "numba" / "invsamp")
+    assert own.stat().st_mode & 0o777 == 0o700
+    assert len(said) == 1 and f"compiled code is stored in {own}: there is no other folder" in said[0]
+    assert list((own / "numba").glob("*/*.nbi"))
+    # the next process finds it
+    assert lines(READ_ONLY + WORK)[0] == found
+
+
+@pytest.mark.parametrize("how", ["others may write", "another's", "a link"])
+def test_a_temporary_folder_that_somebody_else_has_made_is_not_used(home, how):
+    own = home / f"invsamp-{os.getuid()}"
+    own.mkdir()
+    if how == "others may write":
+        own.chmod(0o777)
+    elif how == "another's":
+        if os.geteuid() != 0:
+            pytest.skip("only root can give a folder away")
+        os.chown(own, 12345, -1)
+    else:
+        own.rename(home / "elsewhere")
+        own.symlink_to(home / "elsewhere")
+    found, *_ = lines(READ_ONLY + WORK)
+    assert Path(found).parent.parent == home and Path(found).parent != own
+    assert Path(found).parent.stat().st_mode & 0o777 == 0o700
+    assert not list(own.iterdir())
+
+
+def test_a_numba_cache_dir_of_somebody_else_is_not_used(home, tmp_path, monkeypatch):
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    theirs.chmod(0o777)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(theirs))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    found, folder, *said = lines("    import os, warnings\n" + WORK)
+    assert found == "none"  # beside the sources, or in the user's folder for caches
+    assert folder == str(tmp_path / "cache" / "invsamp")
+    assert len(said) == 1 and f"NUMBA_CACHE_DIR={theirs} is not used" in said[0]
+    assert not list(theirs.iterdir())
+
+
+def test_an_own_numba_cache_dir_is_used_and_nothing_is_said(home, tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "own"))
+    assert lines("    import os, warnings\n" + WORK) == [str(tmp_path / "own"), str(tmp_path / "own" / "invsamp"), ""]
+
+
+def test_for_real_on_a_file_system_that_is_read_only(home, tmp_path):
+    """The package, and HOME, where not even root can write."""
+    alone = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"']
+    copy = tmp_path / "copy"
+    shutil.copytree(Path(invsamp.__file__).parent, copy / "invsamp", ignore=shutil.ignore_patterns("__pycache__"))
+    command = [*alone, str(copy), "env", f"PYTHONPATH={copy}", f"HOME={copy}"]
+    if not shutil.which("unshare") or subprocess.run([*command, "true"], capture_output=True).returncode:
+        pytest.skip("needs the right to mount")
+    found, _, *said = lines("    import os, warnings\n" + WORK + COMPILE, *command)
+    assert found == str(home / f"invsamp-{os.getuid()}" / "numba")
+    assert "compiled code is stored in" in said[0]
