@@ -1,4 +1,4 @@
-"""Statistics that say whether draws can be trusted: ESS, R-hat and MCSE by arviz-stats, swap rates and round trips.
+"""Statistics that say whether draws can be trusted: ESS, R-hat, MCSE, swap rates and round trips.
 
 Distances to a known law (`invsamp.results.divergences`) are at hand here too.
 """
@@ -6,10 +6,11 @@ Distances to a known law (`invsamp.results.divergences`) are at hand here too.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.contract import Array
+from invsamp.results import convergence
 from invsamp.results.divergences import (
     divergence_on_grid,
     iid_floor,
@@ -41,6 +43,9 @@ __all__ = [
     "wasserstein",
 ]
 
+#: Draws that are taken together, of as many parameters as have them: what a processor keeps at hand.
+_AT_ONCE = 2**16
+
 
 def load_arviz() -> ModuleType:
     """ArviZ, imported on first use: it takes seconds, several times the rest of invsamp together."""
@@ -56,7 +61,7 @@ def load_arviz() -> ModuleType:
 
 
 def ess(draws: Array, method: Literal["bulk", "tail"] = "bulk") -> Array:
-    """Effective sample size, by arviz-stats.
+    """Effective sample size, as arviz-stats has it.
 
     Parameters
     ----------
@@ -67,18 +72,17 @@ def ess(draws: Array, method: Literal["bulk", "tail"] = "bulk") -> Array:
     Returns
     -------
     ndarray, shape (*shape)
-        NaN for fewer than 4 draws per chain.
+        NaN for fewer than 4 draws per chain, and where a draw is not finite.
 
     References
     ----------
     Vehtari et al. (2021), Bayesian Analysis 16(2), section 4.
     """
-    # stated, as newer versions of arviz-stats have no default
-    return _of_each(draws, 1, "ess", method=method, prob=(0.05, 0.95) if method == "tail" else None)
+    return _of_each(draws, convergence.ess_bulk if method == "bulk" else convergence.ess_tail)
 
 
 def rhat(draws: Array) -> Array:
-    """Rank-normalised split R-hat, the larger of its bulk and folded forms, by arviz-stats.
+    """Rank-normalised split R-hat, the larger of its bulk and folded forms, as arviz-stats has it.
 
     Parameters
     ----------
@@ -87,13 +91,13 @@ def rhat(draws: Array) -> Array:
     Returns
     -------
     ndarray, shape (*shape)
-        NaN for one chain, for fewer than 4 draws per chain, and where every draw has the same value.
+        NaN for one chain, for fewer than 4 draws per chain, and where a draw is not finite or all have the same value.
 
     References
     ----------
     Vehtari et al. (2021), Bayesian Analysis 16(2), section 4.
     """
-    return _of_each(draws, 2, "rhat", method="rank")
+    return _of_each(draws, convergence.rhat_rank)
 
 
 def mcse(
@@ -122,19 +126,28 @@ def mcse(
         raise ValueError(f"probability must lie in (0, 1) for method='quantile', got {probability}")
     if method != "quantile" and probability is not None:
         raise ValueError(f"probability is for method='quantile' only, got {probability} with method={method!r}")
-    return _of_each(draws, 1, "mcse", method=method, prob=probability)
+    if method in ("mean", "sd"):
+        return _of_each(draws, convergence.mcse_mean if method == "mean" else convergence.mcse_sd)
+    # light, and without xarray: a run that keeps its draws on disk would double its memory by importing ArviZ
+    from arviz_stats.base import array_stats
+
+    def one_by_one(values: Array) -> Array:
+        settings = {"chain_axis": 1, "draw_axis": 2, "method": method}
+        return np.asarray(array_stats.mcse(values, **settings, prob=probability))
+
+    return _of_each(draws, one_by_one)
 
 
-def statistics(values: Array) -> dict[str, float]:
-    """What `invsamp.results.run.Run.summary` tells of one scalar parameter, from its draws (chains, draws)."""
-    flat = values.ravel()
+def statistics(values: Array) -> dict[str, Array]:
+    """What `invsamp.results.run.Run.summary` tells, each of shape (*shape), from draws (chains, draws, *shape)."""
+    shape = values.shape[2:]
+    flat = np.ascontiguousarray(values.reshape(-1, math.prod(shape)).T)
     # by exact equality: rounding makes the sd of equal numbers small, not zero
-    spread = 0.0 if (flat == flat[0]).all() else float(flat.std(ddof=1)) if len(flat) > 1 else np.nan
-    found = {"mean": float(flat.mean()), "sd": spread}
-    found |= {f"{q}%": float(value) for q, value in zip((5, 50, 95), np.quantile(flat, (0.05, 0.5, 0.95)), strict=True)}
-    found |= {"mcse_mean": float(mcse(values)), "mcse_sd": float(mcse(values, "sd"))}
-    found |= {"ess_bulk": float(ess(values)), "ess_tail": float(ess(values, "tail"))}
-    return found | {"r_hat": float(rhat(values))}
+    spread = np.full(len(flat), np.nan) if flat.shape[1] == 1 else flat.std(axis=1, ddof=1)
+    found = {"mean": flat.mean(axis=1), "sd": np.where((flat == flat[:, :1]).all(axis=1), 0.0, spread)}
+    found |= zip(("5%", "50%", "95%"), np.quantile(flat, (0.05, 0.5, 0.95), axis=1), strict=True)
+    found |= zip(convergence.ERRORS, _of_each(values, convergence.errors).reshape(5, len(flat)), strict=True)
+    return {name: value.reshape(shape) for name, value in found.items()}
 
 
 def round_trips(path: npt.ArrayLike, rungs: int) -> int:
@@ -231,18 +244,27 @@ def _environment(**values: str) -> Iterator[None]:
                 del os.environ[name]
 
 
-def _of_each(draws: Array, chains: int, statistic: str, **settings: Any) -> Array:
-    """A statistic of every scalar, shape (*shape); NaN below 4 draws or the number of chains that it takes."""
-    # light, and without xarray: a run that keeps its draws on disk would double its memory by importing ArviZ
-    from arviz_stats.base import array_stats
+def _of_each(draws: Array, statistic: Callable[[Array], Array]) -> Array:
+    """A statistic (..., parameters) of draws (parameters, chains, draws) for every scalar, shape (..., *shape).
 
+    NaN below 4 draws, and where a draw is not finite.
+    """
     values = np.asarray(draws, dtype=float)
     if values.ndim < 2:
         raise ValueError(f"draws must have shape (chains, draws, *shape), got {values.shape}")
-    found = np.full(values.shape[2:], np.nan)
-    if values.shape[0] < chains or values.shape[1] < 4:
-        return found
+    rows = np.moveaxis(values.reshape(*values.shape[:2], -1), 2, 0)
+    some = max(1, _AT_ONCE // max(1, math.prod(values.shape[:2])))
+    parts = [_of_some(rows[i : i + some], statistic) for i in range(0, len(rows), some)]
+    found = np.concatenate(parts, axis=-1)
+    return found.reshape((*found.shape[:-1], *values.shape[2:]))
+
+
+def _of_some(rows: Array, statistic: Callable[[Array], Array]) -> Array:
+    rows = np.ascontiguousarray(rows)
+    finite = np.isfinite(rows).all(axis=(1, 2)) & (rows.shape[2] >= 4)
     with np.errstate(divide="ignore", invalid="ignore"):
-        for index in np.ndindex(found.shape):
-            found[index] = getattr(array_stats, statistic)(values[(..., *index)], chain_axis=0, draw_axis=1, **settings)
+        # of nothing where there are too few draws, for the shape
+        known = statistic(rows[finite] if rows.shape[2] >= 4 else np.empty((0, len(rows[0]), 4)))
+    found = np.full((*known.shape[:-1], len(rows)), np.nan)
+    found[..., finite] = known
     return found

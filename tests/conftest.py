@@ -53,6 +53,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if shift := APART * config.getoption("reseed"):
         _shift_seeds(shift)
+    # shells let commands in the background ignore the one, nohup the other; there are tests of both
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks

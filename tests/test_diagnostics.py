@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from arviz_stats.base import array_stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from invsamp.diagnostics import ess, mcse, replica_paths, rhat, round_trips, swap_rates
+from invsamp.diagnostics import ess, mcse, replica_paths, rhat, round_trips, statistics, swap_rates
+from invsamp.results import convergence
 
 
 def autoregressive(rho: float, chains: int, draws: int, seed: int = 1) -> np.ndarray:
@@ -27,6 +29,64 @@ def test_ess_of_an_autoregressive_chain(within, rho):
     # control: the formula with the sign of rho turned, which would be an ESS of antithetic draws
     if rho:
         assert not within(ess(draws) / (draws.size * (1 + rho) / (1 - rho)) - 1.0, 0.2)
+
+
+STATISTICS = {
+    "ess_bulk": ("ess", {"method": "bulk"}),
+    "ess_tail": ("ess", {"method": "tail", "prob": (0.05, 0.95)}),
+    "mcse_mean": ("mcse", {"method": "mean"}),
+    "mcse_sd": ("mcse", {"method": "sd"}),
+    "r_hat": ("rhat", {"method": "rank"}),
+}
+DRAWS = {
+    "independent": lambda chains, draws: autoregressive(0.0, chains, draws),
+    "slow": lambda chains, draws: autoregressive(0.97, chains, draws),
+    "antithetic": lambda chains, draws: autoregressive(-0.8, chains, draws),
+    "refused every other time": lambda chains, draws: np.repeat(autoregressive(0.5, chains, draws), 2, axis=1)[
+        :, :draws
+    ],
+    "few values": lambda chains, draws: np.round(autoregressive(0.5, chains, draws)),
+    "far and narrow": lambda chains, draws: 1e3 + 1e-6 * autoregressive(0.5, chains, draws),
+    "modes": lambda chains, draws: autoregressive(0.3, chains, draws) + 5.0 * np.arange(chains)[:, None],
+    "one value": lambda chains, draws: np.full((chains, draws), 2.5),
+}
+
+
+@pytest.mark.parametrize("chains", [1, 2, 4])
+@pytest.mark.parametrize("draws", [4, 5, 6, 9, 100, 333])
+def test_many_parameters_together_are_each_as_arviz_stats_has_it(chains, draws):
+    values = np.stack([make(chains, draws) for make in DRAWS.values()], axis=-1)
+    found = statistics(values)
+    for name, (statistic, settings) in STATISTICS.items():
+        if name == "r_hat" and chains == 1:
+            assert np.isnan(found[name]).all()
+            continue
+        with np.errstate(all="ignore"):
+            wanted = [getattr(array_stats, statistic)(v, **settings) for v in np.moveaxis(values, -1, 0)]
+        np.testing.assert_allclose(found[name], wanted, rtol=1e-9, err_msg=name)
+    np.testing.assert_array_equal(found["ess_tail"], ess(values, "tail"))
+    np.testing.assert_array_equal(found["mcse_sd"], mcse(values, "sd"))
+    # control: the figures are others without the first draw
+    if draws == 333:
+        assert abs(ess(values[:, 1:])[0] / found["ess_bulk"][0] - 1.0) > 1e-6
+
+
+def test_a_parameter_that_is_not_finite_spoils_no_other():
+    values = np.stack([autoregressive(0.5, 4, 100, seed) for seed in range(3)], axis=-1)
+    clean = statistics(values)
+    values[1, 7, 1] = np.nan
+    spoilt = statistics(values)
+    for name, value in spoilt.items():
+        np.testing.assert_array_equal(value[[0, 2]], clean[name][[0, 2]])
+        assert np.isnan(value[1])
+
+
+def test_parameters_are_not_taken_one_by_one(monkeypatch):
+    calls = []
+    real = convergence.errors
+    monkeypatch.setattr(convergence, "errors", lambda draws: calls.append(len(draws)) or real(draws))
+    statistics(np.random.default_rng(0).standard_normal((4, 50, 2000)))
+    assert sum(calls) == 2000 and len(calls) < 20
 
 
 def test_statistics_keep_the_parameters_shape_and_order():

@@ -42,6 +42,8 @@ SETTLED = 5.0
 LONG_PATH = 5
 #: Numbers in the positions that a Hessian's differences are solved at together: what bounds the memory they take.
 _AT_ONCE = 100_000
+#: Numbers in the starting points whose spread is taken: 200 points, but fewer of very many parameters.
+_AT_START = 20_000_000
 _DIFFERENCE = 1e-3  # length of a finite difference in whitened coordinates, where posteriors have width one
 
 
@@ -66,10 +68,7 @@ class Tuner:
     def begin(self) -> None:
         """Before the first step: a first metric and a first step size, from the spread of the starting points."""
         replica, rung = self.replica, self.replica.rung
-        # quartiles, not the standard deviation: a Cauchy prior has none
-        quartiles = np.quantile(self._problem.sample_start(replica.streams["start"], 200), (0.25, 0.75), axis=0)
-        spread = (quartiles[1] - quartiles[0]) / 1.349
-        self._scale = np.where(spread > 0.0, spread, 1.0)
+        self._scale = self._spread() if self._finds_metric or self._finds_step else np.ones(0)
         if self._finds_metric:
             replica.metric = DiagonalMetric(self._scale)
         if rung.step_size is None:
@@ -163,9 +162,19 @@ class Tuner:
         self._budget.settle()
         self.replica.uncovered = self._budget.uncovered()
 
+    def _spread(self) -> Array:
+        """Of the problem's starting points, as a standard deviation (d,); 1 where there is none."""
+        count = int(np.clip(_AT_START // self.replica.position.shape[1], 20, 200))
+        points = self._problem.sample_start(self.replica.streams["start"], count)
+        # quartiles, not the standard deviation: a Cauchy prior has none
+        low, high = np.quantile(points, (0.25, 0.75), axis=0, overwrite_input=True)
+        spread = (high - low) / 1.349
+        return np.where(spread > 0.0, spread, 1.0)
+
     def _clear(self) -> None:
         # of the gradients of a window's second half: sum of outer products, their number, whitened squares
-        self._outer, self._count, self._squares = np.zeros((self.replica.position.shape[1],) * 2), 0, list[float]()
+        d = self.replica.position.shape[1] if self._finds_metric else 0
+        self._outer, self._count, self._squares = np.zeros((d, d)), 0, list[float]()
 
     def _adapt_to_acceptance(self, progress: float) -> None:
         """Robbins-Monro on the log step size: each chain its own while exploring, one for all at the end."""

@@ -17,11 +17,12 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 from scipy import special, stats
+from scipy.linalg import lapack
 
-from invsamp.arguments import array, generator, integer
+from invsamp.arguments import array, generator, integer, store
 from invsamp.contract import Array
 from invsamp.posing import column_families
-from invsamp.posing.distribution import Coefficients, Distribution, ScalarFamily, ends, freeze
+from invsamp.posing.distribution import Coefficients, Distribution, ScalarFamily, ends
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -286,7 +287,7 @@ class Cauchy(ScalarFamily):
         return stats.cauchy(self.flat("location"), self.flat("scale"))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MultivariateNormal(Distribution):
     """Normal vector.
 
@@ -302,26 +303,39 @@ class MultivariateNormal(Distribution):
         If a shape is wrong, a number not finite, or the covariance not symmetric positive definite.
     """
 
-    mean: npt.ArrayLike
-    covariance: npt.ArrayLike
+    mean: Any  # read-only arrays, whatever they are made of
+    covariance: Any
+    _factor: Array = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        mean = array("mean", self.mean, ("k",))
-        covariance = array("covariance", self.covariance, (len(mean), len(mean)))
-        if not np.allclose(covariance, covariance.T, rtol=1e-10, atol=0.0):
+        mean = np.array(array("mean", self.mean, ("k",)))
+        covariance = np.array(array("covariance", self.covariance, (len(mean), len(mean))))
+        if not _symmetric(covariance):
             raise ValueError("covariance must be symmetric, got a matrix that differs from its transpose")
         try:
-            np.linalg.cholesky(covariance)
+            factor = np.linalg.cholesky(covariance)
         except np.linalg.LinAlgError:
             smallest = np.linalg.eigvalsh(covariance)[0]
             raise ValueError(f"covariance must be positive definite, got smallest eigenvalue {smallest:g}") from None
-        object.__setattr__(self, "mean", freeze(mean))
-        object.__setattr__(self, "covariance", freeze(covariance))
+        # arrays, as tuples of millions of numbers take ten times their room
+        for values in (mean, covariance):
+            values.flags.writeable = False
+        store(self, mean=mean, covariance=covariance, _factor=factor)
+
+    def __eq__(self, other: object) -> bool:
+        """Equal means and covariances."""
+        if not isinstance(other, MultivariateNormal):
+            return NotImplemented
+        return np.array_equal(self.mean, other.mean) and np.array_equal(self.covariance, other.covariance)
+
+    def __hash__(self) -> int:
+        # + 0.0: the two zeros are equal
+        return hash(tuple((values + 0.0).tobytes() for values in (self.mean, self.covariance)))
 
     @cached_property
-    def _fixed(self) -> tuple[Array, Array, Array]:
-        factor = np.linalg.cholesky(np.asarray(self.covariance))
-        return np.asarray(self.mean), factor, np.ascontiguousarray(np.linalg.inv(factor).T)
+    def _whitening(self) -> Array:
+        inverse, _ = lapack.dtrtri(self._factor, lower=True)
+        return np.ascontiguousarray(inverse.T)
 
     @cached_property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
@@ -333,14 +347,18 @@ class MultivariateNormal(Distribution):
 
     @cached_property
     def log_constant(self) -> float:
-        return -float((np.log(np.diag(self._fixed[1])) + _HALF_LOG_TWO_PI).sum())
+        return -float((np.log(np.diag(self._factor)) + _HALF_LOG_TWO_PI).sum())
 
     def evaluate(self, columns: Array) -> tuple[Array, Array]:
-        mean, _, whitening = self._fixed
-        z = (columns - mean) @ whitening
-        return -0.5 * np.einsum("ij,ij->i", z, z), -z @ whitening.T
+        z = (columns - self.mean) @ self._whitening
+        return -0.5 * np.einsum("ij,ij->i", z, z), -z @ self._whitening.T
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
         generator("rng", rng), integer("n", n, least=0)
-        mean, factor, _ = self._fixed
-        return np.asarray(mean + rng.standard_normal((n, len(mean))) @ factor.T)
+        return np.asarray(self.mean + rng.standard_normal((n, *self.shape)) @ self._factor.T)
+
+
+def _symmetric(matrix: Array, rows: int = 256) -> bool:
+    """Whether a matrix is its own transpose to rounding; some rows at a time, as a large one fills the memory."""
+    blocks = (slice(i, i + rows) for i in range(0, len(matrix), rows))
+    return all(np.allclose(matrix[block], matrix[:, block].T, rtol=1e-10, atol=0.0) for block in blocks)

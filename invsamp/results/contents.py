@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 #: group -> name -> array
 Groups = dict[str, dict[str, Array]]
-#: Draws in the group ``prior``.
-PRIOR_DRAWS = 1000
+#: Draws in the group ``prior``, and numbers in it: of very many parameters there are fewer draws.
+PRIOR_DRAWS, PRIOR_NUMBERS = 1000, 10_000_000
 
 
 def groups_of(theta: Array, shapes: Mapping[str, tuple[int, ...]], stats: Mapping[str, Array]) -> Groups:
@@ -63,7 +63,8 @@ def constants(problem: Any, shapes: Mapping[str, tuple[int, ...]], seed: Any) ->
         groups["observed_data"] = {"data": np.asarray(observed)}
     prior = getattr(problem, "prior", None)
     if prior is not None:
-        draws = prior.sample(np.random.default_rng(seed if isinstance(seed, int) else 0), PRIOR_DRAWS)
+        count = int(np.clip(PRIOR_NUMBERS // prior.dimension, 10, PRIOR_DRAWS))
+        draws = prior.sample(np.random.default_rng(seed if isinstance(seed, int) else 0), count)
         groups["prior"] = layout.split(draws[None], shapes)
     return groups
 

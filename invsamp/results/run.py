@@ -161,7 +161,7 @@ class Run:
         return self._read("posterior", name)
 
     def summary(self) -> pd.DataFrame:
-        """Statistics of every scalar parameter; those of the sampling error by arviz-stats.
+        """Statistics of every scalar parameter; those of the sampling error as arviz-stats has them.
 
         Returns
         -------
@@ -331,18 +331,18 @@ class Run:
         """Summary of every so manieth draw."""
         import pandas as pd
 
-        rows = [statistics(column) for name in self.shapes for column in self._columns(name, every)]
-        return pd.DataFrame(rows, index=self.labels)
+        parts = [statistics(columns) for name in self.shapes for columns in self._columns(name, every)]
+        return pd.DataFrame({name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, self.labels)
 
     def _columns(self, name: str, every: int) -> Iterator[Array]:
-        """Every so manieth draw (chain, draw) of each scalar of a parameter; read some scalars at a time."""
+        """Every so manieth draw (chain, draw, scalar) of the scalars of a parameter, some at a time."""
         shape, (chains, draws) = self.shapes[name], self._size
         index = [axis.ravel() for axis in np.indices(shape)]
         some = max(1, _AT_ONCE // (8 * chains * -(-draws // every)))
         for begin in range(0, math.prod(shape), some):
             rest = tuple(axis[begin : begin + some] for axis in index)
             values = self._read("posterior", name, slice(None, None, every), rest)
-            yield from np.moveaxis(values, 2, 0) if shape else [values]
+            yield values if shape else values[..., None]
 
     def _keep(self, group: str, dataset: xr.Dataset) -> xr.Dataset:
         """Store a dataset as a group, in place of an earlier one."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
 from invsamp.domains import Box, HalfSpaces
+from invsamp.engine.engine import Engine
+from invsamp.engine.plan import Plan
 from invsamp.engine.tuner import STABILITY_FRACTION
 from invsamp.estimators import noisy
 from invsamp.kernels import Langevin
@@ -239,3 +243,22 @@ class TestTheWayDown:
         run = draw(target, mala(preconditioner=None), draws=1000, warmup=1000, chains=4, seed=2)
         variances = self.whitened(run, rotation).mean(axis=0)
         assert variances.min() < 0.5 or variances.max() > 2.0
+
+
+def test_memory_is_linear_in_the_dimension_where_no_preconditioner_is_asked_for():
+    def most(dimension):
+        """Bytes at once, in units of the chains' positions."""
+        potential = FunctionPotential(lambda position: (0.5 * (position**2).sum(axis=1), position), dimension)
+        engine = Engine(Target(potential), sgld(0.1), Plan(draws=1, warmup=100, thin=1, chains=4, seed=1))
+        tracemalloc.start()
+        try:
+            engine.begin()
+            while engine.warming:
+                engine.step()
+            return tracemalloc.get_traced_memory()[1] / (8 * 4 * dimension)
+        finally:
+            tracemalloc.stop()
+
+    # a matrix of 3000 x 3000 alone would be 750 of these
+    assert most(3000) < 60
+    assert most(12_000) < 60

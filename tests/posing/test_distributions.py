@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -140,7 +141,25 @@ def test_distributions_compare_print_and_hash() -> None:
     assert Normal(0, 1) != Normal(0, 2) and Normal(0, 1) != Normal(0, 1, shape=2)
     assert repr(Normal(0, 1, shape=3)) == "Normal(mean=0.0, sd=1.0, shape=(3,))"
     assert len({truncated(Normal(0, 1), 0), truncated(Normal(0, 1), 0.0)}) == 1
-    assert MultivariateNormal([0], [[1]]) == MultivariateNormal(np.zeros(1), np.eye(1))
+    one, same, other = (MultivariateNormal(m, [[1]]) for m in ([0], np.zeros(1), [-1.0]))
+    assert one == same and hash(one) == hash(same) and one != other
+    assert repr(one) == "MultivariateNormal(mean=array([0.]), covariance=array([[1.]]))"
+
+
+def test_a_multivariate_normal_holds_its_covariance_and_one_factor() -> None:
+    size = 400
+    points = np.arange(size) / size
+    mean, covariance = np.zeros(size), np.exp(-np.abs(points[:, None] - points))
+    tracemalloc.start()
+    try:
+        law = MultivariateNormal(mean, covariance)
+        held, most = (count / covariance.nbytes for count in tracemalloc.get_traced_memory())
+    finally:
+        tracemalloc.stop()
+    assert held < 2.5 and most < 3.5  # tuples of floats would hold 4
+    np.testing.assert_array_equal(law.covariance, covariance)
+    covariance[:] = 7.0
+    assert law.covariance[0, 0] == 1.0
 
 
 @settings(max_examples=60, deadline=None)

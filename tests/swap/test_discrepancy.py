@@ -35,8 +35,8 @@ def test_residual_of_noise_is_the_noise(within):
     # the sd of 200 residuals has a standard error of 5%; some degrees of freedom go into the fit
     assert within(state.residual_sd / 0.5 - 1.0, 0.25)
     error = model.predict(state, positions(1000, 1)) - 2.0
-    # that of a mean of 200 is 0.035; 0.03 to 0.08 with six seeds, and 0.5 if the noise were learnt
-    assert within(np.sqrt(np.mean(error**2)), 0.15)
+    # that of a mean of 200 is 0.035; 0.03 to 0.14 with ten seeds, and 0.5 if the noise were learnt
+    assert within(np.sqrt(np.mean(error**2)), 0.25)
 
 
 def test_far_away_it_returns_to_the_mean_within_the_range_seen():

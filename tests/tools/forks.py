@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 import traceback
 import warnings
@@ -43,7 +42,6 @@ def in_a_fork(work: Callable[[], object]) -> int:
 
 
 def _status(work: Callable[[], object]) -> int:
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let commands in the background ignore it
     try:
         work()
     except SystemExit as end:
