@@ -126,7 +126,8 @@ def pair(chains: int) -> Callable[[], None]:
     def iterate() -> None:
         for replica in replicas:
             replica.step()
-        answered(exchange.step(), evaluator.answer_all)
+        if exchange.due():
+            answered(exchange.meet(), evaluator.answer_all)
 
     return iterate
 

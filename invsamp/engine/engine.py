@@ -121,8 +121,8 @@ class Engine:
                 self._end_warm_up()
             else:
                 self.do([replica.moves() for replica in self.replicas])
-                if self.exchange is not None:
-                    self.do([self.exchange.step()])
+                if self.exchange is not None and self.exchange.due():
+                    self.do([self.exchange.meet()])
         except SolvesFailed as failure:
             theta = self.problem.to_theta(failure.position).tolist()
             said = failure_message(self.walked, failure.fidelity)

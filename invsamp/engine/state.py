@@ -20,7 +20,7 @@ from invsamp.boundary import Ignore, Penalise, Project, Reflect
 from invsamp.coupled_sums import CoupledSum
 from invsamp.estimators import Exact, Minibatch, Noisy
 from invsamp.evaluate.requests import Estimate
-from invsamp.kernels import Hamiltonian, Langevin, Momentum
+from invsamp.kernels import Hamiltonian, Langevin, Momentum, Point
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
 from invsamp.metric import DenseMetric, DiagonalMetric, IdentityMetric
 from invsamp.schedules import Constant, Cycles, CyclicCosine, Exponential, Polynomial
@@ -43,7 +43,7 @@ _CLASSES: dict[str, type[Any]] = {
         *(OwnEnergies, MultiVariance, ProductTarget, Discrepancy),
         *(Adjacent, StochasticEvenOdd, DeterministicEvenOdd, Reflect, Ignore, Project, Penalise),
         # of what they have come to
-        *(Estimate, Walkers, IdentityMetric, DiagonalMetric, DenseMetric),
+        *(Point, Estimate, Walkers, IdentityMetric, DiagonalMetric, DenseMetric),
         *(KnownState, RunningAverageState, KernelRidgeState, DiscrepancyState, RidgeFit, Table),
     )
 }

@@ -81,8 +81,8 @@ class WarmUp:
         first, end = self._ends[self._window : self._window + 2]
         self._do([tuner.step((self._done - first) / (end - first)) for tuner in self._tuners])
         self._train()
-        if self._exchange is not None:
-            self._do([self._exchange.step()])
+        if self._exchange is not None and self._exchange.due():
+            self._do([self._exchange.meet()])
         self._done += 1
         self._turn()
 

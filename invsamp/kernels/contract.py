@@ -28,12 +28,9 @@ class Point(NamedTuple):
     estimate: Estimate
 
 
-class Path(NamedTuple):
-    """Where straight moves end within the domain."""
-
-    end: Array  # positions (chains, d)
-    velocity: Array  # the moves in whitened coordinates (chains, d), as the walls turned them
-    failed: Mask | None  # chains whose path was given up, which stay where they were; None: no chain's
+#: Where straight moves end within the domain: positions (chains, d); the moves in whitened coordinates (chains, d), as
+#: the walls turned them; and the chains whose path was given up, which stay where they were (None: no chain's).
+Path = tuple[Array, Array, Mask | None]
 
 
 class Info(NamedTuple):
@@ -44,12 +41,10 @@ class Info(NamedTuple):
     clipped: int = 0  # entries of the noise for which the gradient's own left no room
 
 
-class Moved(NamedTuple):
-    """What a step returns."""
-
-    point: Point
-    memory: Memory
-    info: Info
+#: What a step that has nothing to tell returns.
+NOTHING = Info()
+#: What a step returns: plain tuples cost a tenth of named ones, and this is made at every step.
+Moved = tuple[Point, Memory, Info]
 
 
 class ActiveRung(Protocol):

@@ -75,12 +75,12 @@ class Hamiltonian:
         there, gradient = here, rung.gradient(here.estimate)
         broken: Mask = np.zeros(len(fresh), dtype=bool)
         for _ in range(leaps):
-            path = rung.follow(there.position, step * (momentum - 0.5 * step * gradient))
-            there = Point(path.end, (yield from rung.evaluate(path.end)))
+            end, velocity, failed = rung.follow(there.position, step * (momentum - 0.5 * step * gradient))
+            there = Point(end, (yield from rung.evaluate(end)))
             gradient = rung.gradient(there.estimate)
-            momentum = path.velocity / step - 0.5 * step * gradient
-            if path.failed is not None:
-                broken |= path.failed
+            momentum = velocity / step - 0.5 * step * gradient
+            if failed is not None:
+                broken |= failed
             if there.estimate.failed:
                 broken |= ~np.isfinite(there.estimate.energy)
         with np.errstate(over="ignore", invalid="ignore"):  # a path may leave all that is finite
@@ -89,7 +89,7 @@ class Hamiltonian:
         log_ratio[broken | np.isnan(log_ratio)] = -np.inf
         accept = rung.log_uniform() < log_ratio
         info = Info(log_ratio, int(np.count_nonzero(accept)))
-        return Moved(decided(accept, there, here), memory | {"paths": np.asarray(paths + 1.0)}, info)
+        return decided(accept, there, here), memory | {"paths": np.asarray(paths + 1.0)}, info
 
     def arrived(self, rung: ActiveRung, memory: Memory, rows: Rows, change: Array) -> Memory:
         """Momenta are fresh at every path."""

@@ -10,7 +10,7 @@ import numpy as np
 from invsamp.arguments import boolean, store
 from invsamp.contract import Array
 from invsamp.evaluate.requests import Asks, Rows
-from invsamp.kernels.contract import ActiveRung, Info, Memory, Moved, Point, StepSize, decided, where_solved
+from invsamp.kernels.contract import NOTHING, ActiveRung, Info, Memory, Moved, Point, StepSize, decided, where_solved
 from invsamp.kernels.proposals import propose
 
 
@@ -51,16 +51,16 @@ class Langevin:
         """Move every chain once."""
         noise, step_size = rung.normal(), rung.step_size
         move, clipped = propose(rung.gradient(here.estimate), noise, step_size, rung.gradient_noise(here))
-        path = rung.follow(here.position, move)
-        there = Point(path.end, (yield from rung.evaluate(path.end)))
+        end, velocity, failed = rung.follow(here.position, move)
+        there = Point(end, (yield from rung.evaluate(end)))
         if not self.adjusted:
-            return Moved(where_solved(there, here)[0], memory, Info(clipped=clipped))
+            return where_solved(there, here)[0], memory, Info(clipped=clipped) if clipped else NOTHING
         energies = rung.energy(here.estimate), rung.energy(there.estimate)
-        log_ratio = log_acceptance(energies, noise, path.velocity, rung.gradient(there.estimate), step_size)
-        if path.failed is not None:
-            log_ratio[path.failed] = -np.inf
+        log_ratio = log_acceptance(energies, noise, velocity, rung.gradient(there.estimate), step_size)
+        if failed is not None:
+            log_ratio[failed] = -np.inf
         accept = rung.log_uniform() < log_ratio
-        return Moved(decided(accept, there, here), memory, Info(log_ratio, int(np.count_nonzero(accept)), clipped))
+        return decided(accept, there, here), memory, Info(log_ratio, int(np.count_nonzero(accept)), clipped)
 
     def arrived(self, rung: ActiveRung, memory: Memory, rows: Rows, change: Array) -> Memory:
         """Nothing is kept."""

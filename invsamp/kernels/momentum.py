@@ -11,7 +11,18 @@ import numpy as np
 from invsamp.arguments import boolean, real, store
 from invsamp.contract import Array
 from invsamp.evaluate.requests import Asks, Rows
-from invsamp.kernels.contract import ActiveRung, Info, Mask, Memory, Moved, Point, StepSize, decided, where_solved
+from invsamp.kernels.contract import (
+    NOTHING,
+    ActiveRung,
+    Info,
+    Mask,
+    Memory,
+    Moved,
+    Point,
+    StepSize,
+    decided,
+    where_solved,
+)
 from invsamp.kernels.langevin import log_acceptance
 from invsamp.kernels.proposals import propose
 
@@ -120,29 +131,28 @@ class Momentum:
         kick, clipped = propose(
             rung.gradient(here.estimate), rung.normal(), step_size, rung.gradient_noise(here), self.friction
         )
-        path = rung.follow(here.position, kick + kept * np.sqrt(step_size) * memory["momentum"])
-        there = Point(path.end, (yield from rung.evaluate(path.end)))
-        point, refused = where_solved(there, here)
-        momentum = path.velocity / np.sqrt(step_size)
-        for stayed in (path.failed, refused):
+        end, velocity, failed = rung.follow(here.position, kick + kept * np.sqrt(step_size) * memory["momentum"])
+        point, refused = where_solved(Point(end, (yield from rung.evaluate(end))), here)
+        momentum = velocity / np.sqrt(step_size)
+        for stayed in (failed, refused):
             if stayed is not None:
                 momentum[stayed] = -momentum[stayed]
-        return Moved(point, memory | {"momentum": momentum}, Info(clipped=clipped))
+        return point, memory | {"momentum": momentum}, Info(clipped=clipped) if clipped else NOTHING
 
     def _adjusted_step(self, rung: ActiveRung, here: Point, memory: Memory) -> Asks[Moved]:
         step_size, kept = rung.step_size, 1.0 - self.friction
         momentum = kept * memory["momentum"] + math.sqrt(1.0 - kept * kept) * rung.normal()
         move, _ = propose(rung.gradient(here.estimate), momentum, step_size)
-        path = rung.follow(here.position, move)
-        there = Point(path.end, (yield from rung.evaluate(path.end)))
+        end, velocity, failed = rung.follow(here.position, move)
+        there = Point(end, (yield from rung.evaluate(end)))
         energies, gradient = (rung.energy(here.estimate), rung.energy(there.estimate)), rung.gradient(there.estimate)
-        log_ratio = log_acceptance(energies, momentum, path.velocity, gradient, step_size)
-        if path.failed is not None:
-            log_ratio[path.failed] = -np.inf
+        log_ratio = log_acceptance(energies, momentum, velocity, gradient, step_size)
+        if failed is not None:
+            log_ratio[failed] = -np.inf
         accept, threshold = persistent_acceptance(memory["threshold"], log_ratio)
-        at_end = end_momentum(path.velocity, gradient, step_size)
+        at_end = end_momentum(velocity, gradient, step_size)
         kept_on = {"momentum": np.where(accept[:, None], at_end, -momentum), "threshold": threshold}
-        return Moved(decided(accept, there, here), kept_on, Info(log_ratio, int(np.count_nonzero(accept))))
+        return decided(accept, there, here), kept_on, Info(log_ratio, int(np.count_nonzero(accept)))
 
 
 def end_momentum(velocity: Array, gradient: Array, step_size: StepSize) -> Array:

@@ -49,14 +49,16 @@ class Exchange:
         #: Evaluations that swaps took, by fidelity.
         self.solves = {e.fidelity: 0 for replica in self._replicas for e in replica.evaluators}
 
-    def step(self) -> Asks[None]:
-        """After a step: attempt swaps, or not."""
+    def due(self) -> bool:
+        """Whether rungs meet after this step; asked once after each."""
         if self._next == len(self._due):
             self._due = self._when.random(4096) < self._swap.fraction
             self._next = 0
         self._next += 1
-        if not self._due[self._next - 1]:
-            return
+        return bool(self._due[self._next - 1])
+
+    def meet(self) -> Asks[None]:
+        """Let those rungs meet whose turn it is."""
         meeting = self._swap.scheme.pairs(self._attempt, len(self._replicas), self._who)
         for apart in _apart(meeting):
             yield from gathered([self._meet(k) for k in apart if self.pairs[k].ready])

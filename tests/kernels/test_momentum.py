@@ -11,7 +11,7 @@ from invsamp.domains import HalfSpaces
 from invsamp.engine.evaluation import Evaluator
 from invsamp.engine.replica import Replica
 from invsamp.estimators import exact, noisy
-from invsamp.kernels import Langevin, Momentum, Moved
+from invsamp.kernels import Langevin, Momentum
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
 from invsamp.posing.potential import FunctionPotential, Target
 from invsamp.presets import sghmc, sgld
@@ -188,7 +188,7 @@ def keeps_going(right):
         point, memory, info = yield from right(self, rung, here, memory)
         stayed = (point.position == here.position).all(axis=1)
         turned = np.where(stayed[:, None], -memory["momentum"], memory["momentum"])
-        return Moved(point, {"momentum": turned}, info)
+        return point, {"momentum": turned}, info
 
     return wrong
 
