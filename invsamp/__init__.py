@@ -3,7 +3,7 @@
 from importlib import metadata
 
 from invsamp import code_cache as code_cache  # the first: others store compiled code
-from invsamp import diagnostics, parallel
+from invsamp import diagnostics, evaluate, parallel
 from invsamp.boundary import penalised, projected
 from invsamp.contract import ForwardModel, Potential, Problem, Terms, TermwisePotential
 from invsamp.coupled_sums import coupled_sum
@@ -113,6 +113,7 @@ __all__ = [
     "delayed_acceptance",
     "deo",
     "diagnostics",
+    "evaluate",
     "exact",
     "exponential",
     "fast",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from invsamp.engine.interrupts import Interrupts
 from invsamp.engine.plan import Plan
 from invsamp.engine.recording import NOTICE, fingerprint, finished, record, start_run
 from invsamp.engine.threads import one_thread
+from invsamp.evaluate.contract import Evaluator
+from invsamp.evaluate.hiring import as_evaluator, hired
 from invsamp.ladder import Sampler
 from invsamp.parallel.agreement import check_equal, run_settings
 from invsamp.parallel.sharing import communicator, share
@@ -41,6 +44,7 @@ def resume(
     draws: int | None = None,
     progress: bool = True,
     comm: Any = None,
+    executor: Executor | Evaluator | None = None,
 ) -> Run:
     """Go on with a run that was stopped or killed, to the same draws, bit for bit; or ask more draws of it.
 
@@ -62,6 +66,8 @@ def resume(
         Whether to show a bar.
     comm : mpi4py.MPI.Comm, optional
         As of `invsamp.sample`. There may be more or fewer processes than before.
+    executor : concurrent.futures.Executor, or `invsamp.evaluate.Evaluator`, optional
+        As of `invsamp.sample`; it need not be that of before.
 
     Returns
     -------
@@ -94,11 +100,14 @@ def resume(
     problem, used = _parts(path, header, payload, posterior, sampler)
     _check_same(path, header.about, problem, used)
     plan = _plan(header.about["plan"], draws)
-    engine = Engine(problem, used, plan)
+    engine, evaluator = Engine(problem, used, plan), as_evaluator(executor)
+    if evaluator and comm is not None:
+        raise ValueError(f"comm must be None where an executor evaluates, got {comm!r}")
     with one_thread():
-        if (comm := communicator(problem, comm)) is not None:
+        if (comm := None if evaluator else communicator(problem, comm)) is not None:
             check_equal(comm, run_settings(engine))
-        run = share(comm, engine, lambda: _carried_on(engine, path, header.about, progress))
+        with hired(engine, evaluator):
+            run = share(comm, engine, lambda: _carried_on(engine, path, header.about, progress))
     if header.step != plan.steps and (comm is None or comm.rank == 0):
         announce(run, stacklevel=2)
     return run

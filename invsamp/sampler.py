@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from invsamp.engine.progress import Bar
 from invsamp.engine.recording import begin_run, check_segment
 from invsamp.engine.starts import given_start
 from invsamp.engine.threads import one_thread
+from invsamp.evaluate.contract import Evaluator, EvaluatorError
+from invsamp.evaluate.hiring import as_evaluator, hired
 from invsamp.ladder import Sampler
 from invsamp.parallel.agreement import check_equal, run_settings
 from invsamp.parallel.sharing import communicator, share
@@ -44,6 +47,7 @@ def sample(
     directory: str | os.PathLike[str] | None = None,
     segment: int | None = None,
     comm: Any = None,
+    executor: Executor | Evaluator | None = None,
 ) -> Run:
     """Draw from a posterior.
 
@@ -80,6 +84,10 @@ def sample(
         Draws of each chain in a segment. By default what takes about half a minute. The draws do not depend on it.
     comm : mpi4py.MPI.Comm, optional
         Processes that make the run together. Default: all that were started together.
+    executor : concurrent.futures.Executor, or `invsamp.evaluate.Evaluator`, optional
+        Evaluates for this process: a pool of processes, ``mpi4py.futures.MPIPoolExecutor``, Dask's
+        ``Client.get_executor()``, or something of your own. The draws are the same. It pays where a solve takes
+        milliseconds, and is not shut down.
 
     Returns
     -------
@@ -91,7 +99,9 @@ def sample(
         If an argument is wrong: its name, its value and what would be right are in the message. Nothing has
         been solved by then. If the directory holds something already.
     RuntimeError
-        If every solve fails: at the start, or for 200 steps in a row. If gradients are noisier than a rung may have
+        If every solve fails: at the start, or for 200 steps in a row. As `invsamp.evaluate.EvaluatorError`, if the
+        executor breaks before the first draw; later the draws made so far are handed back, with a warning. If gradients
+        are noisier than a rung may have
         them (`invsamp.ladder.GradientNoise`), at the end of warm-up.
     """
     problem = as_problem(problem)
@@ -104,13 +114,17 @@ def sample(
     check_segment(segment)
     if path is None and segment is not None:
         raise ValueError(f"segment must be None without a directory to write segments to, got {segment!r}")
+    evaluator = as_evaluator(executor)
+    if evaluator and comm is not None:
+        raise ValueError(f"comm must be None where an executor evaluates, got {comm!r}")
     with one_thread():
-        if (comm := communicator(problem, comm)) is not None:
+        if (comm := None if evaluator else communicator(problem, comm)) is not None:
             given = "the system's" if seed is None else seed
             begun = None if positions is None else positions.tolist()
             check_equal(comm, run_settings(engine) | {"seed": given, "start": begun, "stored": path is not None})
             # a seed of the system's is one of each process: that of the one which drives counts
-        run = share(comm, engine, lambda: _made(engine, positions, progress, path, segment))
+        with hired(engine, evaluator):
+            run = share(comm, engine, lambda: _made(engine, positions, progress, path, segment))
     if comm is None or comm.rank == 0:
         announce(run, stacklevel=2)
     return run
@@ -177,6 +191,10 @@ def _run(engine: Engine, progress: bool) -> Draws:
             raise
         message = f"interrupted: the run holds the {kept.count} draws that were made, of {plan.draws}"
         say(message, stacklevel=6)
+    except EvaluatorError as error:
+        if not kept.count:
+            raise
+        say(f"{error}. The run holds the {kept.count} draws that were made, of {plan.draws}", stacklevel=6)
     finally:
         bar.close()
     return kept

@@ -12,7 +12,7 @@ from invsamp import parallel
 from invsamp.boundary import penalised
 from invsamp.engine.evaluation import Evaluator
 from invsamp.fidelities.states import gather
-from invsamp.parallel.group import separable
+from invsamp.evaluate.solving import separable
 from invsamp.parallel.isolation import isolated
 from invsamp.posing.forward import GuardedModel, ModelError, WrongShapeError
 from invsamp.posing.gradient_check import check_gradient

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from scipy.linalg.blas import dasum
 
 from invsamp.contract import Array, GroupwisePotential, Potential, Terms, TermwisePotential
-from invsamp.evaluate.requests import Batch, Estimate, Request, reduced
+from invsamp.evaluate.requests import Estimate, Request, reduced
+from invsamp.evaluate.solving import batch_terms
 from invsamp.posing.forward import FLOAT, own_array, real_array
 
 
@@ -53,7 +54,7 @@ class Evaluator:
         failed = self.failed
         position, batch = request.position, request.batch
         if batch is not None:
-            found = reduced(self._batch_terms(position, batch), batch)
+            found = reduced(batch_terms(self, position, batch), batch)  # type: ignore[arg-type]
         elif request.gradient:
             found = Estimate(*self.energy_and_gradient(position))
         else:
@@ -93,13 +94,6 @@ class Evaluator:
             gradient = np.where(bad[:, None], 0.0, gradient)
         return energy, gradient
 
-    def _batch_terms(self, position: Array, batch: Batch) -> Terms:
-        if batch.counted is None:
-            return self.terms(position, batch.members)
-        if hasattr(self, "group_terms"):
-            return self.group_terms(position, batch.members, batch.counted)
-        return summed(self.terms(position, batch.members.reshape(len(position), -1)), batch.members, batch.counted)
-
     def _guarded_terms(self, function: Callable[..., Terms], position: Array, *chosen: npt.NDArray[Any]) -> Terms:
         begin = perf_counter()
         terms = Terms(*(real_array(part, self._parts) for part in function(position.copy(), *chosen)))
@@ -111,10 +105,3 @@ class Evaluator:
             terms = Terms(*(np.where(bad.reshape(-1, *[1] * (part.ndim - 1)), 0.0, part) for part in terms))
             terms.prior_energy[bad] = np.inf
         return terms
-
-
-def summed(terms: Terms, members: npt.NDArray[np.intp], counted: Array) -> Terms:
-    """Terms of groups, from those of the data that they hold one after the other."""
-    energies = (terms.energies.reshape(members.shape) * counted).sum(axis=2)
-    gradients = np.einsum("cnmd,cnm->cnd", terms.gradients.reshape(*members.shape, -1), counted)
-    return terms._replace(energies=energies, gradients=gradients)

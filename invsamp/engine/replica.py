@@ -101,6 +101,7 @@ class Replica:
         self.schedule: Schedule | None = over(rung.step_size, steps) if callable(rung.step_size) else None
         self.step_size: StepSize = 0.0
         self.memory: Memory = {}
+        self.point: Point
         self.longest_step = math.inf  # what the budget for the gradient's noise allows
         self.iteration = 0
         self.counts = Counts()

@@ -1,0 +1,94 @@
+"""Evaluation by the workers of any `concurrent.futures.Executor`: process pools, mpi4py.futures, Dask, Ray."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor, Future
+from typing import Any
+
+import numpy as np
+
+from invsamp.contract import Potential
+from invsamp.evaluate.requests import Estimate, Request, joined, rows_of
+from invsamp.evaluate.solving import separable, solve
+
+#: In a worker: potentials by their key. They are sent once, as a model may be large.
+_POTENTIALS: dict[str, Mapping[str, Potential]] = {}
+
+
+class Executed:
+    """Lets an executor's workers evaluate. Requests are split by rows where a row has bits of its own.
+
+    Parameters
+    ----------
+    executor : concurrent.futures.Executor
+        It is not shut down. Its workers must be able to import invsamp and what the models need.
+    workers : int, optional
+        How many it has; by default as it says itself, or else as many as there are rows.
+
+    Raises
+    ------
+    ValueError
+        If the potentials cannot be pickled, at the start of a run.
+    """
+
+    def __init__(self, executor: Executor, workers: int | None = None) -> None:
+        self._executor = executor
+        told = getattr(executor, "_max_workers", None)
+        self._workers = workers or (told if isinstance(told, int) else None)
+        self._splits: dict[str, bool] = {}
+
+    def __repr__(self) -> str:
+        return f"the executor {self._executor!r}"
+
+    def open(self, potentials: Mapping[str, Potential]) -> None:
+        """Before the first request."""
+        self._potentials = potentials
+        try:
+            self._pickled = pickle.dumps(dict(potentials), pickle.HIGHEST_PROTOCOL)
+        except Exception as error:
+            raise ValueError(
+                "executor needs a posterior that can be pickled, to be sent to its workers: functions at the top of a "
+                f"module, say ({type(error).__name__}: {error})"
+            ) from error
+        self._key = hashlib.sha256(self._pickled).hexdigest()
+
+    def evaluate(self, requests: Sequence[Request]) -> list[Estimate]:
+        """What is asked for, by all workers at a time."""
+        parts = [self._parts(request) for request in requests]
+        sent = [[self._executor.submit(evaluated, self._key, None, part) for part in blocks] for blocks in parts]
+        return [
+            joined([self._result(*pair) for pair in zip(blocks, futures, strict=True)])
+            for blocks, futures in zip(parts, sent, strict=True)
+        ]
+
+    def close(self) -> None:
+        """The executor is its maker's."""
+
+    def _parts(self, request: Request) -> list[Request]:
+        rows = len(request.position)
+        if rows > 1 and request.fidelity not in self._splits:
+            self._splits[request.fidelity] = separable(self._potentials[request.fidelity], request.position)
+        if not self._splits.get(request.fidelity):
+            return [request]
+        ends = np.linspace(0, rows, min(rows, self._workers or rows) + 1).astype(int).tolist()
+        return [rows_of(request, slice(*ends[k : k + 2])) for k in range(len(ends) - 1)]
+
+    def _result(self, request: Request, future: Future[Any]) -> Estimate:
+        found = future.result()
+        if found is None:  # a worker that does not know these potentials
+            found = self._executor.submit(evaluated, self._key, self._pickled, request).result()
+        estimate: Estimate = found
+        return estimate
+
+
+def evaluated(key: str, pickled: bytes | None, request: Request) -> Estimate | None:
+    """In a worker: what is asked for, or None if the potentials have to be sent."""
+    if key not in _POTENTIALS:
+        if pickled is None:
+            return None
+        _POTENTIALS.clear()  # of a run that is over
+        _POTENTIALS[key] = pickle.loads(pickled)
+    return solve(_POTENTIALS[key][request.fidelity], request)
