@@ -5,9 +5,9 @@
 
 A verdict's margin is bound / score where the right law has to pass, score / bound where a wrong one has to be rejected:
 the table has the least over the shifts and the cases of a test, which must be above 1. `sds` says how far the mean of
-score / bound, for a wrong law of its logarithm, is from where the verdict would turn, in the standard deviations that it
-has over the shifts. Reports stay in the folder and count in later tables, the latest of a test and a shift alone;
-`--shifts 0` prints the table again.
+score / bound, for a wrong law of its logarithm, is from where the verdict would turn, in its standard deviations over
+the shifts. Reports stay in the folder and count in later tables, the latest of a test and a shift alone; `--shifts 0`
+prints the table again.
 """
 
 from __future__ import annotations
