@@ -87,7 +87,7 @@ def accuracy(repeats: int) -> None:
         for method in ("RK45", "LSODA"):
             shown = []
             for control in ("states", "full"):
-                model = OdeModel(van_der_pol, "yv", ["mu"], method, error_control=control)
+                model = OdeModel(van_der_pol, tuple("yv"), ["mu"], method, error_control=control)
                 spent, solution = measured(model, [mu], [2.0, 0.0], [0.0, 2 * mu], repeats, initial_states=())
                 error = abs(solution.sensitivities[0, 1, 0, 0] / exact - 1)
                 status = Status(int(solution.status[0]))

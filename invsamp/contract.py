@@ -25,7 +25,8 @@ class ForwardModel(Protocol):
     A model may also carry ``parameters`` (tuple of the names of the prior's parameters that make up its
     theta columns, in that order; a vector-valued parameter takes one column per entry), ``cost``
     (seconds per evaluation), ``n_observations`` (checked against the data), ``data_indices`` (of a coarse model
-    that predicts a part of the data: which, counted in C order), and the methods of `JacobianForwardModel` and
+    that predicts a part of the data: which, counted in C order), ``message`` (what the last row that was not finite
+    says), ``no_derivatives`` (why `linearize` cannot work, or None), and the methods of `JacobianForwardModel` and
     `RowsForwardModel`.
     """
 

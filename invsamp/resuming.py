@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from invsamp.results.stored_run import StoredRun
 from invsamp.sampler import as_problem
 from invsamp.storage import manifest as manifests
 from invsamp.storage.directory import RunDirectory, as_path, check_segments, read_problem
+from invsamp.storage.lock import DirectoryInUseError
 from invsamp.storage.segments import read_constants
 from invsamp.storage.state import Header, read_state
 from invsamp.storage.stored import CONSTANTS
@@ -136,6 +138,8 @@ def _over(path: Path, plan: Plan) -> StoredRun | None:
     header = read_state(path)[0]
     if header.step != plan.steps:
         return None
+    with suppress(OSError, DirectoryInUseError):  # where that can be, what a kill in the end has left over is removed
+        RunDirectory.open(path).close()
     check_segments(path, header)
     return StoredRun(path)
 

@@ -64,7 +64,8 @@ def simulate(
     times = np.array(times, dtype=float)
     solution = model.solve(values, np.array(initial, dtype=float), times)
     if solution.status[0] != 0:
-        raise ValueError(f"parameters must have a trajectory over times, got a failure for {dict(parameters)}")
+        said = model.failure(solution, float(times[-1]))
+        raise ValueError(f"parameters must have a trajectory over times, got {dict(parameters)}: {said}")
     clean = solution.states[0]
     derivatives = np.array([model.rhs(t, x, values[0]) for t, x in zip(times.tolist(), clean.tolist(), strict=True)])
     if noise_sd is None:

@@ -85,14 +85,15 @@ class Euclidean(HalfSpaces):
 
 @pytest.fixture
 def keeps(within):
-    """Whether the bars are kept, by a run whose standard errors are a quarter of them at most."""
+    """Whether the bars are kept, by a run whose standard errors are a third of them at most."""
 
     def check(errors, bars):
         mean, mean_error, sd, sd_error = errors
-        if mean <= 10.0 * bars[0]:  # above it is wrong beyond any standard error
-            assert mean_error < bars[0] / 4.0
-            assert sd_error < bars[1] / 4.0
-        return bool(within([mean, sd], bars))
+        verdict = bool(within([mean, sd], bars))
+        if verdict:
+            assert mean_error < bars[0] / 3.0
+            assert sd_error < bars[1] / 3.0
+        return verdict
 
     return check
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
+import subprocess
+import sys
+import textwrap
 
+import launch
 import numpy as np
 import pytest
 from forks import in_a_fork
@@ -221,6 +226,32 @@ def test_a_finished_run_is_handed_back_where_nobody_can_write(tmp_path, monkeypa
     np.testing.assert_array_equal(resume(tmp_path / "run", progress=False).theta, first.theta)
     with pytest.raises(OSError, match="lock: the file system is read-only"):  # control: more of it cannot be had
         resume(tmp_path / "run", draws=12, progress=False)
+
+
+def test_for_real_on_a_file_system_that_is_read_only(tmp_path):
+    alone = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"']
+    if not shutil.which("unshare") or subprocess.run([*alone, tmp_path, "true"], capture_output=True).returncode:
+        pytest.skip("needs the right to mount")
+    code = """
+        import sys
+        import numpy as np
+        import invsamp as iv
+        def energy(x):
+            return 0.5 * (x**2).sum(axis=1), x
+        problem = iv.Target(iv.FunctionPotential(energy, 2))
+        if sys.argv[2] == "make":
+            run = iv.sample(problem, iv.mala(0.3), draws=20, warmup=0, seed=1, progress=False, directory=sys.argv[1])
+        else:
+            run = iv.resume(sys.argv[1], problem, progress=False)
+        print(run.theta.sum().hex())
+    """
+    first = launch.python(code, tmp_path / "run", "make").stdout
+    source = tmp_path / "again.py"
+    source.write_text(textwrap.dedent(code))
+    command = [*alone, str(tmp_path), sys.executable, str(source), str(tmp_path / "run"), "resume"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == first
 
 
 def test_a_run_does_not_begin_where_there_is_something(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import warnings
 from collections.abc import Callable
@@ -63,7 +64,8 @@ def say(message: str, stacklevel: int) -> None:
     try:
         warnings.warn(message, stacklevel=stacklevel + 1)
     except _FAILURES:
-        print(f"warning: {message}", file=sys.stderr)
+        with contextlib.suppress(Exception):  # a terminal that is gone
+            print(f"warning: {message}", file=sys.stderr)
 
 
 class _Faults:

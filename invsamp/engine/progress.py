@@ -25,10 +25,13 @@ class Bar:
         # a process without a terminal, a daemon, may have no standard error at all
         shown, steps = shown and sys.stderr is not None, engine.plan.steps
         # every call of `update` draws: when, is chosen here
-        how = {"mininterval": 0, "miniters": 1, "dynamic_ncols": True}
-        self._bar = tqdm(total=steps, initial=engine.done, disable=not shown, unit="step", **how)
-        # in a notebook it is a widget
-        live = shown and (hasattr(self._bar, "container") or sys.stderr.isatty())
+        how = {"mininterval": 0, "miniters": 1, "dynamic_ncols": True, "unit": "step"}
+        try:
+            self._bar = tqdm(total=steps, initial=engine.done, disable=not shown, **how)
+            # in a notebook it is a widget
+            live = shown and (hasattr(self._bar, "container") or sys.stderr.isatty())
+        except Exception:
+            self._bar, live, shown = tqdm(disable=True), False, False
         self._interval = (LIVE if live else LOGGED) if shown else math.inf
         self._engine, self._pending, self._last = engine, 0, time.monotonic()
 
@@ -50,7 +53,7 @@ class Bar:
         try:
             self._bar.set_postfix(self._facts(), refresh=False)
             self._bar.update(self._pending)
-        except Exception:  # of a stream that is closed, a widget that is gone: no bar is worth a run
+        except Exception:  # of a terminal or a widget that is gone: no bar is worth a run
             self._bar.disable, self._interval = True, math.inf
         self._pending = 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -241,7 +242,8 @@ def _add_note(error: BaseException, directory: RunDirectory) -> None:
     note = f"the run is in {directory.path} as of its last checkpoint, with {draws} draws per chain. Go on with {again}"
     error.add_note(note)
     if isinstance(error, SystemExit):  # a model's own: of these Python shows nothing
-        print(note, file=sys.stderr, flush=True)
+        with suppress(OSError):
+            print(note, file=sys.stderr, flush=True)
 
 
 def _farewell(received: int, engine: Engine, path: Path) -> str:

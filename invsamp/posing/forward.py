@@ -44,6 +44,9 @@ class GuardedModel:
                 f"forward[{name!r}] must be callable and have linearize, got {model!r}: "
                 "wrap a plain function by with_jacobian or finite_differences"
             )
+        reason = getattr(model, "no_derivatives", None)
+        if reason:
+            raise ValueError(f"forward[{name!r}] must have derivatives, but {reason}. Or wrap it by finite_differences")
         self.model = model
         self.observations = observations
         self.name = name

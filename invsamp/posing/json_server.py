@@ -208,7 +208,7 @@ def _limit(wire: socket.socket, deadline: float) -> None:
     """Let what is sent or received next have the time that is left."""
     left = deadline - time.monotonic()
     if left <= 0.0:
-        raise TimeoutError
+        raise TimeoutError("no time is left")
     wire.settimeout(left)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
@@ -16,7 +17,7 @@ import numpy as np
 
 from invsamp.contract import Array, Potential, Problem
 from invsamp.results import layout
-from invsamp.storage.files import write_whole
+from invsamp.storage.files import read_plain, write_whole
 
 NAME = "manifest.json"
 FORMAT = "invsamp run directory"
@@ -100,13 +101,16 @@ def compare_data(before: Array, now: Array) -> str:
 
 
 def write_manifest(directory: Path, about: Mapping[str, Any]) -> None:
-    """Write what a run is for people, who may do with the file what they like: it is never read.
+    """Write what a run is for people, who may do with the file what they like: nothing is taken from it.
 
     `OSError` as `write_whole` raises it.
     """
     content = {"format": FORMAT} | dict(about)
-    text = json.dumps(json.loads(layout.to_json(content)), indent=1, ensure_ascii=False)
-    write_whole(directory / NAME, [text.encode() + b"\n"])
+    text = json.dumps(json.loads(layout.to_json(content)), indent=1, ensure_ascii=False).encode() + b"\n"
+    with contextlib.suppress(OSError, ValueError):
+        if read_plain(directory / NAME) == text:
+            return
+    write_whole(directory / NAME, [text])
 
 
 _KIND, _ABSENT = "kind", "absent"

@@ -61,10 +61,7 @@ def write_constants(path: Path, groups: Groups) -> File:
 def read_constants(path: Path) -> dict[str, dict[str, npt.NDArray[Any]]]:
     """What `write_constants` wrote."""
     with _open(path) as file:
-        return {
-            group: {name: _variable(file, group, name)[()] for name in _variables(file, group)}
-            for group in _members(file)
-        }
+        return {group: {name: _variable(file, group, name)[()] for name in _variables(file, group)} for group in file}
 
 
 def fault(directory: Path, file: File) -> str | None:
@@ -94,14 +91,13 @@ def found(directory: Path) -> tuple[list[Entry], list[str]]:
     for path in reversed(segment_paths(directory)):
         try:
             with _open(path) as file:
-                for group in _members(file):
-                    for name in _variables(file, group):
-                        draws = _variable(file, group, name)[()].shape[1]  # wrong checksums show when they are read
                 first, count = (int(np.ravel(file.attrs[name])[0]) for name in ("first", "count"))
-                if first < 0 or count != draws:
+                # wrong checksums show when all is read
+                counts = {_variable(file, g, name)[()].shape[1] for g in file for name in _variables(file, g)}
+                if first < 0 or counts != {count} or not _variables(file, "posterior"):
                     raise ValueError
                 entry = Entry(path.name, path.stat().st_size, 0, first, count)
-        except (OSError, RuntimeError, LookupError, ValueError):
+        except (OSError, RuntimeError, LookupError, ValueError, TypeError):
             faults.append(f"{path} is truncated or damaged")
             continue
         # a later segment may have replaced an earlier one that a crash left over
@@ -157,7 +153,7 @@ class Draws:
         with _open(self._directory / name) as file:
             return {
                 group: {name: _described(_variable(file, group, name)) for name in _variables(file, group)}
-                for group in _members(file)
+                for group in file
             }
 
     def _read(
@@ -227,30 +223,35 @@ def _open(path: Path) -> Any:
     return netcdf.require_h5py().File(path, "r")
 
 
-def _members(group: Any) -> list[str]:
-    """Names in an HDF5 group, in the order in which they were written; `ValueError` if one leads to another file."""
-    h5py = netcdf.require_h5py()
-    names = list(group)
-    for name in names:
-        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-            raise ValueError(f"{group.file.filename} holds {name!r} as a link")
-    return names
-
-
 def _variables(file: Any, group: str) -> list[str]:
-    """Names of the variables of a group, without the bare dimensions."""
-    return [name for name in _members(file[group]) if not _is_dimension(file[group][name])]
+    """Names of the variables of a group, in the order in which they were written, without the bare dimensions."""
+    held = _group(file, group)
+    return [name for name in held if not _is_dimension(_member(held, name))]
 
 
 def _variable(file: Any, group: str, name: str) -> Any:
     """A variable; `ValueError` unless all that it claims to hold is in the file itself."""
-    if group not in _members(file) or name not in _members(file[group]):
-        raise ValueError(f"{file.filename} has no {group}/{name}")
-    item = file[group][name]
-    own = not item.external and not item.is_virtual
+    item = _member(_group(file, group), name)
+    numbers = isinstance(item, netcdf.require_h5py().Dataset) and item.dtype.kind in "biufc"
+    own = numbers and not item.external and not item.is_virtual
     if not own or item.id.get_storage_size() < item.size * item.dtype.itemsize:
-        raise ValueError(f"{file.filename} does not hold the {item.shape} entries of {group}/{name} itself")
+        raise ValueError(f"{file.filename} does not hold the numbers of {group}/{name} itself")
     return item
+
+
+def _group(file: Any, name: str) -> Any:
+    group = _member(file, name)
+    if not isinstance(group, netcdf.require_h5py().Group):
+        raise ValueError(f"{file.filename} holds no group {name!r}")
+    return group
+
+
+def _member(group: Any, name: str) -> Any:
+    """What a group holds under a name; `ValueError` if it is a link, which may lead to another file."""
+    link = group.get(name, getlink=True) if name in group.keys() else None  # noqa: SIM118  which opens nothing
+    if not isinstance(link, netcdf.require_h5py().HardLink):
+        raise ValueError(f"{group.file.filename} holds no {name!r} of its own")
+    return group[name]
 
 
 def _is_dimension(item: Any) -> bool:

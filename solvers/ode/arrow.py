@@ -127,8 +127,9 @@ class ArrowEquations:
 
 def levenberg_marquardt(
     cost: Callable[[Array], float],
-    equations: Callable[[Array], ArrowEquations],
+    equations: Callable[[Array], ArrowEquations | None],
     theta: Array,
+    system: ArrowEquations,
     max_iterations: int,
 ) -> tuple[Array, ArrowEquations, int, bool]:
     """Minimise a sum of squares from theta (q + S n,).
@@ -138,32 +139,26 @@ def levenberg_marquardt(
     cost : callable
         theta -> half the sum of squares; not finite where the model cannot be solved.
     equations : callable
-        theta -> Gauss-Newton equations.
+        theta -> Gauss-Newton equations; None where the model cannot be differentiated.
     theta : array
+        Where the cost is finite.
+    system : ArrowEquations
+        Those at theta.
     max_iterations : int
 
     Returns
     -------
     theta, equations there, iterations, converged
-
-    Raises
-    ------
-    ValueError
-        If the cost is not finite at the first theta.
     """
-    current = cost(theta)
-    if not np.isfinite(current):
-        raise ValueError("parameters and starts must be solvable where the fit begins, but some segment failed there")
-    system, damping = equations(theta), 1e-3
+    current, damping = cost(theta), 1e-3
     for iteration in range(max_iterations):
         moved, gain = _step(system, damping)
         if gain < SMALLEST_GAIN:
             # a damped step promises less than there is to gain
             return theta, system, iteration, _step(system, 0.0)[1] < SMALLEST_GAIN
         candidate = cost(theta + moved)
-        if candidate < current:
-            theta, current, damping = theta + moved, candidate, max(damping / 10.0, 1e-12)
-            system = equations(theta)
+        if candidate < current and (there := equations(theta + moved)) is not None:
+            theta, current, damping, system = theta + moved, candidate, max(damping / 10.0, 1e-12), there
         else:
             damping *= 10.0
     return theta, system, max_iterations, False

@@ -69,7 +69,7 @@ def differentiate(states: Outcome, run: Run, columns: int, rtol: float, floor: A
             row, least = rows[k : k + 1], floor[rows[k]]
             excess = float((bound[k] / _largest(slopes[row], size[k], least)).max())
             if excess > 1.0:
-                refined = _refined(row, run, slopes[row], 1.0 / excess, LEAST_RTOL / rtol, size[k], least)
+                refined = _refined(row, run, slopes[row], 1.0 / excess, min(1.0, LEAST_RTOL / rtol), size[k], least)
                 slopes[row], good, evaluated, stepped = refined
                 evaluations[row] += evaluated
                 steps[row] += stepped

@@ -5,19 +5,21 @@ Trajectories are integrated in batches; one that fails gets a status and NaN, ne
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import array, function, integer, names, one_of, real, shown, store
+from invsamp.solvers.ode.advice import failure
 from invsamp.solvers.ode.differentiation import differentiate
+from invsamp.solvers.ode.doses import Dose, check_breakpoints, check_doses, pauses
 from invsamp.solvers.ode.integrators import Array, Control, Status, lsoda, rk45
 from invsamp.solvers.ode.observation import OdeObservation, observe
 from invsamp.solvers.ode.output_times import check_times
+from invsamp.solvers.ode.probing import probe
 from invsamp.solvers.ode.right_hand_side import (
     Jacobian,
     Prepared,
@@ -31,9 +33,6 @@ from invsamp.solvers.ode.tracing import Rhs
 from invsamp.solvers.ode.trajectories import Course, Integers, Outcome
 
 __all__ = ["OdeModel", "SensitiveSolution", "Solution", "Status"]
-
-#: A time, and what is added to which states then.
-Dose = tuple[float, Mapping[str, float] | Sequence[tuple[str, float]]]
 
 
 class Solution(NamedTuple):
@@ -97,8 +96,9 @@ class OdeModel:
     Raises
     ------
     ValueError
-        For duplicate or unknown names, an unknown method, settings out of range, or a ``rhs`` that does not take and
-        return as many values as there are names, or that cannot be compiled.
+        For duplicate or unknown names, an unknown method, settings out of range, doses of unknown amounts, or a
+        ``rhs`` that is no function of (t, x, p), does not take and return as many values as there are names, or cannot
+        be compiled.
 
     Notes
     -----
@@ -132,16 +132,9 @@ class OdeModel:
     error_control: Literal["full", "states"] = "full"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "states", tuple(self.states))
-        object.__setattr__(self, "parameters", tuple(self.parameters))
         _check_settings(self)
-        object.__setattr__(self, "breakpoints", tuple(float(time) for time in self.breakpoints))
-        # pairs in place of dictionaries: a model can be hashed
-        doses = tuple((float(time), tuple(dict(amounts).items())) for time, amounts in self.doses)
-        object.__setattr__(self, "doses", doses)
-        _check_course(self)
+        _check_functions(self)
         n, q = len(self.states), len(self.parameters)
-        _probe(self.rhs, n, q)
         prepare_states(self.rhs, n, q)
         if self.stop is not None:
             prepare_stop(self.stop, n, q)
@@ -156,6 +149,12 @@ class OdeModel:
         """Where sensitivities come from: "given", "traced" or "complex step"; "none" if they cannot be had."""
         found = prepare_jacobian(self.rhs, self.jacobian, len(self.states), len(self.parameters))
         return "none" if isinstance(found, ValueError) else found.derivatives
+
+    @property
+    def no_derivatives(self) -> str | None:
+        """Why sensitivities cannot be had; None if they can."""
+        found = prepare_jacobian(self.rhs, self.jacobian, len(self.states), len(self.parameters))
+        return str(found) if isinstance(found, ValueError) else None
 
     def solve(
         self,
@@ -293,6 +292,13 @@ class OdeModel:
         """
         return observe(self, times, initial, t0=t0, states=states, of=of, jacobian=jacobian, mask=mask)
 
+    def failure(self, solution: Solution | SensitiveSolution, until: float) -> str | None:
+        """What the first failed trajectory of a solution says, and what to try; None if none failed.
+
+        ``until`` is the last of the times that were wanted.
+        """
+        return failure(solution.status, solution.ended, until, method=self.method, max_steps=self.max_steps)
+
     def state_indices(self, argument: str, names: Sequence[str] | None) -> tuple[int, ...]:
         """Positions of states by name, all by default; ``argument`` is what an error calls them."""
         names = self.states if names is None else tuple(names)
@@ -304,10 +310,10 @@ class OdeModel:
     def _check(
         self, parameters: npt.ArrayLike, initial: npt.ArrayLike, times: npt.ArrayLike, t0: npt.ArrayLike | None
     ) -> tuple[Array, Array, Array, Array]:
-        p = np.asarray(parameters, dtype=float)
+        p = _numbers("parameters", parameters)
         if p.ndim != 2 or p.shape[1] != len(self.parameters):
             raise ValueError(f"parameters must have shape (batch, {len(self.parameters)}), got {p.shape}")
-        x0 = np.asarray(initial, dtype=float)
+        x0 = _numbers("initial", initial)
         n = len(self.states)
         if x0.shape != (n,) and x0.shape != (len(p), n):
             raise ValueError(f"initial must have shape ({n},) or ({len(p)}, {n}), got {x0.shape}")
@@ -323,7 +329,7 @@ class OdeModel:
         self, rhs: int, p: Array, y0: Array, times: Array, start: Array, rtol: float, absolute: Array
     ) -> Outcome:
         n, q = len(self.states), len(self.parameters)
-        course = Course(*_pauses(self.breakpoints, self.doses, self.states, y0.shape[1]))
+        course = Course(*pauses(self.breakpoints, self.doses, self.states, y0.shape[1]))
         if self.stop is not None:
             course = course._replace(stop=prepare_stop(self.stop, n, q).address)
         variations = 0
@@ -336,64 +342,66 @@ class OdeModel:
 _INTEGRATORS = {"LSODA": lsoda, "RK45": rk45}
 
 
-@lru_cache(maxsize=64)
-def _pauses(
-    breakpoints: tuple[float, ...], doses: tuple[Dose, ...], states: tuple[str, ...], width: int
-) -> tuple[Array, Array]:
-    """Times at which the integration restarts, and what y of the given width gains there."""
-    times = np.array(sorted({*breakpoints, *(time for time, _ in doses)}), dtype=float)
-    jumps = np.zeros((len(times), width))
-    for time, amounts in doses:
-        for state, amount in dict(amounts).items():
-            jumps[np.searchsorted(times, time), states.index(state)] += amount
-    return times, jumps
-
-
 def _check_settings(model: OdeModel) -> None:
-    if not callable(model.rhs):
-        raise ValueError(f"rhs must be a callable rhs(t, x, p), got {model.rhs!r}")
-    names = model.states + model.parameters
-    if not model.states or len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"states and parameters must be distinct names, at least one state, got {names}")
-    if model.method not in _INTEGRATORS:
-        raise ValueError(f"method must be one of {sorted(_INTEGRATORS)}, got {model.method!r}")
-    if not 1e-13 <= model.rtol < 1:
-        raise ValueError(f"rtol must be in [1e-13, 1), got {model.rtol}")
-    if not (0 < model.atol < math.inf):
-        raise ValueError(f"atol must be positive and finite, got {model.atol}")
-    for name in ("max_steps", "threads"):
-        value = getattr(model, name)
-        if not isinstance(value, (int, np.integer)) or value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value!r}")
+    function("rhs", model.rhs, "rhs(t, x, p)")
+    given = {"states": names("states", model.states)}
+    given["parameters"] = names("parameters", model.parameters) if _has_entries(model.parameters) else ()
+    if clash := set(given["states"]) & set(given["parameters"]):
+        raise ValueError(f"parameters must be distinct names, none of a state, got {sorted(clash)} in both")
+    one_of("method", model.method, sorted(_INTEGRATORS))
+    one_of("error_control", model.error_control, ("full", "states"))
     for name in ("jacobian", "stop"):
-        value = getattr(model, name)
-        if value is not None and not callable(value):
-            raise ValueError(f"{name} must be a callable {name}(t, x, p), got {value!r}")
+        if getattr(model, name) is not None:
+            function(name, getattr(model, name), f"{name}(t, x, p)")
     if model.stop is not None and model.method != "RK45":
         raise ValueError(f"stop needs method='RK45', got {model.method!r}")
+    store(
+        model,
+        **given,
+        rtol=real("rtol", model.rtol, least=1e-13, below=1.0),
+        atol=real("atol", model.atol, above=0.0),
+        max_steps=integer("max_steps", model.max_steps, least=1),
+        threads=integer("threads", model.threads, least=1),
+        breakpoints=check_breakpoints(model.breakpoints),
+        doses=check_doses(model.doses, given["states"]),
+    )
 
 
-def _check_course(model: OdeModel) -> None:
-    if not np.isfinite(model.breakpoints).all():
-        raise ValueError(f"breakpoints must be finite times, got {model.breakpoints}")
-    for time, amounts in model.doses:
-        values = dict(amounts)
-        if not math.isfinite(time) or not np.isfinite(list(values.values())).all():
-            raise ValueError(f"doses must be finite, got {values} at {time}")
-        if unknown := [state for state in values if state not in model.states]:
-            raise ValueError(f"doses must name states out of {model.states}, got {unknown} at {time}")
+def _numbers(name: str, value: Any) -> Array:
+    # a trajectory from what is not finite fails alone
+    return (
+        value
+        if type(value) is np.ndarray and value.dtype == float
+        else array(name, value, finite=False, nan=True, empty=True)
+    )
 
 
-def _probe(rhs: Rhs, n_states: int, n_parameters: int) -> None:
-    """Call rhs once with ones: a wrong number of values is a bug to report now, not a failed trajectory."""
+def _has_entries(value: Any) -> bool:
+    return not (isinstance(value, list | tuple) and len(value) == 0)
+
+
+def _check_functions(model: OdeModel) -> None:
+    """Call the functions once: a wrong number of values is a bug to report now, not a failed trajectory."""
+    n, q = len(model.states), len(model.parameters)
+    derivative = probe("rhs", model.rhs, n, q)
+    if derivative is not None and _shape(derivative) != (n,):
+        raise ValueError(f"rhs must return {n} values, one per state, got {shown(derivative)}")
+    if model.stop is not None:
+        value = probe("stop", model.stop, n, q)
+        if value is not None and _shape(value) != ():
+            raise ValueError(f"stop must return a number, got {shown(value)}")
+    if model.jacobian is not None:
+        rows = probe("jacobian", model.jacobian, n, q)
+        wanted = [(n, n), (n, q)]
+        if rows is not None and not (isinstance(rows, tuple | list) and list(map(_shape, rows)) == wanted):
+            raise ValueError(
+                f"jacobian must return the rows of df/dx and those of df/dp, of shapes {wanted[0]} and {wanted[1]}, "
+                f"got {shown(rows)}"
+            )
+
+
+def _shape(value: Any) -> tuple[int, ...] | None:
     try:
-        derivative = getattr(rhs, "py_func", rhs)(0.0, [1.0] * n_states, (1.0,) * n_parameters)
-    except ArithmeticError:
-        return
-    except (ValueError, IndexError) as error:
-        if isinstance(error, ValueError) and "unpack" not in str(error):
-            return  # out of a function's domain
-        message = f"rhs must take {n_states} states and {n_parameters} parameters, but raised: {error}"
-        raise ValueError(message) from error
-    if np.shape(derivative) != (n_states,):
-        raise ValueError(f"rhs must return {n_states} values, one per state, got {derivative!r}")
+        return np.shape(value)
+    except ValueError:  # rows of different lengths
+        return None

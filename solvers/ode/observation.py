@@ -15,7 +15,7 @@ import numpy.typing as npt
 from invsamp.solvers.ode.state_functions import Function, StateFunction
 
 if TYPE_CHECKING:
-    from invsamp.solvers.ode.model import OdeModel
+    from invsamp.solvers.ode.model import OdeModel, SensitiveSolution, Solution
 
 Array = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -61,7 +61,11 @@ class OdeObservation:
     """Observed states of an `OdeModel`, or functions of them, as a forward model; made by `OdeModel.observe`.
 
     Observations are ordered by time, then by output, without those that the mask leaves out. The columns of theta
-    are `parameters`. Rows that fail are NaN.
+    are `parameters`. Rows that fail are NaN, and `message` says why.
+
+    Observations are the same to the bit with and without their derivatives: a posterior has one energy. Where the
+    states can be solved and their sensitivities cannot, only the derivatives are NaN: to a kernel that asks for
+    gradients such a point is a failed solve, to one that does not it is a point like others.
 
     Attributes
     ----------
@@ -81,12 +85,15 @@ class OdeObservation:
     mask: BoolArray
     data_indices: npt.NDArray[np.intp] | None = None
     _timing: list[float] = field(default_factory=lambda: [0.0, 0.0], init=False, repr=False)
+    _said: list[str] = field(default_factory=list, init=False, repr=False)
 
     def __call__(self, theta: Array) -> Array:
         """Observations, shape (batch, n_observations), at theta, shape (batch, n_parameters)."""
         began = time.perf_counter()
         p, x0 = self._split(theta)
-        y = self._observed(self.model.solve(p, x0, self.times, t0=self.t0).states, p)
+        solution = self.model.solve(p, x0, self.times, t0=self.t0)
+        self._note(solution)
+        y = self._observed(solution.states, p)
         self._timing[0] += time.perf_counter() - began
         self._timing[1] += len(p)
         return y
@@ -96,6 +103,7 @@ class OdeObservation:
         p, x0 = self._split(theta)
         unknown = [s for s, entry in zip(self.model.states, self.initial, strict=True) if isinstance(entry, str)]
         solution = self.model.solve_with_sensitivities(p, x0, self.times, t0=self.t0, initial_states=unknown)
+        self._note(solution)
         states, slopes = solution.states, solution.sensitivities
         y = self._observed(states, p)
         if isinstance(self.output, StateFunction):
@@ -159,6 +167,16 @@ class OdeObservation:
         return self.output.derivatives if isinstance(self.output, StateFunction) else None
 
     @property
+    def message(self) -> str | None:
+        """What the last failure said: the solver's status, where it came about, and what to try."""
+        return self._said[-1] if self._said else None
+
+    @property
+    def no_derivatives(self) -> str | None:
+        """Why there is no Jacobian; None if there is one."""
+        return self.model.no_derivatives
+
+    @property
     def n_observations(self) -> int:
         """Length of a row of observations."""
         return int(self.mask.sum())
@@ -168,6 +186,11 @@ class OdeObservation:
         """Mean seconds per evaluation so far; NaN before the first."""
         seconds, rows = self._timing
         return seconds / rows if rows else math.nan
+
+    def _note(self, solution: Solution | SensitiveSolution) -> None:
+        said = self.model.failure(solution, float(self.times[-1]))
+        if said is not None:
+            self._said[:] = [said]
 
     def _observed(self, states: Array, p: Array) -> Array:
         if isinstance(self.output, StateFunction):

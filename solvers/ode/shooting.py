@@ -24,7 +24,7 @@ from invsamp.solvers.ode.segments import Layout, layout, segment_begins, smoothe
 from invsamp.solvers.ode.shooting_fit import ShootingFit, least_squares
 
 if TYPE_CHECKING:
-    from invsamp.solvers.ode.model import OdeModel
+    from invsamp.solvers.ode.model import OdeModel, SensitiveSolution, Solution
 
 Array = npt.NDArray[np.float64]
 
@@ -90,6 +90,7 @@ class MultipleShooting:
     parameters: tuple[str, ...] = field(init=False)
     _layout: Layout = field(init=False, repr=False)
     _timing: list[float] = field(default_factory=lambda: [0.0, 0.0], init=False, repr=False)
+    _said: list[str] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
         times = np.asarray(self.times, dtype=float)
@@ -117,8 +118,9 @@ class MultipleShooting:
         """Observations (batch, m) at theta, shape (batch, n_parameters + segments * n_states)."""
         began = time.perf_counter()
         p, starts = self._split(theta)
-        states = self.model.solve(*self._rows(p, starts), t0=self._t0(len(p))).states
-        y = self._observations(states, starts)
+        solution = self.model.solve(*self._rows(p, starts), t0=self._t0(len(p)))
+        self._note(solution)
+        y = self._observations(solution.states, starts)
         self._timing[0] += time.perf_counter() - began
         self._timing[1] += len(p)
         return y
@@ -150,6 +152,7 @@ class MultipleShooting:
         """
         p, starts = self._split(theta)
         solution = self.model.solve_with_sensitivities(*self._rows(p, starts), t0=self._t0(len(p)))
+        self._note(solution)
         y = self._observations(solution.states, starts)
         segments, slots = self._layout.grid.shape
         n = starts.shape[2]
@@ -211,7 +214,7 @@ class MultipleShooting:
         for column, name in enumerate(self.states):
             seen = self._mask[:, column]
             if not seen.any():
-                raise ValueError(f"mask leaves no datum of {name!r}")
+                raise ValueError(f"observed must have a datum of {name!r} where the mask is true, got none")
             starts[:, self.model.states.index(name)] = smoothed(
                 self.times[seen], values[seen, column], self.begins, window
             )
@@ -262,8 +265,8 @@ class MultipleShooting:
         Raises
         ------
         ValueError
-            If the first trajectories cannot be solved, the data leave something undetermined, or a name or a shape
-            is wrong.
+            If the first trajectories cannot be solved, the data leave something undetermined, states are not observed
+            and ``starts`` is not given, or a name or a shape is wrong.
         """
         return least_squares(self, observed, parameters, noise_sd, starts, max_iterations)
 
@@ -300,6 +303,16 @@ class MultipleShooting:
         return dataclasses.replace(self, model=dataclasses.replace(self.model, **changes))
 
     @property
+    def message(self) -> str | None:
+        """What the last failure said: the solver's status, where it came about, and what to try."""
+        return self._said[-1] if self._said else None
+
+    @property
+    def no_derivatives(self) -> str | None:
+        """Why there is no Jacobian; None if there is one."""
+        return self.model.no_derivatives
+
+    @property
     def n_observations(self) -> int:
         """Length of a row of observations, gaps included."""
         return self._layout.data + self._layout.gaps
@@ -314,6 +327,11 @@ class MultipleShooting:
     def _mask(self) -> BoolArray:
         assert self.mask is not None  # set at construction
         return self.mask
+
+    def _note(self, solution: Solution | SensitiveSolution) -> None:
+        said = self.model.failure(solution, float(self.times[-1]))
+        if said is not None:
+            self._said[:] = [said]
 
     def _observed(self, observed: npt.ArrayLike) -> Array:
         values = np.asarray(observed, dtype=float)

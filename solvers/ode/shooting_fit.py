@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import array, integer, real
 from invsamp.solvers.ode.arrow import ArrowEquations, levenberg_marquardt
 
 if TYPE_CHECKING:
@@ -81,13 +82,14 @@ def least_squares(
     max_iterations: int,
 ) -> ShootingFit:
     """See `MultipleShooting.fit`, whose arguments these are."""
+    max_iterations = integer("max_iterations", max_iterations, least=1)
     if isinstance(parameters, Mapping):
         if set(parameters) != set(shooting.model.parameters):
             raise ValueError(f"parameters must give values for {shooting.model.parameters}, got {sorted(parameters)}")
-        p = np.array([float(parameters[name]) for name in shooting.model.parameters])
+        p = np.array([real(f"parameters[{name!r}]", parameters[name]) for name in shooting.model.parameters])
     else:
-        p = np.asarray(parameters, dtype=float)
-    begin = shooting.initial_guess(observed) if starts is None else np.asarray(starts, dtype=float)
+        p = array("parameters", parameters, empty=True)
+    begin = _guess(shooting, observed) if starts is None else array("starts", starts)
     shapes = (len(shooting.model.parameters),), (len(shooting.begins), len(shooting.model.states))
     if (p.shape, begin.shape) != shapes:
         raise ValueError(
@@ -105,11 +107,19 @@ def least_squares(
         with np.errstate(over="ignore"):
             return 0.5 * float(np.sum(((data - shooting(theta[None])[0]) / sd) ** 2))
 
-    theta, equations, iterations, converged = levenberg_marquardt(
-        cost, lambda theta: shooting.equations(theta, data, sd), np.concatenate([p, begin.ravel()]), max_iterations
-    )
+    def equations(theta: Array) -> ArrowEquations | None:
+        found = shooting.equations(theta, data, sd)
+        return found if np.isfinite(found.corner).all() and np.isfinite(found.diagonal).all() else None
+
+    first = np.concatenate([p, begin.ravel()])
+    system = equations(first) if np.isfinite(cost(first)) else None
+    if system is None:
+        raise ValueError(
+            f"parameters and starts must be solvable where the fit begins, but some segment failed: {shooting.message}"
+        )
+    theta, system, iterations, converged = levenberg_marquardt(cost, equations, first, system, max_iterations)
     try:
-        equations.parameter_covariance()
+        system.parameter_covariance()
     except np.linalg.LinAlgError:
         raise ValueError(
             "observed must determine the parameters and every segment's start: "
@@ -123,5 +133,15 @@ def least_squares(
         degrees_of_freedom=len(data) - len(theta),
         iterations=iterations + earlier,
         converged=converged,
-        equations=equations,
+        equations=system,
     )
+
+
+def _guess(shooting: MultipleShooting, observed: npt.ArrayLike) -> Array:
+    missing = [name for name in shooting.model.states if name not in (shooting.states or ())]
+    if missing:
+        raise ValueError(
+            f"starts must be given where states are not observed, here {missing}: "
+            f"starts=shooting.initial_guess(observed, unobserved={{...}}) takes values for them"
+        )
+    return shooting.initial_guess(observed)

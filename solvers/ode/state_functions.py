@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.solvers.ode.tracing import symbolic
+from invsamp.solvers.ode.tracing import symbolic, vector_entries
 from invsamp.solvers.ode.twins import twin
 
 Array = npt.NDArray[np.float64]
@@ -170,7 +170,7 @@ def _trace(
     p = list(sympy.symbols(f"parameter0:{n_parameters}", real=True, seq=True))
     try:
         result = twin(function, symbolic)(t, x, p)
-        outputs = [sympy.sympify(entry) for entry in result]
+        outputs = [sympy.sympify(entry) for entry in vector_entries(result)]
         slopes = list(sympy.Matrix(len(outputs), 1, outputs).jacobian([*x, *p]))
     except Exception as error:
         return error

@@ -51,12 +51,12 @@ def trace(rhs: Rhs, n_states: int, n_parameters: int) -> Trace:
     x = sympy.symbols(f"state0:{n_states}", real=True, seq=True)
     p = sympy.symbols(f"parameter0:{n_parameters}", real=True, seq=True)
     try:
-        derivatives = tuple(sympy.sympify(entry) for entry in twin(rhs, symbolic)(t, x, p))
+        derivatives = tuple(sympy.sympify(entry) for entry in vector_entries(twin(rhs, symbolic)(t, x, p)))
         if not all(isinstance(entry, sympy.Expr) for entry in derivatives):
             raise TypeError(f"expressions are needed, got {derivatives}")
     except Exception as error:
         raise Untraceable(
-            f"rhs must be traceable (arithmetic and {', '.join(sorted(_symbolic_functions()))}; no branches), "
+            f"rhs must be traceable (arithmetic, arrays, and {', '.join(sorted(_elementary()))}; no branches), "
             f"but tracing raised {type(error).__name__}: {error}"
         ) from error
     if len(derivatives) != n_states:
@@ -131,7 +131,7 @@ def _printer() -> Any:
 
 
 @functools.cache
-def _symbolic_functions() -> dict[str, Any]:
+def _elementary() -> dict[str, Any]:
     """What a right-hand side may call from `math` or `numpy`, and its symbolic counterpart."""
     import sympy
 
@@ -146,11 +146,53 @@ def _symbolic_functions() -> dict[str, Any]:
     }
 
 
+@functools.cache
+def _numpy_functions() -> dict[str, Any]:
+    """What a right-hand side may call from `numpy`: elementary functions entry by entry, and arrays of symbols."""
+
+    def by_entry(function: Any) -> Any:
+        def called(*arguments: Any) -> Any:
+            if any(isinstance(argument, np.ndarray | list | tuple) for argument in arguments):
+                return np.frompyfunc(function, len(arguments), 1)(*arguments)
+            return function(*arguments)
+
+        return called
+
+    def made(function: Any) -> Any:
+        return lambda shape, dtype=None: function(shape, dtype=object)
+
+    return {
+        **{name: by_entry(value) if callable(value) else value for name, value in _elementary().items()},
+        **{name: lambda values, dtype=None: np.array(values, dtype=object) for name in ("array", "asarray")},
+        **{
+            name: made(getattr(np, name))
+            for name in ("zeros", "ones", "empty", "zeros_like", "ones_like", "empty_like")
+        },
+        **{name: getattr(np, name) for name in _OF_ARRAYS},
+    }
+
+
+#: Functions of numpy that work on arrays of symbols as they are.
+_OF_ARRAYS = (
+    *("concatenate", "cross", "cumsum", "diag", "diff", "dot", "eye", "hstack", "inner", "matmul", "mean", "outer"),
+    *("prod", "ravel", "reshape", "roll", "stack", "sum", "trace", "transpose", "vdot", "vstack"),
+)
+
+
+def vector_entries(values: Any) -> Any:
+    """The entries of what a function returned; those of an array of one axis."""
+    if isinstance(values, np.ndarray) and values.ndim != 1:
+        raise TypeError(f"an array must have one axis, got shape {values.shape}")
+    return values
+
+
 def symbolic(value: Any) -> Any:
     """What a value that a function reads is to SymPy: `math` and `numpy`, or functions of theirs, are replaced."""
     if value is math or value is np:
-        return types.SimpleNamespace(**_symbolic_functions())
+        return types.SimpleNamespace(**(_elementary() if value is math else _numpy_functions()))
     name = getattr(value, "__name__", None)
-    if isinstance(name, str) and value in (getattr(math, name, None), getattr(np, name, None)):
-        return _symbolic_functions().get(name, value)
+    if isinstance(name, str) and callable(value):
+        for module, functions in ((math, _elementary()), (np, _numpy_functions())):
+            if value is getattr(module, name, None):
+                return functions.get(name, value)
     return value

@@ -8,6 +8,7 @@ from scipy.integrate import solve_ivp
 
 from invsamp.presets import mala
 from invsamp.problems.robertson import INITIAL, NOISE_SD, TIMES, TRUTH, data, reactions, rhs
+from invsamp.sampler import sample
 from invsamp.solvers.ode.integrators import Status
 
 POINT = np.array([list(TRUTH.values())])
@@ -44,6 +45,14 @@ def test_an_explicit_method_gives_up_with_a_status():
     assert np.isposinf(posterior.potential().energy(posterior.to_position(POINT))).all()
     model = posterior.forward["fine"].model
     assert model.solve(POINT, np.array(INITIAL), TIMES, t0=0.0).status[0] == Status.TOO_MANY_STEPS
+
+
+@pytest.mark.parametrize("start", [POINT, None])
+def test_a_run_with_an_explicit_method_says_why_and_what_to_try(start):
+    with pytest.raises(
+        RuntimeError, match=r"TOO_MANY_STEPS by RK45 after t = .* of 10000.*method=\"LSODA\".*max_steps"
+    ):
+        sample(reactions(method="RK45"), mala(), draws=5, warmup=100, chains=2, seed=1, start=start, progress=False)
 
 
 def test_prior_draws_have_finite_energies():

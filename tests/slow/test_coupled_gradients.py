@@ -63,7 +63,7 @@ def cost_per_gradient(run):
     return solves / COSTS[-1] / (CHAINS * (SETTINGS["warmup"] + SETTINGS["draws"] * SETTINGS["thin"]))
 
 
-def test_sds_are_those_of_exact_gradients_at_a_tenth_of_the_cost(posterior, draw):
+def test_sds_are_those_of_exact_gradients_at_a_tenth_of_the_cost(posterior, draw, within):
     exact, exact_error = sds(draw(posterior, sgld(STEP), **SETTINGS))
     pilot = draw(posterior, mala(fidelity="8"), **(SETTINGS | {"draws": 100}))
     measured = measure_levels(posterior, pilot.theta[:, ::10].reshape(-1, 2), noise=2.0, costs=COSTS)
@@ -73,13 +73,13 @@ def test_sds_are_those_of_exact_gradients_at_a_tenth_of_the_cost(posterior, draw
         estimator = coupled_sum(probabilities=probabilities)
         run = draw(posterior, sgld(STEP, estimator=estimator, gradient_noise=noise), **SETTINGS)
         found, error = sds(run)
-        # standard errors small enough for the bound to mean something
-        assert np.hypot(error, exact_error).max() < 0.011
-        assert np.abs(found / exact - 1.0).max() < 0.03
+        # standard errors of each below 1%; of their ratio far less, because both took the same random numbers
+        assert max(error.max(), exact_error.max()) < 0.01
+        assert within(found / exact - 1.0, 0.03)
         assert cost_per_gradient(run) < 1.0 / saved
         assert run.report["clipped_noise"] == [0.0]
         uncorrected, _ = sds(draw(posterior, sgld(STEP, estimator=estimator), **SETTINGS))
-        assert (uncorrected / exact - 1.0).max() > 0.05
+        assert not within(uncorrected / exact - 1.0, 0.03)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def two_modes():
     return Posterior(prior, forward, heat_source.TEMPERATURES, GaussianNoise(0.1))
 
 
-def test_two_modes_at_a_tenth_of_the_cost(two_modes, draw, agrees):
+def test_two_modes_at_a_tenth_of_the_cost(two_modes, draw, agrees, within):
     """Coupled gradients on the cold rung, an 8 x 8 mesh on the hot one, 64 x 64 for the swaps that need it."""
     modes = heat_source.quadrature(two_modes, points=200).modes
     assert modes[1].weight - heat_source.quadrature(two_modes, "8", points=200).modes[1].weight > 0.2
@@ -117,7 +117,7 @@ def test_two_modes_at_a_tenth_of_the_cost(two_modes, draw, agrees):
     assert agrees(above.mean(axis=1), modes[1].weight)
     ratios = [right.theta[side].std(axis=0) / mode.sd for side, mode in zip((~above, above), modes, strict=True)]
     # a step of 0.05 in whitened coordinates adds 1.3%
-    assert 0.98 < np.mean(ratios) < 1.04
+    assert within(np.mean(ratios) - 1.013, 0.03)
     solves = right.report["evaluations"]
     steps = CHAINS * (settings["warmup"] + settings["draws"] * settings["thin"])
     spent = sum(solves[f"{c}"] * cost for c, cost in zip(CELLS, COSTS, strict=True)) / COSTS[-1] / steps

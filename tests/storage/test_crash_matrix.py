@@ -12,6 +12,7 @@ import errno
 import itertools
 import os
 import re
+import shutil
 import signal
 
 import numpy as np
@@ -194,6 +195,27 @@ def test_killed_at_any_file_operation_a_run_resumes_to_the_same_draws(tmp_path, 
         assert listing(folder) == [*WHOLE, *["segment-*.nc"] * segments, "state.bin"]
         assert segments == (3 if segment else 1)
     assert resumed * every >= total // 2
+
+
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
+def test_killed_while_more_draws_are_made_a_run_resumes_to_the_same_draws(tmp_path, reference, every):
+    sampled(tmp_path / "short", segment=5, draws=7)
+
+    def more(folder, place=-1):
+        with pytest.MonkeyPatch.context() as patch:
+            counted = Operations(patch, place, kill)
+            resume(folder, draws=12, progress=False)
+        return counted.count
+
+    total = more(shutil.copytree(tmp_path / "short", tmp_path / "count"))
+    assert total > 15
+    for place in range(0, total, every):
+        folder = shutil.copytree(tmp_path / "short", tmp_path / f"run{place}")
+        assert in_a_fork(lambda folder=folder, place=place: more(folder, place)) == -signal.SIGKILL
+        assert iv.load(folder).report["draws"] >= 7
+        run = resume(folder, draws=12, progress=False)
+        assert_same(run, reference)
+        assert [name for name in listing(folder) if not name.startswith("segment")] == [*WHOLE, "state.bin"]
 
 
 def test_a_kill_loses_nothing_before_the_last_checkpoint(tmp_path, reference):

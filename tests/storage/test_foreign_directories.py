@@ -190,7 +190,7 @@ class TestForged:
     @staticmethod
     def refused(folder):
         """Read neither with the state nor without it."""
-        with pytest.raises(ValueError, match=r"segment-000000\.nc (holds|does not hold|has no)"):
+        with pytest.raises(ValueError, match=r"segment-000000\.nc (holds no|does not hold)"):
             iv.load(folder).draws("a")
         (folder / "state.bin").unlink()
         run = iv.load(folder)
@@ -218,6 +218,21 @@ class TestForged:
             assert bytes(file["posterior/a"][()].ravel()) == SECRET[:2]
         self.told_anew(folder)
         self.refused(folder)
+
+    @pytest.mark.parametrize("where", ["posterior", "posterior/a"])
+    @pytest.mark.parametrize("kind", ["group", "number", "text"])
+    def test_a_segment_with_something_else_in_place(self, folder, where, kind):
+        with h5py.File(folder / "segment-000000.nc", "r+") as file:
+            del file[where]
+            if kind == "group":
+                file.create_group(where)
+            else:
+                file[where] = 3.0 if kind == "number" else "text"
+        self.told_anew(folder)
+        with pytest.raises((ValueError, KeyError, IndexError)):
+            iv.load(folder).draws("a")
+        (folder / "state.bin").unlink()
+        assert iv.load(folder).report["draws"] == 2
 
     def test_a_segment_that_claims_more_than_it_holds(self, folder):
         with h5py.File(folder / "segment-000000.nc", "r+") as file:

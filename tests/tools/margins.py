@@ -4,9 +4,10 @@
     python tests/tools/margins.py [--shifts 20] [--first 0] [--folder .make/margins] [pytest's arguments ...]
 
 A verdict's margin is bound / score where the right law has to pass, score / bound where a wrong one has to be rejected:
-the least over the shifts, which must be above 1. `sds` says how far the mean of score / bound, for a wrong law of its
-logarithm, is from where the verdict would turn, in the standard deviations that it has over the shifts. Reports stay in
-the folder and count in later tables, the latest of a test and a shift alone; `--shifts 0` prints the table again.
+the table has the least over the shifts and the cases of a test, which must be above 1. `sds` says how far the mean of
+score / bound, for a wrong law of its logarithm, is from where the verdict would turn, in its standard deviations over
+the shifts. Reports stay in the folder and count in later tables, the latest of a test and a shift alone; `--shifts 0`
+prints the table again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 import time
 import xml.etree.ElementTree as ET
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -51,16 +53,32 @@ def ratios(folder: Path) -> tuple[dict[str, dict[int, list[float]]], dict[str, l
     return found, failures
 
 
-def rows(by_shift: dict[int, list[float]]) -> list[tuple[str, int, float, float]]:
-    """What the verdicts of one test are about, their number, least margins and distances in sds."""
-    found = []
+def verdicts(by_shift: dict[int, list[float]]) -> Iterator[tuple[str, float, float]]:
+    """Of each verdict of a test: the law that it is about, its least margin and its distance in sds."""
     for place in range(max(map(len, by_shift.values()))):
         ratio = np.array([values[place] for values in by_shift.values() if len(values) > place])
         wrong = np.median(ratio) > 1
         least, away = (ratio.min(), np.log(ratio)) if wrong else (1 / max(ratio.max(), 1e-300), 1 - ratio)
-        sds = away.mean() / away.std(ddof=1) if np.ptp(away) else np.inf
-        found.append(("wrong" if wrong else "right", len(ratio), float(least), float(sds)))
-    return found
+        yield "wrong" if wrong else "right", least, away.mean() / away.std(ddof=1) if np.ptp(away) else np.inf
+
+
+def table(found: dict[str, dict[int, list[float]]]) -> Iterator[str]:
+    """Lines of a table in Markdown, all cases of a test in one row."""
+    grouped = defaultdict(list)
+    for name, by_shift in found.items():
+        grouped[name.partition("[")[0]].append(by_shift)
+    yield "| test | shifts | right: least margin | sds | wrong: least margin | sds |\n|---|---|---|---|---|---|"
+    for name, cases in sorted(grouped.items()):
+        laws = defaultdict(list)
+        for law, least, sds in (verdict for by_shift in cases for verdict in verdicts(by_shift)):
+            laws[law].append((least, sds))
+        cells = [
+            f"{min(least for least, _ in laws[law]):.2f} | {min(sds for _, sds in laws[law]):.1f}"
+            if laws[law]
+            else " | "
+            for law in ("right", "wrong")
+        ]
+        yield f"| {name} | {min(map(len, cases))} | {' | '.join(cells)} |"
 
 
 def main() -> None:
@@ -75,10 +93,7 @@ def main() -> None:
         run(shift, arguments, folder)
 
     found, failures = ratios(folder)
-    print(f"\n{'test':100s} law   shifts least margin   sds")
-    for name, by_shift in sorted(found.items()):
-        for place, (law, shifts, least, sds) in enumerate(rows(by_shift)):
-            print(f"{name[-96:] + f' [{place}]':100s} {law} {shifts:6d} {least:12.2f} {sds:5.1f}")
+    print(*table(found), sep="\n")
     for name, shifts in failures.items():
         print(f"FAILED {name} at shifts {shifts}")
     sys.exit(bool(failures))

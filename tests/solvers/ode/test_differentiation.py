@@ -92,7 +92,7 @@ def test_van_der_pol_at_other_tolerances(rtol):
 
 def test_robertson():
     p, start, times = np.array([0.04, 1e4, 3e7]), np.array([1.0, 0.0, 0.0]), np.geomspace(1e-3, 1e3, 7)
-    model = OdeModel(robertson, "abc", ("k1", "k2", "k3"), "LSODA", atol=1e-12)
+    model = OdeModel(robertson, tuple("abc"), ("k1", "k2", "k3"), "LSODA", atol=1e-12)
     solution = model.solve_with_sensitivities([p], start, times, t0=0.0)
     assert solution.status[0] == Status.OK
     slopes = exact(robertson, p, start, times)
@@ -103,7 +103,7 @@ def test_robertson():
 def test_hires():
     arguments = [[1.71, 0.43, 280.0]], [1, 0, 0, 0, 0, 0, 0, 0.0057], np.linspace(10.0, 321.8122, 5)
     models = (
-        OdeModel(hires, "abcdefgh", ("k1", "k2", "k3"), method, **settings, max_steps=100_000)
+        OdeModel(hires, tuple("abcdefgh"), ("k1", "k2", "k3"), method, **settings, max_steps=100_000)
         for method, settings in (("LSODA", {}), ("RK45", {"rtol": 1e-11, "atol": 1e-14}))
     )
     ours, tight = (model.solve_with_sensitivities(*arguments, t0=0.0) for model in models)
@@ -122,9 +122,9 @@ def test_sensitivities_that_cancel_are_refined(method):
         return u, v, -p[0] * a / cube, -p[0] * b / cube
 
     start, times = [1.99, 0.0, 0.0, math.sqrt(0.01 / 1.99)], [0.0, 4 * math.pi]
-    model = OdeModel(comet, "abuv", ["mu"], method, max_steps=100_000)
+    model = OdeModel(comet, tuple("abuv"), ["mu"], method, max_steps=100_000)
     solution = model.solve_with_sensitivities([[1.0]], start, times)
-    tight = OdeModel(comet, "abuv", ["mu"], max_steps=1_000_000, rtol=1e-12, atol=1e-14)
+    tight = OdeModel(comet, tuple("abuv"), ["mu"], max_steps=1_000_000, rtol=1e-12, atol=1e-14)
     exact = tight.solve_with_sensitivities([[1.0]], start, times).sensitivities[0, -1]
     assert solution.status[0] == Status.OK
     assert np.abs(solution.sensitivities[0, -1] - exact).max() < 0.05 * np.abs(exact).max()
@@ -194,14 +194,14 @@ def test_the_size_of_a_parameter_does_not_matter(method):
 def test_a_parameter_at_zero_keeps_its_sensitivity_under_control():
     # with an absolute tolerance of atol / |p| nothing would be
     for value in (0.0, 1e-300, 1e-12):
-        model = OdeModel(lambda t, x, p: (x[1] + p[0] * math.cos(20 * t), -400 * x[0]), "xv", ["p"], rtol=1e-8)
+        model = OdeModel(lambda t, x, p: (x[1] + p[0] * math.cos(20 * t), -400 * x[0]), tuple("xv"), ["p"], rtol=1e-8)
         solution = model.solve_with_sensitivities([[value]], [0.0, 0.0], [0.0, 3.0], initial_states=())
         # resonance: x = p (t cos 20t / 2 + sin 20t / 40)
         assert abs(solution.sensitivities[0, 1, 0, 0] - (1.5 * math.cos(60) + math.sin(60) / 40)) < 1e-5
 
 
 def test_an_event_leaves_the_sensitivities_before_it():
-    ball = OdeModel(lambda t, x, p: (x[1], -p[0]), "hv", ["g"], stop=lambda t, x, p: x[0])
+    ball = OdeModel(lambda t, x, p: (x[1], -p[0]), tuple("hv"), ["g"], stop=lambda t, x, p: x[0])
     solution = ball.solve_with_sensitivities([[9.81]], [1.0, 0.0], [0.0, 0.2, 0.4, 0.6])
     assert solution.status[0] == Status.STOPPED
     np.testing.assert_allclose(solution.sensitivities[0, :3, 0, 0], [0, -0.02, -0.08], atol=1e-9)

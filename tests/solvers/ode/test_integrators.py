@@ -26,7 +26,7 @@ def test_counters_are_those_of_odeint():
     # compiled as it stands: another order of sums changes the steps of a stiff problem
     model = OdeModel(
         lambda t, x, p: robertson(t, x, p) if t >= 0 else (0.0, 0.0, 0.0),
-        *("abc", ("k1", "k2", "k3"), "LSODA"),
+        *(tuple("abc"), ("k1", "k2", "k3"), "LSODA"),
         rtol=1e-8,
         atol=1e-12,
     )
@@ -46,7 +46,7 @@ def test_counters_are_those_of_odeint():
 def test_robertson_needs_lsoda():
     settings = {"rtol": 1e-6, "atol": 1e-10}
     for method, status in (("LSODA", Status.OK), ("RK45", Status.TOO_MANY_STEPS)):
-        model = OdeModel(robertson, "abc", ("k1", "k2", "k3"), method, **settings)
+        model = OdeModel(robertson, tuple("abc"), ("k1", "k2", "k3"), method, **settings)
         assert model.solve([[0.04, 1e4, 3e7]], [1.0, 0.0, 0.0], [0.0, 1e3]).status[0] == status
 
 
@@ -90,7 +90,7 @@ def test_a_batch_fails_row_by_row():
 
 
 def test_several_threads_may_call_it():
-    model = OdeModel(robertson, "abc", ("k1", "k2", "k3"), "LSODA")
+    model = OdeModel(robertson, tuple("abc"), ("k1", "k2", "k3"), "LSODA")
     arguments = [[0.04, 1e4, 3e7]], [1.0, 0.0, 0.0], np.geomspace(1e-3, 1e3, 20)
     alone = model.solve(*arguments).states
     found = []

@@ -247,3 +247,33 @@ class TestCoarse:
 def test_bad_input_is_a_value_error_that_names_it(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def advice(rhs, p, start, until=2.0, **settings):
+    model = OdeModel(rhs, ("x",), ("p",), **settings)
+    forward = model.observe([0.5 * until, until], start, t0=0.0)
+    assert forward.message is None
+    forward.linearize(np.atleast_2d(p))
+    return forward.message
+
+
+def test_a_failure_says_its_status_and_what_to_try():
+    stiff = advice(lambda t, x, p: (-p[0] * (x[0] - math.cos(t)),), [[1e7], [1.0]], (0.0,))
+    assert "TOO_MANY_STEPS by RK45 after t = " in stiff and 'method="LSODA"' in stiff and "(1 of 2 traj" in stiff
+    assert "blows up" in advice(lambda t, x, p: (p[0] * x[0] ** 2,), [1.0], (1.0,), method="LSODA")
+    assert "rhs is defined" in advice(lambda t, x, p: (math.sqrt(p[0] - t),), [0.5], (1.0,))
+    assert "The event came before" in advice(lambda t, x, p: (-p[0],), [1.0], (1.0,), stop=lambda t, x, p: x[0])
+    model = OdeModel(lambda t, x, p: (p[0] * x[0],), ("x",), ("p",))
+    forward = model.observe([400.0, 800.0], ("x0",), t0=0.0)
+    forward.linearize(np.array([[1.0, 0.0]]))
+    assert "NO_SENSITIVITIES" in forward.message and "max_steps" in forward.message
+
+
+def test_without_derivatives_a_posterior_says_why_unless_it_is_wrapped():
+    model = OdeModel(lambda t, x, p: (p[0] * (x[0] // 1.0 + 1.0),), ("x",), ("p",))
+    forward = model.observe([1.0, 2.0], (0.0,), t0=0.0)
+    with pytest.raises(ValueError, match=r"forward\['fine'\] must have derivatives, but sensitivities need a rhs"):
+        iv.Posterior(iv.Prior(p=iv.Normal(0, 1)), {"fine": forward}, np.zeros(2), iv.GaussianNoise(1.0))
+    wrapped = iv.finite_differences(forward, parameters=["p"])
+    posterior = iv.Posterior(iv.Prior(p=iv.Normal(0, 1)), {"fine": wrapped}, np.zeros(2), iv.GaussianNoise(1.0))
+    assert np.isfinite(posterior.potential().energy_and_gradient(np.array([[0.3]]))[1]).all()

@@ -125,3 +125,20 @@ class TestFit:
     def test_says_when_it_was_stopped(self):
         fit = shoot(segments=4).fit(noisy(), [5.0, 15.0, 1.0], SD, max_iterations=1)
         assert not fit.converged and fit.iterations == 1
+
+    def test_says_what_it_needs(self):
+        partly = shoot(segments=4, states=("x", "z"))
+        with pytest.raises(ValueError, match=r"starts must be given where states are not observed, here \['y'\]"):
+            partly.fit(noisy()[:, [0, 2]], TRUTH, 1.0)
+        for settings, message in (
+            ({"starts": "x"}, "starts must be finite numbers, got 'x'"),
+            ({"max_iterations": 0}, "max_iterations must be an integer >= 1, got 0"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                shoot(segments=4).fit(noisy(), TRUTH, SD, **settings)
+        with pytest.raises(ValueError, match=r"parameters\['rho'\] must be a finite number, got None"):
+            shoot(segments=4).fit(noisy(), {"sigma": 1.0, "rho": None, "beta": 1.0}, SD)
+
+    def test_says_why_it_cannot_begin(self):
+        with pytest.raises(ValueError, match=r"solvable where the fit begins, .*: [A-Z_]+ by RK45 after t = "):
+            shoot(segments=4).fit(noisy(), [1e200, 1.0, 1.0], SD)

@@ -63,3 +63,43 @@ def test_what_does_not_trace_is_said(function, message):
 def test_the_number_of_values_is_checked():
     with pytest.raises(ValueError, match="rhs must return 2 values, one per state"):
         trace(lambda t, x, p: (x[0],), 2, 0)
+
+
+MATRIX = np.array([[-1.0, 0.5], [0.25, -2.0]])
+
+
+def product_of_arrays(t, x, p):
+    return p[0] * (MATRIX @ np.array(x))
+
+
+def product_with_a_list(t, x, p):
+    return MATRIX @ x * p[0]
+
+
+def entry_by_entry(t, x, p):
+    x = np.asarray(x, dtype=float)
+    return MATRIX.dot(x) + p[0] * np.sin(x) - np.exp(-(x**2)) * np.sum(x)
+
+
+def filled(t, x, p):
+    derivative = np.zeros(2)
+    derivative[0] = -p[0] * x[0]
+    derivative[1] = x[0] - np.dot(p, p) * x[1]
+    return derivative
+
+
+@pytest.mark.parametrize("function", [product_of_arrays, product_with_a_list, entry_by_entry, filled])
+def test_arrays_are_traced(function):
+    t, x, p = 0.7, np.array([0.3, 1.1]), np.array([0.4])
+    S = np.random.default_rng(0).normal(size=(2, 2))
+    traced = trace(function, 2, 1)
+    np.testing.assert_allclose(run(states_source(traced), t, x, p, 2), function(t, x, p), rtol=1e-14)
+    values = run(sensitivities_source(traced, 1), t, [*x, *S.T.ravel()], p, 6)[2:].reshape(2, 2)
+    for column, shift in enumerate((1e-6, 0.0)):
+        ends = [function(t, x + sign * 1e-6 * S[:, column], p + sign * shift) for sign in (1, -1)]
+        np.testing.assert_allclose(values[column], (ends[0] - ends[1]) / 2e-6, rtol=1e-7)
+
+
+def test_an_array_of_two_axes_is_no_right_hand_side():
+    with pytest.raises(ValueError, match="one axis, got shape"):
+        trace(lambda t, x, p: np.array([x, x]), 2, 0)
