@@ -11,8 +11,8 @@ import invsamp as iv
 from invsamp import parallel
 from invsamp.boundary import penalised
 from invsamp.engine.evaluation import Evaluator
-from invsamp.fidelities.states import gather
 from invsamp.evaluate.solving import separable
+from invsamp.fidelities.states import gather
 from invsamp.parallel.isolation import isolated
 from invsamp.posing.forward import GuardedModel, ModelError, WrongShapeError
 from invsamp.posing.gradient_check import check_gradient
