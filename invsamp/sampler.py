@@ -45,6 +45,7 @@ def sample(
     directory: str | os.PathLike[str] | None = None,
     segment: int | None = None,
     comm: Any = None,
+    check_gradient: bool = True,
 ) -> Run:
     """Draw from a posterior.
 
@@ -81,6 +82,9 @@ def sample(
         Draws of each chain in a segment. By default what takes about half a minute. The draws do not depend on it.
     comm : mpi4py.MPI.Comm, optional
         Processes that make the run together. Default: all that were started together.
+    check_gradient : bool
+        Whether gradients are held against differences of energies before the first step, at two starts: some ten solves
+        of each fidelity, in ``run.report["gradient_check_evaluations"]``. The draws do not depend on it.
 
     Returns
     -------
@@ -91,6 +95,9 @@ def sample(
     ValueError
         If an argument is wrong: its name, its value and what would be right are in the message. Nothing has
         been solved by then. If the directory holds something already.
+    ModelError
+        A `ValueError`: if a gradient is not that of its energy and the sampler has no acceptance step, which would
+        leave the draws biased. With one, it is a warning.
     RuntimeError
         If every solve fails: at the start, or for 200 steps in a row. If gradients are noisier than a rung may have
         them (`invsamp.ladder.GradientNoise`), at the end of warm-up.
@@ -99,7 +106,7 @@ def sample(
     sampler = mala() if sampler is None else sampler
     if not isinstance(sampler, Sampler):
         raise ValueError(f"sampler must be a Sampler, as the presets return it, got {sampler!r}")
-    engine = Engine(problem, sampler, plan(draws, warmup, thin, chains, seed))
+    engine = Engine(problem, sampler, plan(draws, warmup, thin, chains, seed, check_gradient))
     positions = None if start is None else given_start(problem, engine.walked.sampling_domain, start, chains)
     path = None if directory is None else as_path(directory)
     check_segment(segment)
@@ -140,16 +147,17 @@ def _made(
     return run
 
 
-def plan(draws: int, warmup: int | None, thin: int, chains: int, seed: int | None) -> Plan:
+def plan(draws: int, warmup: int | None, thin: int, chains: int, seed: int | None, check_gradient: bool = True) -> Plan:
     """The plan of a run from the arguments of `sample`; `ValueError` where they make none."""
     if seed is None:
         entropy = np.random.SeedSequence().entropy
         assert isinstance(entropy, int)  # what the system gives
         seed = entropy
     if warmup is not None:
-        return Plan(draws, warmup, thin, chains, seed)
+        return Plan(draws, warmup, thin, chains, seed, check_gradient=check_gradient)
     checked = Plan(draws, 0, thin, chains, seed)
-    return Plan(draws, max(500, checked.draws * checked.thin // 2), thin, chains, seed)
+    steps = max(500, checked.draws * checked.thin // 2)
+    return Plan(draws, steps, thin, chains, seed, check_gradient=check_gradient)
 
 
 def as_problem(problem: Problem | Potential, name: str = "problem") -> Problem:

@@ -12,6 +12,7 @@ import numpy as np
 from invsamp.boundary import as_boundary
 from invsamp.contract import Array, Problem
 from invsamp.coupled_sums import CoupledSum
+from invsamp.engine import gradients
 from invsamp.engine.draws import Segment
 from invsamp.engine.evaluation import Evaluator
 from invsamp.engine.plan import Plan
@@ -79,6 +80,8 @@ class Engine:
         self._warm_up_evaluations: dict[str, int] = {}
         self._outside = [0] * len(self.local)  # draws outside the domain, by rung
         self._said_before: list[str] = []  # by solves that failed before the run was restored
+        self._check_evaluations: dict[str, int] = {}
+        self._mistakes: list[str] = []  # in gradients, of the fidelities checked here
         self._seconds, self._since = 0.0, time.perf_counter()
 
     def begin(self, positions: Array | None = None) -> None:
@@ -88,9 +91,13 @@ class Engine:
         ------
         RuntimeError
             If the energy is not finite there.
+        ModelError
+            If a gradient is not that of its energy, and no acceptance step sets the draws right.
         """
         for replica in self.local:
             place(self.problem, self.walked, replica, positions, self.plan.chains)
+        if self.plan.check_gradient:
+            self._check_gradients()
         self._meet()
         self._warm_up = self._new_warm_up()
         self._warm_up.begin()
@@ -138,6 +145,8 @@ class Engine:
         parts = self.ranks.gather(
             {
                 "failure_messages": self._said(),
+                "gradient_check_evaluations": dict(self._check_evaluations),
+                "gradient_mistakes": list(self._mistakes),
                 "rungs": [replica.state() for replica in self.local],
                 "pairs": swaps.get("pairs", []),
                 "walkers": swaps.get("walkers", []),
@@ -178,6 +187,8 @@ class Engine:
         if self.ranks.rungs[0] == 0:  # the counts of all processes are carried on by one
             self._warm_up_evaluations = dict(state["warm_up_evaluations"])
             self._said_before = list(state["failure_messages"])
+            self._check_evaluations = dict(state["gradient_check_evaluations"])
+            self._mistakes = list(state["gradient_mistakes"])
             for name, evaluator in self.evaluators.items():
                 evaluator.evaluations = state["evaluations"][name]
                 evaluator.seconds = state["evaluation_seconds"][name]
@@ -213,6 +224,8 @@ class Engine:
             | {
                 "outside": list(self._outside),
                 "warmup_evaluations": dict(self._warm_up_evaluations),
+                "gradient_check_evaluations": dict(self._check_evaluations),
+                "gradient_mistakes": list(self._mistakes),
                 "failure_messages": self._said(),
             }
         )
@@ -220,6 +233,7 @@ class Engine:
         if parts is None:
             return None
         report = reporting.finished(self.sampler, joined(parts))
+        report["warnings"] = [*map(gradients.slow, report.pop("gradient_mistakes")), *report["warnings"]]
         return report | {
             "boundary": str(self.boundary),
             "outside": [count / max(1, self.kept * self.plan.chains) for count in report["outside"]],
@@ -237,6 +251,13 @@ class Engine:
         """What the last failed solves said, the finest first; of the time before a restore if none has failed since."""
         found = [failure_message(self.walked, name) for name in reversed(self.evaluators)]
         return [message for message in found if message is not None] or self._said_before
+
+    def _check_gradients(self) -> None:
+        """Refuse gradients that would bias the draws, warn of those that only slow them down."""
+        checked = gradients.check(self.problem, self.walked, self.replicas, self.ranks.rungs, self.plan.seed)
+        self._check_evaluations, self._mistakes = checked.solves, list(checked.mistakes.values())
+        parts = self.ranks.gather(checked.mistakes)
+        self.ranks.on_root(lambda: gradients.tell(parts or [], self.replicas))
 
     def _meet(self) -> None:
         if len(self.replicas) > 1:
