@@ -111,15 +111,15 @@ class TestRuns:
         start = (
             {"tail": [5.5], "order": np.linspace(0.3, 0.4, 9), "simplex": np.full(10, 0.01)}[name] if given else None
         )
-        run = draw(problem, iv.mala(), draws=150, warmup=600, start=start, thin=4)
+        run = draw(problem, iv.mala(), chains=128, draws=150, warmup=400, start=start, thin=2)
         assert problem.domain.contains(run.theta.reshape(-1, problem.dimension)).all()
         truth = np.array([law.mean() for law in laws])
         assert agrees(run.theta.mean(axis=1), truth)
-        assert not agrees(run.theta.mean(axis=1), truth + 0.1 * np.array([law.std() for law in laws]))
+        assert not agrees(run.theta.mean(axis=1), truth + 0.4 * np.array([law.std() for law in laws]))
 
     def test_begin_where_they_are_told_although_no_other_point_is_known(self, draw, agrees):
         far = iv.LevelSet(lambda x: 5.0 - x[:, 0], lambda x: np.full((len(x), 1), -1.0), 1)
-        run = draw(posterior(far, iv.Normal([0.0], 1.0)), iv.mala(), draws=100, warmup=300, start=[5.5], thin=2)
+        run = draw(posterior(far, iv.Normal([0.0], 1.0)), iv.mala(), chains=64, draws=100, warmup=200, start=[5.5])
         assert agrees(run.theta[..., 0].mean(axis=1), stats.truncnorm(5.0, np.inf).mean())
 
 
