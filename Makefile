@@ -1,7 +1,7 @@
 # make demo    two examples, short, with figures in demo/ (needs only Python 3.11 or newer)
 # make test    the test suite in an environment from PyPI and, where it can be had, what depends on it in one with dolfinx
 # make test-processors   the suite as it would run on other processors
-# make margins the statistical tests with 20 shifts of all seeds, and by how much they hold
+# make margins   the statistical tests with 20 shifts of all seeds, and by how much they hold
 # make test-dolfinx-0.9   the tests of what is built on dolfinx, in an unpacked Debian 13; test-dolfinx-0.11 in sid
 # make lint    style, types and the direction of imports
 # make bench   the benchmarks

@@ -14,7 +14,13 @@ from invsamp.fidelities.hierarchy import measure_levels
 from invsamp.kernels import Hamiltonian, Langevin, Momentum
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap, geometric
 from invsamp.parallel.isolation import isolated
-from invsamp.posing.adapters import finite_differences, from_torch, scalar_function, with_jacobian
+from invsamp.posing.adapters import (
+    approximate_derivatives,
+    finite_differences,
+    from_torch,
+    scalar_function,
+    with_jacobian,
+)
 from invsamp.posing.distributions import (
     Beta,
     Cauchy,
@@ -103,6 +109,7 @@ __all__ = [
     "Uniform",
     "__version__",
     "adjacent",
+    "approximate_derivatives",
     "compare_fidelities",
     "constant",
     "constraint",

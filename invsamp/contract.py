@@ -26,8 +26,9 @@ class ForwardModel(Protocol):
     theta columns, in that order; a vector-valued parameter takes one column per entry), ``cost``
     (seconds per evaluation), ``n_observations`` (checked against the data), ``data_indices`` (of a coarse model
     that predicts a part of the data: which, counted in C order), ``message`` (what the last row that was not finite
-    says), ``no_derivatives`` (why `linearize` cannot work, or None), and the methods of `JacobianForwardModel` and
-    `RowsForwardModel`.
+    says), ``no_derivatives`` (why `linearize` cannot work, or None), ``derivative_error`` (by how much its derivatives
+    may miss those of its values, relative to themselves; where it is missing they are exact, to rounding), and the
+    methods of `JacobianForwardModel` and `RowsForwardModel`.
     """
 
     def __call__(self, theta: Array) -> Array:
@@ -68,7 +69,8 @@ class RowsForwardModel(ForwardModel, Protocol):
 class Potential(Protocol):
     """Energy (negative log density up to a constant) of one fidelity, at positions (chains, dimension).
 
-    A failed solve or zero density is ``energy = +inf`` with ``gradient = 0``; nothing is raised for it.
+    A failed solve or zero density is ``energy = +inf`` with ``gradient = 0``; nothing is raised for it. A potential may
+    carry ``derivative_error``, as a forward model does.
     """
 
     dimension: int
@@ -80,6 +82,11 @@ class Potential(Protocol):
     def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
         """Energy (chains,) and its gradient (chains, dimension)."""
         ...
+
+
+def derivative_error(part: Any) -> float:
+    """The relative error of its derivatives that a forward model or a potential admits; 0: none but rounding."""
+    return float(getattr(part, "derivative_error", None) or 0.0)
 
 
 class Terms(NamedTuple):

@@ -47,11 +47,12 @@ def sample(
     directory: str | os.PathLike[str] | None = None,
     segment: int | None = None,
     comm: Any = None,
+    check_gradient: bool = True,
     executor: Executor | Evaluator | None = None,
 ) -> Run:
     """Draw from a posterior.
 
-    Processes that were started together by ``mpiexec`` all call it, share the rungs between them, and all get the run.
+    Processes that were started together by ``mpiexec`` all call it, solve together, and all get the run.
     The draws do not depend on how many there are, nor on the number of threads: BLAS has one while the run is made. A
     forward model that gains by more can have them in processes of its own (`invsamp.isolated`).
 
@@ -84,6 +85,9 @@ def sample(
         Draws of each chain in a segment. By default what takes about half a minute. The draws do not depend on it.
     comm : mpi4py.MPI.Comm, optional
         Processes that make the run together. Default: all that were started together.
+    check_gradient : bool
+        Whether gradients are held against differences of energies before the first step, at two starts: some ten solves
+        of each fidelity, in ``run.report["gradient_check_evaluations"]``. The draws do not depend on it.
     executor : concurrent.futures.Executor, or `invsamp.evaluate.Evaluator`, optional
         Evaluates for this process: a pool of processes, ``mpi4py.futures.MPIPoolExecutor``, Dask's
         ``Client.get_executor()``, or something of your own. The draws are the same. It pays where a solve takes
@@ -98,17 +102,19 @@ def sample(
     ValueError
         If an argument is wrong: its name, its value and what would be right are in the message. Nothing has
         been solved by then. If the directory holds something already.
+    ModelError
+        A `ValueError`: if a gradient is not that of its energy and the sampler has no acceptance step, which would
+        leave the draws biased. With one, it is a warning.
     RuntimeError
         If every solve fails: at the start, or for 200 steps in a row. As `invsamp.evaluate.EvaluatorError`, if the
         executor breaks before the first draw; later the draws made so far are handed back, with a warning. If gradients
-        are noisier than a rung may have
-        them (`invsamp.ladder.GradientNoise`), at the end of warm-up.
+        are noisier than a rung may have them (`invsamp.ladder.GradientNoise`), at the end of warm-up.
     """
     problem = as_problem(problem)
     sampler = mala() if sampler is None else sampler
     if not isinstance(sampler, Sampler):
         raise ValueError(f"sampler must be a Sampler, as the presets return it, got {sampler!r}")
-    engine = Engine(problem, sampler, plan(draws, warmup, thin, chains, seed))
+    engine = Engine(problem, sampler, plan(draws, warmup, thin, chains, seed, check_gradient))
     positions = None if start is None else given_start(problem, engine.walked.sampling_domain, start, chains)
     path = None if directory is None else as_path(directory)
     check_segment(segment)
@@ -145,16 +151,17 @@ def _made(
     return handed_back(engine, _run(engine, progress))
 
 
-def plan(draws: int, warmup: int | None, thin: int, chains: int, seed: int | None) -> Plan:
+def plan(draws: int, warmup: int | None, thin: int, chains: int, seed: int | None, check_gradient: bool = True) -> Plan:
     """The plan of a run from the arguments of `sample`; `ValueError` where they make none."""
     if seed is None:
         entropy = np.random.SeedSequence().entropy
         assert isinstance(entropy, int)  # what the system gives
         seed = entropy
     if warmup is not None:
-        return Plan(draws, warmup, thin, chains, seed)
+        return Plan(draws, warmup, thin, chains, seed, check_gradient=check_gradient)
     checked = Plan(draws, 0, thin, chains, seed)
-    return Plan(draws, max(500, checked.draws * checked.thin // 2), thin, chains, seed)
+    steps = max(500, checked.draws * checked.thin // 2)
+    return Plan(draws, steps, thin, chains, seed, check_gradient=check_gradient)
 
 
 def as_problem(problem: Problem | Potential, name: str = "problem") -> Problem:

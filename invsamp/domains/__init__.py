@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from invsamp.arguments import mapping
+from invsamp.domains._interior import point_inside
 from invsamp.domains.ball import Ball, Ellipsoid
 from invsamp.domains.box import Box, with_inf
 from invsamp.domains.constraints import Constraint, DomainLike, bound_domain, constraint, named_columns
@@ -41,6 +42,7 @@ __all__ = [
     "constraint",
     "from_dict",
     "named_columns",
+    "point_inside",
 ]
 
 

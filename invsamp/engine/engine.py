@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 
 from invsamp.boundary import as_boundary
-from invsamp.contract import Array, Problem
+from invsamp.contract import Array, Potential, Problem
 from invsamp.coupled_sums import CoupledSum
+from invsamp.engine import gradients
 from invsamp.engine.draws import Segment
 from invsamp.engine.evaluation import Evaluator
 from invsamp.engine.plan import Plan
 from invsamp.engine.replica import Replica, SolvesFailed
 from invsamp.engine.starts import failure_message, place
 from invsamp.engine.warmup import WarmUp, check_length
-from invsamp.evaluate.requests import Answer, Asks, Result, answered, gathered
+from invsamp.evaluate.requests import Answer, Asks, Estimate, Request, Result, answered, gathered
 from invsamp.ladder import Sampler
 from invsamp.names import check_names
 from invsamp.results import reporting
@@ -84,6 +85,8 @@ class Engine:
         self._warm_up_evaluations: dict[str, int] = {}
         self._outside = [0] * len(self.replicas)  # draws outside the domain, by rung
         self._said_before: list[str] = []  # by solves that failed before the run was restored
+        self._check_evaluations: dict[str, int] = {}
+        self._mistakes: list[str] = []  # in gradients, of the fidelities checked here
         self._seconds, self._since = 0.0, time.perf_counter()
 
     def begin(self, positions: Array | None = None) -> None:
@@ -93,9 +96,13 @@ class Engine:
         ------
         RuntimeError
             If the energy is not finite there.
+        ModelError
+            If a gradient is not that of its energy, and no acceptance step sets the draws right.
         """
         for replica in self.replicas:
             place(self.problem, self.walked, replica, positions, self.plan.chains)
+        if self.plan.check_gradient:
+            self._check_gradients()
         self._meet()
         self._warm_up = self._new_warm_up()
         self._warm_up.begin()
@@ -142,11 +149,17 @@ class Engine:
             return answered(gathered(askings), self.answer)
         return [answered(asking, self.answer) for asking in askings]
 
+    def uncounted(self) -> dict[str, Potential]:
+        """The potentials by fidelity, evaluated by whoever evaluates for the run, and not counted."""
+        return {name: _Uncounted(evaluator, self.answer) for name, evaluator in self.evaluators.items()}
+
     def state(self) -> dict[str, Any]:
         """All that the next steps depend on, for `invsamp.engine.state.encode`; between two steps."""
         evaluators = self.evaluators.values()
         return {
             "failure_messages": self._said(),
+            "gradient_check_evaluations": dict(self._check_evaluations),
+            "gradient_mistakes": list(self._mistakes),
             "rungs": [replica.state() for replica in self.replicas],
             "exchange": None if self.exchange is None else self.exchange.state(),
             "warm_up": None if self._warm_up is None else self._warm_up.state(),
@@ -165,6 +178,9 @@ class Engine:
         self.done, self.kept = state["step"], state["kept"]
         for replica, own in zip(self.replicas, state["rungs"], strict=True):
             replica.restore(own)
+            if replica.position.shape != (shape := (self.plan.chains, self.problem.dimension)):
+                # compiled code takes it as it is
+                raise ValueError(f"the state must hold positions of shape {shape}, got {replica.position.shape}")
         self._outside = list(state["outside"])
         self._meet()
         if self.exchange is not None:
@@ -174,6 +190,8 @@ class Engine:
             self._warm_up.restore(state["warm_up"])
         self._warm_up_evaluations = dict(state["warm_up_evaluations"])
         self._said_before = list(state["failure_messages"])
+        self._check_evaluations = dict(state["gradient_check_evaluations"])
+        self._mistakes = list(state["gradient_mistakes"])
         for name, evaluator in self.evaluators.items():
             evaluator.evaluations = state["evaluations"][name]
             evaluator.seconds = state["evaluation_seconds"][name]
@@ -204,8 +222,11 @@ class Engine:
 
     def report(self) -> dict[str, Any]:
         """Settings, counts and figures of the run so far, in plain types."""
-        return reporting.report(self.sampler, self.replicas, self.exchange, self.evaluators) | {
+        report = reporting.report(self.sampler, self.replicas, self.exchange, self.evaluators)
+        return report | {
+            "warnings": [*map(gradients.slow, self._mistakes), *report["warnings"]],
             "warmup_evaluations": dict(self._warm_up_evaluations),
+            "gradient_check_evaluations": dict(self._check_evaluations),
             "failure_message": next(iter(self._said()), None),
             "boundary": str(self.boundary),
             "outside": [count / max(1, self.kept * self.plan.chains) for count in self._outside],
@@ -223,6 +244,12 @@ class Engine:
         """What the last failed solves said, the finest first; of the time before a restore if none has failed since."""
         found = [failure_message(self.walked, name) for name in reversed(self.evaluators)]
         return [message for message in found if message is not None] or self._said_before
+
+    def _check_gradients(self) -> None:
+        """Refuse gradients that would bias the draws, warn of those that only slow them down."""
+        checked = gradients.check(self.problem, self.walked, self.replicas, self.uncounted(), self.plan.seed)
+        self._check_evaluations, self._mistakes = checked.solves, list(checked.mistakes.values())
+        gradients.tell(checked.mistakes, self.replicas)
 
     def _meet(self) -> None:
         if len(self.replicas) > 1:
@@ -269,3 +296,26 @@ def _check_swaps(sampler: Sampler, fidelities: Sequence[str]) -> None:
                 f"and {hotter!r}: a fixed difference between them would bias the posterior. Use "
                 "delayed_acceptance() or product_target(), or say assume_unbiased=True if they differ by noise alone"
             )
+
+
+class _Uncounted:
+    """A potential whose evaluations are not counted: those of checks."""
+
+    def __init__(self, evaluator: Evaluator, answer: Answer) -> None:
+        self._evaluator, self._answer, self.dimension = evaluator, answer, evaluator.dimension
+
+    def energy(self, position: Array) -> Array:
+        """Energy (n,), +inf where it is not finite."""
+        return self._asked(position, gradient=False).energy
+
+    def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
+        """Energy and gradient (n, d); +inf and 0 where either is not finite."""
+        found = self._asked(position, gradient=True)
+        return found.energy, found.gradient
+
+    def _asked(self, position: Array, gradient: bool) -> Estimate:
+        evaluator = self._evaluator
+        before = evaluator.evaluations, evaluator.seconds, evaluator.failed
+        (found,) = self._answer((Request(evaluator.fidelity, position, gradient),))
+        evaluator.evaluations, evaluator.seconds, evaluator.failed = before
+        return found

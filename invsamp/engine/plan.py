@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from invsamp.arguments import boolean
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -20,6 +22,8 @@ class Plan:
     schedule_steps : int, optional
         Steps over which schedules of the step size are spread. Default: those of this plan; a plan that more draws are
         asked of later (`dataclasses.replace`) keeps them.
+    check_gradient : bool
+        Whether gradients are held against energies before the first step.
 
     Raises
     ------
@@ -33,6 +37,7 @@ class Plan:
     chains: int
     seed: int
     schedule_steps: int | None = None
+    check_gradient: bool = True
 
     def __post_init__(self) -> None:
         for name, least in (("draws", 1), ("warmup", 0), ("thin", 1), ("chains", 1), ("seed", 0)):
@@ -40,6 +45,7 @@ class Plan:
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
                 raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
             object.__setattr__(self, name, int(value))
+        boolean("check_gradient", self.check_gradient)
         if self.schedule_steps is None:
             object.__setattr__(self, "schedule_steps", self.steps)
 

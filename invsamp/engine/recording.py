@@ -18,7 +18,6 @@ from invsamp.engine.draws import Draws
 from invsamp.engine.engine import Engine
 from invsamp.engine.interrupts import Interrupts, leave
 from invsamp.engine.progress import Bar
-from invsamp.evaluate.requests import Request
 from invsamp.results.contents import constants, groups_of, versions
 from invsamp.results.stored_run import StoredRun, described
 from invsamp.storage import manifest as manifests
@@ -136,13 +135,7 @@ def finished(engine: Engine, path: Path, received: int | None) -> StoredRun:
 
 def fingerprint(engine: Engine, position: Array) -> dict[str, Any]:
     """Energies of all fidelities at one position (d,): a solve each, which is not counted."""
-    requests = tuple(Request(name, position[None], gradient=False) for name in engine.evaluators)
-    before = {name: (e.evaluations, e.seconds, e.failed) for name, e in engine.evaluators.items()}
-    found = engine.answer(requests)
-    for name, counts in before.items():
-        evaluator = engine.evaluators[name]
-        evaluator.evaluations, evaluator.seconds, evaluator.failed = counts
-    energies = {request.fidelity: float(e.energy[0]) for request, e in zip(requests, found, strict=True)}
+    energies = manifests.energies_at(engine.uncounted(), position)
     return {"position": position.tolist(), "energies": energies}
 
 

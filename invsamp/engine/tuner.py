@@ -165,11 +165,22 @@ class Tuner:
     def _spread(self) -> Array:
         """Of the problem's starting points, as a standard deviation (d,); 1 where there is none."""
         count = int(np.clip(_AT_START // self.replica.position.shape[1], 20, 200))
-        points = self._problem.sample_start(self.replica.streams["start"], count)
+        points = self._starting_points(count)
         # quartiles, not the standard deviation: a Cauchy prior has none
         low, high = np.quantile(points, (0.25, 0.75), axis=0, overwrite_input=True)
         spread = (high - low) / 1.349
         return np.where(spread > 0.0, spread, 1.0)
+
+    def _starting_points(self, count: int) -> Array:
+        """Points of the problem's, or near the chains where it finds none and these were told where to start."""
+        rng = self.replica.streams["start"]
+        try:
+            return self._problem.sample_start(rng, count)
+        except ValueError:
+            around = getattr(self._problem, "sample_inside", None)
+            if around is None:
+                raise
+            return np.asarray(around(rng, count, self.replica.position))
 
     def _clear(self) -> None:
         # of the gradients of a window's second half: sum of outer products, their number, whitened squares

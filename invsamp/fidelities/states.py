@@ -95,8 +95,9 @@ def _of_prior(problem: Any, count: int, rng: np.random.Generator) -> Given:
     if count < 1:
         raise ValueError(f"thetas as a number of draws must be positive, got {count}")
     prior, coordinates = getattr(problem, "prior", None), getattr(problem, "coordinates", None)
-    if prior is None or coordinates is None:
+    if prior is None or coordinates is None or not hasattr(problem, "sample_prior"):
         raise ValueError(f"thetas must be states or a Run where the problem has no prior to draw from, got {count}")
-    position = problem.sample_start(rng, count)
+    # independent draws of a known density, which those of `sample_start` need not be
+    position = problem.to_position(problem.sample_prior(rng, count))
     change = coordinates.evaluate(position)
     return Given(position, f"{count} draws from the prior", (), prior.log_density(change.theta) + change.log_jacobian)

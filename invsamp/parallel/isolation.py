@@ -86,7 +86,7 @@ class IsolatedModel(CountsFailures):
 
     Attributes
     ----------
-    parameters, n_observations, data_indices
+    parameters, n_observations, data_indices, derivative_error
         Those of the model, None where it has none.
     workers : int
     time_limit : float or None
@@ -168,6 +168,11 @@ class IsolatedModel(CountsFailures):
     def data_indices(self) -> Any:
         """Which of the data the model predicts."""
         return self._description.data_indices
+
+    @property
+    def derivative_error(self) -> float:
+        """The relative error of its derivatives that the model admits."""
+        return self._description.derivative_error
 
     def close(self) -> None:
         """End the worker processes. A later evaluation starts them again."""

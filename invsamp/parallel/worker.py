@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from invsamp.contract import derivative_error
 from invsamp.posing.forward import ModelError, WrongShapeError, real_array
 
 #: Seconds over its time limit after which a worker ends itself, for the case that nobody is left to end it.
@@ -51,6 +52,7 @@ class Description(NamedTuple):
     data_indices: Any
     has_jacobian: bool
     has_rows: bool
+    derivative_error: float
 
 
 def describe(model: Any) -> Description:
@@ -71,6 +73,7 @@ def describe(model: Any) -> Description:
         getattr(model, "data_indices", None),
         callable(getattr(model, "jacobian", None)),
         callable(getattr(model, "rows", None)),
+        derivative_error(model),
     )
 
 

@@ -6,6 +6,7 @@ and its Jacobian, a function for one theta, a torch function, or a function alon
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from invsamp import arguments
 from invsamp.contract import Array, VectorJacobianProduct
 from invsamp.posing.forward import WrongShapeError, own_array, real_array
 
@@ -54,6 +56,13 @@ class FiniteDifferenceModel:
     relative_step: float
     scale: float | tuple[float, ...]
     parameters: tuple[str, ...] | None = None
+
+    @property
+    def derivative_error(self) -> float:
+        """The root of what step and rounding leave of the derivative of a function that varies over ``scale``."""
+        order = {"central": 2, "forward": 1}.get(self.scheme)
+        rounding = np.finfo(float).eps / self.relative_step
+        return 0.0 if order is None else float(min(0.1, np.sqrt(self.relative_step**order + rounding)))
 
     def __call__(self, theta: Array) -> Array:
         """Observations (batch, m)."""
@@ -226,6 +235,30 @@ def from_torch(function: Callable[[Any], Any], parameters: Iterable[str] | None 
         As in `with_jacobian`.
     """
     return TorchModel(_callable("function", function), _names(parameters))
+
+
+def approximate_derivatives(model: Any, error: float) -> Any:
+    """The same forward model or potential, which says of its derivatives that they are approximate.
+
+    Then `Posterior.check_gradient`, and the check at the start of a run, hold it to that error in place of rounding.
+
+    Parameters
+    ----------
+    model : ForwardModel or Potential
+    error : float in [0, 1)
+        By how much the derivatives may miss those of the values, relative to themselves.
+
+    Raises
+    ------
+    ValueError
+        If the error is out of range, or this is neither a forward model nor a potential.
+    """
+    if not any(callable(getattr(model, name, None)) for name in ("linearize", "energy_and_gradient")):
+        raise arguments.wrong("model", "a forward model or a potential", model)
+    admitted = arguments.real("error", error, least=0.0, below=1.0)
+    changed = copy.copy(model)
+    object.__setattr__(changed, "derivative_error", admitted)  # of a frozen model, too
+    return changed
 
 
 def _rows(y: npt.NDArray[Any], rows: int, what: str) -> npt.NDArray[Any]:

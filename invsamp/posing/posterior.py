@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from invsamp.arguments import numbers
 from invsamp.contract import Array, ForwardModel
-from invsamp.domains import Box, Domain, DomainLike, Unbounded, bound_domain, named_columns
+from invsamp.domains import Box, Domain, DomainLike, Unbounded, bound_domain, named_columns, point_inside
 from invsamp.posing.bound_noise import BoundNoise
 from invsamp.posing.coordinates import choose_coordinates
 from invsamp.posing.forward import GuardedModel
@@ -20,8 +20,9 @@ from invsamp.posing.noise import Noise
 from invsamp.posing.posterior_potential import PosteriorPotential
 from invsamp.posing.prior import Prior, as_selector, by_name
 from invsamp.posing.transforms import Coordinates
+from invsamp.posing.walk import walk
 
-#: Fewer prior draws than this fraction inside the domain, and no starting points are looked for.
+#: Fewer prior draws than this fraction inside the domain, and it is left to walkers to find starting points.
 LEAST_ACCEPTED = 1e-4
 
 
@@ -139,14 +140,67 @@ class Posterior:
         """Positions (..., dimension) of natural parameters of that shape; inverse of `to_theta`."""
         return self.coordinates.to_position(theta)
 
-    def sample_start(self, rng: np.random.Generator, n: int) -> Array:
-        """Positions, shape (n, dimension), of prior draws inside the domain.
+    def sample_prior(self, rng: np.random.Generator, n: int) -> Array:
+        """Independent draws, shape (n, dimension), of the prior restricted to the domain.
 
         Raises
         ------
         ValueError
-            If fewer than one prior draw in 10,000 lies inside the domain.
+            If fewer than one draw of the prior in 10,000 lies inside the domain.
         """
+        return self.to_theta(self._prior_positions(rng, n))
+
+    def sample_start(self, rng: np.random.Generator, n: int) -> Array:
+        """Positions, shape (n, dimension), of prior draws inside the domain.
+
+        Where fewer than one draw in 10,000 lies inside, a point inside is looked for, and walkers go from there until
+        they are spread about as the restricted prior is (`invsamp.posing.walk`).
+
+        Raises
+        ------
+        ValueError
+            If there is no such point, or none is found.
+        """
+        try:
+            return self._prior_positions(rng, n)
+        except ValueError as error:
+            inside = point_inside(self.sampling_domain, self.dimension, rng)
+            if inside is None:
+                raise ValueError(f"{error}, and no other point was found there: give one, start=...") from None
+            return self.sample_inside(rng, n, inside[None])
+
+    def sample_inside(self, rng: np.random.Generator, n: int, positions: Array) -> Array:
+        """Positions, shape (n, dimension), about as the prior restricted to the domain, by walks from some inside.
+
+        Raises
+        ------
+        ValueError
+            If none of ``positions`` (k, dimension) lies inside, where the prior has a density.
+        """
+
+        def log_density(position: Array) -> Array:
+            change = self.coordinates.evaluate(position)
+            value: Array = self.prior.log_density(change.theta) + change.log_jacobian
+            return value
+
+        with np.errstate(divide="ignore"):
+            free = self.to_position(self.prior.sample(rng, max(n, 100)))
+        free = free[np.isfinite(free).all(axis=1)]
+        low, high = np.quantile(free, (0.25, 0.75), axis=0)
+        inside = positions[self.sampling_domain.contains(positions)]
+        inside = inside[np.isfinite(log_density(inside))]
+        if not len(inside):
+            raise ValueError(
+                f"positions must lie inside the domain, where the prior has a density, got none of {len(positions)}"
+            )
+        start = inside[rng.integers(len(inside), size=n)]
+        # coordinates without walls need not begin where the others do
+        without = ~self.sampling_domain.constrains(self.dimension)
+        start[:, without] = free[rng.integers(len(free), size=n)][:, without]
+        return walk(rng, start, log_density, self.sampling_domain, high - low)
+
+    def _prior_positions(self, rng: np.random.Generator, n: int) -> Array:
+        """Positions, shape (n, dimension), of independent draws of the restricted prior."""
         found: list[Array] = []
         drawn = accepted = 0
         while accepted < n:

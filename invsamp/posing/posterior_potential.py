@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Array, Terms
+from invsamp.contract import Array, Terms, derivative_error
 from invsamp.domains import Box, Domain, Unbounded
 from invsamp.posing import column_families
 from invsamp.posing.bound_noise import BoundNoise
@@ -42,6 +42,11 @@ class PosteriorPotential:
         self._slow_domain = None if isinstance(domain, (Box, Unbounded)) else domain
         self.dimension = prior.dimension
         self.size = noise.size
+
+    @property
+    def derivative_error(self) -> float:
+        """The relative error of its derivatives that the model admits."""
+        return derivative_error(self._model.model)
 
     def energy(self, position: Array) -> Array:
         """Energy, shape (chains,)."""

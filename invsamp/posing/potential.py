@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -11,8 +12,9 @@ import numpy.typing as npt
 
 from invsamp.arguments import names, numbers
 from invsamp.contract import Array, Potential, Terms
-from invsamp.domains import Domain, DomainLike, Unbounded, bound_domain, named_columns
+from invsamp.domains import Domain, DomainLike, Unbounded, bound_domain, named_columns, point_inside
 from invsamp.names import check_names
+from invsamp.posing.walk import walk
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,16 @@ class Target:
         return self._levels[name]
 
     def sample_start(self, rng: np.random.Generator, n: int) -> Array:
-        """Starting points inside the domain, shape (n, dimension)."""
+        """Starting points inside the domain, shape (n, dimension).
+
+        Where the default, standard normal draws, hardly ever lies there, uniform draws of a bounded domain, or else
+        points about as the restricted normal law, by walks from one that is inside.
+
+        Raises
+        ------
+        ValueError
+            If none is found.
+        """
         domain = self.sampling_domain
         found = np.empty((0, self.dimension))
         for _ in range(1000):
@@ -181,8 +192,27 @@ class Target:
             if len(found) >= n:
                 return found[:n]
         if self.start is None and np.isfinite(domain.bounding_box(self.dimension)).all():
-            return domain.sample_uniform(rng, n)
-        raise ValueError(f"start must give points inside the domain, got {len(found)} of {n} in 1000 tries")
+            with suppress(ValueError):  # where it fills too little of its bounding box
+                return domain.sample_uniform(rng, n)
+        inside = None if self.start is not None else point_inside(domain, self.dimension, rng)
+        if inside is None:
+            raise ValueError(f"start must give points inside the domain, got {len(found)} of {n} in 1000 tries")
+        return self.sample_inside(rng, n, inside[None])
+
+    def sample_inside(self, rng: np.random.Generator, n: int, positions: Array) -> Array:
+        """Points, shape (n, dimension), about as a standard normal law in the domain, by walks from some inside.
+
+        Raises
+        ------
+        ValueError
+            If none of ``positions`` (k, dimension) lies inside.
+        """
+        inside = positions[self.sampling_domain.contains(positions)]
+        if not len(inside):
+            raise ValueError(f"positions must lie inside the domain, got none of {len(positions)}")
+        start = inside[rng.integers(len(inside), size=n)]
+        scale = np.ones(self.dimension)
+        return walk(rng, start, lambda x: -0.5 * np.square(x).sum(axis=1), self.sampling_domain, scale)
 
     def _propose_start(self, rng: np.random.Generator, n: int) -> Array:
         if self.start is None:

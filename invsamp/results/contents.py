@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 Groups = dict[str, dict[str, Array]]
 #: Draws in the group ``prior``, and numbers in it: of very many parameters there are fewer draws.
 PRIOR_DRAWS, PRIOR_NUMBERS = 1000, 10_000_000
+#: How often as many are drawn until enough of them lie inside the domain.
+PRIOR_TRIES = 20
 
 
 def groups_of(theta: Array, shapes: Mapping[str, tuple[int, ...]], stats: Mapping[str, Array]) -> Groups:
@@ -56,17 +58,29 @@ def inference_data(datasets: dict[str, xr.Dataset], report: Mapping[str, Any], a
 
 
 def constants(problem: Any, shapes: Mapping[str, tuple[int, ...]], seed: Any) -> Groups:
-    """Groups that do not grow, as arrays by name: ``observed_data``, and ``prior`` with 1000 draws from it."""
+    """Groups that do not grow, as arrays by name: ``observed_data``, and ``prior`` with up to 1000 draws from it."""
     groups = {}
     observed = getattr(problem, "data", None)
     if observed is not None:
         groups["observed_data"] = {"data": np.asarray(observed)}
     prior = getattr(problem, "prior", None)
     if prior is not None:
-        count = int(np.clip(PRIOR_NUMBERS // prior.dimension, 10, PRIOR_DRAWS))
-        draws = prior.sample(np.random.default_rng(seed if isinstance(seed, int) else 0), count)
-        groups["prior"] = layout.split(draws[None], shapes)
+        draws = _prior_draws(prior, getattr(problem, "domain", None), seed if isinstance(seed, int) else 0)
+        if len(draws):
+            groups["prior"] = layout.split(draws[None], shapes)
     return groups
+
+
+def _prior_draws(prior: Any, domain: Domain | None, seed: int) -> Array:
+    """Independent draws (n, d) of the prior restricted to the domain; few or none where it hardly has mass there."""
+    rng, parts = np.random.default_rng(seed), []
+    count = int(np.clip(PRIOR_NUMBERS // prior.dimension, 10, PRIOR_DRAWS))
+    for _ in range(PRIOR_TRIES):
+        draws = prior.sample(rng, count)
+        parts.append(draws if domain is None else draws[domain.contains(draws)])
+        if sum(map(len, parts)) >= count:
+            break
+    return np.concatenate(parts)[:count]
 
 
 def attributes_of(

@@ -47,9 +47,9 @@ class Run:
     data : arviz.InferenceData
         Groups ``posterior`` (chain, draw, *shape of each parameter), ``sample_stats`` (chain, draw), ``hot`` (chain,
         draw, rung, *shape) and ``hot_stats`` (chain, draw, rung) for the rungs above the cold one, ``observed_data``
-        and ``prior`` where the problem has them, ``posterior_predictive`` and ``log_likelihood`` once they were asked
-        for. Attributes: ``report``, ``parameters`` and ``domain`` as JSON. It is made when it is asked for; of a run in
-        a directory the draws are read only then, variable by variable.
+        and ``prior`` (up to 1000 draws within the domain) where the problem has them, ``posterior_predictive`` and
+        ``log_likelihood`` once they were asked for. Attributes: ``report``, ``parameters`` and ``domain`` as JSON. It
+        is made when it is asked for; of a run in a directory the draws are read only then, variable by variable.
     """
 
     def __init__(self, data: Any) -> None:

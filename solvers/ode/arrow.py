@@ -25,6 +25,8 @@ Array = npt.NDArray[np.float64]
 
 #: A step that promises less than this, in units of the log density, ends the fit.
 SMALLEST_GAIN = 1e-8
+#: Where it promises less than this the fit has converged: the solver's tolerance makes the cost rough below.
+ROUGHNESS = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +157,7 @@ def levenberg_marquardt(
         moved, gain = _step(system, damping)
         if gain < SMALLEST_GAIN:
             # a damped step promises less than there is to gain
-            return theta, system, iteration, _step(system, 0.0)[1] < SMALLEST_GAIN
+            return theta, system, iteration, _step(system, 0.0)[1] < ROUGHNESS
         candidate = cost(theta + moved)
         if candidate < current and (there := equations(theta + moved)) is not None:
             theta, current, damping, system = theta + moved, candidate, max(damping / 10.0, 1e-12), there

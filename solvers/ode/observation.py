@@ -87,6 +87,14 @@ class OdeObservation:
     _timing: list[float] = field(default_factory=lambda: [0.0, 0.0], init=False, repr=False)
     _said: list[str] = field(default_factory=list, init=False, repr=False)
 
+    @property
+    def derivative_error(self) -> float:
+        """By how much derivatives may miss those of the values, relative to themselves: the cube root of ``rtol``.
+
+        Both hold to the tolerance alone, and what they miss grows along the trajectory.
+        """
+        return math.cbrt(self.model.rtol)
+
     def __call__(self, theta: Array) -> Array:
         """Observations, shape (batch, n_observations), at theta, shape (batch, n_parameters)."""
         began = time.perf_counter()

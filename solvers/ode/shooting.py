@@ -114,6 +114,11 @@ class MultipleShooting:
         object.__setattr__(self, "parameters", (*self.model.parameters, "starts"))
         object.__setattr__(self, "_layout", layout(times, begins, observed, mask, n, self.continuity is not None))
 
+    @property
+    def derivative_error(self) -> float:
+        """As of `OdeObservation`."""
+        return math.cbrt(self.model.rtol)
+
     def __call__(self, theta: Array) -> Array:
         """Observations (batch, m) at theta, shape (batch, n_parameters + segments * n_states)."""
         began = time.perf_counter()

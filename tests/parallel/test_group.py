@@ -80,7 +80,7 @@ class Together:
 def make(problem, sampler=None, comm=None, **settings):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        settings = {"draws": 10, "warmup": 0, "chains": 4, "seed": 3} | settings
+        settings = {"draws": 10, "warmup": 0, "chains": 4, "seed": 3, "check_gradient": False} | settings
         return sample(problem, sampler or iv.mala(0.5, preconditioner=None), comm=comm, progress=False, **settings)
 
 

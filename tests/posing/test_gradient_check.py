@@ -11,7 +11,8 @@ from waves import (
     mixed,
 )
 
-from invsamp.posing.adapters import with_jacobian
+from invsamp.contract import derivative_error
+from invsamp.posing.adapters import approximate_derivatives, finite_differences, with_jacobian
 from invsamp.posing.distributions import (
     Uniform,
 )
@@ -28,17 +29,58 @@ def test_check_gradient_passes(name: str) -> None:
     assert "passed" in str(result) and len(str(result).splitlines()) == 2 + len(result.steps)
 
 
-@pytest.mark.parametrize("error", [1.0, 1e-1, 1e-2])
-def test_check_gradient_finds_a_wrong_gradient(error: float) -> None:
+def wrong_by(error: float) -> Waves:
     class Wrong(Waves):
         def linearize(self, theta: np.ndarray) -> tuple:
             y, vjp = super().linearize(theta)
             return y, lambda c: (1.0 + error) * vjp(c)
 
+    return Wrong()
+
+
+@pytest.mark.parametrize("error", [1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5])
+def test_order_one_never_passes_where_derivatives_claim_to_be_exact(error: float) -> None:
     for seed in range(5):
-        result = mixed(forward={"good": Waves(), "wrong": Wrong()}).check_gradient(seed=seed)
+        result = mixed(forward=wrong_by(error)).check_gradient(seed=seed)
+        assert not result.passed and result.order < 1.5 and result.admitted == 0.0, str(result)
+        assert "FAILED" in str(result) and "claims exact derivatives" in result.message
+
+
+@pytest.mark.parametrize("error", [1e-2, 1e-4])
+def test_derivatives_that_admit_an_error_pass_up_to_it(error: float) -> None:
+    for seed in range(5):
+        enough, too_little = (
+            mixed(forward=approximate_derivatives(wrong_by(error), admitted)).check_gradient(seed=seed)
+            for admitted in (2.0 * error, 0.1 * error)
+        )
+        assert enough.passed and enough.order < 1.5 and f"of which the model admits {2 * error:.1e}" in enough.message
+        assert not too_little.passed and f"of which the model admits {0.1 * error:.1e}" in too_little.message
+
+
+def test_what_carries_an_error_in_derivatives() -> None:
+    waves = Waves()
+    assert derivative_error(mixed(forward=waves).potential()) == 0.0
+    forward, central, exact = (
+        finite_differences(waves, scheme=scheme) for scheme in ("forward", "central", "complex_step")
+    )
+    assert 1e-4 < forward.derivative_error < 1e-3 and 1e-6 < central.derivative_error < 1e-4
+    assert exact.derivative_error == 0.0
+    assert derivative_error(mixed(forward=forward).potential()) == forward.derivative_error
+    for model in (forward, central):
+        assert mixed(forward=model).check_gradient().passed
+    told = approximate_derivatives(waves, 0.01)
+    assert told.derivative_error == 0.01 and not hasattr(waves, "derivative_error")
+    with pytest.raises(ValueError, match=r"error must be a number in \[0, 1\), got 2"):
+        approximate_derivatives(waves, 2)
+
+
+@pytest.mark.parametrize("error", [1.0, 1e-1, 1e-2])
+def test_check_gradient_finds_a_wrong_gradient(error: float) -> None:
+    for seed in range(5):
+        result = mixed(forward={"good": Waves(), "wrong": wrong_by(error)}).check_gradient(seed=seed)
         assert not result.passed and abs(result.order - 1.0) < 0.2, str(result)
-        assert mixed(forward={"good": Waves(), "wrong": Wrong()}).check_gradient(fidelity="good", seed=seed).passed
+        good = mixed(forward={"good": Waves(), "wrong": wrong_by(error)})
+        assert good.check_gradient(fidelity="good", seed=seed).passed
 
 
 def test_check_gradient_raises_nothing() -> None:

@@ -6,21 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-
-from invsamp.problems import fitzhugh_nagumo, heat_modes, heat_source, lorenz, lotka_volterra, robertson
-
-PROBLEMS = {
-    "heat_source.two_modes": heat_source.two_modes,
-    "heat_source.ring": heat_source.ring,
-    "heat_modes.posterior": heat_modes.posterior,
-    "lotka_volterra.hare_lynx": lotka_volterra.hare_lynx,
-    "lotka_volterra.gradient_matching": lotka_volterra.gradient_matching,
-    "lotka_volterra.multiple_shooting": lotka_volterra.multiple_shooting,
-    "lorenz.gradient_matching": lorenz.gradient_matching,
-    "lorenz.multiple_shooting": lorenz.multiple_shooting,
-    "fitzhugh_nagumo.nerve": fitzhugh_nagumo.nerve,
-    "robertson.reactions": robertson.reactions,
-}
+from ready_problems import PROBLEMS
 
 
 @pytest.mark.parametrize("name", PROBLEMS)

@@ -13,7 +13,7 @@ from invsamp.solvers.ode import MultipleShooting, OdeModel
 TRUTH = np.array([10.0, 28.0, 8.0 / 3.0])
 TIMES = np.arange(401) * 0.05
 DATA_SETS = 10
-MODEL = OdeModel(lorenz, ("x", "y", "z"), ("sigma", "rho", "beta"), method="RK45", rtol=1e-6, atol=1e-6)
+MODEL = OdeModel(lorenz, ("x", "y", "z"), ("sigma", "rho", "beta"), method="RK45", rtol=1e-5, atol=1e-5)
 PATH = MODEL.solve(TRUTH[None], np.ones(3), TIMES).states[0]
 SD = 0.05 * PATH.std(axis=0)
 SHOOTING = MultipleShooting(MODEL, TIMES, segments=40)

@@ -138,6 +138,9 @@ def _posing() -> dict[str, Call]:
         "Prior.pack": Call(prior.pack, {"values": {"a": 0.0, "b": 1.0}}, {"values": {"none such"}}),
         "Prior.unpack": Call(prior.unpack, {"theta": theta}),
         "with_jacobian": Call(iv.with_jacobian, jacobian),
+        "approximate_derivatives": Call(
+            iv.approximate_derivatives, {"model": iv.with_jacobian(**jacobian), "error": 0.1}
+        ),
         "finite_differences": Call(iv.finite_differences, {"function": model}, {"scale": {"real", "integer"}}),
         "scalar_function": Call(iv.scalar_function, {"function": lambda t: np.zeros(3)}),
         "FunctionPotential": Call(iv.FunctionPotential, {"function": _bowl, "dimension": 2}),

@@ -19,6 +19,8 @@ from shooting_cases import (
     shoot,
 )
 
+from invsamp.solvers.ode.arrow import levenberg_marquardt
+
 
 class TestEquations:
     @cases
@@ -68,6 +70,25 @@ class TestFit:
         np.testing.assert_allclose(fit.values, TRUTH, rtol=1e-4)
         assert fit.chi_square < 1e-4
         assert fit.degrees_of_freedom == 123 + (9 if continuity else 0) - 15
+
+    @pytest.mark.parametrize(("roughness", "converged"), [(3e-8, True), (1e-3, False)])
+    def test_has_converged_where_the_solvers_errors_hide_the_last_of_the_descent(self, roughness, converged):
+        shooting, observed = shoot(segments=4), noisy()
+        data, sd = shooting.data(observed), shooting.scale(SD)
+
+        def cost(theta):
+            return 0.5 * np.square((shooting(theta[None])[0] - data) / sd).sum()
+
+        def equations(theta):
+            return shooting.equations(theta, data, sd)
+
+        begin = np.concatenate([TRUTH, shooting.initial_guess(observed).ravel()])
+        best = cost(levenberg_marquardt(cost, equations, begin, equations(begin), 100)[0])
+        found = levenberg_marquardt(
+            lambda theta: max(cost(theta), best + roughness), equations, begin, equations(begin), 100
+        )
+        assert cost(found[0]) <= best + roughness
+        assert found[3] is converged
 
     @cases
     def test_is_the_least_squares_estimate(self, settings):

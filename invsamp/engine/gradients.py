@@ -1,0 +1,146 @@
+"""Whether the gradients that a run is about to follow are those of its energies: a few solves at two starts."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from invsamp.contract import Array, Potential, Problem, derivative_error
+from invsamp.engine.replica import Replica
+from invsamp.posing.forward import ModelError
+from invsamp.posing.slopes import Probe, balanced, blame
+
+#: Starts at which something is to be told, and those that are tried for it.
+STARTS, TRIES = 2, 6
+#: Draws of the problem's starts that show the scale of each coordinate.
+SCALE_DRAWS = 64
+#: Numbers that these draws have at the most, unless there are very many parameters.
+SCALE_NUMBERS = 2_000_000
+WHAT_TO_DO = (
+    "posterior.check_gradient() shows more. Derivatives that are approximate on purpose say so by derivative_error, a "
+    "number that the model carries; check_gradient=False samples all the same"
+)
+ADJUSTED = "The draws are right all the same, as every step is accepted by energies, but slower than they could be"
+#: Parameters of a point that are shown.
+SHOWN = 10
+#: Where the random stream stands among those that are spawned from the seed, far from the rungs' own.
+STREAM = 2**31
+
+
+class Checked(NamedTuple):
+    """What came of it, by fidelity: solves, and what is wrong in words."""
+
+    solves: dict[str, int]
+    mistakes: dict[str, str]
+
+
+def check(
+    problem: Problem, walked: Problem, replicas: Sequence[Replica], potentials: Mapping[str, Potential], seed: int
+) -> Checked:
+    """Check the gradients of all fidelities, each at the positions of the chains of the first rung that it is for.
+
+    Parameters
+    ----------
+    problem, walked : Problem
+        As posed, and as the sampler sees it.
+    replicas : sequence of Replica
+        The rungs, from cold to hot; they are placed.
+    potentials : mapping
+        By fidelity.
+    seed : int
+        The run's. The directions have a stream of their own.
+    """
+    found = Checked({}, {})
+    for number, (name, k) in enumerate(_first_rungs(replicas).items()):
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM, number)))
+        solves, mistake = check_one(problem, walked, name, potentials[name], replicas[k].position, rng)
+        found.solves[name] = solves
+        if mistake is not None:
+            found.mistakes[name] = mistake
+    return found
+
+
+def check_one(
+    problem: Problem, walked: Problem, fidelity: str, potential: Potential, positions: Array, rng: np.random.Generator
+) -> tuple[int, str | None]:
+    """Solves, and what is wrong in words, of one fidelity, at two of some positions (chains, d) that can be solved."""
+    admitted = derivative_error(problem.potential(fidelity))
+    scale = _scale(problem, positions, rng)
+    # a start that all chains share is taken with two directions
+    distinct = positions[np.sort(np.unique(positions, axis=0, return_index=True)[1])][:TRIES]
+    solves = used = 0
+    for position in [*distinct, *distinct]:
+        probe, said = Probe(potential, position, walked.sampling_domain.contains), None
+        if probe.usable:
+            direction = scale * rng.standard_normal(len(scale))
+            # of approximate derivatives only the large parts are known to the error that they admit
+            if used and not admitted:
+                direction = balanced(probe.gradient, direction)
+            used += 1
+            if (mistake := probe.mistake(direction, admitted)) is not None:
+                column, own = blame(probe, direction, mistake.length)
+                said = _said(problem, fidelity, position, column, own, mistake.error, admitted)
+        solves += probe.solves
+        if said or used == STARTS:
+            return solves, said
+    return solves, None
+
+
+def tell(mistakes: Mapping[str, str], replicas: Sequence[Replica]) -> None:
+    """`ModelError` of a mistake in a gradient that moves chains which no acceptance step sets right, else a warning."""
+    unadjusted = {e.fidelity for replica in replicas if not replica.adjusted for e in replica.evaluators}
+    for name, said in mistakes.items():
+        if name in unadjusted:
+            raise ModelError(
+                f"{said}. The sampler takes gradients at their word, and the draws would be biased. {WHAT_TO_DO}"
+            )
+        # where `sample` was called; a run in a directory is two calls further away
+        warnings.warn(slow(said), stacklevel=8)
+
+
+def slow(said: str) -> str:
+    """The warning of a mistake that biases nothing."""
+    return f"{said}. {ADJUSTED}. {WHAT_TO_DO}"
+
+
+def _first_rungs(replicas: Sequence[Replica]) -> dict[str, int]:
+    """The first rung that each fidelity is evaluated for, from cold to hot."""
+    found: dict[str, int] = {}
+    for k, replica in enumerate(replicas):
+        for evaluator in replica.evaluators:
+            found.setdefault(evaluator.fidelity, k)
+    return found
+
+
+def _scale(problem: Problem, positions: Array, rng: np.random.Generator) -> Array:
+    """Over how much each coordinate varies before the data are seen, shape (d,)."""
+    try:
+        draws = problem.sample_start(rng, min(SCALE_DRAWS, max(4, SCALE_NUMBERS // positions.shape[1])))
+    except ValueError:  # it has none to offer, or not so many
+        draws = positions
+    spread = np.diff(np.quantile(draws, (0.25, 0.75), axis=0), axis=0)[0]
+    return np.where(np.isfinite(spread) & (spread > 0.0), spread, np.maximum(np.abs(positions[0]), 1e-3))
+
+
+def _said(
+    problem: Problem, fidelity: str, position: Array, column: int, own: Any, error: float, admitted: float
+) -> str:
+    admits = f" (it admits {admitted:.0e})" if admitted else ""
+    where = f". This was at the parameters {problem.to_theta(position).tolist()}" if len(position) <= SHOWN else ""
+    return (
+        f"the gradient of fidelity {fidelity!r} is not that of its energy, most of all in {_labels(problem)[column]}: "
+        f"the slope in its coordinate is {own.measured:.4g} by differences of the energy and {own.claimed:.4g} by the "
+        f"gradient, off by {own.error:.1%}; in a random direction it is off by {error:.1%}{admits}{where}"
+    )
+
+
+def _labels(problem: Problem) -> list[str]:
+    shapes: Mapping[str, tuple[int, ...]] = problem.shapes
+    return [
+        name + (f"[{', '.join(map(str, index))}]" if index else "")
+        for name, shape in shapes.items()
+        for index in np.ndindex(*shape)
+    ]

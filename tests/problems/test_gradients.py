@@ -1,0 +1,52 @@
+"""The check at the start of runs raises no false alarm on any ready problem, and tells gradients that are off."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from ready_problems import PROBLEMS
+
+from invsamp.engine.evaluation import Evaluator
+from invsamp.engine.gradients import check_one
+from invsamp.problems import conductivity, constrained_mixtures, poisson64
+
+MORE = {
+    "conductivity.posterior": lambda: conductivity.posterior({"coarse": 8, "fine": 16}),
+    "poisson64.posterior": lambda: poisson64.posterior((8, 16)),
+    "constrained_mixtures.flower": lambda: constrained_mixtures.target("flower"),
+    "constrained_mixtures.heart": lambda: constrained_mixtures.target("heart"),
+}
+#: Of chaotic systems far from the data, and of loose tolerances, it cannot tell much, and must not try.
+ROUGH = {"robertson.reactions", "lorenz.multiple_shooting", "lotka_volterra.multiple_shooting"}
+
+
+class TooLong:
+    """A potential whose gradient is too long by half."""
+
+    def __init__(self, potential):
+        self._potential, self.dimension, self.energy = potential, potential.dimension, potential.energy
+
+    def energy_and_gradient(self, position):
+        energy, gradient = self._potential.energy_and_gradient(position)
+        return energy, 1.5 * gradient
+
+
+@pytest.mark.parametrize("name", [*PROBLEMS, *MORE])
+def test_right_gradients_pass_and_wrong_ones_are_told(name):
+    made = (PROBLEMS | MORE)[name]()
+    problem, seeds = getattr(made, "posterior", made), range(6 if name in ROUGH else 20)
+    for fidelity in problem.fidelities:
+        potential, told = problem.potential(fidelity), 0
+        for seed in seeds:
+            starts = problem.sample_start(np.random.default_rng(seed), 20)
+            starts = starts[np.isfinite(potential.energy(starts))][:4]
+            if not len(starts):
+                continue
+            solves, mistake = check_one(
+                problem, problem, Evaluator(potential, fidelity), starts, np.random.default_rng(seed)
+            )
+            assert mistake is None and solves <= 120, mistake
+            wrong = Evaluator(TooLong(potential), fidelity)
+            told += check_one(problem, problem, wrong, starts, np.random.default_rng(seed))[1] is not None
+        if fidelity == problem.fidelities[-1] and name not in ROUGH:
+            assert told >= len(seeds) - 3

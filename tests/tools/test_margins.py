@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import math
+
+import launch
+import margins
+import numpy as np
+
+
+def test_shifts_are_other_draws_and_their_margins_stand_in_a_table(tmp_path):
+    command = ["--shifts", 2, "--folder", tmp_path, "tests/swap/test_schemes.py", "tests/test_batches.py"]
+    printed = launch.python(margins.ROOT / "tests" / "tools" / "margins.py", *command).stdout
+    assert printed.startswith("shift 0: passed\nshift 1: passed\n")
+    found, failures = margins.ratios(tmp_path)
+    assert not failures
+    for name, by_shift in found.items():
+        assert sorted(by_shift) == [0, 1]
+        assert by_shift[0] != by_shift[1], name
+        assert [ratio > 1 for ratio in by_shift[0]] == ([False, True] if "batches" in name else [False])
+    assert all(line in printed for line in margins.table(found))
+    # control: one shift twice is the same draws
+    margins.run(1, ["tests/test_batches.py"], tmp_path)
+    again, _ = margins.ratios(tmp_path)
+    assert again == found
+
+
+def test_verdicts_tell_right_laws_from_wrong_ones():
+    by_shift = {0: [0.25, 4.0], 1: [0.5, math.e], 2: [0.75, math.e**2]}
+    (right, least, sds), wrong = margins.verdicts(by_shift)
+    assert (right, least, sds) == ("right", 1 / 0.75, 2.0)
+    assert wrong[:2] == ("wrong", math.e)
+    np.testing.assert_allclose(wrong[2], np.mean(np.log([4.0, math.e, math.e**2])) / np.std([np.log(4), 1, 2], ddof=1))
+    rows = list(margins.table({"a::b[1]": by_shift, "a::b[2]": {0: [0.9]}}))
+    assert len(rows) == 2 and rows[1].startswith("| a::b | 1 | 1.11 |")
