@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from invsamp.contract import Array, Potential, Terms
 from invsamp.evaluate.requests import Batch, Estimate, Request, reduced
+from invsamp.posing.forward import own_array
 
 
 def solve(potential: Potential, request: Request) -> Estimate:
@@ -16,9 +17,11 @@ def solve(potential: Potential, request: Request) -> Estimate:
     position = np.array(request.position)  # a potential may write into what it is given
     if request.batch is not None:
         return reduced(batch_terms(potential, position, request.batch), request.batch)
+    # and use the memory of what it returns again
     if request.gradient:
-        return Estimate(*potential.energy_and_gradient(position))
-    return Estimate(potential.energy(position), None)  # type: ignore[arg-type]
+        energy, gradient = potential.energy_and_gradient(position)
+        return Estimate(own_array(energy, "energies"), own_array(gradient, "gradients"))
+    return Estimate(own_array(potential.energy(position), "energies"), None)  # type: ignore[arg-type]
 
 
 def batch_terms(potential: Potential, position: Array, batch: Batch) -> Terms:
@@ -50,13 +53,18 @@ def separable(potential: Potential, position: Array) -> bool:
     position : ndarray (chains, dimension)
         Where to try.
     """
-    chains = len(position)
-    whole = [*potential.energy_and_gradient(position.copy()), potential.energy(position.copy())]
+
+    def found(count: int) -> list[Array]:
+        parts = [
+            [*solve(potential, Request("", block))[:2], solve(potential, Request("", block, gradient=False)).energy]
+            for block in np.array_split(position, count)
+        ]
+        return [np.concatenate(column) for column in zip(*parts, strict=True)]
+
+    whole = found(1)
     # each alone, halves, and thirds: every size of block that there may be is not tried, but those that differ most
-    for count in {min(n, chains) for n in (2, 3, chains)}:
-        blocks = np.array_split(position, count)
-        parts = [[*potential.energy_and_gradient(block.copy()), potential.energy(block.copy())] for block in blocks]
-        found = [np.concatenate(column) for column in zip(*parts, strict=True)]
-        if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(found, whole, strict=True)):
-            return False
-    return True
+    return all(
+        np.array_equal(a, b, equal_nan=True)
+        for count in {min(n, len(position)) for n in (2, 3, len(position))}
+        for a, b in zip(found(count), whole, strict=True)
+    )
