@@ -3,8 +3,8 @@ r"""Sensitivities of trajectories that are solved already, and whether they can 
 Under full error control every sensitivity keeps the local tolerance, relative to its size at the time. Where it has
 been far larger on the way than where it is wanted, by a factor A, errors may have survived that are A times that
 tolerance: sensitivities of relaxation oscillators grow by mu^2 in a jump and vanish after it. Then the trajectory is
-integrated again with a tolerance so much smaller that the bound A * rtol falls to sqrt(rtol), and the difference of
-the two, which falls with the tolerance, estimates the error that is left.
+integrated again with a tolerance so much smaller that the bound A * rtol falls to sqrt(rtol), and again with a tenth of
+it for as long as that makes a difference.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from invsamp.solvers.ode.trajectories import Integers, Outcome
 
 #: Integrates states and sensitivities of some rows, with the tolerances multiplied by a factor.
 Run = Callable[[npt.NDArray[np.intp], float], Outcome]
-#: Relative error, in the largest of its values that are wanted, from which on a sensitivity is none.
-MOST_ERROR = 0.1
+#: Change at the last tightening of the tolerance, relative to the largest value wanted, at which a sensitivity is good.
+MOST_CHANGE = 0.1
 #: Relative tolerance below which rounding counts.
 LEAST_RTOL = 1e-12
 
@@ -87,20 +87,19 @@ def _refined(
     row: npt.NDArray[np.intp], run: Run, slopes: Array, factor: float, least_factor: float, size: Array, least: Array
 ) -> tuple[Array, bool, int, int]:
     """Sensitivities of one row at tolerances that suffice, whether there are such, evaluations and steps."""
-    before, evaluations, steps = 1.0, 0, 0
+    evaluations = steps = 0
+    factor = max(factor, min(1.0, 10.0 * least_factor))  # at least once more can the tolerance be tightened
     while True:
-        factor = max(factor, least_factor)
         outcome = run(row, factor)
         evaluations += int(outcome.evaluations[0])
         steps += int(outcome.steps[0])
         if outcome.status[0] not in (Status.OK, Status.STOPPED):
             return slopes, False, evaluations, steps
         coarser, slopes = slopes, _slopes(outcome, slopes.shape)
-        # the error falls in proportion to the tolerance
-        left = factor / before * _largest(slopes - coarser, size, 0.0) / _largest(slopes, size, least)
-        if (left < MOST_ERROR).all() or factor <= least_factor:
-            return slopes, bool((left < MOST_ERROR).all()), evaluations, steps
-        before, factor = factor, 0.01 * factor
+        change = _largest(slopes - coarser, size, 0.0) / _largest(slopes, size, least)
+        if (change < MOST_CHANGE).all() or factor <= least_factor:
+            return slopes, bool((change < MOST_CHANGE).all()), evaluations, steps
+        factor = max(0.1 * factor, least_factor)
 
 
 def _slopes(outcome: Outcome, shape: tuple[int, ...]) -> Array:
