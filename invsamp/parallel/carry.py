@@ -21,7 +21,7 @@ from invsamp.parallel.group import How, separable, serve
 from invsamp.parallel.joint_solves import Distributed
 from invsamp.parallel.layout import Group, arrange
 from invsamp.parallel.team import Team
-from invsamp.parallel.world import all_or_none, alone, world
+from invsamp.parallel.world import all_or_none, alone, check_communicator, world
 
 Result = TypeVar("Result")
 #: Seconds that a message there and back takes, about: what blocks of chains have to save.
@@ -49,8 +49,7 @@ def communicator(problem: Any, comm: Any = None) -> Any:
     RuntimeError
         If a launcher started several processes that do not know each other.
     """
-    if comm is not None and (not comm or not hasattr(comm, "Ibarrier") or getattr(comm, "is_inter", False)):
-        raise ValueError(f"comm must be a communicator of mpi4py to which this process belongs, got {comm!r}")
+    check_communicator(comm)
     comm = world() if comm is None else comm
     fixed = {name: model.comm for name, model in _models(problem).items() if _is_fixed(model)}
     for name, own in fixed.items():
