@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
+import os
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -95,13 +97,15 @@ def array(
     if whole:
         right = right.replace("finite numbers", "integers").replace("numbers", "integers")
     right += also
+    if isinstance(value, list | tuple) and any(entry is np.ma.masked for entry in value):
+        raise wrong(name, right, value)
     try:
         given = np.asanyarray(value)
         if given.dtype == object and all(isinstance(_scalar(entry), Real) for entry in given.flat):
             given = given.astype(float)
     except Exception as error:  # whatever the conversion of somebody's class raises
         raise ValueError(f"{name} must be {right}, got {shown(value)}: {error}") from error
-    if given.dtype.kind not in ("iu" if whole else "iuf"):
+    if given.dtype.kind not in ("iu" if whole and given.size else "iuf"):
         raise wrong(name, right, value)
     if np.ma.is_masked(given):
         raise ValueError(f"{name} must have no masked entries, got {np.ma.count_masked(given)} of {given.size}")
@@ -122,7 +126,18 @@ def array(
 
 def numbers(name: str, value: Any) -> Array:
     """Real numbers of any shape, NaN and infinite ones too, as float64; the array itself where it is one already."""
+    if type(value) is np.ndarray and value.dtype == np.float64:  # what models are called with in every step
+        return value
     return array(name, value, finite=False, nan=True, empty=True)
+
+
+def increasing(name: str, value: Any) -> Array:
+    """Finite numbers (n,), each above the one before, such as times."""
+    found = array(name, value, ("n",))
+    if (np.diff(found) <= 0).any():
+        at = int(np.argmax(np.diff(found) <= 0)) + 1
+        raise ValueError(f"{name} must increase, got {found[at]} after {found[at - 1]} at index {at}")
+    return found
 
 
 def one_of(name: str, value: Any, options: Iterable[Any]) -> Any:
@@ -140,9 +155,16 @@ def text(name: str, value: Any) -> str:
     return str(value)
 
 
+def path(name: str, value: Any) -> Path:
+    """A path: a string that is not empty, or an object that stands for one."""
+    if not isinstance(value, str | os.PathLike) or not isinstance(os.fspath(value), str) or not os.fspath(value):
+        raise wrong(name, "a path", value)
+    return Path(value)
+
+
 def function(name: str, value: Any, signature: str = "") -> Callable[..., Any]:
     """What can be called, with what ``signature`` says, such as "(t, x, p)"."""
-    if not callable(value):
+    if not callable(value) or isinstance(value, type):
         raise wrong(name, f"a function {signature}".rstrip(), value)
     called: Callable[..., Any] = value
     return called

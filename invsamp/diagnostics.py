@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import array, integer, mapping, numbers, one_of, real
 from invsamp.contract import Array
 from invsamp.results import convergence
 from invsamp.results.divergences import (
@@ -78,6 +79,7 @@ def ess(draws: Array, method: Literal["bulk", "tail"] = "bulk") -> Array:
     ----------
     Vehtari et al. (2021), Bayesian Analysis 16(2), section 4.
     """
+    one_of("method", method, ("bulk", "tail"))
     return _of_each(draws, convergence.ess_bulk if method == "bulk" else convergence.ess_tail)
 
 
@@ -122,8 +124,9 @@ def mcse(
     ValueError
         If ``probability`` is missing or outside (0, 1) for a quantile, or given for anything else.
     """
-    if method == "quantile" and (probability is None or not 0 < probability < 1):
-        raise ValueError(f"probability must lie in (0, 1) for method='quantile', got {probability}")
+    one_of("method", method, ("mean", "sd", "median", "quantile"))
+    if method == "quantile":
+        probability = real("probability", probability, above=0, below=1)
     if method != "quantile" and probability is not None:
         raise ValueError(f"probability is for method='quantile' only, got {probability} with method={method!r}")
     if method in ("mean", "sd"):
@@ -140,6 +143,9 @@ def mcse(
 
 def statistics(values: Array) -> dict[str, Array]:
     """What `invsamp.results.run.Run.summary` tells, each of shape (*shape), from draws (chains, draws, *shape)."""
+    values = array("values", values, finite=False, nan=True)
+    if values.ndim < 2:
+        raise ValueError(f"values must have shape (chains, draws, *shape), got {values.shape}")
     shape = values.shape[2:]
     flat = np.ascontiguousarray(values.reshape(-1, math.prod(shape)).T)
     # by exact equality: rounding makes the sd of equal numbers small, not zero
@@ -173,13 +179,10 @@ def round_trips(path: npt.ArrayLike, rungs: int) -> int:
     ValueError
         If ``rungs`` < 1 or the path leaves 0 .. rungs - 1.
     """
-    if rungs < 1:
-        raise ValueError(f"rungs must be at least 1, got {rungs}")
-    steps = np.asarray(path)
-    if steps.ndim < 1 or (steps.size and not np.issubdtype(steps.dtype, np.integer)):
-        raise ValueError(
-            f"path must be an array of integers with steps first, got {steps.dtype} of shape {steps.shape}"
-        )
+    rungs = integer("rungs", rungs, least=1)
+    steps = array("path", path, whole=True, empty=True).astype(int)
+    if steps.ndim < 1:
+        raise ValueError(f"path must have the steps as its first axis, got {steps}")
     if steps.size and (steps.min() < 0 or steps.max() >= rungs):
         raise ValueError(f"path must stay in 0..{rungs - 1}, got values from {steps.min()} to {steps.max()}")
     if rungs == 1 or not steps.size:
@@ -209,9 +212,7 @@ def replica_paths(replica: npt.ArrayLike) -> npt.NDArray[np.intp]:
     ValueError
         If some draw is no permutation of 0 .. rungs - 1.
     """
-    at_rung = np.asarray(replica)
-    if at_rung.ndim != 3:
-        raise ValueError(f"replica must have shape (rungs, chains, draws), got {at_rung.shape}")
+    at_rung = array("replica", replica, ("rungs", "chains", "draws"), whole=True).astype(int)
     order = np.arange(len(at_rung))[:, None, None]
     wrong = (np.sort(at_rung, axis=0) != order).any(axis=0)
     if wrong.any():
@@ -225,8 +226,9 @@ def replica_paths(replica: npt.ArrayLike) -> npt.NDArray[np.intp]:
 
 def swap_rates(report: Mapping[str, Any]) -> Array:
     """Fraction of the tried swaps that were accepted, shape (rungs - 1,); NaN where none was tried."""
-    attempts = np.asarray(report.get("swap_attempts") or [], dtype=float)
-    accepts = np.asarray(report.get("swap_accepts") or [], dtype=float)
+    counts = mapping("report", report, "the report of a run")
+    attempts = numbers("swap_attempts of report", counts.get("swap_attempts") or [])
+    accepts = numbers("swap_accepts of report", counts.get("swap_accepts") or [])
     return np.divide(accepts, attempts, out=np.full(attempts.shape, np.nan), where=attempts > 0)
 
 
@@ -249,7 +251,7 @@ def _of_each(draws: Array, statistic: Callable[[Array], Array]) -> Array:
 
     NaN below 4 draws, and where a draw is not finite.
     """
-    values = np.asarray(draws, dtype=float)
+    values = numbers("draws", draws)
     if values.ndim < 2:
         raise ValueError(f"draws must have shape (chains, draws, *shape), got {values.shape}")
     rows = np.moveaxis(values.reshape(*values.shape[:2], -1), 2, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -287,8 +287,8 @@ def _rungs(
     estimator = exact_energies() if estimator is None else estimator
     columns: dict[str, Sequence[Any]] = {
         "fidelities": sequence("fidelities", fidelities),
-        "step_size": list(step_size) if isinstance(step_size, Sequence | np.ndarray) else [step_size] * n,
-        "estimator": list(estimator) if isinstance(estimator, Sequence) else [estimator] * n,
+        "step_size": list(step_size) if _is_sequence(step_size) else [step_size] * n,
+        "estimator": list(estimator) if _is_sequence(estimator) else [estimator] * n,
     }
     for name, column in columns.items():
         if len(column) != n:
@@ -299,6 +299,12 @@ def _rungs(
         Rung(t, f, e, step_size=h, **parts)  # type: ignore[arg-type]
         for t, f, h, e in zip(temperatures, *columns.values(), strict=True)
     )
+
+
+def _is_sequence(value: object) -> TypeGuard[Sequence[Any]]:
+    if isinstance(value, np.ndarray):
+        return value.ndim > 0
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
 def _exchange(

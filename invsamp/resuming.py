@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from invsamp.arguments import boolean
 from invsamp.contract import Potential, Problem
 from invsamp.engine import state as states
 from invsamp.engine.engine import Engine
@@ -98,6 +99,7 @@ def resume(
         the draws are as good, but not the same bit for bit.
     """
     path = as_path(directory)
+    boolean("progress", progress)
     header, payload = read_state(path)
     problem, used = _parts(path, header, payload, posterior, sampler)
     _check_same(path, header.about, problem, used)

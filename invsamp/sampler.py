@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from invsamp.arguments import boolean, instance
 from invsamp.contract import Array, Potential, Problem
 from invsamp.diagnostics import load_arviz
 from invsamp.engine.draws import Draws
@@ -112,8 +113,8 @@ def sample(
     """
     problem = as_problem(problem)
     sampler = mala() if sampler is None else sampler
-    if not isinstance(sampler, Sampler):
-        raise ValueError(f"sampler must be a Sampler, as the presets return it, got {sampler!r}")
+    instance("sampler", sampler, Sampler, "a Sampler, as the presets return it")
+    boolean("progress", progress)
     engine = Engine(problem, sampler, plan(draws, warmup, thin, chains, seed, check_gradient))
     positions = None if start is None else given_start(problem, engine.walked.sampling_domain, start, chains)
     path = None if directory is None else as_path(directory)

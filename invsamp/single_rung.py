@@ -175,7 +175,7 @@ def ghmc(
 
 
 def hmc(
-    step_size: float | None = None,
+    step_size: float | Schedule | None = None,
     *,
     length: float = 0.8,
     fidelity: str | int = 0,
@@ -189,7 +189,7 @@ def hmc(
 
     Parameters
     ----------
-    step_size : float, optional
+    step_size : float, Schedule or None
         As of `mala`: half of the square of the leapfrog step.
     length : float, > 0
         Mean length of a path in whitened coordinates, in which the posterior is about one wide.

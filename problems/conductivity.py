@@ -7,6 +7,7 @@ from functools import cache
 
 import numpy as np
 
+from invsamp.arguments import array, instance, integer, mapping, one_of, text
 from invsamp.posing.distributions import Normal
 from invsamp.posing.noise import GaussianNoise
 from invsamp.posing.posterior import Posterior
@@ -56,8 +57,18 @@ def posterior(meshes: Mapping[str, int] = MESHES) -> Posterior:
     -------
     Posterior
         Truth by `reference`.
+
+    Raises
+    ------
+    ValueError
+        If there is no mesh, or one has fewer than two squares along a side.
     """
-    forward = {name: equation(cells).observe(SENSORS) for name, cells in meshes.items()}
+    if not (listed := mapping("meshes", meshes)):
+        raise ValueError("meshes must hold at least one mesh, got none")
+    forward = {
+        text("meshes", name): equation(integer(f"meshes[{name!r}]", cells, least=2)).observe(SENSORS)
+        for name, cells in listed.items()
+    }
     return Posterior(Prior(z=Normal(0.0, 1.0, shape=MODES)), forward, readings(), GaussianNoise(NOISE_SD))
 
 
@@ -83,8 +94,10 @@ def reference(problem: Posterior, draws: int, chains: int, seed: int, fidelity: 
     ----------
     Nishihara, Murray and Adams (2014), JMLR 15, Algorithm 2; Murray, Adams and MacKay (2010), AISTATS, Figure 2.
     """
-    dof, rng = 10.0, np.random.default_rng(seed)
-    fidelity = fidelity or problem.fidelities[-1]
+    instance("problem", problem, Posterior, "a Posterior of this module")
+    draws, chains = integer("draws", draws, least=1), integer("chains", chains, least=1)
+    dof, rng = 10.0, np.random.default_rng(integer("seed", seed, least=0))
+    fidelity = problem.fidelities[-1] if fidelity is None else one_of("fidelity", fidelity, problem.fidelities)
     potential = problem.potential(fidelity)
     mode, precision = _mode(problem, fidelity)
     root = np.linalg.inv(np.linalg.cholesky(precision)).T
@@ -119,9 +132,11 @@ def readings() -> Array:
 
 
 def log_conductivity(z: Array, points: Array) -> Array:
-    """Log conductivity (..., n) at points (n, 2), for coefficients (..., MODES)."""
-    values: Array = z @ modes()(points).T
-    return values
+    """Log conductivity (..., n) at points (n, 2), for coefficients (..., MODES); `ValueError` for other shapes."""
+    at = modes()(array("points", points, ("n", 2)))
+    if (given := array("z", z)).shape[-1:] != (MODES,):
+        raise ValueError(f"z must have shape (..., {MODES}), got {given.shape}")
+    return np.asarray(given @ at.T)
 
 
 def _along_ellipses(

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from invsamp.arguments import instance, integer, one_of, real
 from invsamp.domains import Polygon
 from invsamp.estimators import Noisy, noisy
 from invsamp.posing.potential import Target
@@ -92,11 +93,8 @@ def vertices(name: str, radius: float | None = None) -> Array:
     ValueError
         If the name is unknown or the radius not positive.
     """
-    if name not in RADII:
-        raise ValueError(f"name must be one of {', '.join(RADII)}, got {name!r}")
-    size = RADII[name] if radius is None else float(radius)
-    if not 0.0 < size < math.inf:
-        raise ValueError(f"radius must be a positive finite number, got {radius}")
+    one_of("name", name, RADII)
+    size = RADII[name] if radius is None else real("radius", radius, above=0)
     return size * _UNIT[name]()
 
 
@@ -131,8 +129,9 @@ def cell_probabilities(
     ValueError
         If the polygon leaves the grid, or the grid reaches where the energy has a kink.
     """
-    if bins < 1 or not 0.0 < 2.0 * extent**2 <= FAR:
-        raise ValueError(f"bins must be >= 1 and extent in (0, {math.sqrt(FAR / 2):.3f}], got {bins} and {extent}")
+    instance("region", region, Polygon, "a Polygon")
+    bins, extent = integer("bins", bins, least=1), real("extent", extent, above=0, most=math.sqrt(FAR / 2))
+    temperature = real("temperature", temperature, above=0, finite=False)
     reach = np.abs(region.vertices).max()
     if reach > extent * (1.0 + 1e-12):
         raise ValueError(f"extent must hold the polygon, whose corners reach {reach:.6g}, got {extent}")

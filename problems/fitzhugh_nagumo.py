@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import real
 from invsamp.posing.distributions import LogNormal, Normal
 from invsamp.posing.noise import GaussianNoise
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.prior import Prior
-from invsamp.problems.trajectory import Trajectory, simulate
+from invsamp.problems.trajectory import Trajectory, as_trajectory, check_tolerances, simulate
 from invsamp.solvers.ode import OdeModel, OdeObservation
 
 Array = npt.NDArray[np.float64]
@@ -57,7 +58,9 @@ def data(times: npt.ArrayLike = TIMES, noise_sd: float = NOISE_SD, seed: int = 0
     ValueError
         For bad times or noise.
     """
-    return simulate(_model(1e-10), TRUTH, (TRUTH["v0"], TRUTH["r0"]), times, noise_sd=noise_sd, seed=seed)
+    return simulate(
+        _model(1e-10), TRUTH, (TRUTH["v0"], TRUTH["r0"]), times, noise_sd=real("noise_sd", noise_sd, least=0), seed=seed
+    )
 
 
 def nerve(observed: Trajectory | None = None, rtol: float = 1e-6, coarse_rtol: float = 1e-3) -> Posterior:
@@ -78,7 +81,8 @@ def nerve(observed: Trajectory | None = None, rtol: float = 1e-6, coarse_rtol: f
     Posterior
         Data of shape (T, 2).
     """
-    observed = data() if observed is None else observed
+    check_tolerances(rtol, coarse_rtol)
+    observed = data() if observed is None else as_trajectory(observed)
     prior = Prior(
         a=Normal(0.0, 0.5),
         b=Normal(0.0, 0.5),

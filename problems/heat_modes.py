@@ -16,11 +16,12 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from invsamp.arguments import boolean, instance, integer, sequence
 from invsamp.posing.distributions import Uniform
 from invsamp.posing.noise import GaussianNoise
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.prior import Prior
-from invsamp.problems.heat_source import Mode, moments
+from invsamp.problems.heat_source import Mode, centres, moments
 from invsamp.solvers.heat import GaussianBump, HeatEquation, point_sensors
 from invsamp.solvers.heat.manufactured import gaussian_derivatives
 
@@ -64,6 +65,8 @@ def posterior(levels: Sequence[int] = LEVELS, averaged: bool = True) -> Posterio
     Posterior
         Truth by `quadrature`.
     """
+    boolean("averaged", averaged)
+    meshes = [integer(f"levels[{k}]", cells, least=2) for k, cells in enumerate(sequence("levels", levels))]
     data = _readings()
     scale = np.full(READINGS, NOISE_SD)
     sensor_of_datum = SENSOR_OF_READING
@@ -71,18 +74,18 @@ def posterior(levels: Sequence[int] = LEVELS, averaged: bool = True) -> Posterio
         counts = np.bincount(SENSOR_OF_READING)
         data, scale = np.bincount(SENSOR_OF_READING, data) / counts, NOISE_SD / np.sqrt(counts)
         sensor_of_datum = np.arange(len(SENSORS))
-    forward = {f"{cells}x{cells}": StripModel(cells, sensor_of_datum) for cells in levels}
+    forward = {f"{cells}x{cells}": StripModel(cells, sensor_of_datum) for cells in meshes}
     return Posterior(Prior(x=Uniform(0.0, 1.0), y=Uniform(0.0, 1.0)), forward, data, GaussianNoise(scale))
 
 
 def relative_cost(cells: int) -> float:
     """Unknowns of a mesh over those of 64x64: the cost of a solve in units of the finest one."""
-    return (cells / 64) ** 2
+    return (integer("cells", cells, least=2) / 64) ** 2
 
 
 def on_the_right(theta: Array) -> npt.NDArray[np.bool_]:
     """Whether centres of shape (..., 2) lie to the right of the strip."""
-    return np.asarray(np.asarray(theta)[..., 0] > STRIP)
+    return np.asarray(centres("theta", theta)[..., 0] > STRIP)
 
 
 class StripModel:
@@ -181,8 +184,8 @@ def quadrature(problem: Posterior, fidelity: str | None = None, points: int = 40
     ValueError
         If ``points`` is too small.
     """
-    if points < 2:
-        raise ValueError(f"points must be at least 2, got {points}")
+    instance("problem", problem, Posterior, "a Posterior")
+    points = integer("points", points, least=2)
     grid = (np.arange(points) + 0.5) / points
     energy = np.empty((points, points))
     potential = problem.potential(fidelity)

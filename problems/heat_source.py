@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import array, instance, integer, numbers, real
 from invsamp.posing.distributions import Normal, Uniform
 from invsamp.posing.noise import GaussianNoise
 from invsamp.posing.posterior import Posterior
@@ -49,6 +50,7 @@ def ring(noise_sd: float = 5.0) -> Posterior:
     ----------
     Li, Lin, Zhang and Zhou (2023), "Fast replica exchange stochastic gradient Langevin dynamics", section 5.2.
     """
+    noise_sd = real("noise_sd", noise_sd, above=0)
     forward = {
         name: HeatEquation(cells, steps, END_TIME, DecayingGaussian(0.1), "exact").observe([RING_SENSOR])
         for name, (cells, steps) in MESHES.items()
@@ -74,6 +76,7 @@ def two_modes(noise_sd: float = 0.1) -> Posterior:
     Posterior
         Unknown centre x, y; fidelities "coarse" and "fine". Truth by `quadrature`.
     """
+    noise_sd = real("noise_sd", noise_sd, above=0)
     forward = {
         name: HeatEquation(cells, steps, END_TIME, GaussianBump(0.06, height=50.0), "dirichlet").observe(SENSORS)
         for name, (cells, steps) in MESHES.items()
@@ -116,12 +119,12 @@ def quadrature(posterior: Posterior, fidelity: str | None = None, points: int = 
     ValueError
         If ``points`` is too small or the posterior is of something else.
     """
+    instance("posterior", posterior, Posterior, "a Posterior")
     model = posterior.forward[posterior.fidelities[-1]]
     sensors = model.sensors if isinstance(model, HeatObservation) else None
     if not isinstance(sensors, PointSensors) or posterior.names != ("x", "y"):
         raise ValueError(f"posterior must be of a heat source's centre (x, y), got {posterior!r}")
-    if points < 2:
-        raise ValueError(f"points must be at least 2, got {points}")
+    points = integer("points", points, least=2)
     grid = (np.arange(points) + 0.5) / points
     log_density = np.empty((points, points))
     for row, x in enumerate(grid):
@@ -139,11 +142,21 @@ def quadrature(posterior: Posterior, fidelity: str | None = None, points: int = 
 
 def is_upper(theta: Array) -> npt.NDArray[np.bool_]:
     """Whether centres of shape (..., 2) lie above the sensors' line of `two_modes`."""
-    return np.asarray(theta)[..., 1] > SENSOR_LINE
+    return np.asarray(centres("theta", theta)[..., 1] > SENSOR_LINE)
+
+
+def centres(name: str, theta: Array) -> Array:
+    """Centres (..., 2) as numbers; `ValueError` if they have another number of coordinates."""
+    points = numbers(name, theta)
+    if points.shape[-1:] != (2,):
+        raise ValueError(f"{name} must have shape (..., 2), got {points.shape}")
+    return points
 
 
 def moments(grid: Array, density: Array) -> Mode:
     """Weight, mean and sd of a density (n, n), indexed [x, y], at the midpoints ``grid`` (n,) along each axis."""
+    grid = array("grid", grid, ("n",))
+    density = array("density", density, (len(grid), len(grid)), least=0)
     total = density.sum()
     marginals = np.stack([density.sum(axis=1), density.sum(axis=0)]) / total
     mean = marginals @ grid

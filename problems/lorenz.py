@@ -22,7 +22,7 @@ from invsamp.posing.distributions import Normal, Uniform
 from invsamp.posing.noise import GaussianNoise
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.prior import Prior
-from invsamp.problems.trajectory import Trajectory, matched, segment_begins, simulate
+from invsamp.problems.trajectory import Trajectory, as_trajectory, check_tolerances, matched, segment_begins, simulate
 from invsamp.solvers.gradient_matching import linear_in_parameters
 from invsamp.solvers.ode import MultipleShooting, OdeModel
 
@@ -135,7 +135,8 @@ def multiple_shooting(
     ValueError
         If a segment would have no data, or the trajectory has no noise.
     """
-    observed = data(TIMES[::5], noise=0.05) if observed is None else observed
+    check_tolerances(rtol, coarse_rtol)
+    observed = data(TIMES[::5], noise=0.05) if observed is None else as_trajectory(observed)
     fine = MultipleShooting(_model(rtol), observed.times, segment_begins(observed.times, segment))
     forward = {"coarse": fine.coarsen(rtol=coarse_rtol, atol=1e-3 * coarse_rtol), "fine": fine}
     prior = Prior(

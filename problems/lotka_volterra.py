@@ -22,7 +22,7 @@ from invsamp.posing.noise import GaussianNoise, LogNormalNoise
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.prior import Prior
 from invsamp.posing.truncation import truncated
-from invsamp.problems.trajectory import Trajectory, matched, segment_begins, simulate
+from invsamp.problems.trajectory import Trajectory, as_trajectory, check_tolerances, matched, segment_begins, simulate
 from invsamp.solvers.gradient_matching import linear_in_parameters
 from invsamp.solvers.ode import MultipleShooting, OdeModel, OdeObservation
 
@@ -98,6 +98,7 @@ def hare_lynx(method: Literal["LSODA", "RK45"] = "RK45", rtol: float = 1e-6, coa
     Posterior
         Data of shape (21, 2): years by (hare, lynx).
     """
+    check_tolerances(rtol, coarse_rtol)
     prior = Prior(
         alpha=truncated(Normal(1.0, 0.5), lower=0.0),
         beta=truncated(Normal(0.05, 0.05), lower=0.0),
@@ -187,7 +188,8 @@ def multiple_shooting(
     ValueError
         If a segment would have no data, or the trajectory has no noise.
     """
-    observed = data(TIMES[::50], noise=0.05) if observed is None else observed
+    check_tolerances(rtol, coarse_rtol)
+    observed = data(TIMES[::50], noise=0.05) if observed is None else as_trajectory(observed)
     fine = MultipleShooting(_model("RK45", rtol), observed.times, segment_begins(observed.times, segment))
     forward = {"coarse": fine.coarsen(rtol=coarse_rtol, atol=1e-3 * coarse_rtol), "fine": fine}
     prior = Prior(**_flat(), starts=LogNormal(np.log(10.0), 1.0, shape=(len(fine.begins), len(STATES))))

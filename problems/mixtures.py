@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
+from invsamp.arguments import array, generator, integer, numbers, real
+
 Array = npt.NDArray[np.float64]
 
 
@@ -35,16 +37,15 @@ class GaussianMixture:
     dimension: int = field(init=False)
 
     def __post_init__(self) -> None:
-        means = np.asarray(self.means, dtype=float)
+        weights, sds = array("weights", self.weights, ("k",), above=0), array("sds", self.sds, ("k",), above=0)
+        means = array("means", self.means)
+        if means.ndim not in (1, 2):
+            raise ValueError(f"means must have shape (k,) or (k, d), got {means.shape}")
         means = means[:, None] if means.ndim == 1 else means
-        weights, sds = np.asarray(self.weights, dtype=float), np.asarray(self.sds, dtype=float)
         if not len(means) == len(weights) == len(sds):
             raise ValueError(
                 f"weights, means and sds must be equally long, got {len(weights)}, {len(means)}, {len(sds)}"
             )
-        for name, values in (("weights", weights), ("sds", sds)):
-            if not (values > 0.0).all():
-                raise ValueError(f"{name} must be positive, got {values.tolist()}")
         weights = weights / weights.sum()
         d = means.shape[1]
         object.__setattr__(self, "dimension", d)
@@ -68,10 +69,11 @@ class GaussianMixture:
 
     def density(self, position: Array) -> Array:
         """Normalised density (chains,) at positions (chains, d)."""
-        return np.exp(-self.energy(position))
+        return np.exp(-self.energy(array("position", position, ("chains", self.dimension))))
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
         """Independent draws (n, d)."""
+        generator("rng", rng), integer("n", n, least=0)
         weights, means, sds = self._arrays  # type: ignore[attr-defined]
         which = rng.choice(len(weights), size=n, p=weights)
         return means[which] + sds[which, None] * rng.standard_normal((n, means.shape[1]))
@@ -109,7 +111,7 @@ class GaussianMixture:
         weights, means, sds = self._arrays  # type: ignore[attr-defined]
         if means.shape[1] != 1:
             raise ValueError(f"cdf needs a mixture in one dimension, got {means.shape[1]}")
-        return ndtr((np.asarray(x, dtype=float)[..., None] - means[:, 0]) / sds) @ weights
+        return ndtr((numbers("x", x)[..., None] - means[:, 0]) / sds) @ weights
 
 
 def two_modes() -> GaussianMixture:
@@ -153,8 +155,7 @@ def gaussian_grid(variance: float = 0.1) -> GaussianMixture:
     ----------
     Chen et al. (2019), ICLR, "Accelerating nonconvex learning via replica exchange Langevin diffusion", appendix E.
     """
-    if not variance > 0.0:
-        raise ValueError(f"variance must be positive, got {variance}")
+    variance = real("variance", variance, above=0)
     means = [(float(a), float(b)) for a in range(5) for b in range(5)]
     return GaussianMixture([float(i) for i in range(1, 26)], means, [float(np.sqrt(variance))] * 25)
 

@@ -26,7 +26,6 @@ with x slowest here. As truth, and so the data, are symmetric in x and y, so is 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
@@ -35,6 +34,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import array, integer, sequence
 from invsamp.posing.distributions import Normal
 from invsamp.posing.noise import GaussianNoise
 from invsamp.posing.posterior import Posterior
@@ -97,15 +97,15 @@ def posterior(levels: Sequence[int] = (PUBLISHED_CELLS,), backend: str = "skfem"
     ImportError
         If dolfinx is asked for and not installed.
     """
-    forward = {f"{cells}x{cells}": squares(cells, backend, comm) for cells in levels}
+    meshes = [_check_cells(f"levels[{k}]", cells) for k, cells in enumerate(sequence("levels", levels))]
+    forward = {f"{cells}x{cells}": squares(cells, backend, comm) for cells in meshes}
     prior = Prior(log_a=Normal(PRIOR_MEAN, PRIOR_SD, shape=(SIDE, SIDE)))
     return Posterior(prior, forward, data(), GaussianNoise(NOISE_SD))
 
 
 def squares(cells: int = PUBLISHED_CELLS, backend: str = "skfem", comm: Any = None) -> PoissonObservation:
     """Deflections by bilinear elements on cells x cells squares; with the default of 32, what the benchmark solves."""
-    _check_cells(cells)
-    mesh = unit_square(int(cells), "squares")
+    mesh = unit_square(_check_cells("cells", cells), "squares")
     equation = PoissonEquation(conductivity=COEFFICIENT, source=SOURCE, mesh=mesh, backend=backend, comm=comm)
     return equation.observe(POINTS)
 
@@ -115,7 +115,7 @@ def in_ufl(cells: int = PUBLISHED_CELLS, degree: int = 1, comm: Any = None) -> A
 
     Meshes are spread over ``comm``; each rank has its own by default.
     """
-    _check_cells(cells)
+    cells, degree = _check_cells("cells", cells), integer("degree", degree, least=1)
     from invsamp.solvers import _dolfinx
     from invsamp.solvers.pde import StationaryProblem
 
@@ -139,11 +139,22 @@ def measured(cells: int = 256, degree: int = 3) -> Array:
 
 
 def log_prior_of_stiffness(a: npt.ArrayLike) -> Array:
-    """The benchmark's log prior density in a, without its constant: shape (...) from stiffnesses (..., 64)."""
-    density: Array = -(np.log(np.asarray(a, dtype=float)) ** 2).sum(axis=-1) / (2.0 * PRIOR_SD**2)
+    """The benchmark's log prior density in a, without its constant: shape (...) from stiffnesses (..., 64).
+
+    Raises
+    ------
+    ValueError
+        If they have another shape, or are not positive.
+    """
+    stiffness = array("a", a, above=0)
+    if stiffness.shape[-1:] != (SIDE**2,):
+        raise ValueError(f"a must have shape (..., {SIDE**2}), got {stiffness.shape}")
+    density: Array = -(np.log(stiffness) ** 2).sum(axis=-1) / (2.0 * PRIOR_SD**2)
     return density
 
 
-def _check_cells(cells: int) -> None:
-    if cells != int(cells) or cells < SIDE or math.remainder(cells, SIDE):
-        raise ValueError(f"cells must be a multiple of {SIDE}, so that no cell has two stiffnesses, got {cells}")
+def _check_cells(name: str, cells: int) -> int:
+    cells = integer(name, cells, least=SIDE)
+    if cells % SIDE:
+        raise ValueError(f"{name} must be a multiple of {SIDE}, so that no cell has two stiffnesses, got {cells}")
+    return cells

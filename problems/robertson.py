@@ -18,11 +18,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import array, increasing, integer, real
 from invsamp.posing.distributions import LogNormal
 from invsamp.posing.noise import LogNormalNoise
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.prior import Prior
-from invsamp.problems.trajectory import Trajectory, simulate
+from invsamp.problems.trajectory import Trajectory, as_trajectory, check_tolerances, simulate
 from invsamp.solvers.ode import OdeModel
 
 Array = npt.NDArray[np.float64]
@@ -63,13 +64,10 @@ def data(times: npt.ArrayLike = TIMES, noise_sd: float = NOISE_SD, seed: int = 0
     ValueError
         For times that do not increase or are not positive, and for negative noise.
     """
-    times = np.array(times, dtype=float)
-    if not times.size or not (times > 0.0).all():
-        raise ValueError(f"times must be positive: at 0 two substances are missing, got {times}")
-    if not (np.isfinite(noise_sd) and noise_sd >= 0):
-        raise ValueError(f"noise_sd must be finite and not negative, got {noise_sd}")
+    times = np.array(array("times", increasing("times", times), above=0))  # at 0 two substances are missing
+    noise_sd, rng = real("noise_sd", noise_sd, least=0), np.random.default_rng(integer("seed", seed, least=0))
     clean = simulate(_model(1e-10), TRUTH, INITIAL, np.concatenate([[0.0], times]))
-    factors = np.exp(noise_sd * np.random.default_rng(seed).standard_normal((len(times), len(STATES))))
+    factors = np.exp(noise_sd * rng.standard_normal((len(times), len(STATES))))
     states = clean.clean[1:]
     return Trajectory(times, states * factors, states, clean.derivatives[1:], np.full(len(STATES), noise_sd))
 
@@ -101,7 +99,8 @@ def reactions(
     Posterior
         Data of shape (T, 3).
     """
-    observed = data() if observed is None else observed
+    check_tolerances(rtol, coarse_rtol)
+    observed = data() if observed is None else as_trajectory(observed)
     forward = {
         name: _model(tolerance, method).observe(observed.times, INITIAL, t0=0.0)
         for name, tolerance in (("coarse", coarse_rtol), ("fine", rtol))

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import array, increasing, instance, integer, mapping, real
 from invsamp.solvers.gradient_matching import GradientMatching, Library, match, weak
 from invsamp.solvers.ode import OdeModel
 
@@ -58,11 +59,14 @@ def simulate(
     ValueError
         For noise that is negative or given twice, wrong times, or parameters whose trajectory fails.
     """
-    if not (np.isfinite(noise) and noise >= 0):
-        raise ValueError(f"noise must be finite and not negative, got {noise}")
-    values = np.array([[parameters[name] for name in model.parameters]])
-    times = np.array(times, dtype=float)
-    solution = model.solve(values, np.array(initial, dtype=float), times)
+    instance("model", model, OdeModel, "an OdeModel")
+    noise = real("noise", noise, least=0)
+    rng = np.random.default_rng(integer("seed", seed, least=0))
+    if missing := [name for name in model.parameters if name not in mapping("parameters", parameters)]:
+        raise ValueError(f"parameters must hold every parameter, got none for {missing}")
+    values = np.array([[real(f"parameters[{name!r}]", parameters[name]) for name in model.parameters]])
+    times = np.array(increasing("times", times))
+    solution = model.solve(values, array("initial", initial, (len(model.states),)), times)
     if solution.status[0] != 0:
         said = model.failure(solution, float(times[-1]))
         raise ValueError(f"parameters must have a trajectory over times, got {dict(parameters)}: {said}")
@@ -71,11 +75,24 @@ def simulate(
     if noise_sd is None:
         sd = noise * clean.std(axis=0)
     else:
-        sd = np.broadcast_to(np.asarray(noise_sd, dtype=float), clean.shape[1:])
-        if noise or not (np.isfinite(sd) & (sd >= 0)).all():
-            raise ValueError(f"noise_sd must be finite, not negative, and without noise, got {noise_sd}, {noise}")
-    states = clean + sd * np.random.default_rng(seed).standard_normal(clean.shape)
+        given = array("noise_sd", noise_sd, least=0)
+        if noise or given.shape not in ((), clean.shape[1:]):
+            raise ValueError(f"noise_sd must be a number or one per state, and without noise, got {noise_sd}, {noise}")
+        sd = np.broadcast_to(given, clean.shape[1:])
+    states = clean + sd * rng.standard_normal(clean.shape)
     return Trajectory(times, states, clean, derivatives, sd)
+
+
+def as_trajectory(observed: Trajectory) -> Trajectory:
+    """What is to be fitted; `ValueError` if it is no `Trajectory`."""
+    found: Trajectory = instance("observed", observed, Trajectory, "a Trajectory, as data() makes it")
+    return found
+
+
+def check_tolerances(rtol: float, coarse_rtol: float) -> None:
+    """`ValueError` unless both are relative tolerances of an integrator."""
+    for name, value in (("rtol", rtol), ("coarse_rtol", coarse_rtol)):
+        real(name, value, least=1e-13, below=1)
 
 
 def segment_begins(times: Array, segment: float) -> Array:
@@ -88,8 +105,7 @@ def segment_begins(times: Array, segment: float) -> Array:
     ValueError
         If the length is not positive.
     """
-    if not (np.isfinite(segment) and segment > 0):
-        raise ValueError(f"segment must be a positive length of time, got {segment}")
+    times, segment = increasing("times", times), real("segment", segment, above=0)
     count = max(math.ceil((times[-1] - times[0]) / segment - 1e-6), 1)
     return np.asarray(times[0] + segment * np.arange(count))
 
@@ -100,13 +116,17 @@ def matched(
     """Gradient matching of a trajectory, and the sds of what was measured.
 
     By default the derivatives are the exact ones with sd 1; those of a method have the sds of the states' noise, from
-    the trajectory unless they are given.
+    the trajectory unless they are given. `ValueError` for what is no library, trajectory or sd.
     """
+    instance("library", library, Library, "a Library")
+    as_trajectory(observed)
     if derivatives is None:
         derivatives = observed.derivatives
     method = isinstance(derivatives, str) or hasattr(derivatives, "equations")
     if noise_sd is None:
         noise_sd = observed.noise_sd if method else 1.0
+    elif array("noise_sd", noise_sd, above=0).shape not in ((), (len(library.states),)):
+        raise ValueError(f"noise_sd must be a number or one per state, got {noise_sd!r}")
     if isinstance(derivatives, str) and derivatives == "weak":
         derivatives = weak(noise=np.broadcast_to(noise_sd, (len(library.states),)))
     return match(library, observed.times, observed.states, derivatives), noise_sd

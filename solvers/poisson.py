@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from invsamp.arguments import boolean
 from invsamp.solvers.fem import boundary as edges
 from invsamp.solvers.fem.backends import check_backend, make_space
 from invsamp.solvers.fem.boundary import Boundary, Dirichlet
@@ -103,7 +104,7 @@ class PoissonEquation:
         ValueError
             If a sensor lies outside the mesh, a region is empty, or a field does not fit the mesh.
         """
-        return PoissonObservation(self, as_layout(sensors), precompute)
+        return PoissonObservation(self, as_layout(sensors), boolean("precompute", precompute))
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is assembled."""

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from invsamp.arguments import numbers
 from invsamp.solvers.fem import boundary as edges
 from invsamp.solvers.fem.boundary import Dirichlet, Neumann
 from invsamp.solvers.fem.contract import Array, Factors, Matrix, Numbers
-from invsamp.solvers.fem.field_contract import FieldValues, NamesAlone, numbers, union
+from invsamp.solvers.fem.field_contract import FieldValues, NamesAlone, union
 from invsamp.solvers.fem.placement import at_cells, at_nodes, check_conductivity, fitting
 from invsamp.solvers.fem.sensors import SensorLayout
 from invsamp.solvers.fem.weighted import Precomputed, checked_product, pull_back, weighted

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from invsamp.arguments import array
+
 
 def step_numbers(times: Sequence[float] | None, steps: int, end_time: float) -> tuple[int, ...]:
     """Numbers of ``times`` among ``steps`` equal steps from 0 to ``end_time``; that of the end for None.
@@ -17,12 +19,9 @@ def step_numbers(times: Sequence[float] | None, steps: int, end_time: float) -> 
     """
     if times is None:
         return (steps,)
-    try:
-        wanted = np.atleast_1d(np.asarray(times, dtype=float)) * steps / end_time
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"times must be a non-empty, increasing sequence of numbers, got {times!r}") from error
+    wanted = np.atleast_1d(array("times", times)) * steps / end_time
     numbers = np.rint(wanted)
-    if wanted.ndim != 1 or not wanted.size or (np.diff(numbers) <= 0).any():
+    if wanted.ndim != 1 or (np.diff(numbers) <= 0).any():
         raise ValueError(f"times must be a non-empty, increasing sequence, got {times}")
     bad = ~(np.abs(wanted - numbers) < 1e-9 * steps) | (numbers < 0) | (numbers > steps)
     if bad.any():

@@ -173,7 +173,7 @@ def test_staying_longer_makes_no_round_trips(path, times):
         ([0, 3], 3, r"path must stay in 0\.\.2, got values from 0 to 3"),
         ([0, -1], 3, "from -1 to 0"),
         ([0.0, 1.0], 3, "integers"),
-        ([0], 0, "rungs must be at least 1, got 0"),
+        ([0], 0, "rungs must be an integer >= 1, got 0"),
     ],
 )
 def test_round_trips_refuse_what_is_no_path(path, rungs, match):

@@ -48,10 +48,10 @@ class TestMisread:
         [
             ("data", posterior),
             ("theta", lambda value: posterior().predict(value)),
-            ("a", lambda value: posterior().predict({"a": value, "b": 1.0})),
+            (r"theta\['a'\]", lambda value: posterior().predict({"a": value, "b": 1.0})),
             ("thetas", lambda value: gather(posterior(), value, 10, np.random.default_rng(0))),
             ("start", lambda value: iv.sample(posterior(), start=value, draws=5, warmup=100, progress=False)),
-            ("a", lambda value: iv.sample(posterior(), start={"a": value, "b": [1, 1]}, progress=False)),
+            (r"start\['a'\]", lambda value: iv.sample(posterior(), start={"a": value, "b": [1, 1]}, progress=False)),
             ("mean", lambda value: iv.Normal(value, 1)),
             ("mean", lambda value: iv.MultivariateNormal(value, np.eye(2))),
             ("lower", lambda value: iv.truncated(iv.Normal([0, 0], 1), value)),

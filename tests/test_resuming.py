@@ -266,7 +266,7 @@ def test_a_run_does_not_begin_where_there_is_something(tmp_path):
     with pytest.raises(ValueError, match="got the file"):
         iv.sample(posed(), SAMPLER, **SETTINGS, directory=tmp_path / "file")
     for segment in (0, 1.5, True):
-        with pytest.raises(ValueError, match="segment must be a number of draws"):
+        with pytest.raises(ValueError, match="segment must be an integer >= 1"):
             iv.sample(posed(), SAMPLER, **SETTINGS, directory=tmp_path / "new", segment=segment)
     assert not (tmp_path / "new").exists()
     with pytest.raises(FileNotFoundError, match="no run at"):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import array, real, store
+from invsamp.arguments import array, generator, integer, real, store
 from invsamp.domains import _members
 from invsamp.domains._arrays import entries, freeze
 from invsamp.domains._walls import Member, Walled
@@ -45,7 +45,8 @@ class _Round(Walled):
 
     def sample_uniform(self, rng: np.random.Generator, n: int) -> Array:
         """Independent uniform draws, shape (n, d)."""
-        shape = self._shape()
+        generator("rng", rng)
+        n, shape = integer("n", n, least=0), self._shape()
         draws = np.empty((n, self.dimension))
         missing = np.ones(n, dtype=bool)
         while missing.any():  # a draw on the boundary may be outside by rounding

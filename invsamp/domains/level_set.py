@@ -80,7 +80,7 @@ class LevelSet(Walled):
         name: str | None = None,
     ) -> None:
         dimension = integer("dimension", dimension, least=1)
-        step = optional(array, "resolution", resolution, above=0, finite=False)
+        step = optional(array, "resolution", resolution, above=0)
         if step is not None and step.shape not in ((), (dimension,)):
             raise ValueError(f"resolution must be a number or one per coordinate, got {step.tolist()}")
         values = {
@@ -285,7 +285,7 @@ class SavedLevelSet(Walled):
 
 def _checked_bounds(bounds: tuple[npt.ArrayLike, npt.ArrayLike], dimension: int) -> tuple[Array, Array]:
     ends = [array("bounds", end) for end in sequence("bounds", bounds, "a pair of ends", least=2)]
-    if len(ends) != 2 or any(end.shape not in ((), (1,), (dimension,)) for end in ends):
+    if len(ends) != 2 or any(end.shape not in ((), (dimension,)) for end in ends):
         raise ValueError(f"bounds must be two numbers or vectors of {dimension}, got {shown(bounds)}")
     lower, upper = (np.array(np.broadcast_to(end, (dimension,))) for end in ends)
     if not (lower < upper).all():

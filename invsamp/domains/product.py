@@ -108,6 +108,7 @@ class Product(Walled):
 
     def sample_uniform(self, rng: np.random.Generator, n: int) -> Array:
         """Independent uniform draws, shape (n, d), where the blocks cover all d coordinates."""
+        arguments.generator("rng", rng), arguments.integer("n", n, least=0)
         blocks = self._indexed()
         dimension = sum(len(key) for key, _ in blocks)
         self.check_dimension(dimension)

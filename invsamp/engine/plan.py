@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from invsamp.arguments import boolean
+from invsamp.arguments import boolean, integer, store
 
 
 @dataclass(frozen=True)
@@ -41,10 +39,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         for name, least in (("draws", 1), ("warmup", 0), ("thin", 1), ("chains", 1), ("seed", 0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-                raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
-            object.__setattr__(self, name, int(value))
+            store(self, **{name: integer(name, getattr(self, name), least=least)})
         boolean("check_gradient", self.check_gradient)
         if self.schedule_steps is None:
             object.__setattr__(self, "schedule_steps", self.steps)

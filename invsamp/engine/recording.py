@@ -10,8 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from invsamp.arguments import integer, optional
 from invsamp.contract import Array
 from invsamp.engine import state as states
 from invsamp.engine.draws import Draws
@@ -214,10 +213,7 @@ def _sizes(engine: Engine, directory: RunDirectory) -> tuple[int | None, int]:
 
 def check_segment(segment: int | None) -> None:
     """`ValueError` unless ``segment`` is a number of draws, or None."""
-    if segment is None:
-        return
-    if isinstance(segment, bool) or not isinstance(segment, int | np.integer) or segment < 1:
-        raise ValueError(f"segment must be a number of draws, at least 1, got {segment!r}")
+    optional(integer, "segment", segment, least=1)
 
 
 def _payload(engine: Engine, start: Array | None, state: Any) -> bytes:

@@ -21,8 +21,8 @@ START_TRIES = 50
 def given_start(problem: Problem, domain: Domain, start: Array | Mapping[str, Array], chains: int) -> Array:
     """Positions (chains, dimension) of what a user gave; `ValueError` unless it is possible, inside the domain."""
     if (named := by_name(start)) is not None:
-        pack = getattr(getattr(problem, "prior", None), "pack", None)
-        theta = pack(named) if pack else _pack(problem.shapes, named)
+        packed = getattr(getattr(problem, "prior", None), "packed", None)
+        theta = packed("start", named) if packed else _pack(problem.shapes, named)
     else:
         theta = numbers("start", start)
     theta = np.atleast_2d(theta)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Array
+from invsamp.arguments import instance, integer
+from invsamp.contract import Array, Problem
 from invsamp.engine.evaluation import Evaluator
 from invsamp.estimators import Estimator
 from invsamp.fidelities import words
@@ -19,6 +20,7 @@ from invsamp.fidelities.levels import Level, agreement, noise_of, seconds_of, so
 from invsamp.fidelities.pairs import Pair, Swaps, hottest_of, ladder_of
 from invsamp.fidelities.reweighting import weights
 from invsamp.fidelities.states import gather
+from invsamp.ladder import ESTIMATOR
 from invsamp.names import labels
 from invsamp.results.run import Run
 
@@ -146,16 +148,15 @@ def compare_fidelities(
     ValueError
         If an argument is wrong, or fewer than 10 states can be solved by all levels.
     """
+    instance("posterior", posterior, Problem, "a Posterior or a Target")
     names = tuple(posterior.fidelities)
     if len(names) < 2:
         raise ValueError(f"posterior must have at least two fidelities to compare, got {list(names)}")
-    for name, value, least in (("most", most, LEAST_STATES), ("probes", probes, 2)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
-    rng = np.random.default_rng(seed)
+    most, probes = integer("most", most, least=LEAST_STATES), integer("probes", probes, least=2)
+    rng = np.random.default_rng(integer("seed", seed, least=0))
     ladder = ladder_of(names, thetas, temperatures, fidelities)
     estimators = _estimators(names, estimator)
-    given = gather(posterior, thetas, int(most), rng)
+    given = gather(posterior, thetas, most, rng)
     levels: dict[str, Evaluator] = {}
     for name in names:
         levels[name] = Evaluator(posterior.potential(name), name, levels)
@@ -170,7 +171,7 @@ def compare_fidelities(
         )
     mixture = given.log_mixture(dict(zip(names, energies, strict=True)))[kept]
     position, energies, gradients = given.position[kept], energies[:, kept], gradients[:, kept]
-    noise = [noise_of(estimators.get(name), level, rng, position, int(probes)) for name, level in levels.items()]
+    noise = [noise_of(estimators.get(name), level, rng, position, probes) for name, level in levels.items()]
     seconds = [seconds_of(posterior, level) for level in levels.values()]
     table = tuple(
         Level(name, seconds[k], seconds[k] / seconds[-1], *agreement(energies[[k, -1]], gradients[[k, -1]]), *noise[k],
@@ -195,7 +196,9 @@ def _estimators(
     if estimator is None:
         return {}
     if not isinstance(estimator, Mapping):
-        return dict.fromkeys(names, estimator)
+        return dict.fromkeys(names, instance("estimator", estimator, Estimator, ESTIMATOR))
     if unknown := [name for name in estimator if name not in names]:
         raise ValueError(f"estimator must be given for fidelities out of {list(names)}, got {unknown}")
+    for name, one in estimator.items():
+        instance(f"estimator[{name!r}]", one, Estimator, ESTIMATOR)
     return estimator

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import numbers
+from invsamp import arguments
+from invsamp.arguments import array, instance, optional, real
 from invsamp.contract import Array, Problem
 from invsamp.engine.evaluation import Evaluator
 
@@ -73,14 +74,15 @@ def measure_levels(
     ----------
     Rhee and Glynn (2015), Operations Research 63(5), Theorem 1 (variance of the coupled sum), section 4 (best choice).
     """
-    names = problem.fidelities if levels is None else tuple(levels)
+    instance("problem", problem, Problem, "a Posterior or a Target")
+    names = problem.fidelities if levels is None else arguments.names("levels", levels)
+    if unknown := [name for name in names if name not in problem.fidelities]:
+        raise ValueError(f"levels must be among {list(problem.fidelities)}, got {unknown}")
     if len(names) < 2:
         raise ValueError(f"levels must name at least two fidelities, got {list(names)}")
-    if not noise > 0.0:
-        raise ValueError(f"noise must be positive, got {noise}")
-    if costs is not None and (len(costs) != len(names) or not min(costs) > 0.0):
-        raise ValueError(f"costs must be positive, one for each of the {len(names)} levels, got {list(costs)}")
-    position = problem.to_position(np.atleast_2d(numbers("theta", theta)))
+    noise = real("noise", noise, above=0)
+    given = optional(array, "costs", costs, (len(names),), above=0)
+    position = problem.to_position(np.atleast_2d(array("theta", theta)))
     evaluators = [Evaluator(problem.potential(name), name) for name in names]
     for evaluator in evaluators:
         evaluator.energy_and_gradient(position[:1])  # what is compiled or factored at the first call is no cost
@@ -89,7 +91,7 @@ def measure_levels(
     fine = np.isfinite([energy for energy, _ in solved]).all(axis=0)
     if fine.sum() <= problem.dimension:
         raise ValueError(f"theta must hold more than {problem.dimension} states that can be solved, got {fine.sum()}")
-    spent = [e.seconds / len(position) for e in evaluators] if costs is None else [float(c) for c in costs]
+    spent = [e.seconds / len(position) for e in evaluators] if given is None else given.tolist()
     gradients = np.stack([gradient[fine] for _, gradient in solved])
     lower = np.linalg.cholesky(gradients[-1].T @ gradients[-1] / fine.sum())
     errors = np.square(np.linalg.solve(lower, (gradients[-1] - gradients).reshape(-1, problem.dimension).T))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from invsamp.arguments import sequence
 from invsamp.contract import Array
 from invsamp.fidelities.levels import Noise
 from invsamp.fidelities.reweighting import effective, weights
@@ -97,15 +98,15 @@ def ladder_of(
     """Fidelity and temperature of every rung; None where no ladder is proposed."""
     if temperatures is None:
         if fidelities is not None:
-            raise ValueError(f"fidelities are those of temperatures, got {list(fidelities)} without any")
+            raise ValueError(f"fidelities are those of temperatures, got {fidelities!r} without any")
         report = thetas.report if isinstance(thetas, Run) else {}
         if len(report.get("temperatures") or []) < 2 or len(report.get("fidelities") or []) < 2:
             return None
         temperatures, fidelities = report["temperatures"], report["fidelities"]
-    check_temperatures(temperatures)
+    temperatures = check_temperatures(temperatures)
     if len(temperatures) < 2:
         raise ValueError(f"temperatures must have at least two entries to swap between, got {list(temperatures)}")
-    chosen = list(range(len(temperatures)) if fidelities is None else fidelities)
+    chosen = list(range(len(temperatures)) if fidelities is None else sequence("fidelities", fidelities))
     if len(chosen) != len(temperatures):
         raise ValueError(
             f"fidelities must have one entry for each of the {len(temperatures)} temperatures, got {len(chosen)}"

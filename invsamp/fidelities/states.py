@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import numbers
+from invsamp.arguments import array, integer, one_of
 from invsamp.contract import Array
 from invsamp.fidelities import reweighting
+from invsamp.ladder import as_fidelity
 from invsamp.results.run import Run
 
 
@@ -43,16 +44,8 @@ def gather(problem: Any, thetas: npt.ArrayLike | Run | int, most: int, rng: np.r
     if isinstance(thetas, Run):
         return _of_run(problem, thetas, most)
     if isinstance(thetas, int | np.integer) and not isinstance(thetas, bool):
-        return _of_prior(problem, int(thetas), rng)
-    try:
-        points = numbers("thetas", thetas)
-    except ValueError as error:
-        raise ValueError(f"{error}: give an array of numbers, a Run or a number of draws") from None
-    if points.ndim != 2 or points.shape[1] != problem.dimension:
-        raise ValueError(f"thetas must have shape (n, {problem.dimension}), got {points.shape}")
-    if not np.isfinite(points).all():
-        bad = int((~np.isfinite(points)).any(axis=1).sum())
-        raise ValueError(f"thetas must be finite, got {bad} rows that are not")
+        return _of_prior(problem, integer("thetas", thetas, least=1), rng)
+    points = array("thetas", thetas, ("n", problem.dimension), also=", a Run or a number of draws")
     source = f"{len(points)} given states, taken as draws of the posterior"
     finest = problem.fidelities[-1]
     return Given(np.ascontiguousarray(problem.to_position(points)), source, ((finest, 1.0, len(points)),))
@@ -61,12 +54,8 @@ def gather(problem: Any, thetas: npt.ArrayLike | Run | int, most: int, rng: np.r
 def level_name(names: Sequence[str], wanted: str | int) -> str:
     """A fidelity by its name, or by the number of levels below the finest (the coarsest if there are not so many)."""
     if isinstance(wanted, str):
-        if wanted not in names:
-            raise ValueError(f"fidelity must be one of {list(names)}, got {wanted!r}")
-        return wanted
-    if isinstance(wanted, bool) or not isinstance(wanted, int | np.integer) or wanted < 0:
-        raise ValueError(f"fidelity must be a name or a number >= 0 of levels below the finest, got {wanted!r}")
-    return names[max(0, len(names) - 1 - int(wanted))]
+        return str(one_of("fidelities", wanted, names))
+    return names[max(0, len(names) - 1 - int(as_fidelity("fidelities", wanted)))]
 
 
 def _of_run(problem: Any, run: Run, most: int) -> Given:
@@ -92,8 +81,6 @@ def _of_run(problem: Any, run: Run, most: int) -> Given:
 
 
 def _of_prior(problem: Any, count: int, rng: np.random.Generator) -> Given:
-    if count < 1:
-        raise ValueError(f"thetas as a number of draws must be positive, got {count}")
     prior, coordinates = getattr(problem, "prior", None), getattr(problem, "coordinates", None)
     if prior is None or coordinates is None or not hasattr(problem, "sample_prior"):
         raise ValueError(f"thetas must be states or a Run where the problem has no prior to draw from, got {count}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import pickle
 import time
 import weakref
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import function, integer, optional, real
 from invsamp.contract import Array, VectorJacobianProduct
 from invsamp.failures import CountsFailures, Failures
 from invsamp.parallel.pool import Task, WorkerPool
@@ -61,15 +61,12 @@ def isolated(
     depend on theta alone, the numbers do not depend on the number of workers, to the bit.
     """
     if (model is None) == (build is None):
-        raise ValueError(f"give either model or build, got {'neither' if model is None else 'both'}")
-    if isinstance(workers, bool) or not isinstance(workers, int | np.integer) or workers < 1:
-        raise ValueError(f"workers must be an integer >= 1, got {workers!r}")
-    if time_limit is not None and not 0 < time_limit < math.inf:
-        raise ValueError(f"time_limit must be positive and finite, or None, got {time_limit!r}")
-    if build is not None and not callable(build):
-        raise ValueError(f"build must be callable without arguments, got {build!r}")
-    described = None if build is not None else describe(model)
+        raise ValueError(f"either model or build must be given, got {'neither' if model is None else 'both'}")
+    workers = integer("workers", workers, least=1)
+    limit = optional(real, "time_limit", time_limit, above=0)
     part, name = (model, "model") if build is None else (build, "build")
+    function(name, part)
+    described = None if build is not None else describe(model)
     try:
         payload = pickle.dumps(part)
     except Exception as error:
@@ -77,8 +74,7 @@ def isolated(
             f"{name} must be picklable, to be sent to worker processes, got {part!r} ({type(error).__name__}: {error});"
             " build= takes a function at the top of a module that makes the model"
         ) from None
-    limit = None if time_limit is None else float(time_limit)
-    return IsolatedModel(payload, build is not None, int(workers), limit, described)
+    return IsolatedModel(payload, build is not None, workers, limit, described)
 
 
 class IsolatedModel(CountsFailures):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from invsamp.arguments import function
 from invsamp.contract import Array, VectorJacobianProduct
 from invsamp.parallel.world import world
 
@@ -32,9 +33,7 @@ def distributed(build: Callable[[Any], Any]) -> Distributed:
     ValueError
         If ``build`` cannot be called.
     """
-    if not callable(build):
-        raise ValueError(f"build must be a function of a communicator, got {build!r}")
-    return Distributed(build)
+    return Distributed(function("build", build, "of a communicator"))
 
 
 class Distributed:

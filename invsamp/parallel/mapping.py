@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import numbers
+from invsamp.arguments import array, function, integer, optional
 from invsamp.contract import Array, VectorJacobianProduct
 from invsamp.parallel.isolation import isolated
-from invsamp.parallel.world import all_or_none, alone, world
+from invsamp.parallel.world import all_or_none, alone, check_communicator, world
 from invsamp.posing.forward import ModelError, own_array
 
 
@@ -51,11 +51,10 @@ def map(model: Any, thetas: npt.ArrayLike, *, workers: int | None = None, comm: 
     RuntimeError
         If all rows fail, so that it is not known how many observations there are; with what the last one said.
     """
-    if not callable(model):
-        raise ValueError(f"model must be a function of theta (batch, parameters), got {model!r}")
-    theta = _matrix(thetas)
-    if workers is not None and workers < 1:
-        raise ValueError(f"workers must be at least 1, got {workers}")
+    function("model", model, "of theta (batch, parameters)")
+    theta = np.ascontiguousarray(array("thetas", thetas, ("n", "parameters"), finite=False, nan=True))
+    workers = optional(integer, "workers", workers, least=1)
+    check_communicator(comm)
     own = getattr(model, "comm", None)
     together = own is not None and own.size > 1
     if not together:
@@ -76,16 +75,6 @@ class _Part(NamedTuple):
     rows: list[Array | None]
     message: str | None = None
     mistake: str | None = None
-
-
-def _matrix(thetas: npt.ArrayLike) -> Array:
-    try:
-        theta = np.ascontiguousarray(numbers("thetas", thetas))
-    except ValueError as error:
-        raise ValueError(f"{error}: give numbers of shape (n, parameters)") from None
-    if theta.ndim != 2 or not len(theta):
-        raise ValueError(f"thetas must have shape (n, parameters) with n >= 1, got {theta.shape}")
-    return theta
 
 
 def _check_equal(comm: Any, theta: Array) -> None:

@@ -12,6 +12,8 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
 
+from invsamp.arguments import wrong
+
 #: Whether this process is at work of its own.
 _ALONE: ContextVar[bool] = ContextVar("alone", default=False)
 #: Where launchers tell the processes that they start how many there are.
@@ -133,3 +135,10 @@ def _say(comm: Any, error: BaseException) -> None:
 def _abort(comm: Any) -> None:
     sys.stdout.flush()
     comm.Abort(1)
+
+
+def check_communicator(comm: Any) -> None:
+    """`ValueError` for what is neither None nor a communicator to which this process belongs."""
+    # the null communicator is false, and one that joins two groups has no common numbering
+    if comm is not None and (not hasattr(comm, "Ibarrier") or not comm or getattr(comm, "is_inter", False)):
+        raise wrong("comm", "a communicator of mpi4py to which this process belongs", comm)

@@ -10,6 +10,8 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from invsamp import arguments
+from invsamp.arguments import array, optional, text
 from invsamp.plots.figure import (
     COLD,
     CYCLE,
@@ -17,6 +19,7 @@ from invsamp.plots.figure import (
     INK,
     TRUTH,
     bins_of,
+    checked_run,
     clean,
     columns,
     finite,
@@ -26,6 +29,7 @@ from invsamp.plots.figure import (
     truth_legend,
     truth_of,
 )
+from invsamp.results.predictive import check_posterior
 
 if TYPE_CHECKING:
     from invsamp.results.run import Run
@@ -109,6 +113,7 @@ def plot_marginals(
         If a name is unknown, a true value has the wrong shape, or there are more than eight entries.
     """
     shown, true = columns(run, names), truth_of(run, truth)
+    text("truth_label", truth_label)
     across = min(_ACROSS, len(shown))
     down = -(-len(shown) // across)
     figure = new_figure(2.7 * across + 0.4, 2.1 * down + 0.35)
@@ -163,20 +168,22 @@ def plot_predictive(
         If the run holds no data, there is neither a prediction nor a posterior to make one, or
         ``x`` or ``series`` have the wrong length.
     """
-    if "observed_data" not in run.data.groups():
+    if "observed_data" not in checked_run(run).data.groups():
         raise ValueError("run must hold observed data to compare with, got the run of a density without data")
     if "posterior_predictive" not in run.data.groups():
         if posterior is None:
             raise ValueError("posterior must be given, or run.posterior_predictive(posterior) called before: got None")
         run.posterior_predictive(posterior)
+    elif posterior is not None:
+        check_posterior(posterior, run.shapes)
     predicted = run.data.posterior_predictive["data"].to_numpy()
     shape = predicted.shape[2:]
     predicted = predicted.reshape(-1, shape[0] if shape else 1, int(np.prod(shape[1:])))
     observed = run.data.observed_data["data"].to_numpy().reshape(predicted.shape[1:])
     rows, count = observed.shape
-    where = np.arange(rows, dtype=float) if x is None else np.asarray(x, dtype=float)
-    if where.shape != (rows,):
-        raise ValueError(f"x must have shape ({rows},), one place per row of the data, got {where.shape}")
+    where = np.arange(rows, dtype=float) if x is None else array("x", x, (rows,))
+    optional(text, "x_label", x_label)
+    optional(arguments.names, "series", series)
     if series is not None and len(series) != count:
         raise ValueError(f"series must name {count} columns of the data, got {len(series)}: {list(series)}")
     figure = new_figure(7.2, 0.6 + 2.3 * count)

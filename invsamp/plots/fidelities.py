@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 
+from invsamp.arguments import instance
 from invsamp.contract import Array
 from invsamp.plots.figure import COLD, CYCLE, FAINT, INK, clean, new_figure, title, view_of
 
@@ -33,6 +34,9 @@ def plot_comparison(comparison: FidelityComparison) -> Figure:
     -------
     Figure
     """
+    from invsamp.fidelities.comparison import FidelityComparison
+
+    instance("comparison", comparison, FidelityComparison, "what compare_fidelities returns")
     coarse = list(range(len(comparison.levels) - 1))[-_MOST_LEVELS:]
     figure = new_figure(2.9 * len(coarse) + 3.7, 5.8)
     panels = figure.subplots(2, len(coarse) + 1, squeeze=False, width_ratios=[1.0] * len(coarse) + [1.15])

@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 
-from invsamp.arguments import numbers
+from invsamp import arguments
+from invsamp.arguments import instance, mapping, numbers, optional, real
 
 if TYPE_CHECKING:
     from invsamp.results.run import Run
@@ -61,7 +62,9 @@ def title(axes: Axes, text: str) -> None:
     axes.set_title(text, loc="left", fontsize=10, color=INK)
 
 
-def columns(run: Run, names: Sequence[str] | None, most: int = MOST_PANELS) -> list[tuple[int, str]]:
+def columns(
+    run: Run, names: Sequence[str] | None, most: int = MOST_PANELS, argument: str = "names"
+) -> list[tuple[int, str]]:
     """Columns of theta to show, with their labels.
 
     Parameters
@@ -71,26 +74,36 @@ def columns(run: Run, names: Sequence[str] | None, most: int = MOST_PANELS) -> l
         Parameters (``k``) or entries (``k[0]``), in the order to show. By default the first ``most`` entries.
     most : int
         Largest number of entries.
+    argument : str
+        What the caller calls the names.
 
     Raises
     ------
     ValueError
         If a name is unknown, none is given, or there are more than ``most`` entries.
     """
-    labels = run.labels
+    labels = checked_run(run).labels
     if names is None:
         return list(enumerate(labels))[:most]
     if isinstance(names, str):
         raise ValueError(f"names must be a sequence of names, got the string {names!r}; write [{names!r}]")
     chosen: list[tuple[int, str]] = []
-    for name in names:
+    for name in arguments.names(argument, names):
         found = [(i, label) for i, label in enumerate(labels) if name in (label, label.split("[")[0])]
         if not found:
-            raise ValueError(f"names must be among {', '.join(labels)}, got {name!r}")
+            raise ValueError(f"{argument} must be among {', '.join(labels)}, got {name!r}")
         chosen += found
     if not 0 < len(chosen) <= most:
-        raise ValueError(f"names must stand for 1 to {most} entries of theta, got {len(chosen)}")
+        raise ValueError(f"{argument} must stand for 1 to {most} entries of theta, got {len(chosen)}")
     return chosen
+
+
+def checked_run(run: Any) -> Run:
+    """The run that is to be shown; `ValueError` if it is none."""
+    from invsamp.results.run import Run
+
+    checked: Run = instance("run", run, Run, "a Run")
+    return checked
 
 
 def truth_of(run: Run, truth: Mapping[str, Any] | None) -> dict[str, float]:
@@ -101,11 +114,11 @@ def truth_of(run: Run, truth: Mapping[str, Any] | None) -> dict[str, float]:
     ValueError
         If a name is unknown or a value has the wrong shape.
     """
-    shapes, values = run.shapes, dict(truth or {})
+    shapes, values = run.shapes, optional(mapping, "truth", truth) or {}
     found: dict[str, float] = {}
     for name, value in values.items():
         if name in run.labels and name not in shapes:
-            found[name] = float(value)
+            found[name] = real(f"truth[{name!r}]", value, finite=False)
             continue
         if name not in shapes:
             raise ValueError(f"truth must name parameters among {', '.join(shapes)}, got {name!r}")

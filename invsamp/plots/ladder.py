@@ -10,8 +10,22 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
+from invsamp.arguments import text
 from invsamp.diagnostics import swap_rates
-from invsamp.plots.figure import COLD, CYCLE, FAINT, HOT, INK, TEMPERATURE, clean, columns, finite, new_figure, title
+from invsamp.plots.figure import (
+    COLD,
+    CYCLE,
+    FAINT,
+    HOT,
+    INK,
+    TEMPERATURE,
+    checked_run,
+    clean,
+    columns,
+    finite,
+    new_figure,
+    title,
+)
 from invsamp.results.checks import SWAP_RATE_LIMIT
 
 if TYPE_CHECKING:
@@ -39,8 +53,7 @@ def plot_swaps(run: Run) -> Figure:
     ValueError
         If the run has one rung, or did not count its swaps.
     """
-    report = run.report
-    rates = swap_rates(report)
+    rates = swap_rates(checked_run(run).report)
     if not len(rates):
         raise ValueError(f"run must have at least 2 rungs and counts of its swaps, got {run.rungs} rungs")
     path = _replica_path(run)
@@ -71,7 +84,7 @@ def plot_ladder(run: Run, name: str | None = None) -> Figure:
     ValueError
         If the name is unknown or stands for several entries.
     """
-    ((column, label),) = columns(run, None if name is None else [name], most=1)
+    ((column, label),) = columns(run, None if name is None else [text("name", name)], 1, "name")
     energies = _energies(run)
     figure = new_figure(4.0 if energies is None else 8.4, 1.3 + 0.62 * run.rungs)
     panels = figure.subplots(1, 1 if energies is None else 2, squeeze=False)[0]

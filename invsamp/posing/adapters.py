@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp import arguments
+from invsamp.arguments import array, one_of, optional, real, text
 from invsamp.contract import Array, VectorJacobianProduct
 from invsamp.posing.forward import WrongShapeError, own_array, real_array
 
@@ -155,7 +156,8 @@ def with_jacobian(function: Function, jacobian: Function, parameters: Iterable[s
     parameters : names, optional
         Parameters of the prior that make up theta's columns, in that order.
     """
-    return JacobianModel(_callable("function", function), _callable("jacobian", jacobian), _names(parameters))
+    arguments.function("function", function), arguments.function("jacobian", jacobian)
+    return JacobianModel(function, jacobian, parameter_names(parameters))
 
 
 def finite_differences(
@@ -191,16 +193,14 @@ def finite_differences(
         If the scheme is unknown or a step is not positive.
     """
     defaults = {"central": np.finfo(float).eps ** (1 / 3), "forward": np.finfo(float).eps ** 0.5, "complex_step": 1e-20}
-    if scheme not in defaults:
-        raise ValueError(f"scheme must be one of {list(defaults)}, got {scheme!r}")
-    step = float(defaults[scheme] if relative_step is None else relative_step)
-    if not (np.isfinite(step) and step > 0):
-        raise ValueError(f"relative_step must be positive, got {relative_step}")
-    sizes = np.asarray(scale, dtype=float)
-    if sizes.ndim > 1 or not np.all(np.isfinite(sizes) & (sizes > 0)):
-        raise ValueError(f"scale must be positive, a number or one per column, got {scale}")
+    one_of("scheme", scheme, defaults)
+    step = defaults[scheme] if relative_step is None else real("relative_step", relative_step, above=0)
+    sizes = array("scale", scale, above=0)
+    if sizes.ndim > 1:
+        raise ValueError(f"scale must be a number or one per column, got shape {sizes.shape}")
     frozen = float(sizes) if sizes.ndim == 0 else tuple(sizes.tolist())
-    return FiniteDifferenceModel(_callable("function", function), scheme, step, frozen, _names(parameters))
+    arguments.function("function", function)
+    return FiniteDifferenceModel(function, scheme, float(step), frozen, parameter_names(parameters))
 
 
 def scalar_function(
@@ -219,9 +219,11 @@ def scalar_function(
     parameters : names, optional
         As in `with_jacobian`.
     """
-    names = _names(parameters)
-    rows = RowFunction(_callable("function", function), names)
-    return rows if jacobian is None else JacobianModel(rows, RowFunction(_callable("jacobian", jacobian)), names)
+    names = parameter_names(parameters)
+    rows = RowFunction(arguments.function("function", function), names)
+    if jacobian is None:
+        return rows
+    return JacobianModel(rows, RowFunction(arguments.function("jacobian", jacobian)), names)
 
 
 def from_torch(function: Callable[[Any], Any], parameters: Iterable[str] | None = None) -> TorchModel:
@@ -234,7 +236,15 @@ def from_torch(function: Callable[[Any], Any], parameters: Iterable[str] | None 
     parameters : names, optional
         As in `with_jacobian`.
     """
-    return TorchModel(_callable("function", function), _names(parameters))
+    return TorchModel(arguments.function("function", function), parameter_names(parameters))
+
+
+def parameter_names(parameters: Iterable[str] | None) -> tuple[str, ...] | None:
+    """Names of the parameters of a model: one, several, or None for those of the prior."""
+    if isinstance(parameters, str):
+        return (text("parameters", parameters),)
+    found: tuple[str, ...] | None = optional(arguments.names, "parameters", parameters)
+    return found
 
 
 def approximate_derivatives(model: Any, error: float) -> Any:
@@ -270,13 +280,3 @@ def _rows(y: npt.NDArray[Any], rows: int, what: str) -> npt.NDArray[Any]:
 def _copied(value: Any) -> npt.NDArray[Any]:
     """A value that may be complex, for the sake of complex steps."""
     return np.array(value) if np.iscomplexobj(value) else own_array(value, "the result of the function")
-
-
-def _callable(name: str, function: Any) -> Any:
-    if not callable(function):
-        raise ValueError(f"{name} must be callable, got {function!r}")
-    return function
-
-
-def _names(parameters: Iterable[str] | None) -> tuple[str, ...] | None:
-    return (parameters,) if isinstance(parameters, str) else None if parameters is None else tuple(parameters)

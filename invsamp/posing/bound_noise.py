@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import instance
 from invsamp.contract import Array
 from invsamp.posing import likelihood
 from invsamp.posing.noise import Noise, ScaleFamily
@@ -39,8 +40,7 @@ class BoundNoise:
     """
 
     def __init__(self, noise: Noise, data: Array, prior: Prior) -> None:
-        if not isinstance(noise, Noise):
-            raise ValueError(f"noise must be a noise such as GaussianNoise(0.1), got {noise!r}")
+        instance("noise", noise, Noise, "a noise such as GaussianNoise(0.1)")
         noise.check_data(data)
         self.noise = noise
         self.shape = data.shape

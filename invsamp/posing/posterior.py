@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import numbers
+from invsamp.arguments import generator, instance, integer, mapping, numbers, one_of, optional
 from invsamp.contract import Array, ForwardModel
 from invsamp.domains import Box, Domain, DomainLike, Unbounded, bound_domain, named_columns, point_inside
 from invsamp.posing.bound_noise import BoundNoise
@@ -76,8 +76,7 @@ class Posterior:
         domain: DomainLike | None = None,
         transforms: Mapping[str, str] | None = None,
     ) -> None:
-        if not isinstance(prior, Prior):
-            raise ValueError(f"prior must be a Prior, got {prior!r}")
+        instance("prior", prior, Prior, "a Prior")
         self.prior, self.noise = prior, noise
         if np.ma.is_masked(data):
             raise ValueError(
@@ -99,7 +98,7 @@ class Posterior:
         self.dimension, self.names = prior.dimension, prior.names
         self.shapes = prior.shapes
         self.domain = bound_domain(domain, named_columns(prior.shapes), prior.dimension)
-        self.coordinates = choose_coordinates(prior, self.domain, transforms or {})
+        self.coordinates = choose_coordinates(prior, self.domain, optional(mapping, "transforms", transforms) or {})
         self.sampling_domain = _with_support(prior, self.coordinates, self.domain)
 
     def __repr__(self) -> str:
@@ -161,6 +160,7 @@ class Posterior:
         ValueError
             If there is no such point, or none is found.
         """
+        generator("rng", rng), integer("n", n, least=0)
         try:
             return self._prior_positions(rng, n)
         except ValueError as error:
@@ -237,6 +237,7 @@ class Posterior:
         self, rng: np.random.Generator, y: npt.ArrayLike, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike]
     ) -> Array:
         """Data with fresh noise, shape (batch, *data.shape), around noise-free ``y`` of that shape."""
+        generator("rng", rng)
         points = self._theta(theta)
         clean = numbers("y", y)
         if clean.shape != (len(points), *self.data.shape):
@@ -282,7 +283,7 @@ class Posterior:
         seed : int
             Of the direction and the draw.
         """
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(integer("seed", seed, least=0))
         draws = self.sample_start(rng, 200)
         # not the standard deviation: a Cauchy prior has none
         spread = np.diff(np.quantile(draws, (0.25, 0.75), axis=0), axis=0)[0]
@@ -292,9 +293,7 @@ class Posterior:
     def _fidelity(self, fidelity: str | None) -> str:
         if fidelity is None:
             return self.fidelities[-1]
-        if fidelity not in self._models:
-            raise ValueError(f"fidelity must be one of {list(self.fidelities)}, got {fidelity!r}")
-        return fidelity
+        return str(one_of("fidelity", fidelity, self.fidelities))
 
     def _bound_part(self, fidelity: str, model: Any) -> BoundNoise:
         """The noise of the data that a model predicts: all, unless it says which by ``data_indices``."""
@@ -327,7 +326,7 @@ class Posterior:
 
     def _theta(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike]) -> Array:
         named = by_name(theta)
-        points = numbers("theta", theta) if named is None else self.prior.pack(named)
+        points = numbers("theta", theta) if named is None else self.prior.packed("theta", named)
         points = points[None, :] if points.ndim == 1 else points
         if points.ndim != 2 or points.shape[1] != self.dimension:
             raise ValueError(f"theta must have shape (batch, {self.dimension}), got {points.shape}")

@@ -10,11 +10,15 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import names, numbers
+from invsamp import arguments
+from invsamp.arguments import array, generator, instance, integer, numbers, one_of, optional, store, text
 from invsamp.contract import Array, Potential, Terms
 from invsamp.domains import Domain, DomainLike, Unbounded, bound_domain, named_columns, point_inside
 from invsamp.names import check_names
 from invsamp.posing.walk import walk
+
+#: What is asked for, in messages.
+POTENTIAL = "a Potential, which has dimension, energy and energy_and_gradient"
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,10 @@ class FunctionPotential:
 
     function: Callable[[Array], tuple[Array, Array]]
     dimension: int
+
+    def __post_init__(self) -> None:
+        arguments.function("function", self.function)
+        store(self, dimension=integer("dimension", self.dimension, least=1))
 
     def energy(self, position: Array) -> Array:
         """Energy, shape (chains,)."""
@@ -62,6 +70,13 @@ class SumPotential:
     term: Callable[[Array, Array], tuple[Array, Array]]
     dimension: int
     prior: Callable[[Array], tuple[Array, Array]] | None = None
+
+    def __post_init__(self) -> None:
+        if array("data", self.data).ndim == 0:
+            raise ValueError(f"data must have a row per datum, got {self.data!r}")
+        arguments.function("term", self.term)
+        optional(arguments.function, "prior", self.prior)
+        store(self, dimension=integer("dimension", self.dimension, least=1))
 
     @property
     def size(self) -> int:
@@ -120,16 +135,23 @@ class Target:
 
     def __post_init__(self) -> None:
         levels = self._levels
+        for name, level in levels.items():
+            shown = f"potentials[{name!r}]" if isinstance(self.potentials, Mapping) else "potentials"
+            text(f"name of {shown}", name), instance(shown, level, Potential, POTENTIAL)
         if not levels:
             raise ValueError("potentials must hold at least one potential, got an empty mapping")
         dimensions = {name: level.dimension for name, level in levels.items()}
         if len(set(dimensions.values())) > 1:
             raise ValueError(f"potentials must share one dimension, got {dimensions}")
         if self.names is not None:
-            object.__setattr__(self, "names", names("names", self.names))
+            store(self, names=arguments.names("names", self.names))
             if len(self.names) != self.dimension:
                 raise ValueError(f"names must have {self.dimension} entries, got {list(self.names)}")
             check_names(self.shapes)
+        if self.start is not None and not callable(self.start):
+            start = array("start", self.start, also=", or a function of a generator and a number")
+            if start.ndim > 2 or start.shape[-1:] != (self.dimension,):
+                raise ValueError(f"start must have shape (k, {self.dimension}), got {start.shape}")
         domain = bound_domain(self.domain, named_columns(self.shapes), self.dimension)
         object.__setattr__(self, "domain", domain)
 
@@ -169,9 +191,7 @@ class Target:
     def potential(self, fidelity: str | None = None) -> Potential:
         """The potential of one fidelity, the finest by default; `ValueError` for an unknown name."""
         name = self.fidelities[-1] if fidelity is None else fidelity
-        if name not in self._levels:
-            raise ValueError(f"fidelity must be one of {self.fidelities}, got {fidelity!r}")
-        return self._levels[name]
+        return self._levels[one_of("fidelity", name, self.fidelities)]
 
     def sample_start(self, rng: np.random.Generator, n: int) -> Array:
         """Starting points inside the domain, shape (n, dimension).
@@ -184,6 +204,7 @@ class Target:
         ValueError
             If none is found.
         """
+        generator("rng", rng), integer("n", n, least=0)
         domain = self.sampling_domain
         found = np.empty((0, self.dimension))
         for _ in range(1000):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import numbers
+from invsamp.arguments import generator, instance, integer, mapping, numbers
 from invsamp.contract import Array
 from invsamp.names import check_names, labels
 from invsamp.posing import column_families
@@ -60,8 +60,7 @@ class Prior:
         if not distributions:
             raise ValueError("distributions must name at least one parameter, got none")
         for name, distribution in distributions.items():
-            if not isinstance(distribution, Distribution):
-                raise ValueError(f"{name} must be a distribution such as Normal(0, 1), got {distribution!r}")
+            instance(name, distribution, Distribution, "a distribution such as Normal(0, 1)")
         self.distributions: Mapping[str, Distribution] = dict(distributions)
         self.names = tuple(distributions)
         self.shapes: Mapping[str, tuple[int, ...]] = {n: d.shape for n, d in distributions.items()}
@@ -121,6 +120,7 @@ class Prior:
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
         """``n`` independent draws, shape (n, dimension)."""
+        generator("rng", rng), integer("n", n, least=0)
         return np.concatenate([d.sample(rng, n).reshape(n, -1) for d in self.distributions.values()], axis=1)
 
     def pack(self, values: Mapping[str, npt.ArrayLike]) -> Array:
@@ -131,21 +131,25 @@ class Prior:
         ValueError
             If a name is missing or unknown, a value has the wrong trailing shape, or the leading shapes differ.
         """
-        self.check_names("values", values)
+        return self.packed("values", values)
+
+    def packed(self, argument: str, values: Mapping[str, npt.ArrayLike]) -> Array:
+        """As `pack`, where the caller's own argument has another name."""
+        self.check_names(argument, mapping(argument, values))
         if missing := [name for name in self.names if name not in values]:
-            raise ValueError(f"values must hold every parameter, got none for {missing}")
+            raise ValueError(f"{argument} must hold every parameter, got none for {missing}")
         columns = []
         for name, shape in self.shapes.items():
-            value = numbers(name, values[name])
+            value = numbers(f"{argument}[{name!r}]", values[name])
             lead = value.shape[: value.ndim - len(shape)]
             if value.ndim < len(shape) or value.shape[len(lead) :] != shape:
-                raise ValueError(f"{name} must have shape (..., {str(shape)[1:-1]}), got {value.shape}")
+                raise ValueError(f"{argument}[{name!r}] must have shape (..., {str(shape)[1:-1]}), got {value.shape}")
             columns.append(value.reshape(*lead, math.prod(shape)))
         try:
             lead = np.broadcast_shapes(*(column.shape[:-1] for column in columns))
         except ValueError:
             found = {name: column.shape[:-1] for name, column in zip(self.names, columns, strict=True)}
-            raise ValueError(f"values must have the same leading shape for every name, got {found}") from None
+            raise ValueError(f"{argument} must have the same leading shape for every name, got {found}") from None
         return np.concatenate([np.broadcast_to(column, (*lead, column.shape[-1])) for column in columns], axis=-1)
 
     def unpack(self, theta: npt.ArrayLike) -> dict[str, Array]:

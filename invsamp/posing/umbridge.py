@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from invsamp.arguments import integer, mapping, optional, real, text
 from invsamp.contract import Array, VectorJacobianProduct
 from invsamp.failures import CountsFailures, Failures
+from invsamp.posing.adapters import parameter_names
 from invsamp.posing.forward import ModelError, WrongShapeError
 from invsamp.posing.json_server import Server, address
 
@@ -71,21 +73,19 @@ def from_umbridge(
     is no failure of one theta. The package ``umbridge`` serves models (``umbridge.serve_models``), but is not needed to
     ask for them: its client waits for ever for a server that hangs, and raises where one row should fail.
     """
-    if not 0 < time_limit < np.inf:
-        raise ValueError(f"time_limit must be positive and finite, got {time_limit!r}")
-    if isinstance(connections, bool) or not isinstance(connections, int | np.integer) or connections < 1:
-        raise ValueError(f"connections must be an integer >= 1, got {connections!r}")
+    time_limit, connections = real("time_limit", time_limit, above=0), integer("connections", connections, least=1)
+    names = parameter_names(parameters)
+    text("name", name)
     try:
-        chosen = json.dumps(dict(config or {}), sort_keys=True, allow_nan=False)
+        chosen = json.dumps(optional(mapping, "config", config) or {}, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ValueError(f"config must be a mapping that JSON can hold, got {config!r} ({error})") from None
-    server = Server(address(url), float(time_limit))
+    server = Server(address(text("url", url)), time_limit)
     try:
         kind, inputs, outputs = _pose(server, url, name, chosen)
     except (RuntimeError, TimeoutError, ConnectionError) as error:
         raise ModelError(f"{url} does not tell about its model {name!r}: {error}") from None
-    names = (parameters,) if isinstance(parameters, str) else None if parameters is None else tuple(parameters)
-    return kind(server, name, chosen, inputs, outputs, names, int(connections))
+    return kind(server, name, chosen, inputs, outputs, names, connections)
 
 
 @dataclass(frozen=True, repr=False)

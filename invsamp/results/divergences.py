@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import array, integer, numbers, real, sequence
 from invsamp.contract import Array
 
 #: What is added to the count of every cell, so that a cell without draws has a finite logarithm.
@@ -53,8 +53,8 @@ def divergence_on_grid(
     """
     truth = _checked(probabilities, pseudo_count)
     grids = _grids(edges, truth)
-    values = np.asarray(draws, dtype=float)
-    if truth.ndim == 1 and (values.ndim == 1 or values.shape[-1] != 1):
+    values = numbers("draws", draws)
+    if truth.ndim == 1 and (values.ndim == 1 or values.shape[-1:] != (1,)):
         values = values[..., None]
     if values.ndim < 2 or values.shape[-1] != truth.ndim or not values.shape[-2]:
         raise ValueError(f"draws must have shape (..., n, {truth.ndim}) with n > 0, got {np.shape(draws)}")
@@ -97,10 +97,8 @@ def iid_floor(
         If the probabilities are negative or do not sum to one, or ``n`` or ``repeats`` is below 1.
     """
     truth = _checked(probabilities, pseudo_count)
-    for name, value in (("n", n), ("repeats", repeats)):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
-    generator = np.random.default_rng(rng)
+    n, repeats = integer("n", n, least=1), integer("repeats", repeats, least=1)
+    generator = _generator(rng)
     counts = generator.multinomial(n, truth.ravel() / truth.sum(), size=repeats).astype(float)
     return _divergence(counts.reshape(repeats, *truth.shape), n, truth, pseudo_count)
 
@@ -130,8 +128,7 @@ def wasserstein(
     ValueError
         If the draws are empty, have more than one axis or are not finite, or ``order`` is below 1.
     """
-    if not order >= 1.0:
-        raise ValueError(f"order must be at least 1, got {order}")
+    order = real("order", order, least=1)
     ours = np.sort(_one_dimensional("draws", draws))
     if callable(reference):
         return float(_to_quantiles(ours, reference, order) ** (1.0 / order))
@@ -154,7 +151,7 @@ def quantile_function(grid: npt.ArrayLike, cdf: npt.ArrayLike) -> Callable[[Arra
     ValueError
         If the shapes differ, the grid does not increase, or the distribution function decreases or is constant.
     """
-    at, values = np.asarray(grid, dtype=float), np.asarray(cdf, dtype=float)
+    at, values = array("grid", grid), array("cdf", cdf)
     if at.ndim != 1 or at.shape != values.shape or len(at) < 2:
         raise ValueError(f"grid and cdf must be vectors of one length >= 2, got shapes {at.shape} and {values.shape}")
     if not (np.diff(at) > 0.0).all():
@@ -209,30 +206,21 @@ def sliced_wasserstein(
     ----------
     Bonneel, Rabin, Peyre and Pfister (2015), J. Math. Imaging Vis. 51(1), definition 4.
     """
-    if not order >= 1.0:
-        raise ValueError(f"order must be at least 1, got {order}")
-    if directions < 1:
-        raise ValueError(f"directions must be at least 1, got {directions}")
-    ours, theirs = np.asarray(draws, dtype=float), np.asarray(reference, dtype=float)
-    if ours.ndim != 2 or theirs.ndim != 2 or ours.shape[1] != theirs.shape[1] or not (ours.size and theirs.size):
-        raise ValueError(
-            f"draws and reference must have shapes (n, d) and (m, d), not empty, got {ours.shape} and {theirs.shape}"
-        )
-    for name, values in (("draws", ours), ("reference", theirs)):
-        if not np.isfinite(values).all():
-            raise ValueError(f"{name} must be finite, got {int((~np.isfinite(values)).sum())} entries that are not")
-    omega = np.random.default_rng(rng).standard_normal((ours.shape[1], directions))
+    order = real("order", order, least=1)
+    directions = integer("directions", directions, least=1)
+    ours = array("draws", draws, ("n", "d"))
+    theirs = array("reference", reference, ("m", ours.shape[1]))
+    omega = _generator(rng).standard_normal((ours.shape[1], directions))
     omega /= np.linalg.norm(omega, axis=0)
     powers = _between_samples(np.sort(ours @ omega, axis=0), np.sort(theirs @ omega, axis=0), order)
     return float(powers.mean() ** (1.0 / order))
 
 
 def _checked(probabilities: npt.ArrayLike, pseudo_count: float) -> Array:
-    truth = np.asarray(probabilities, dtype=float)
-    if not 0.0 < pseudo_count < math.inf:
-        raise ValueError(f"pseudo_count must be a positive finite number, got {pseudo_count}")
-    if truth.ndim < 1 or not (truth >= 0.0).all():
-        raise ValueError("probabilities must be an array of numbers >= 0, got a scalar, a negative number or NaN")
+    truth = array("probabilities", probabilities, least=0)
+    real("pseudo_count", pseudo_count, above=0)
+    if truth.ndim < 1:
+        raise ValueError(f"probabilities must have one axis for each dimension, got {truth}")
     if not abs(truth.sum() - 1.0) < 1e-3:
         raise ValueError(f"probabilities must sum to one: the grid must hold the whole law, got {truth.sum():.6g}")
     return truth
@@ -240,7 +228,8 @@ def _checked(probabilities: npt.ArrayLike, pseudo_count: float) -> Array:
 
 def _grids(edges: Array | Sequence[Array], truth: Array) -> list[Array]:
     shared = isinstance(edges, np.ndarray) and edges.ndim == 1
-    grids = [np.asarray(e, dtype=float) for e in ([edges] * truth.ndim if shared else edges)]
+    listed = [edges] * truth.ndim if shared else sequence("edges", edges, "a vector, or a sequence of vectors")
+    grids = [array("edges", e, ("bins + 1",)) for e in listed]
     sizes = tuple(len(grid) - 1 for grid in grids)
     if sizes != truth.shape:
         raise ValueError(f"edges must have one more entry than probabilities along each axis, got {sizes} cells for "
@@ -257,10 +246,14 @@ def _divergence(counts: Array, n: int, truth: Array, pseudo_count: float) -> Arr
 
 
 def _one_dimensional(name: str, values: npt.ArrayLike) -> Array:
-    array = np.asarray(values, dtype=float)
-    if array.ndim != 1 or not len(array) or not np.isfinite(array).all():
-        raise ValueError(f"{name} must be a vector of finite numbers, not empty, got shape {array.shape}")
-    return array
+    return array(name, values, ("n",))
+
+
+def _generator(rng: np.random.Generator | int | None) -> np.random.Generator:
+    """Where numbers are drawn from, or a new one of that seed."""
+    if rng is None or isinstance(rng, np.random.Generator):
+        return np.random.default_rng(rng)
+    return np.random.default_rng(integer("rng", rng, least=0, also=", a numpy.random.Generator or None"))
 
 
 def _between_samples(ours: Array, theirs: Array, order: float) -> Array:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from invsamp.arguments import integer, optional
 from invsamp.contract import Array
 from invsamp.results import layout
 
@@ -48,9 +49,9 @@ def predict(
     ValueError
         If ``posterior`` cannot predict, its parameters are others, or ``draws`` < 1.
     """
-    _check_posterior(posterior, shapes)
-    if draws is not None and draws < 1:
-        raise ValueError(f"draws must be at least 1, got {draws}")
+    check_posterior(posterior, shapes)
+    optional(integer, "draws", draws, least=1)
+    integer("seed", seed, least=0)
     chosen = _evenly_spaced(theta.shape[0], theta.shape[1], DEFAULT_DRAWS if draws is None else draws)
     leading = (theta.shape[0], len(chosen))
     rows = theta[:, chosen].reshape(-1, theta.shape[-1])
@@ -70,13 +71,14 @@ def log_likelihood(
     ValueError
         If ``posterior`` cannot predict, or its parameters are others.
     """
-    _check_posterior(posterior, shapes)
+    check_posterior(posterior, shapes)
     rows = theta.reshape(-1, theta.shape[-1])
     values = _by_blocks(lambda block: posterior.log_likelihood(block, fidelity), rows)
     return layout.dataset({"data": values.reshape(theta.shape[:2] + values.shape[1:])}, _data_dimensions(values))
 
 
-def _check_posterior(posterior: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
+def check_posterior(posterior: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """`ValueError` unless something has data to predict and the parameters of a run."""
     if not (hasattr(posterior, "predict") and hasattr(posterior, "sample_noise")):
         raise ValueError(f"posterior must have a forward model and noise, got {type(posterior).__name__}")
     own = {name: tuple(shape) for name, shape in posterior.shapes.items()}

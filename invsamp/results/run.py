@@ -6,7 +6,6 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +13,8 @@ import numpy.typing as npt
 
 # Not lazily: `storage` imports h5py, which must come before dolfinx. Whoever imports invsamp imports this module, so
 # `import invsamp` above `import dolfinx` is enough. ArviZ, xarray and matplotlib wait for their first use.
-from invsamp import storage
+from invsamp import arguments, storage
+from invsamp.arguments import integer, one_of
 from invsamp.contract import Array
 from invsamp.diagnostics import statistics
 from invsamp.domains import Domain, from_dict
@@ -142,8 +142,7 @@ class Run:
         ValueError
             If there is no such rung.
         """
-        if not 0 <= rung < self.rungs:
-            raise ValueError(f"rung must lie in 0..{self.rungs - 1}, got {rung}")
+        rung = integer("rung", rung, least=0, most=self.rungs - 1)
         if rung == 0:
             return self.theta
         return layout.join({name: self._read("hot", name, rest=(rung - 1,)) for name in self.shapes})
@@ -156,9 +155,7 @@ class Run:
         ValueError
             If there is no such parameter.
         """
-        if name not in self.shapes:
-            raise ValueError(f"name must be one of {', '.join(self.shapes)}, got {name!r}")
-        return self._read("posterior", name)
+        return self._read("posterior", one_of("name", name, self.shapes))
 
     def summary(self) -> pd.DataFrame:
         """Statistics of every scalar parameter; those of the sampling error as arviz-stats has them.
@@ -193,7 +190,7 @@ class Run:
         FileNotFoundError
             If the folder does not exist.
         """
-        storage.write(self.data, path)
+        storage.write(self.data, arguments.path("path", path))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Run:
@@ -210,11 +207,12 @@ class Run:
             If the file holds no run, is damaged, or was written by a newer invsamp. If not a single draw of a
             directory can be read.
         """
-        if Path(path).is_dir():
+        place = arguments.path("path", path)
+        if place.is_dir():
             from invsamp.results.stored_run import StoredRun
 
-            return StoredRun(Path(path))
-        return cls(storage.read(path))
+            return StoredRun(place)
+        return cls(storage.read(place))
 
     def posterior_predictive(
         self, posterior: Any, draws: int | None = None, seed: int = 0, fidelity: str | None = None

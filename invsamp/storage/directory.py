@@ -19,7 +19,6 @@ removes. A directory may be somebody else's: what is opened there are plain file
 from __future__ import annotations
 
 import contextlib
-import os
 import pickle
 import zlib
 from collections.abc import Mapping
@@ -28,6 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from invsamp import arguments
 from invsamp.storage import manifest as manifests
 from invsamp.storage import segments
 from invsamp.storage.files import explained, new_folder, read_plain, remove_parts, write_whole
@@ -263,9 +263,7 @@ class RunDirectory:
 
 def as_path(directory: Any) -> Path:
     """The absolute path of a directory, as a model may change the working directory; `ValueError` if it is no path."""
-    if not isinstance(directory, str | os.PathLike) or not isinstance(os.fspath(directory), str):
-        raise ValueError(f"directory must be a path, got {directory!r}")
-    return Path(directory).absolute()
+    return arguments.path("directory", directory).absolute()
 
 
 def check_segments(path: Path, header: Header) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from invsamp.arguments import one_of
 from invsamp.solvers import _dolfinx
 from invsamp.solvers.fem.contract import Space
 from invsamp.solvers.fem.mesh import Mesh
@@ -21,8 +22,7 @@ def check_backend(backend: str, comm: Any) -> None:
     ImportError
         If dolfinx is asked for and not installed; the message says how to install it.
     """
-    if backend not in BACKENDS:
-        raise ValueError(f"backend must be one of {list(BACKENDS)}, got {backend!r}")
+    one_of("backend", backend, BACKENDS)
     if backend == "skfem" and comm is not None:
         raise ValueError(
             "comm must be left out for the backend 'skfem', which works in one process; 'dolfinx' takes it"

@@ -45,9 +45,9 @@ class GaussianBump:
         if not isinstance(self.width, str) and self.width <= 0:
             raise ValueError(f"width must be positive, got {self.width}")
         if self.height == 0:
-            raise ValueError("height must not be zero")
+            raise ValueError("height must not be zero, got 0")
         if len(set(self.parameters)) < len(self.parameters):
-            raise ValueError(f"unknowns of a bump must have different names, got {self.parameters}")
+            raise ValueError(f"center, width and height must not repeat a name, got {self.parameters}")
 
     @property
     def parameters(self) -> tuple[str, ...]:

@@ -10,8 +10,8 @@ from typing import Protocol
 import numpy as np
 from scipy.special import gammaln, kv
 
+from invsamp.arguments import array, real, store
 from invsamp.solvers.fem.contract import Array
-from invsamp.solvers.fem.field_contract import is_number, numbers
 
 #: Correlations by distance in units of the length, for the smoothnesses that need no Bessel function.
 _CLOSED_FORMS: dict[float, Callable[[Array], Array]] = {
@@ -49,8 +49,7 @@ class SquaredExponential:
     sd: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "length", _checked_length(self.length))
-        _check_positive("sd", self.sd)
+        store(self, length=_checked_length(self.length), sd=real("sd", self.sd, above=0))
 
     def __call__(self, first: Array, second: Array) -> Array:
         """Covariances (n, m) between points (n, d) and (m, d)."""
@@ -84,10 +83,8 @@ class Matern:
     sd: float = 1.0
 
     def __post_init__(self) -> None:
-        if not is_number(self.smoothness) or not 0 < self.smoothness <= 50:
-            raise ValueError(f"smoothness must be positive and at most 50, got {self.smoothness!r}")
-        object.__setattr__(self, "length", _checked_length(self.length))
-        _check_positive("sd", self.sd)
+        smoothness = real("smoothness", self.smoothness, above=0, most=50)
+        store(self, smoothness=smoothness, length=_checked_length(self.length), sd=real("sd", self.sd, above=0))
 
     def __call__(self, first: Array, second: Array) -> Array:
         """Covariances (n, m) between points (n, d) and (m, d)."""
@@ -122,12 +119,7 @@ def _matern(distances: Array, smoothness: float) -> Array:
 
 
 def _checked_length(length: float | tuple[float, ...]) -> float | tuple[float, ...]:
-    parts = np.atleast_1d(numbers("length", length))
-    for part in parts.tolist():
-        _check_positive("length", part)
-    return float(length) if np.ndim(length) == 0 else tuple(parts.tolist())  # type: ignore[arg-type]
-
-
-def _check_positive(name: str, value: float) -> None:
-    if not is_number(value) or not 0 < value < math.inf:
-        raise ValueError(f"{name} must be positive and finite, got {value!r}")
+    parts = array("length", length, above=0)
+    if parts.ndim > 1:
+        raise ValueError(f"length must be a number, or one per axis, got shape {parts.shape}")
+    return float(parts) if parts.ndim == 0 else tuple(parts.tolist())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Real
@@ -11,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from invsamp.arguments import real, sequence
 from invsamp.solvers.fem.contract import Array, Mask, Numbers, Part
 
 #: A fixed number, or the name of an unknown.
@@ -88,14 +88,6 @@ def by_row(function: Callable[..., Array], *arrays: Array) -> Array:
     return np.concatenate([function(*row) for row in rows])
 
 
-def numbers(name: str, values: Any) -> Array:
-    """Values as an array of floats. ValueError for what is none; ``name`` is what the message calls it."""
-    try:
-        return np.array(values, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be numbers, got {values!r}") from error
-
-
 def known_values(values: FieldValues, size: int) -> Array:
     """Those of the ``size`` values of a field that depend on no unknown, as far as its structure tells."""
     if not isinstance(values, Linear):
@@ -152,29 +144,17 @@ def checked_unknown(name: str, value: Any) -> Unknown:
     """
     if isinstance(value, str) and value:
         return value
-    if not is_number(value) or not math.isfinite(value):
-        raise ValueError(f"{name} must be a finite number, or a name for an unknown, got {value!r}")
-    return float(value)
-
-
-def checked_number(name: str, value: Any) -> float:
-    """A finite number as a float. ValueError for what is none."""
-    if not is_number(value) or not math.isfinite(value):
-        raise ValueError(f"{name} must be a finite number, got {value!r}")
-    return float(value)
-
-
-def check_name(name: str, value: Any) -> None:
-    """Raise ValueError for what is no name of an unknown."""
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"{name} must be the name of an unknown, got {value!r}")
+    return real(name, value, also=", or a name for an unknown")
 
 
 def checked_pair(name: str, values: Any) -> tuple[Unknown, Unknown]:
     """A pair of these."""
-    if isinstance(values, str) or np.ndim(values) != 1 or len(values) != 2:
+    entries = sequence(name, values, "a pair of numbers or names")
+    if len(entries) != 2:
         raise ValueError(f"{name} must be a pair of numbers or names, got {values!r}")
-    first, second = (checked_unknown(f"{name}[{axis}]", value) for axis, value in enumerate(values))
+    first, second = (checked_unknown(f"{name}[{axis}]", value) for axis, value in enumerate(entries))
+    if isinstance(first, str) and first == second:
+        raise ValueError(f"{name} must not repeat a name, got {values!r}")
     return first, second
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from invsamp.arguments import array, integer, shown, store, text
 from invsamp.solvers.fem.bumps import GaussianBump
 from invsamp.solvers.fem.contract import Array, Numbers
 from invsamp.solvers.fem.field_contract import (
@@ -21,8 +22,6 @@ from invsamp.solvers.fem.field_contract import (
     InRegion,
     Linear,
     Unknown,
-    check_name,
-    checked_number,
     checked_unknown,
     describe,
     evaluated,
@@ -83,13 +82,7 @@ class Fixed:
 
     def __post_init__(self) -> None:
         if not callable(self.given):
-            given = np.array(self.given, dtype=float)
-            if given.ndim != 1:
-                raise ValueError(f"values must have shape (n,), got {given.shape}")
-            if not np.isfinite(given).all():
-                first = int(np.flatnonzero(~np.isfinite(given))[0])
-                raise ValueError(f"values must be finite, got {given[first]} at index {first}")
-            object.__setattr__(self, "given", given)
+            store(self, given=np.array(array("given", self.given, ("n",), also=", or a function of points")))
 
     def __repr__(self) -> str:
         return f"Fixed({describe(self.given)})"
@@ -137,21 +130,21 @@ class Modes:
     count: int | None = None
 
     def __post_init__(self) -> None:
-        check_name("parameter", self.parameter)
-        if is_number(self.mean):
-            object.__setattr__(self, "mean", checked_number("mean", self.mean))
+        text("parameter", self.parameter)
+        if not callable(self.mean):
+            mean = array("mean", self.mean, also=", or a function of points")
+            if mean.ndim > 1:
+                raise ValueError(f"mean must be a number or have shape (n,), got shape {mean.shape}")
+            store(self, mean=float(mean) if mean.ndim == 0 else mean)
         if callable(self.modes):
             count = getattr(self.modes, "count", self.count)
         else:
-            object.__setattr__(self, "modes", np.array(self.modes, dtype=float))
-            if self.modes.ndim != 2 or not np.isfinite(self.modes).all():
-                raise ValueError(f"modes must be finite, of shape (n, count), got shape {self.modes.shape}")
+            store(self, modes=np.array(array("modes", self.modes, ("n", "count"), also=", or a function of points")))
             count = self.modes.shape[1]
-        if not isinstance(count, (int, np.integer)) or count < 1 or self.count not in (None, count):
-            raise ValueError(
-                f"count must be the positive number of modes, got {self.count!r} for {describe(self.modes)}"
-            )
-        object.__setattr__(self, "count", int(count))
+        count = integer("count", count, least=1)
+        if self.count is not None and integer("count", self.count) != count:
+            raise ValueError(f"count must be the number of modes, got {self.count!r} for {describe(self.modes)}")
+        store(self, count=count)
 
     def __repr__(self) -> str:
         return f"Modes({self.parameter!r}, {describe(self.modes)}, mean={describe(self.mean)}, count={self.count})"
@@ -239,11 +232,10 @@ def as_field(name: str, value: Any) -> Field:
         return value
     try:
         return Constant(value) if isinstance(value, str) or is_number(value) else Fixed(value)
-    except (TypeError, ValueError) as error:
-        shown = f"array {np.shape(value)}" if isinstance(value, (np.ndarray, list, tuple)) else repr(value)
+    except ValueError as error:
         raise ValueError(
             f"{name} must be a field such as GaussianBump(), PerRegion(...) or Modes(...), a number, a name, values of "
-            f"shape (n,) or a function of points, got {shown}: {error}"
+            f"shape (n,) or a function of points, got {shown(value)}: {error}"
         ) from error
 
 

@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from invsamp import arguments
 from invsamp.solvers.fem.contract import Array, Mask, Numbers, Part
-from invsamp.solvers.fem.field_contract import numbers
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,18 +45,12 @@ class Mesh:
     edges: Mapping[str, Numbers] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        points = numbers("points", self.points)
+        points = np.array(arguments.array("points", self.points, ("n", 2)))
         for name in ("regions", "edges"):
-            if not isinstance(getattr(self, name), Mapping):
-                raise ValueError(f"{name} must be a mapping from names to numbers, got {getattr(self, name)!r}")
+            arguments.mapping(name, getattr(self, name), "a mapping from names to numbers")
+        arguments.array("cells", self.cells, whole=True)
         corners = 4 if np.shape(self.cells)[1:] == (4,) else 3
         cells = _numbers("cells", self.cells, (corners,), len(points))
-        if points.ndim != 2 or points.shape[1] != 2 or not len(points):
-            raise ValueError(f"points must have shape (n, 2), got {points.shape}")
-        if not np.isfinite(points).all():
-            raise ValueError(f"points must be finite, got {points[~np.isfinite(points).all(axis=1)][0].tolist()}")
-        if not len(cells):
-            raise ValueError("cells must not be empty")
         spanned = _spanned(points, cells)
         longest = np.linalg.norm(points[cells] - points[np.roll(cells, 1, axis=1)], axis=2).max(axis=1)
         flat = np.abs(spanned) <= 1e-14 * longest**2
@@ -204,8 +197,7 @@ def unit_square(cells: int, kind: str = "triangles") -> Mesh:
     ValueError
         If ``cells`` is not an integer of at least 2, or the kind is unknown.
     """
-    if not isinstance(cells, (int, np.integer)) or cells < 2:
-        raise ValueError(f"cells must be an integer of at least 2, got {cells!r}")
+    cells = arguments.integer("cells", cells, least=2)
     arguments.one_of("kind", kind, ("triangles", "squares"))
     grid = np.linspace(0.0, 1.0, cells + 1)
     points = np.stack(np.meshgrid(grid, grid, indexing="ij"), axis=-1).reshape(-1, 2)
@@ -224,9 +216,8 @@ def chosen_mesh(cells: int | None, mesh: Mesh | None) -> Mesh:
         raise ValueError(f"either cells or mesh must be given, got cells={cells!r} and mesh={mesh!r}")
     if mesh is None:
         return unit_square(cells)  # type: ignore[arg-type]
-    if not isinstance(mesh, Mesh):
-        raise ValueError(f"mesh must be a Mesh, such as read_mesh(path) gives, got {mesh!r}")
-    return mesh
+    given: Mesh = arguments.instance("mesh", mesh, Mesh, "a Mesh, such as read_mesh(path) gives")
+    return given
 
 
 def read_mesh(path: str | Path) -> Mesh:
@@ -241,7 +232,7 @@ def read_mesh(path: str | Path) -> Mesh:
         If the file cannot be read, holds no triangles or other cells of dimension two or three, or does not lie in a
         plane z = const.
     """
-    content = _read(path)
+    content = _read(arguments.path("path", path))
     foreign = {block.type for block in content.cells} - {"triangle", "line", "vertex"}
     if foreign:
         raise ValueError(f"{path} must hold triangles of order 1 and lines alone, got cells of type {sorted(foreign)}")
@@ -324,15 +315,13 @@ def _check_parallelograms(points: Array, cells: Numbers, longest: Array) -> None
 
 
 def _numbers(name: str, values: npt.ArrayLike, tail: tuple[int, ...], bound: int) -> Numbers:
-    numbers = np.array(values)
+    numbers = arguments.array(name, values, whole=True, empty=True).astype(np.intp)
     if numbers.ndim != 1 + len(tail) or numbers.shape[1:] != tail:
         wanted = "(k,)" if not tail else f"(k, {tail[0]})"
         raise ValueError(f"{name} must have shape {wanted}, got {numbers.shape}")
-    if numbers.size and not np.issubdtype(numbers.dtype, np.integer):
-        raise ValueError(f"{name} must be integers, got {numbers.dtype}")
     if numbers.size and (numbers.min() < 0 or numbers.max() >= bound):
         raise ValueError(f"{name} must lie between 0 and {bound - 1}, got {numbers.min()} to {numbers.max()}")
-    return numbers.astype(np.intp)
+    return numbers
 
 
 def _asked(predicate: Any, points: Array) -> Mask:

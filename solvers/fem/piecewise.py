@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sparse
 
+from invsamp.arguments import array, mapping, store, text
 from invsamp.solvers.fem.contract import Array, Mask, Part
 from invsamp.solvers.fem.field_contract import (
     FieldValues,
     InRegion,
     Linear,
     Unknown,
-    check_name,
     checked_unknown,
     describe,
     names_of,
@@ -44,8 +44,8 @@ class PerRegion:
     elsewhere: Unknown | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.values, Mapping) or not self.values:
-            raise ValueError(f"values must map at least one region to a number or a name, got {self.values!r}")
+        if not mapping("values", self.values, "a mapping from regions to numbers or names"):
+            raise ValueError("values must map at least one region to a number or a name, got none")
         checked = {
             region: checked_unknown(f"values[{describe(region)}]", value) for region, value in self.values.items()
         }
@@ -114,11 +114,12 @@ class PerBlock:
     upper: tuple[float, float] = (1.0, 1.0)
 
     def __post_init__(self) -> None:
-        check_name("parameter", self.parameter)
-        if np.shape(self.shape) != (2,) or not all(isinstance(k, (int, np.integer)) and k >= 1 for k in self.shape):
-            raise ValueError(f"shape must be a pair of positive integers, got {self.shape!r}")
-        if np.shape(self.lower) != (2,) or np.shape(self.upper) != (2,) or not np.less(self.lower, self.upper).all():
+        text("parameter", self.parameter)
+        counts = array("shape", self.shape, (2,), least=1, whole=True)
+        lower, upper = array("lower", self.lower, (2,)), array("upper", self.upper, (2,))
+        if not (lower < upper).all():
             raise ValueError(f"lower must be below upper, got {self.lower} and {self.upper}")
+        store(self, shape=tuple(map(int, counts)), lower=tuple(lower.tolist()), upper=tuple(upper.tolist()))
 
     @property
     def parameters(self) -> tuple[str, ...]:

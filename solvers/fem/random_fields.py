@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.linalg as linalg
 
+from invsamp.arguments import array, function, integer, optional, real
 from invsamp.solvers.fem.contract import Array
 from invsamp.solvers.fem.covariances import Covariance, Matern, SquaredExponential
-from invsamp.solvers.fem.field_contract import is_number, numbers
 
 __all__ = ["Covariance", "KarhunenLoeve", "Matern", "SquaredExponential", "karhunen_loeve", "square_rule"]
 
@@ -113,8 +113,7 @@ def karhunen_loeve(
     ----------
     Rasmussen and Williams (2006), section 4.3.2, eq. (4.43) and (4.44), there with equal weights.
     """
-    if not callable(covariance):
-        raise ValueError(f"covariance must be a function of points, such as Matern(...), got {covariance!r}")
+    function("covariance", covariance, "of points, such as Matern(...)")
     points, weights = _checked_rule(points, weights)
     wanted = _checked_truncation(count, share, len(points))
     matrix = np.asarray(covariance(points, points), dtype=float)
@@ -146,14 +145,14 @@ def square_rule(
     ValueError
         If ``order`` is not a positive integer or a corner is not below the other.
     """
-    if not isinstance(order, (int, np.integer)) or order < 1:
-        raise ValueError(f"order must be a positive integer, got {order!r}")
-    size = np.subtract(upper, lower)
-    if size.shape != (2,) or not (size > 0).all():
+    order = integer("order", order, least=1)
+    low = array("lower", lower, (2,))
+    size = array("upper", upper, (2,)) - low
+    if not (size > 0).all():
         raise ValueError(f"lower must be below upper, got {lower} and {upper}")
     along, weights = np.polynomial.legendre.leggauss(order)
     grid = np.stack(np.meshgrid(along, along, indexing="ij"), axis=-1).reshape(-1, 2)
-    return lower + 0.5 * (grid + 1) * size, 0.25 * size.prod() * np.outer(weights, weights).ravel()
+    return low + 0.5 * (grid + 1) * size, 0.25 * size.prod() * np.outer(weights, weights).ravel()
 
 
 def _canonical(values: Array, vectors: Array, points: Array) -> Array:
@@ -177,19 +176,12 @@ def _canonical(values: Array, vectors: Array, points: Array) -> Array:
 
 
 def _checked_rule(points: npt.ArrayLike, weights: npt.ArrayLike) -> tuple[Array, Array]:
-    points, weights = numbers("points", points), numbers("weights", weights)
-    if points.ndim != 2 or not len(points) or not np.isfinite(points).all():
-        raise ValueError(f"points must be finite, of shape (n, d), got shape {points.shape}")
-    if weights.shape != (len(points),) or not (weights > 0).all() or not np.isfinite(weights).all():
-        raise ValueError(f"weights must be {len(points)} positive numbers, got shape {weights.shape}")
-    return points, weights
+    at = array("points", points, ("n", "d"))
+    return at, array("weights", weights, (len(at),), above=0)
 
 
 def _checked_truncation(count: int | None, share: float | None, n: int) -> int:
     if (count is None) == (share is None):
         raise ValueError(f"either count or share must be given, got count={count!r} and share={share!r}")
-    if share is not None and not (is_number(share) and 0 < share < 1):
-        raise ValueError(f"share must lie between 0 and 1, got {share!r}")
-    if count is not None and (not isinstance(count, (int, np.integer)) or not 1 <= count <= n):
-        raise ValueError(f"count must be an integer from 1 to {n}, the number of points, got {count!r}")
-    return n if count is None else count
+    optional(real, "share", share, above=0, below=1)
+    return n if count is None else integer("count", count, least=1, most=n)

@@ -9,8 +9,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import array, real, sequence, shown, store
 from invsamp.solvers.fem.contract import Array, Mask, Part, Sensors, Space
-from invsamp.solvers.fem.field_contract import describe, numbers
+from invsamp.solvers.fem.field_contract import describe
 
 
 @runtime_checkable
@@ -75,14 +76,8 @@ class Disc:
     radius: float
 
     def __post_init__(self) -> None:
-        center = numbers("center", self.center)
-        if center.shape != (2,) or not np.isfinite(center).all():
-            raise ValueError(f"center must be a pair of finite numbers, got {self.center!r}")
-        radius = numbers("radius", self.radius)
-        if radius.ndim or not 0 < radius < np.inf:
-            raise ValueError(f"radius must be positive and finite, got {self.radius!r}")
-        object.__setattr__(self, "center", (float(center[0]), float(center[1])))
-        object.__setattr__(self, "radius", float(radius))
+        center = tuple(array("center", self.center, (2,)).tolist())
+        store(self, center=center, radius=real("radius", self.radius, above=0))
 
     def __call__(self, points: Array) -> Mask:
         """Mask (k,) of points (k, 2)."""
@@ -102,13 +97,7 @@ def point_sensors(points: npt.ArrayLike) -> PointSensors:
     ValueError
         If the shape is another, or a coordinate is not finite.
     """
-    array = numbers("sensors", points)
-    if array.ndim != 2 or array.shape[1] != 2 or not len(array):
-        raise ValueError(f"sensors must have shape (n_sensors, 2), got {array.shape}")
-    lost = ~np.isfinite(array).all(axis=1)
-    if lost.any():
-        raise ValueError(f"sensors must lie in the mesh, got {array[lost][0].tolist()}")
-    return PointSensors(array)
+    return PointSensors(array("points", points, ("n_sensors", 2)))
 
 
 def region_averages(regions: Sequence[Part]) -> RegionAverages:
@@ -124,9 +113,10 @@ def region_averages(regions: Sequence[Part]) -> RegionAverages:
     ValueError
         If there is no region.
     """
-    if isinstance(regions, str) or callable(regions) or not len(regions):
-        raise ValueError(f"regions must be a non-empty sequence of names or predicates, got {regions!r}")
-    return RegionAverages(tuple(regions))
+    listed = sequence("regions", regions, "a sequence of names or predicates")
+    if wrong := [region for region in listed if not callable(region) and not (isinstance(region, str) and region)]:
+        raise ValueError(f"regions must be names or predicates, got {shown(wrong[0])}")
+    return RegionAverages(listed)
 
 
 def as_layout(sensors: Any) -> SensorLayout:
@@ -144,7 +134,7 @@ def as_layout(sensors: Any) -> SensorLayout:
     held = sensors if isinstance(sensors, (list, tuple)) else [sensors]
     if any(callable(each) or isinstance(each, str) for each in held):
         raise ValueError(f"sensors must be points (n_sensors, 2), or region_averages([...]), got {sensors!r}")
-    return point_sensors(sensors)
+    return PointSensors(array("sensors", sensors, ("n_sensors", 2)))
 
 
 @dataclass(frozen=True, eq=False)

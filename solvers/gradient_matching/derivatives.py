@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.signal import savgol_coeffs, savgol_filter
 
+from invsamp.arguments import integer
 from invsamp.solvers.gradient_matching.library import Library
 
 Array = npt.NDArray[np.float64]
@@ -50,9 +51,6 @@ class Given:
         """One equation per time."""
         if self.values.shape != states.shape:
             raise ValueError(f"derivatives must have the states' shape {states.shape}, got {self.values.shape}")
-        if not np.isfinite(self.values).all():
-            index = tuple(int(i) for i in np.argwhere(~np.isfinite(self.values))[0])
-            raise ValueError(f"derivatives must be finite, got {self.values[index]} at index {index}")
         return Equations(times, self.values, *library.evaluate(times, states), np.ones(len(times)))
 
 
@@ -125,11 +123,10 @@ def savitzky_golay(window: int = 11, degree: int = 4) -> SavitzkyGolay:
     ----------
     Savitzky and Golay (1964), Analytical Chemistry 36(8).
     """
-    if window < 3 or window % 2 == 0:
+    window = integer("window", window, least=3)
+    if window % 2 == 0:
         raise ValueError(f"window must be an odd number >= 3, got {window}")
-    if not 1 <= degree < window:
-        raise ValueError(f"degree must be at least 1 and below the window {window}, got {degree}")
-    return SavitzkyGolay(int(window), int(degree))
+    return SavitzkyGolay(window, integer("degree", degree, least=1, most=window - 1))
 
 
 def _three_points(times: Array) -> tuple[npt.NDArray[np.intp], Array]:

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from invsamp import arguments
+from invsamp.arguments import boolean, function, integer, mapping, optional, text, wrong
 from invsamp.solvers.gradient_matching.expressions import parse
 from invsamp.solvers.gradient_matching.library import Entry, Library, Term, TermFunction
 from invsamp.solvers.ode.tracing import Rhs, trace
@@ -52,8 +54,7 @@ def polynomials(
     Brunton, Proctor and Kutz (2016), PNAS 113(15), eq. (5).
     """
     names = _names(states)
-    if isinstance(degree, bool) or not isinstance(degree, int | np.integer) or degree < 1:
-        raise ValueError(f"degree must be an integer >= 1, got {degree!r}")
+    degree, include_constant = integer("degree", degree, least=1), boolean("include_constant", include_constant)
     powers = [
         tuple(chosen.count(i) for i in range(len(names)))
         for total in range(0 if include_constant else 1, degree + 1)
@@ -92,10 +93,10 @@ def candidates(
         If a string is not such an expression, or a name is unknown.
     """
     names = _names(states)
-    if isinstance(terms, str):
-        raise ValueError(f"terms must be a sequence of strings or a mapping, got the string {terms!r}")
-    named = terms if isinstance(terms, Mapping) else {text: text for text in terms}
-    return _everywhere(names, [_term(names, name, value) for name, value in named.items()], equations)
+    named = terms if isinstance(terms, Mapping) else {name: name for name in arguments.names("terms", terms)}
+    if not named:
+        raise ValueError("terms must hold at least one term, got none")
+    return _everywhere(names, [_term("terms", names, name, value) for name, value in named.items()], equations)
 
 
 def coefficients(
@@ -119,14 +120,17 @@ def coefficients(
         As in `candidates`.
     """
     names = _names(states)
-    entries = [
-        Entry(number, _index(names, state), _term(names, f"{name} in {state}'" if callable(value) else value, value))
-        for number, (name, by_state) in enumerate(terms.items())
-        for state, value in by_state.items()
-    ]
-    for state, value in (known or {}).items():
-        name = f"known part of {state}'" if callable(value) else value
-        entries.append(Entry(None, _index(names, state), _term(names, name, value)))
+    if not mapping("terms", terms):
+        raise ValueError("terms must hold at least one coefficient, got none")
+    entries = []
+    for number, (name, by_state) in enumerate(mapping("terms", terms).items()):
+        text("terms", name)
+        for state, value in mapping(f"terms[{name!r}]", by_state).items():
+            shown = f"{name} in {state}'" if callable(value) else value
+            entries.append(Entry(number, _index(f"terms[{name!r}]", names, state), _term("terms", names, shown, value)))
+    for state, value in (optional(mapping, "known", known) or {}).items():
+        shown = f"known part of {state}'" if callable(value) else value
+        entries.append(Entry(None, _index("known", names, state), _term("known", names, shown, value)))
     return Library(names, tuple(terms), tuple(entries))
 
 
@@ -147,7 +151,8 @@ def linear_in_parameters(rhs: Rhs, states: Iterable[str], parameters: Iterable[s
     """
     import sympy  # a quarter of a second, for which other libraries need not wait
 
-    names, unknown = _names(states), _names(parameters)
+    names, unknown = _names(states), _names(parameters, "parameters")
+    function("rhs", rhs, "(t, x, p)")
     t, x, p, sides = trace(rhs, len(names), len(unknown))
     shown = dict(zip((t, *x, *p), (sympy.Symbol(name) for name in ("t", *names, *unknown)), strict=True))
     entries = []
@@ -177,15 +182,16 @@ def linear_in_parameters(rhs: Rhs, states: Iterable[str], parameters: Iterable[s
 def _everywhere(names: tuple[str, ...], terms: list[Term], equations: Mapping[str, Iterable[str]] | None) -> Library:
     """Every term in the equations where it is allowed, with a coefficient of its own."""
     by_name = {term.name: term for term in terms}
-    allowed = {state: list(by_name) for state in names} if equations is None else dict(equations)
+    chosen_terms = optional(mapping, "equations", equations)
+    allowed = {state: list(by_name) for state in names} if chosen_terms is None else chosen_terms
     for state, chosen in allowed.items():
-        _index(names, state)
-        if isinstance(chosen, str):
-            raise ValueError(f"equations[{state!r}] must be a sequence of terms, got the string {chosen!r}")
-        allowed[state] = list(chosen)
+        _index("equations", names, state)
+        allowed[state] = list(arguments.names(f"equations[{state!r}]", chosen))
         for name in allowed[state]:
             if name not in by_name:
                 raise ValueError(f"equations[{state!r}] must be out of the terms {list(by_name)}, got {name!r}")
+    if not any(allowed.values()):
+        raise ValueError(f"equations must hold at least one term, got {equations!r}")
     placed = [(state, name) for state in names for name in allowed.get(state, [])]
     entries = tuple(Entry(k, names.index(state), by_name[name]) for k, (state, name) in enumerate(placed))
     return Library(names, tuple(f"{state}'[{name}]" for state, name in placed), entries)
@@ -200,12 +206,15 @@ def _monomial(names: tuple[str, ...], power: tuple[int, ...]) -> Term:
     return Term("*".join(factors) or "1", function)
 
 
-def _term(names: tuple[str, ...], name: str, value: str | TermFunction) -> Term:
-    if callable(value):
+def _term(argument: str, names: tuple[str, ...], name: str, value: str | TermFunction) -> Term:
+    if callable(value) and not isinstance(value, type):
         return Term(name, value)
-    if not isinstance(value, str):
-        raise ValueError(f"a term must be a string or a callable function(t, x), got {value!r} for {name!r}")
-    expression = parse(value, ("t", *names))
+    if not isinstance(value, str) or not value:
+        raise wrong(f"{argument}, at {name!r},", "a string or a function (t, x)", value)
+    try:
+        expression = parse(value, ("t", *names))
+    except ValueError as error:
+        raise ValueError(f"{argument} must be arithmetic on {('t', *names)}: {error}") from None
     return Term(name, lambda t, x: expression({"t": t, **dict(zip(names, x, strict=True))}))
 
 
@@ -215,11 +224,11 @@ def _symbolic_term(expression: Any, t: Any, x: Sequence[Any], shown: dict[Any, A
     return Term(str(expression.subs(shown)), sympy.lambdify([t, list(x)], expression, modules=["scipy", "numpy"]))
 
 
-def _names(names: Iterable[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
+def _names(names: Iterable[str], argument: str = "states") -> tuple[str, ...]:
+    return (text(argument, names),) if isinstance(names, str) else arguments.names(argument, names)
 
 
-def _index(names: tuple[str, ...], state: str) -> int:
+def _index(argument: str, names: tuple[str, ...], state: str) -> int:
     if state not in names:
-        raise ValueError(f"equations are those of the states {list(names)}, got {state!r}")
+        raise ValueError(f"{argument} must name equations by the states {list(names)}, got {state!r}")
     return names.index(state)

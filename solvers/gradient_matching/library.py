@@ -6,13 +6,15 @@ A `Library` says which term stands in which equation, and which coefficient mult
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from invsamp import arguments
+from invsamp.arguments import instance, sequence, store
 
 Array = npt.NDArray[np.float64]
 #: ``function(t, x)``: times (N,) and a sequence of one array (N,) per state -> values (N,).
@@ -56,10 +58,10 @@ class Library:
     entries: tuple[Entry, ...]
 
     def __post_init__(self) -> None:
-        for what, names in (("states", self.states), ("parameters", self.parameters)):
-            repeated = [name for name, count in Counter(names).items() if count > 1]
-            if repeated or not names:
-                raise ValueError(f"{what} must be distinct names, at least one, got {list(names)}")
+        for name in ("states", "parameters"):
+            store(self, **{name: arguments.names(name, getattr(self, name))})
+        for k, entry in enumerate(sequence("entries", self.entries, "a sequence of Entry")):
+            instance(f"entries[{k}]", entry, Entry, "an Entry")
         unused = set(range(len(self.parameters))) - {entry.coefficient for entry in self.entries}
         if unused:
             raise ValueError(f"parameters must each stand in an equation, got {self.parameters[min(unused)]!r} in none")

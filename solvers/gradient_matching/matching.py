@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
+from invsamp.arguments import array, increasing, instance, one_of, sequence
 from invsamp.solvers.gradient_matching.derivatives import (
     Array,
     Derivatives,
@@ -130,10 +131,10 @@ class GradientMatching(LinearModel):
         ValueError
             If it is not positive, of another shape, or not a multiple of ``ratios``.
         """
-        sds = np.asarray(sd, dtype=float)
+        sds = array("sd", sd, above=0)
         n = len(self.states)
-        if sds.shape not in ((), (n,)) or not np.all(np.isfinite(sds) & (sds > 0)):
-            raise ValueError(f"sd must be positive, a number or one per state {self.states}, got {sd!r}")
+        if sds.shape not in ((), (n,)):
+            raise ValueError(f"sd must be a number or one per state {self.states}, got shape {sds.shape}")
         sds = np.broadcast_to(sds, (n,))
         if self.ratios is not None and not np.allclose(sds / self.ratios, sds[0] / self.ratios[0], rtol=1e-6):
             raise ValueError(
@@ -234,19 +235,11 @@ def match(
     noise and time step 0.05: finite differences -7%, of which -5% are there without noise, at 24 of their stated
     standard deviations; weak form -0.2%, at 1 standard deviation. Multiple shooting has no such bias.
     """
-    if not isinstance(library, Library):
-        raise ValueError(f"library must be a Library such as polynomials(('x', 'y'), 2), got {library!r}")
-    t, x = np.asarray(times, dtype=float), np.asarray(states, dtype=float)
-    if t.ndim != 1 or len(t) < 2 or not np.isfinite(t).all():
-        raise ValueError(f"times must be at least two finite numbers, got shape {t.shape}")
-    if not (np.diff(t) > 0).all():
-        k = int(np.argmax(np.diff(t) <= 0))
-        raise ValueError(f"times must increase, got {t[k]} before {t[k + 1]} at index {k + 1}")
-    if x.shape != (len(t), len(library.states)):
-        raise ValueError(f"states must have shape {(len(t), len(library.states))}, got {x.shape}")
-    if not np.isfinite(x).all():
-        index = tuple(int(i) for i in np.argwhere(~np.isfinite(x))[0])
-        raise ValueError(f"states must be finite, got {x[index]} at index {index}")
+    instance("library", library, Library, "a Library such as polynomials(('x', 'y'), 2)")
+    t = increasing("times", times)
+    if len(t) < 2:
+        raise ValueError(f"times must be at least two, got {t.tolist()}")
+    x = array("states", states, (len(t), len(library.states)))
     equations = _part(derivatives).equations(library, t, x)
     return GradientMatching(
         parameters=library.parameters,
@@ -262,18 +255,20 @@ def match(
 
 def _part(derivatives: Any) -> Derivatives:
     if isinstance(derivatives, str):
-        if derivatives not in _METHODS:
-            raise ValueError(f"derivatives must be an array or one of {list(_METHODS)}, got {derivatives!r}")
-        return _METHODS[derivatives]()
-    if hasattr(derivatives, "equations"):
+        found: Derivatives = _METHODS[one_of("derivatives", derivatives, _METHODS)]()
+        return found
+    if hasattr(derivatives, "equations") and not isinstance(derivatives, type):
         part: Derivatives = derivatives
         return part
-    return Given(np.asarray(derivatives, dtype=float))
+    return Given(array("derivatives", derivatives, also=f", or one of {', '.join(map(repr, _METHODS))}"))
 
 
 def _prior_rows(prior: Sequence[npt.ArrayLike], p: int) -> tuple[Array, Array]:
     """Mean (p,), and a matrix A (p, p) such that the prior is exp(-|A (theta - mean)|^2 / 2)."""
-    mean, spread = (np.asarray(part, dtype=float) for part in prior)
+    parts = [array("prior", part) for part in sequence("prior", prior, "a pair of mean and spread")]
+    if len(parts) != 2:
+        raise ValueError(f"prior must be a pair of mean and spread, got {len(parts)} parts")
+    mean, spread = parts
     if mean.shape != (p,) or spread.shape not in ((p,), (p, p)):
         raise ValueError(f"prior must be a mean ({p},) and sds ({p},) or covariance ({p}, {p}), got {prior}")
     try:

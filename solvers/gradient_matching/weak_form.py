@@ -11,6 +11,7 @@ import numpy.typing as npt
 from scipy import sparse
 from scipy.linalg import cholesky_banded, solve_banded
 
+from invsamp.arguments import array, integer, optional
 from invsamp.solvers.gradient_matching.derivatives import Array, Equations, even_step
 from invsamp.solvers.gradient_matching.library import Library
 
@@ -58,17 +59,11 @@ def weak(radius: int = 8, degree: int = 8, spacing: int | None = None, noise: np
     19(3), for the weak form. Bortz, Messenger and Dukic (2023), "Direct estimation of parameters in ODE models using
     WENDy", Bull. Math. Biol. 85:110, section 2.2, for the covariance; they use other test functions.
     """
-    if radius < 2:
-        raise ValueError(f"radius must be at least 2 time steps, got {radius}")
-    if degree < 2:
-        raise ValueError(f"degree must be at least 2, got {degree}")
-    spacing = max(2, (radius + 1) // 3) if spacing is None else spacing
-    if spacing < 2:
-        raise ValueError(f"spacing must be at least 2 time steps, or the equations are dependent, got {spacing}")
-    sds = None if noise is None else np.asarray(noise, dtype=float)
-    if sds is not None and not (sds.ndim == 1 and np.all(np.isfinite(sds) & (sds > 0))):
-        raise ValueError(f"noise must be positive, one number per state, got {noise!r}")
-    return Weak(int(radius), int(degree), int(spacing), None if sds is None else tuple(sds.tolist()))
+    radius, degree = integer("radius", radius, least=2), integer("degree", degree, least=2)
+    # nearer to each other the equations are dependent
+    spacing = max(2, (radius + 1) // 3) if spacing is None else integer("spacing", spacing, least=2)
+    sds = optional(array, "noise", noise, ("n_states",), above=0)
+    return Weak(radius, degree, spacing, None if sds is None else tuple(sds.tolist()))
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import boolean, integer, numbers, one_of, real, store
 from invsamp.solvers.fem.backends import check_backend
 from invsamp.solvers.fem.boundary import Boundary, Dirichlet, Neumann, checked_boundary, names
 from invsamp.solvers.fem.boundary import shown as shown_boundary
 from invsamp.solvers.fem.contract import Array, Numbers
-from invsamp.solvers.fem.field_contract import NamesAlone, is_number, numbers
+from invsamp.solvers.fem.field_contract import NamesAlone, is_number
 from invsamp.solvers.fem.fields import Field, GaussianBump, as_field, union
 from invsamp.solvers.fem.mesh import Mesh, chosen_mesh
 from invsamp.solvers.fem.placement import check_conductivity, fitting
@@ -85,18 +86,14 @@ class HeatEquation:
 
     def __post_init__(self) -> None:
         _ = self.domain
-        if not isinstance(self.steps, (int, np.integer)) or isinstance(self.steps, bool) or self.steps < 1:
-            raise ValueError(f"steps must be an integer of at least 1, got {self.steps!r}")
-        if not is_number(self.end_time) or not 0 < self.end_time < math.inf:
-            raise ValueError(f"end_time must be positive and finite, got {self.end_time!r}")
-        if not isinstance(self.scheme, str) or self.scheme not in IMPLICITNESS:
-            raise ValueError(f"scheme must be one of {list(IMPLICITNESS)}, got {self.scheme!r}")
+        store(self, steps=integer("steps", self.steps, least=1), end_time=real("end_time", self.end_time, above=0))
+        one_of("scheme", self.scheme, IMPLICITNESS)
         object.__setattr__(self, "boundary", checked_boundary(self.boundary))
         check_backend(self.backend, self.comm)
         for name in ("initial", "source", "conductivity"):
             given = getattr(self, name)
             if given is None and name == "conductivity":
-                raise ValueError("conductivity must be positive, or a field, got None")
+                raise ValueError("conductivity must be a number or a field, got None")
             if given is not None and not isinstance(given, DecayingGaussian) and not is_number(given):
                 object.__setattr__(self, name, as_field(name, given))
         self._check_manufactured()
@@ -164,7 +161,9 @@ class HeatEquation:
         ValueError
             If a sensor lies outside the mesh, or a time is not one of the scheme.
         """
-        return HeatObservation(self, as_layout(sensors), self.step_numbers(times), precompute and self.is_linear)
+        return HeatObservation(
+            self, as_layout(sensors), self.step_numbers(times), boolean("precompute", precompute) and self.is_linear
+        )
 
     @property
     def is_linear(self) -> bool:
@@ -241,8 +240,8 @@ class HeatEquation:
         if isinstance(self.boundary, Mapping):
             for part in self.boundary:
                 self.domain.part_edges(part)
-        if is_number(self.conductivity) and not 0 < self.conductivity < math.inf:
-            raise ValueError(f"conductivity must be positive and finite, got {self.conductivity}")
+        if is_number(self.conductivity):
+            real("conductivity", self.conductivity, above=0)
         for kind, given in self.nodal_fields.items():
             if not self._manufactured:
                 with fitting(kind):

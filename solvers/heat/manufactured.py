@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import real, store
 from invsamp.solvers.fem.contract import Array
-from invsamp.solvers.fem.field_contract import FieldValues, InRegion, Unknown, checked_pair, is_number
+from invsamp.solvers.fem.field_contract import FieldValues, InRegion, Unknown, checked_pair
 
 #: Orders of differentiation to the centre (in x, in y) of a Gaussian -> coefficient.
 Expansion = Mapping[tuple[int, int], float]
@@ -46,9 +47,7 @@ class DecayingGaussian:
     center: tuple[Unknown, Unknown] = ("x", "y")
 
     def __post_init__(self) -> None:
-        if not is_number(self.width) or not 0 < self.width < math.inf:
-            raise ValueError(f"width must be positive and finite, got {self.width!r}")
-        object.__setattr__(self, "center", checked_pair("center", self.center))
+        store(self, width=real("width", self.width, above=0), center=checked_pair("center", self.center))
 
     def value(self, distance: npt.ArrayLike, when: npt.ArrayLike) -> Array:
         """The solution at a distance from the centre and a time."""

@@ -12,7 +12,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import array, function, integer, names, one_of, real, shown, store
+from invsamp import arguments
+from invsamp.arguments import function, integer, names, numbers, one_of, real, sequence, shown, store
 from invsamp.solvers.ode.advice import failure
 from invsamp.solvers.ode.differentiation import differentiate
 from invsamp.solvers.ode.doses import Dose, check_breakpoints, check_doses, pauses
@@ -301,19 +302,19 @@ class OdeModel:
 
     def state_indices(self, argument: str, names: Sequence[str] | None) -> tuple[int, ...]:
         """Positions of states by name, all by default; ``argument`` is what an error calls them."""
-        names = self.states if names is None else tuple(names)
-        missing = [name for name in names if name not in self.states]
-        if missing or len(set(names)) < len(names):
-            raise ValueError(f"{argument} must be distinct names out of {self.states}, got {names}")
-        return tuple(self.states.index(name) for name in names)
+        chosen = self.states if names is None else sequence(argument, names, "a sequence of names", least=0)
+        chosen = arguments.names(argument, chosen) if chosen else ()
+        if not set(chosen) <= set(self.states):
+            raise ValueError(f"{argument} must be distinct names out of {self.states}, got {chosen}")
+        return tuple(self.states.index(name) for name in chosen)
 
     def _check(
         self, parameters: npt.ArrayLike, initial: npt.ArrayLike, times: npt.ArrayLike, t0: npt.ArrayLike | None
     ) -> tuple[Array, Array, Array, Array]:
-        p = _numbers("parameters", parameters)
+        p = numbers("parameters", parameters)
         if p.ndim != 2 or p.shape[1] != len(self.parameters):
             raise ValueError(f"parameters must have shape (batch, {len(self.parameters)}), got {p.shape}")
-        x0 = _numbers("initial", initial)
+        x0 = numbers("initial", initial)
         n = len(self.states)
         if x0.shape != (n,) and x0.shape != (len(p), n):
             raise ValueError(f"initial must have shape ({n},) or ({len(p)}, {n}), got {x0.shape}")
@@ -364,15 +365,6 @@ def _check_settings(model: OdeModel) -> None:
         threads=integer("threads", model.threads, least=1),
         breakpoints=check_breakpoints(model.breakpoints),
         doses=check_doses(model.doses, given["states"]),
-    )
-
-
-def _numbers(name: str, value: Any) -> Array:
-    # a trajectory from what is not finite fails alone
-    return (
-        value
-        if type(value) is np.ndarray and value.dtype == float
-        else array(name, value, finite=False, nan=True, empty=True)
     )
 
 

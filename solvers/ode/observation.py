@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from invsamp import arguments
+from invsamp.arguments import function, increasing, integer, numbers, optional, real, sequence, shown, text
 from invsamp.solvers.ode.state_functions import Function, StateFunction
 
 if TYPE_CHECKING:
@@ -33,15 +35,17 @@ def observe(
     mask: npt.ArrayLike | None = None,
 ) -> OdeObservation:
     """What `OdeModel.observe` does, whose arguments these are."""
-    grid = np.asarray(times, dtype=float)
-    if grid.ndim != 1 or not grid.size or not np.isfinite(grid).all() or (np.diff(grid) <= 0).any():
-        raise ValueError(f"times must be a non-empty, finite, increasing sequence, got {grid}")
-    start = float(grid[0] if t0 is None else t0)
+    grid = increasing("times", times)
+    start = float(grid[0]) if t0 is None else real("t0", t0)
     if not start <= grid[0]:
         raise ValueError(f"t0 must not be after the first of times, {grid[0]}, got {t0}")
-    if isinstance(initial, str) or len(initial) != len(model.states):
+    listed = sequence("initial", initial, "a sequence of names and values")
+    if len(listed) != len(model.states):
         raise ValueError(f"initial must have one name or value for each of the states {model.states}, got {initial}")
-    entries = tuple(entry if isinstance(entry, str) else float(entry) for entry in initial)
+    entries = tuple(
+        text("initial", entry) if isinstance(entry, str) else real(f"initial[{k}]", entry)
+        for k, entry in enumerate(listed)
+    )
     names = (*model.parameters, *(entry for entry in entries if isinstance(entry, str)))
     if len(set(names)) < len(names):
         raise ValueError(f"initial must not repeat a name or name a parameter of the model, got {entries}")
@@ -49,6 +53,7 @@ def observe(
         raise ValueError(f"states and of exclude each other: of sees all states, got states {tuple(states)}")
     if of is None and jacobian is not None:
         raise ValueError("jacobian is the derivative of of, but of was not given")
+    optional(function, "of", of, "(t, x, p)"), optional(function, "jacobian", jacobian, "(t, x, p)")
     output: tuple[int, ...] | StateFunction = observed_states(model, states)
     if of is not None:
         output = StateFunction(of, len(model.states), len(model.parameters), jacobian)
@@ -154,11 +159,9 @@ class OdeObservation:
         """
         settings: dict[str, Any] = {k: v for k, v in (("rtol", rtol), ("atol", atol)) if v is not None}
         model = dataclasses.replace(self.model, **settings) if settings else self.model
-        if isinstance(every, bool) or not isinstance(every, int | np.integer) or every < 1:
-            raise ValueError(f"every must be an integer >= 1, got {every!r}")
-        kept = np.arange(len(self.times)) % every == 0
+        kept = np.arange(len(self.times)) % integer("every", every, least=1) == 0
         if until is not None:
-            kept &= self.times <= until
+            kept &= self.times <= real("until", until, finite=False)
         if not (kept[:, None] & self.mask).any():
             raise ValueError(f"until must leave at least one datum of the times from {self.times[0]}, got {until}")
         if kept.all():
@@ -208,7 +211,7 @@ class OdeObservation:
         return values.reshape(len(p), -1)[:, self.mask.ravel()]
 
     def _split(self, theta: Array) -> tuple[Array, Array]:
-        theta = np.asarray(theta, dtype=float)
+        theta = numbers("theta", theta)
         if theta.ndim != 2 or theta.shape[1] != len(self.parameters):
             raise ValueError(f"theta must have shape (batch, {len(self.parameters)}), got {theta.shape}")
         q = len(self.model.parameters)
@@ -221,8 +224,8 @@ class OdeObservation:
 
 def observed_states(model: OdeModel, states: Sequence[str] | None) -> tuple[int, ...]:
     """Indices of the states observed, all by default; ValueError for names that are unknown or repeated."""
-    names = model.states if states is None else tuple(states)
-    if not names or isinstance(states, str) or len(set(names)) < len(names) or not set(names) <= set(model.states):
+    names = model.states if states is None else arguments.names("states", states)
+    if not set(names) <= set(model.states):
         raise ValueError(f"states must be distinct names out of {model.states}, got {states!r}")
     return tuple(model.states.index(name) for name in names)
 
@@ -231,9 +234,12 @@ def as_mask(mask: npt.ArrayLike | None, shape: tuple[int, int]) -> BoolArray:
     """The mask as an array of that shape, all true by default; ValueError if it does not fit or is true nowhere."""
     if mask is None:
         return np.ones(shape, dtype=bool)
-    array = np.asarray(mask)
+    try:
+        array = np.asarray(mask)
+    except ValueError:  # rows of different lengths
+        array = np.empty(0)
     if array.dtype != bool or array.shape != shape or not array.any():
         raise ValueError(
-            f"mask must be an array of bool of shape {shape} (times, observed), true somewhere, got {mask!r}"
+            f"mask must be an array of bool of shape {shape} (times, observed), true somewhere, got {shown(mask)}"
         )
     return array

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from invsamp.arguments import array, numbers
+
 Array = npt.NDArray[np.float64]
 
 
@@ -20,7 +22,7 @@ def check_times(times: npt.ArrayLike, t0: npt.ArrayLike | None, batch: int) -> t
         For times that are empty or do not increase, NaN but at the end of a row of its own, wrong shapes, or a ``t0``
         after the first output time.
     """
-    grid = np.asarray(times, dtype=float)
+    grid = numbers("times", times)
     if grid.ndim not in (1, 2) or not grid.shape[-1] or (grid.ndim == 2 and len(grid) != batch):
         raise ValueError(f"times must be non-empty, of shape (n_times,) or ({batch}, n_times), got shape {grid.shape}")
     common = grid.ndim == 1
@@ -39,8 +41,8 @@ def check_times(times: npt.ArrayLike, t0: npt.ArrayLike | None, batch: int) -> t
         first = np.where(np.isnan(first), math.inf, first)
     if t0 is None:
         return grid, np.full(batch, first[0]) if common else np.where(np.isinf(first), 0.0, first)
-    start = np.asarray(t0, dtype=float)
-    if start.shape not in ((), (batch,)) or not np.isfinite(start).all():
+    start = array("t0", t0)
+    if start.shape not in ((), (batch,)):
         raise ValueError(f"t0 must be a finite number or of shape ({batch},), got {t0}")
     start = np.full(batch, start) if start.ndim == 0 else start
     late = start > first

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import increasing, integer
+
 Array = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
@@ -45,12 +47,9 @@ def layout(times: Array, begins: Array, observed: Sequence[int], mask: BoolArray
 def segment_begins(times: Array, segments: int | Sequence[float] | Array) -> Array:
     """Times at which segments begin; see `invsamp.solvers.ode.shooting.MultipleShooting`."""
     if isinstance(segments, int | np.integer):
-        if not 1 <= segments <= len(times):
-            raise ValueError(f"segments must be from 1 to the number of times, {len(times)}, got {segments}")
+        segments = integer("segments", segments, least=1, most=len(times))
         return np.array([part[0] for part in np.array_split(times, segments)])
-    begins = np.asarray(segments, dtype=float)
-    if begins.ndim != 1 or not begins.size or not np.isfinite(begins).all() or (np.diff(begins) <= 0).any():
-        raise ValueError(f"segments must be a number, or increasing times, got {segments}")
+    begins = increasing("segments", segments)
     if begins[0] > times[0]:
         raise ValueError(f"segments must begin not after the first of times, {times[0]}, got {begins[0]}")
     counts = np.diff(np.append(np.searchsorted(times, begins), len(times)))

@@ -13,18 +13,17 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import array, increasing, instance, integer, mapping, numbers, optional
 from invsamp.solvers.ode.arrow import ArrowEquations
+from invsamp.solvers.ode.model import OdeModel, SensitiveSolution, Solution
 from invsamp.solvers.ode.observation import BoolArray, as_mask, observed_states
 from invsamp.solvers.ode.segments import Layout, layout, segment_begins, smoothed
 from invsamp.solvers.ode.shooting_fit import ShootingFit, least_squares
-
-if TYPE_CHECKING:
-    from invsamp.solvers.ode.model import OdeModel, SensitiveSolution, Solution
 
 Array = npt.NDArray[np.float64]
 
@@ -93,16 +92,15 @@ class MultipleShooting:
     _said: list[str] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        times = np.asarray(self.times, dtype=float)
-        if times.ndim != 1 or not times.size or not np.isfinite(times).all() or (np.diff(times) <= 0).any():
-            raise ValueError(f"times must be a non-empty, finite, increasing sequence, got {times}")
+        times = increasing("times", self.times)
+        instance("model", self.model, OdeModel, "an OdeModel")
         if "starts" in self.model.parameters:
             raise ValueError(f"model must not have a parameter named 'starts', got {self.model.parameters}")
         observed = observed_states(self.model, self.states)
         n = len(self.model.states)
         if self.continuity is not None:
-            sd = np.asarray(self.continuity, dtype=float)
-            if sd.shape not in ((), (n,)) or not np.all(np.isfinite(sd) & (sd > 0)):
+            sd = array("continuity", self.continuity, above=0)
+            if sd.shape not in ((), (n,)):
                 raise ValueError(f"continuity must be None or positive, a number or {n} of them, got {self.continuity}")
             object.__setattr__(self, "continuity", np.broadcast_to(sd, (n,)))
         mask = as_mask(self.mask, (len(times), len(observed)))
@@ -181,9 +179,7 @@ class MultipleShooting:
         For `GaussianNoise`. An unknown sd is possible without ``continuity`` only, by naming it there.
         """
         shape = self._mask.shape
-        sd = np.asarray(noise_sd, dtype=float)
-        if not np.all(np.isfinite(sd) & (sd > 0)):
-            raise ValueError(f"noise_sd must be positive, got {noise_sd!r}")
+        sd = array("noise_sd", noise_sd, above=0)
         try:
             known = np.broadcast_to(sd, shape)[self._mask]
         except ValueError:
@@ -206,13 +202,12 @@ class MultipleShooting:
         unobserved : mapping from state to number or array (segments,)
             Starts of the states that are not observed: all of them must be given.
         """
-        values, given = self._observed(observed), dict(unobserved or {})
+        values, given = self._observed(observed), optional(mapping, "unobserved", unobserved) or {}
         assert self.states is not None
         missing = [name for name in self.model.states if name not in self.states]
         if set(given) != set(missing):
             raise ValueError(f"unobserved must give values for {missing}, got {sorted(given)}")
-        if not 1 <= window <= len(self.times):
-            raise ValueError(f"window must be from 1 to {len(self.times)}, got {window}")
+        window = integer("window", window, least=1, most=len(self.times))
         starts = np.empty((len(self.begins), len(self.model.states)))
         for name, value in given.items():
             starts[:, self.model.states.index(name)] = value
@@ -238,7 +233,7 @@ class MultipleShooting:
         the data after some Lyapunov times, however good its parameters.
         """
         p, starts = self._split(theta)
-        wanted = self.times if times is None else np.asarray(times, dtype=float)
+        wanted = self.times if times is None else increasing("times", times)
         return self.model.solve(p, starts[:, 0], wanted, t0=float(self.begins[0])).states
 
     def fit(
@@ -339,7 +334,7 @@ class MultipleShooting:
             self._said[:] = [said]
 
     def _observed(self, observed: npt.ArrayLike) -> Array:
-        values = np.asarray(observed, dtype=float)
+        values = numbers("observed", observed)
         if values.shape != self._mask.shape:
             raise ValueError(
                 f"observed must have shape {self._mask.shape} (times, observed states), got {values.shape}"
@@ -347,7 +342,7 @@ class MultipleShooting:
         return values
 
     def _split(self, theta: Array) -> tuple[Array, Array]:
-        theta = np.asarray(theta, dtype=float)
+        theta = numbers("theta", theta)
         q, n, segments = len(self.model.parameters), len(self.model.states), len(self.begins)
         if theta.ndim != 2 or theta.shape[1] != q + segments * n:
             raise ValueError(f"theta must have shape (batch, {q} + {segments} * {n}), got {theta.shape}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import array, integer, real
+from invsamp.arguments import array, generator, integer, real
 from invsamp.solvers.ode.arrow import ArrowEquations, levenberg_marquardt
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ class ShootingFit:
 
         Draws from Laplace's approximation with its sds multiplied by ``spread``; 0 starts every chain at the mode.
         """
-        if not spread >= 0.0:
-            raise ValueError(f"spread must not be negative, got {spread}")
+        generator("rng", rng)
+        spread, chains = real("spread", spread, least=0), integer("chains", chains, least=1)
         values, starts = (spread * part for part in self.equations.sample(rng, chains))
         by_name = {name: self.values[k] + values[:, k] for k, name in enumerate(self.names)}
         return by_name | {"starts": self.starts + starts}
@@ -88,13 +88,9 @@ def least_squares(
             raise ValueError(f"parameters must give values for {shooting.model.parameters}, got {sorted(parameters)}")
         p = np.array([real(f"parameters[{name!r}]", parameters[name]) for name in shooting.model.parameters])
     else:
-        p = array("parameters", parameters, empty=True)
-    begin = _guess(shooting, observed) if starts is None else array("starts", starts)
-    shapes = (len(shooting.model.parameters),), (len(shooting.begins), len(shooting.model.states))
-    if (p.shape, begin.shape) != shapes:
-        raise ValueError(
-            f"parameters and starts must have shapes {shapes[0]} and {shapes[1]}, got {p.shape} and {begin.shape}"
-        )
+        p = array("parameters", parameters, (len(shooting.model.parameters),), empty=True)
+    shape = len(shooting.begins), len(shooting.model.states)
+    begin = _guess(shooting, observed) if starts is None else array("starts", starts, shape)
     data, sd = shooting.data(observed), shooting.scale(noise_sd)
     earlier = 0
     if shooting.continuity is not None:

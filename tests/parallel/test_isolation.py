@@ -214,13 +214,16 @@ class TestConstruction:
     @pytest.mark.parametrize(
         ("settings", "words"),
         [
-            ({}, "model or build, got neither"),
-            ({"model": flaky.Troubled(), "build": flaky.build_nothing}, "model or build, got both"),
+            ({}, "either model or build must be given, got neither"),
+            (
+                {"model": flaky.Troubled(), "build": flaky.build_nothing},
+                "either model or build must be given, got both",
+            ),
             ({"model": flaky.Troubled(), "workers": 0}, "workers must be an integer >= 1, got 0"),
-            ({"model": flaky.Troubled(), "time_limit": 0.0}, "time_limit must be positive"),
+            ({"model": flaky.Troubled(), "time_limit": 0.0}, "time_limit must be a positive finite number"),
             ({"model": flaky.Unpicklable()}, r"picklable.*factorisation.*build="),
             ({"model": np.sin}, "with linearize"),
-            ({"build": 3}, "build must be callable"),
+            ({"build": 3}, "build must be a function"),
         ],
     )
     def test_bad_settings(self, settings, words):

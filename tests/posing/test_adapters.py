@@ -90,12 +90,15 @@ def test_a_function_of_one_row_is_told_apart() -> None:
 @pytest.mark.parametrize(
     ("act", "message"),
     [
-        (lambda: with_jacobian(function, None), "jacobian must be callable, got None"),
+        (lambda: with_jacobian(function, None), "jacobian must be a function, got None"),
         (lambda: finite_differences(function, scheme="magic"), "scheme must be one of .* got 'magic'"),
-        (lambda: finite_differences(function, relative_step=-1.0), "relative_step must be positive, got -1.0"),
+        (
+            lambda: finite_differences(function, relative_step=-1.0),
+            "relative_step must be a positive finite number, got -1.0",
+        ),
         (
             lambda: finite_differences(function, scale=0.0),
-            "scale must be positive, a number or one per column, got 0.0",
+            "scale must be positive finite numbers, got 0.0",
         ),
     ],
 )

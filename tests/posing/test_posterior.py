@@ -127,7 +127,7 @@ def test_bad_input(settings: dict, message: str) -> None:
 
 def test_bad_calls() -> None:
     posterior = mixed()
-    with pytest.raises(ValueError, match=r"fidelity must be one of \['model'\], got 'fine'"):
+    with pytest.raises(ValueError, match=r"fidelity must be one of 'model', got 'fine'"):
         posterior.potential("fine")
     with pytest.raises(ValueError, match=r"theta must have shape \(batch, 8\), got \(1, 3\)"):
         posterior.predict([1.0, 2.0, 3.0])

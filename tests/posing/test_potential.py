@@ -87,7 +87,7 @@ class TestTarget:
         assert target.fidelities == ("coarse", "fine")
         assert target.potential() is self.potential
         assert target.potential("coarse") is coarse
-        with pytest.raises(ValueError, match=r"fidelity must be one of \('coarse', 'fine'\), got 'medium'"):
+        with pytest.raises(ValueError, match=r"fidelity must be one of 'coarse', 'fine', got 'medium'"):
             target.potential("medium")
 
     def test_names(self):

@@ -128,7 +128,10 @@ def test_equality_and_pickle(prior: Prior) -> None:
         (lambda p: Prior(x=3.0), r"x must be a distribution such as Normal\(0, 1\), got 3.0"),
         (lambda p: p.pack({"z": 1.0}), r"values must use the prior's parameters .*, got \['z'\]"),
         (lambda p: p.pack({"x": 1.0}), "values must hold every parameter, got none for"),
-        (lambda p: p.pack(p.unpack(np.ones(13)) | {"k": [1.0, 2.0]}), r"k must have shape \(..., 3,\), got \(2,\)"),
+        (
+            lambda p: p.pack(p.unpack(np.ones(13)) | {"k": [1.0, 2.0]}),
+            r"values\['k'\] must have shape \(..., 3,\)",
+        ),
         (lambda p: p.pack(p.unpack(np.ones((2, 13))) | {"x": [1.0, 2.0, 3.0]}), "same leading shape"),
         (lambda p: p.unpack(np.ones(4)), r"theta must have 13 columns .* got shape \(4,\)"),
         (lambda p: p.log_density(np.ones(13)), r"theta must have shape \(batch, 13\), got \(13,\)"),

@@ -81,5 +81,5 @@ def test_cost_grows_with_the_mesh():
 
 
 def test_bad_number_of_points(posterior):
-    with pytest.raises(ValueError, match="points must be at least 2, got 1"):
+    with pytest.raises(ValueError, match="points must be an integer >= 2, got 1"):
         problem.quadrature(posterior, points=1)

@@ -106,7 +106,7 @@ def test_ring_has_one_mode_whose_ridge_is_at_the_published_radius():
 
 
 def test_bad_input(posterior):
-    with pytest.raises(ValueError, match="points must be at least 2, got 1"):
+    with pytest.raises(ValueError, match="points must be an integer >= 2, got 1"):
         quadrature(posterior, points=1)
     with pytest.raises(ValueError, match="fidelity must be one of"):
         quadrature(posterior, "finest", points=2)

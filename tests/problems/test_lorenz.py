@@ -92,13 +92,13 @@ def test_multiple_shooting_in_a_coarse_fidelity_is_off_but_close():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: data([2.0, 1.0]), "times must be"),
-        (lambda: data(noise=-0.1), "noise must be finite and not negative, got -0.1"),
-        (lambda: gradient_matching(data(EARLY), "splines"), "derivatives must be an array or one of"),
+        (lambda: data([2.0, 1.0]), "times must increase"),
+        (lambda: data(noise=-0.1), "noise must be a finite number >= 0, got -0.1"),
+        (lambda: gradient_matching(data(EARLY), "splines"), "derivatives must be one of"),
         (lambda: gradient_matching(data(EARLY), noise_sd=0.0), "sd must be positive"),
         (lambda: gradient_matching(data(EARLY), np.ones((3, 3))), "derivatives must"),
         (lambda: shoot(data(EARLY)), "noise_sd must be positive"),
-        (lambda: shoot(data(EARLY, noise=0.1), segment=0.0), "segment must be a positive length of time, got 0.0"),
+        (lambda: shoot(data(EARLY, noise=0.1), segment=0.0), "segment must be a positive finite number, got 0.0"),
         (lambda: shoot(data(EARLY, noise=0.1), segment=0.01), "segments must each hold a datum"),
     ],
 )

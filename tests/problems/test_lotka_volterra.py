@@ -144,11 +144,14 @@ def test_the_truth_lies_well_inside_the_flat_priors():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: data([2.0, 1.0]), "times must be"),
-        (lambda: data(noise=-0.1), "noise must be finite and not negative, got -0.1"),
-        (lambda: gradient_matching(data(EVERY_HALF), "splines"), "derivatives must be an array or one of"),
+        (lambda: data([2.0, 1.0]), "times must increase"),
+        (lambda: data(noise=-0.1), "noise must be a finite number >= 0, got -0.1"),
+        (lambda: gradient_matching(data(EVERY_HALF), "splines"), "derivatives must be one of"),
         (lambda: multiple_shooting(data(EVERY_HALF)), "noise_sd must be positive"),
-        (lambda: multiple_shooting(data(EVERY_HALF, noise=0.1), segment=-1.0), "segment must be a positive length"),
+        (
+            lambda: multiple_shooting(data(EVERY_HALF, noise=0.1), segment=-1.0),
+            "segment must be a positive finite number",
+        ),
         (lambda: hare_lynx(method="Radau"), "method must be"),
     ],
 )

@@ -137,8 +137,8 @@ def test_gradient_and_failures() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"levels": (12,)}, "cells must be a multiple of 8"),
-        ({"levels": (0,)}, "cells must be a multiple of 8"),
+        ({"levels": (12,)}, r"levels\[0\] must be a multiple of 8, so that no cell has two stiffnesses"),
+        ({"levels": (0,)}, r"levels\[0\] must be an integer >= 8"),
         ({"backend": "other"}, "backend must be one of"),
         ({"comm": object()}, "comm must be left out for the backend 'skfem'"),
     ],

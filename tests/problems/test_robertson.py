@@ -78,9 +78,9 @@ def test_a_run_from_the_prior_finds_the_rates(within, laplace, draw):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: data(times=[0.0, 1.0]), "times must be positive"),
-        (lambda: data(times=[2.0, 1.0]), "times must be"),
-        (lambda: data(noise_sd=-1.0), "noise_sd must be finite and not negative, got -1.0"),
+        (lambda: data(times=[0.0, 1.0]), "times must be positive finite numbers"),
+        (lambda: data(times=[2.0, 1.0]), "times must increase"),
+        (lambda: data(noise_sd=-1.0), "noise_sd must be a finite number >= 0, got -1.0"),
         (lambda: reactions(rtol=-1e-6), "rtol must be"),
         (lambda: reactions(method="Radau"), "method must be"),
         (lambda: reactions(data(noise_sd=0.0)), "scale must be positive"),

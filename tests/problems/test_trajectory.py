@@ -44,11 +44,11 @@ def test_noise_is_relative_to_each_states_spread_and_comes_from_the_seed(model, 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"noise": -0.1}, "noise must be finite and not negative, got -0.1"),
-        ({"noise_sd": -0.1}, "noise_sd must be finite, not negative, and without noise, got -0.1"),
+        ({"noise": -0.1}, "noise must be a finite number >= 0, got -0.1"),
+        ({"noise_sd": -0.1}, "noise_sd must be finite numbers >= 0, got -0.1"),
         ({"noise_sd": 0.1, "noise": 0.1}, "without noise, got 0.1, 0.1"),
-        ({"times": [1.0, 0.0]}, "times must be"),
-        ({"initial": (np.nan, 0.0)}, "must have a trajectory over times"),
+        ({"times": [1.0, 0.0]}, "times must increase"),
+        ({"initial": (np.nan, 0.0)}, "initial must be finite numbers"),
     ],
 )
 def test_refusals(model, arguments, message):

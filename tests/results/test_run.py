@@ -114,9 +114,9 @@ def test_arrays_that_do_not_fit_are_refused(shapes, theta, stats, match):
 
 def test_names_that_do_not_exist_are_refused():
     _, run = make()
-    with pytest.raises(ValueError, match="name must be one of x, k, m, got 'z'"):
+    with pytest.raises(ValueError, match="name must be one of 'x', 'k', 'm', got 'z'"):
         run.draws("z")
-    with pytest.raises(ValueError, match=r"rung must lie in 0\.\.1, got 2"):
+    with pytest.raises(ValueError, match=r"rung must be an integer in \[0, 1\], got 2"):
         run.rung_theta(2)
 
 
@@ -332,7 +332,7 @@ def test_posterior_predictive_refuses_the_wrong_posterior():
     _, run = make()
     with pytest.raises(ValueError, match="posterior must have a forward model and noise, got SimpleNamespace"):
         run.posterior_predictive(SimpleNamespace())
-    with pytest.raises(ValueError, match="draws must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="draws must be an integer >= 1, got 0"):
         run.posterior_predictive(Line(), draws=0)
     other = Line()
     other.shapes = {"z": ()}

@@ -60,7 +60,7 @@ def test_it_is_the_run_in_memory(both, stored):
     np.testing.assert_array_equal(stored.draws("k"), in_memory.draws("k"))
     assert stored.summary().equals(in_memory.summary())
     assert stored.warnings() == in_memory.warnings()
-    with pytest.raises(ValueError, match="rung must lie in"):
+    with pytest.raises(ValueError, match=r"rung must be an integer in \[0, 1\]"):
         stored.rung_theta(2)
 
 

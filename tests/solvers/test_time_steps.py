@@ -15,7 +15,7 @@ def test_times_are_found_among_the_steps():
 @pytest.mark.parametrize(
     ("times", "words"),
     [
-        ([], "non-empty"),
+        ([], "times must have at least one entry"),
         ([0.2, 0.1], "increasing"),
         ([0.1, 0.1], "increasing"),
         ([0.12], "multiples"),

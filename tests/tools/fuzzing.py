@@ -53,7 +53,11 @@ SIGNED = {
     *("prior", "covariance", "when", "until", "coordinates", "x_label", "boundary", "elsewhere", "begin"),
 }
 #: Arguments that may be infinite.
-UNBOUNDED = {"lower", "upper", "bounds"}
+UNBOUNDED = {"lower", "upper", "bounds", "factor"}
+
+
+#: Arguments that may hold NaN, where something can be said of it: no density, no solution.
+WITH_NAN = {"x", "theta", "position", "thetas", "grid", "density"}
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,6 @@ def junk(*right_for: str) -> Callable[[Callable[[], Any]], Junk]:
 
 #: Wrong for every argument, in whatever it stands.
 NEVER: tuple[Callable[[], Any], ...] = (
-    lambda: np.nan,
     lambda: 1j,
     object,
     lambda: {1, 2},
@@ -83,6 +86,8 @@ NEVER: tuple[Callable[[], Any], ...] = (
 )
 VALUES: tuple[Junk, ...] = (
     *(junk()(make) for make in NEVER),
+    junk("with nan")(lambda: np.nan),
+    junk("with nan")(lambda: [np.nan]),
     junk("text")(lambda: "no"),
     junk("text")(lambda: "False"),
     junk("text")(lambda: "3"),
@@ -109,7 +114,7 @@ VALUES: tuple[Junk, ...] = (
     junk("entries")(lambda: np.array(["a", "b"])),
     junk()(lambda: np.array([1.0, 1j])),
     junk()(lambda: np.ma.array([1.0, 2.0], mask=[False, True])),
-    junk()(lambda: np.zeros((2, 0))),
+    junk("empty")(lambda: np.zeros((2, 0))),
     junk("any shape")(lambda: np.zeros((1, 2, 1, 2, 1))),
     junk()(lambda: iter([1.0])),
 )
@@ -138,6 +143,7 @@ class Call:
             if kinds & {"integer", "real", "numbers"}:
                 kinds |= {"signed"} if name in SIGNED else set()
                 kinds |= {"unbounded"} if name in UNBOUNDED else set()
+                kinds |= {"with nan"} if name in WITH_NAN else set()
             found[name] = kinds
         return found
 
@@ -172,8 +178,11 @@ def wrong_calls(calls: Mapping[str, Call], seed: int) -> Iterator[tuple[str, str
     while True:
         name, parameters = listed[rng.integers(len(listed))]
         argument = list(parameters)[rng.integers(len(parameters))]
+        if "everything" in parameters[argument]:
+            continue
         if rng.random() < 0.2:
-            yield name, argument, _wrapped(NEVER[rng.integers(len(NEVER))], int(rng.integers(4)))
+            how = int(rng.integers(2 if "mapping" in parameters[argument] else 3))
+            yield name, argument, _wrapped(NEVER[rng.integers(len(NEVER))], how)
             continue
         value = VALUES[rng.integers(len(VALUES))]
         if not value.right_for & parameters[argument]:
@@ -232,9 +241,7 @@ def _wrapped(make: Callable[[], Any], how: int) -> Callable[[], Any]:
         return lambda: [make()]
     if how == 1:
         return lambda: (1.0, make())
-    if how == 2:
-        return lambda: {"no such name": make()}
-    return make
+    return lambda: {"no such name": make()}
 
 
 def _alternatives(annotation: str) -> list[str]:

@@ -43,12 +43,15 @@ def test_equal_layouts_are_equal_and_say_what_they_are():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: point_sensors([0.5, 0.5]), r"sensors must have shape \(n_sensors, 2\), got \(2,\)"),
-        (lambda: point_sensors(np.empty((0, 2))), r"sensors must have shape \(n_sensors, 2\), got \(0, 2\)"),
-        (lambda: point_sensors([[0.5, np.nan]]), r"sensors must lie in the mesh, got \[0.5, nan\]"),
-        (lambda: region_averages([]), "regions must be a non-empty sequence"),
-        (lambda: region_averages("half"), "regions must be a non-empty sequence of names or predicates, got 'half'"),
-        (lambda: Disc((0.5, 0.5), 0.0), "radius must be positive and finite, got 0.0"),
+        (lambda: point_sensors([0.5, 0.5]), r"points must have shape \(n_sensors, 2\), got \(2,\)"),
+        (lambda: point_sensors(np.empty((0, 2))), "points must have at least one entry"),
+        (lambda: point_sensors([[0.5, np.nan]]), r"points must be finite numbers, got nan at index \(0, 1\)"),
+        (lambda: region_averages([]), "regions must be a sequence of names or predicates of at least one entry"),
+        (
+            lambda: region_averages("half"),
+            "regions must be a sequence of names or predicates of at least one entry, got 'half'",
+        ),
+        (lambda: Disc((0.5, 0.5), 0.0), "radius must be a positive finite number, got 0.0"),
         (
             lambda: region_averages([Disc((3.0, 0.5), 0.1)]).on(space()),
             "a region must hold a cell, got none",

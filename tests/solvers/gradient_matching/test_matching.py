@@ -105,19 +105,22 @@ class TestRefusals:
         ("change", "message"),
         [
             ({"library": "x*y"}, r"library must be a Library .* got 'x\*y'"),
-            ({"times": times[::-1]}, r"times must increase, got 1.0 before 0.95.* at index 1"),
+            ({"times": times[::-1]}, r"times must increase"),
             (
                 {"times": times[:1], "states": states[:1]},
-                r"times must be at least two finite numbers, got shape \(1,\)",
+                r"times must be at least two",
             ),
             ({"states": states[:-1]}, r"states must have shape \(21, 3\), got \(20, 3\)"),
             (
                 {"states": np.where(states == states[3, 1], np.nan, states)},
-                r"states must be finite, got nan at index \(3, 1\)",
+                r"states must be finite numbers, got nan at index \(3, 1\)",
             ),
-            ({"derivatives": "magic"}, "derivatives must be an array or one of .* got 'magic'"),
+            ({"derivatives": "magic"}, "derivatives must be one of 'finite_differences'"),
             ({"derivatives": states[:4]}, r"derivatives must have the states' shape \(21, 3\), got \(4, 3\)"),
-            ({"derivatives": np.full((21, 3), np.inf)}, r"derivatives must be finite, got inf at index \(0, 0\)"),
+            (
+                {"derivatives": np.full((21, 3), np.inf)},
+                r"derivatives must be finite numbers, or one of .* got inf at index \(0, 0\)",
+            ),
             (
                 {"times": times**2, "derivatives": "weak"},
                 "times must be even for 'weak', got steps from 0.0025 to 0.0975",
@@ -138,11 +141,11 @@ class TestRefusals:
         ("act", "message"),
         [
             (lambda: savitzky_golay(8), "window must be an odd number >= 3, got 8"),
-            (lambda: savitzky_golay(7, 7), "degree must be at least 1 and below the window 7, got 7"),
-            (lambda: weak(1), "radius must be at least 2 time steps, got 1"),
-            (lambda: weak(8, 1), "degree must be at least 2, got 1"),
-            (lambda: weak(8, 8, 1), "spacing must be at least 2 time steps, or the equations are dependent, got 1"),
-            (lambda: weak(noise=(1.0, 0.0)), r"noise must be positive, one number per state, got \(1.0, 0.0\)"),
+            (lambda: savitzky_golay(7, 7), r"degree must be an integer in \[1, 6\], got 7"),
+            (lambda: weak(1), "radius must be an integer >= 2, got 1"),
+            (lambda: weak(8, 1), "degree must be an integer >= 2, got 1"),
+            (lambda: weak(8, 8, 1), "spacing must be an integer >= 2, got 1"),
+            (lambda: weak(noise=(1.0, 0.0)), "noise must be positive finite numbers, got 0.0 at index 1"),
         ],
     )
     def test_parts(self, act, message):
@@ -151,7 +154,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("sd", [0.0, -1.0, np.nan, (1.0, 2.0), (1.0, 1.0, 0.0)])
     def test_standard_deviations(self, small, sd):
-        with pytest.raises(ValueError, match="sd must be positive, a number or one per state"):
+        with pytest.raises(ValueError, match=r"sd must be (a number or one per state|positive finite numbers)"):
             small.compressed(sd)
 
     @pytest.mark.parametrize("prior", [(TRUTH, -np.ones(3)), (TRUTH, -np.eye(3))])

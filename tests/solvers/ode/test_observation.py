@@ -219,11 +219,11 @@ class TestCoarse:
     [
         (lambda: observe(of=outputs, states=("u",)), r"states and of exclude each other.*\('u',\)"),
         (lambda: observe(jacobian=lambda t, x, p: 0), "jacobian is the derivative of of, but"),
-        (lambda: observe(of=3), "of must be a callable .* got 3"),
+        (lambda: observe(of=3), r"of must be a function \(t, x, p\)"),
         (lambda: observe(of=lambda t, x, p: ()), r"at least one output, got \(\)"),
         (lambda: observe(of=lambda t, x, p: (x[2],)), "of.* must take 2 states and 4 parameters"),
         (lambda: observe(of=lambda t, x, p: (x[0] if x[0] > 1 else x[1],)), "be traceable .*, or come with jacobian="),
-        (lambda: observe(states="u"), "states must be distinct names .* got 'u'"),
+        (lambda: observe(states="u"), "states must be a sequence of names of at least one entry"),
         (lambda: observe(mask=np.ones((11, 3), bool)), r"mask must be .* of shape \(11, 2\)"),
         (lambda: observe(mask=np.ones((11, 2))), "mask must be an array of bool"),
         (lambda: observe(mask=np.zeros((11, 2), bool)), "true somewhere"),

@@ -41,7 +41,7 @@ def test_a_grid_for_each_row():
         ([1.0, 2.0], 1.5, "t0 must not be after the first of times, 1.0, got 1.5"),
         ([1.0, 2.0], [0.0, 1.0, 1.25], "t0 must not be after the first of times, 1.0, got 1.25"),
         ([1.0, 2.0], [0.0, 1.0], r"t0 must be a finite number or of shape \(3,\)"),
-        ([1.0, 2.0], math.nan, "t0 must be a finite number .* got nan"),
+        ([1.0, 2.0], math.nan, "t0 must be finite numbers"),
     ],
 )
 def test_bad_times_are_named(times, t0, message):

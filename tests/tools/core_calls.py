@@ -1,0 +1,271 @@
+"""Valid, cheap calls of what poses, samples and judges."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from call_subjects import ARRAY, SHAPELESS, a_posterior, a_prior, a_run, bowl, line, quiet, slopes, without
+from fuzzing import Call
+
+import invsamp as iv
+from invsamp import diagnostics, parallel, plots
+from invsamp.domains import from_dict
+
+#: Kinds of a fidelity.
+LEVELS = {"integer", "text"}
+
+
+def posing_calls() -> dict[str, Call]:
+    prior, posterior, model = a_prior(), a_posterior(), line
+    jacobian = {"function": model, "jacobian": lambda t: np.ones((len(t), 3, 2))}
+    theta, rng = np.zeros((2, 2)), np.random.default_rng(0)
+    several = {"parameters": {"none", "entries", "text"}}
+    noise = {"scale": {*SHAPELESS, "text"} - {"signed"}}
+    families = {
+        "Uniform": {"lower": 0.0, "upper": 1.0},
+        "Normal": {"mean": 0.0, "sd": 1.0},
+        "LogNormal": {"log_mean": 0.0, "log_sd": 1.0},
+        "HalfNormal": {"sd": 1.0},
+        "Gamma": {"concentration": 1.0, "rate": 1.0},
+        "Beta": {"a": 1.0, "b": 1.0},
+        "Cauchy": {"location": 0.0, "scale": 1.0},
+    }
+    calls = {}
+    for name, arguments in families.items():
+        kinds = {"shape": {"integer", "empty"}}
+        for argument in arguments:
+            signed = argument in ("lower", "upper", "mean", "log_mean", "location")
+            kinds[argument] = SHAPELESS if signed else SHAPELESS - {"signed"}
+        calls[name] = Call(getattr(iv, name), arguments, kinds)
+    normal = iv.Normal(0.0, 1.0)
+    potential = iv.FunctionPotential(bowl, 2)
+    return calls | {
+        "MultivariateNormal": Call(iv.MultivariateNormal, {"mean": [0.0, 0.0], "covariance": np.eye(2)}),
+        "truncated": Call(iv.truncated, {"distribution": normal, "lower": 0.0}, {"distribution": {"distribution"}}),
+        "Normal.log_density": Call(normal.log_density, {"x": [0.0]}, {"x": {"numbers", "signed", "empty"}}),
+        "Normal.gradient": Call(normal.gradient, {"x": [0.0]}, {"x": {"numbers", "signed", "empty"}}),
+        "Normal.sample": Call(normal.sample, {"rng": rng, "n": 2}),
+        "GaussianNoise": Call(iv.GaussianNoise, {"scale": 0.1}, noise),
+        "LogNormalNoise": Call(iv.LogNormalNoise, {"scale": 0.1}, noise),
+        "StudentTNoise": Call(iv.StudentTNoise, {"degrees_of_freedom": 3.0, "scale": 0.1}, noise),
+        "Prior": Call(lambda a: iv.Prior(a=a), {"a": normal}, {"a": {"distribution"}}),
+        "Prior.log_density": Call(prior.log_density, {"theta": theta}),
+        "Prior.gradient": Call(prior.gradient, {"theta": theta}),
+        "Prior.sample": Call(prior.sample, {"rng": rng, "n": 2}),
+        "Prior.pack": Call(prior.pack, {"values": {"a": 0.0, "b": 1.0}}, {"values": {"none such"}}),
+        "Prior.unpack": Call(prior.unpack, {"theta": theta}),
+        "with_jacobian": Call(iv.with_jacobian, jacobian, several),
+        "finite_differences": Call(
+            iv.finite_differences, {"function": model}, several | {"scale": {"real", "integer"}}
+        ),
+        "approximate_derivatives": Call(
+            iv.approximate_derivatives, {"model": iv.with_jacobian(**jacobian), "error": 0.1}
+        ),
+        "scalar_function": Call(iv.scalar_function, {"function": lambda t: np.zeros(3)}, several),
+        "FunctionPotential": Call(iv.FunctionPotential, {"function": bowl, "dimension": 2}),
+        "SumPotential": Call(
+            iv.SumPotential,
+            {"data": np.zeros(3), "term": bowl, "dimension": 2},
+            {"data": SHAPELESS},
+        ),
+        "Target": Call(
+            iv.Target,
+            {"potentials": potential, "names": ["a", "b"]},
+            {"start": {"function", "numbers", "none"}, "domain": {"none", "empty"}},
+        ),
+        "Target.potential": Call(iv.Target(potential).potential),
+        "Target.sample_start": Call(iv.Target(potential).sample_start, {"rng": rng, "n": 2}),
+        "Posterior": Call(
+            iv.Posterior,
+            {
+                "prior": prior,
+                "forward": iv.with_jacobian(**jacobian),
+                "data": np.zeros(3),
+                "noise": iv.GaussianNoise(1.0),
+            },
+            {"transforms": {"none", "empty mapping", "empty"}, "domain": {"none", "empty"}, "forward": {"part"}},
+        ),
+        "Posterior.check_gradient": Call(posterior.check_gradient, {"theta": [0.0, 0.0]}),
+        "Posterior.failure_message": Call(posterior.failure_message),
+        "Posterior.log_prior": Call(posterior.log_prior, {"theta": theta}),
+        "Posterior.potential": Call(posterior.potential),
+        "Posterior.predict": Call(posterior.predict, {"theta": theta}),
+        "Posterior.log_likelihood": Call(posterior.log_likelihood, {"theta": theta}),
+        "Posterior.sample_noise": Call(
+            posterior.sample_noise, {"rng": rng, "y": np.zeros((2, 3)), "theta": theta}, {"y": {"signed"}}
+        ),
+        "Posterior.sample_start": Call(posterior.sample_start, {"rng": rng, "n": 2}),
+        "Posterior.to_position": Call(posterior.to_position, {"theta": theta}),
+        "Posterior.to_theta": Call(posterior.to_theta, {"position": theta}),
+        "isolated": Call(iv.isolated, {"model": iv.with_jacobian(line, slopes)}, {"model": {"function"}}),
+        "parallel.map": Call(parallel.map, {"model": model, "thetas": theta, "workers": 1}, {"model": {"function"}}),
+        "parallel.distributed": Call(parallel.distributed, {"build": line}),
+        "measure_levels": Call(
+            iv.measure_levels, {"problem": posterior, "theta": np.random.default_rng(0).normal(size=(8, 2))}
+        ),
+        "from_umbridge": Call(
+            without(iv.from_umbridge),
+            {"url": "http://localhost:1", "name": "none", "time_limit": 0.01},
+            several | {"config": {"none", "mapping", "empty mapping", "empty"}},
+        ),
+        "from_torch": Call(without(iv.from_torch), {"function": model}, several),
+    }
+
+
+def samplers_calls() -> dict[str, Call]:
+    rungs = [iv.Rung(step_size=0.1), iv.Rung(2.0, step_size=0.1)]
+    fidelities = {"fidelity": LEVELS, "fidelities": {"entries", "repeated", "none"}, "begin": {"integer"}}
+    preconditioner = {"preconditioner": {"none"}, "boundary": {"part"}, "energies": {"part"}, "structure": {"part"}}
+    preset = fidelities | preconditioner | {"beyond": {"part"}, "swap_energies": {"part"}, "scheme": {"part"}}
+    parts = {
+        **{name: {} for name in ("adjacent", "deo", "seo", "exact", "product_target", "projected", "naive", "fast")},
+        **{name: {} for name in ("corrected", "multi_variance", "delayed_acceptance", "noisy", "running_average")},
+        **{
+            name: {} for name in ("Langevin", "Momentum", "GradientNoise", "Swap", "Rung", "Discrepancy", "coupled_sum")
+        },
+        **{
+            name: {}
+            for name in (
+                "mala",
+                "hmc",
+                "Hamiltonian",
+                "ghmc",
+                "sgld",
+                "sghmc",
+                "relangevin",
+                "resgld",
+                "r2sgld",
+                "kernel_ridge",
+            )
+        },
+        **{name: {} for name in ("multi_variance_resgld", "fast_resgld")},
+        "Unbounded": {},
+        "constant": {"step_size": 0.1},
+        "polynomial": {"step_size": 0.1},
+        "exponential": {"step_size": 0.1, "rate": 0.9},
+        "cyclic_cosine": {"step_size": 0.1, "cycle": 10},
+        "cyclic_sgld": {"step_size": 0.1},
+        "geometric": {"hottest": 4.0, "rungs": 3},
+        "minibatch": {"size": 2},
+        "known": {},
+        "penalised": {"strength": 1.0},
+        "Sampler": {"rungs": rungs},
+    }
+    special = {
+        "known": {"value": {*SHAPELESS, "function", "none"} - {"signed"}},
+        "minibatch": {"size": {"integer"}, "groups": {"none", "any shape"}},
+    }
+    return {name: Call(getattr(iv, name), given, preset | special.get(name, {})) for name, given in parts.items()}
+
+
+def runs_calls() -> dict[str, Call]:
+    run, posterior = a_run(), a_posterior()
+    plotted = {"x_label": {"text", "none"}}
+    path = Path(tempfile.mkdtemp()) / "run"
+    quiet(iv.sample, posterior, iv.mala(0.1), draws=5, warmup=5, seed=1, progress=False, directory=path)
+    stored = run_file(run)
+    calls = {
+        "sample": Call(
+            iv.sample,
+            {"problem": posterior, "sampler": iv.mala(0.1), "draws": 5, "warmup": 5, "seed": 1, "progress": False},
+            {"directory": {"text", "none"}, "start": {"none"}},
+        ),
+        "resume": Call(iv.resume, {"directory": path, "posterior": posterior, "progress": False}),
+        "load": Call(iv.load, {"path": stored}),
+        "compare_fidelities": Call(
+            iv.compare_fidelities,
+            {"posterior": posterior, "thetas": 12},
+            {"thetas": {"integer", "numbers"}, "fidelities": {"entries", "none"}},
+        ),
+        "Run.draws": Call(run.draws, {"name": "a"}, {"name": {"part"}}),
+        "Run.load": Call(iv.Run.load, {"path": stored}),
+        "Run.log_likelihood": Call(run.log_likelihood, {"posterior": posterior}),
+        "Run.posterior_predictive": Call(run.posterior_predictive, {"posterior": posterior, "draws": 3}),
+        "Run.rung_theta": Call(run.rung_theta, {"rung": 0}),
+        "Run.save": Call(run.save, {"path": stored.with_name("saved.nc")}),
+    }
+    for name in ("plot_ladder", "plot_marginals", "plot_pairs", "plot_predictive", "plot_swaps", "plot_trace"):
+        given = {"posterior": posterior} if name == "plot_predictive" else {}
+        kinds = plotted | {
+            "names": {"none", "entries"},
+            "name": {"none"},
+            "series": {"none"},
+            "truth": {"none", "empty mapping"},
+        }
+        kinds |= {"truth_label": {"text"}}
+        if name != "plot_swaps":
+            calls[f"Run.{name}"] = Call(getattr(run, name), given, kinds)
+        calls[f"plots.{name}"] = Call(getattr(plots, name), {"run": run, **given}, kinds)
+    comparison = quiet(iv.compare_fidelities, posterior, 12)
+    return calls | {"plots.plot_comparison": Call(plots.plot_comparison, {"comparison": comparison})}
+
+
+def domains_calls() -> dict[str, Call]:
+    ball = iv.Ball([0.0, 0.0], 1.0)
+    numbers = {"signed", "numbers"}
+    return {
+        "Ball": Call(iv.Ball, {"centre": [0.0, 0.0], "radius": 1.0}),
+        "Box": Call(iv.Box, {"lower": [0.0, 0.0], "upper": [1.0, 1.0]}),
+        "Ellipsoid": Call(iv.Ellipsoid, {"centre": [0.0, 0.0], "axes": [1.0, 2.0]}, {"matrix": {"none", *numbers}}),
+        "HalfSpaces": Call(iv.HalfSpaces, {"normals": [[1.0, 0.0]], "offsets": [1.0]}),
+        "LevelSet": Call(
+            iv.LevelSet,
+            {"level": lambda x: (x**2).sum(axis=1) - 1.0, "gradient": lambda x: 2.0 * x, "dimension": 2},
+            {"resolution": {"real", "integer", "none"}, "bounds": {"none"}},
+        ),
+        "Polygon": Call(
+            iv.Polygon, {"vertices": [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]}, {"holes": {"empty", "empty mapping"}}
+        ),
+        "Polygon.from_curve": Call(
+            iv.Polygon.from_curve, {"function": lambda t: np.column_stack([np.cos(t), np.sin(t)]), "points": 20}
+        ),
+        "Product": Call(iv.Product, {"blocks": {(0, 1): ball}}),
+        "Ball.sample_uniform": Call(ball.sample_uniform, {"rng": np.random.default_rng(0), "n": 2}),
+        "constraint": Call(iv.constraint, {"text": "a < b"}, {"text": {"part"}}),
+        "domains.from_dict": Call(from_dict, {"description": ball.to_dict()}, {"description": {"part"}}),
+    }
+
+
+def diagnostics_calls() -> dict[str, Call]:
+    draws, d = np.random.default_rng(0).normal(size=(2, 20)), diagnostics
+    cells = {"probabilities": [0.5, 0.5], "pseudo_count": 0.5}
+    generator, chains = {"rng": {"none", "integer"}}, {"draws": {*ARRAY, "any shape", "empty"}}
+    return {
+        "diagnostics.ess": Call(d.ess, {"draws": draws}, chains),
+        "diagnostics.rhat": Call(d.rhat, {"draws": draws}, chains),
+        "diagnostics.mcse": Call(d.mcse, {"draws": draws}, chains),
+        "diagnostics.statistics": Call(d.statistics, {"values": draws}, {"values": SHAPELESS}),
+        "diagnostics.load_arviz": Call(d.load_arviz),
+        "diagnostics.divergence_on_grid": Call(
+            d.divergence_on_grid,
+            {"draws": draws[0], "edges": np.array([-9.0, 0.0, 9.0]), **cells},
+            {"draws": SHAPELESS},
+        ),
+        "diagnostics.iid_floor": Call(d.iid_floor, {"n": 5, "repeats": 2, "rng": 0, **cells}, generator),
+        "diagnostics.quantile_function": Call(d.quantile_function, {"grid": [0.0, 1.0], "cdf": [0.0, 1.0]}),
+        "diagnostics.wasserstein": Call(d.wasserstein, {"draws": draws[0], "reference": draws[1]}),
+        "diagnostics.sliced_wasserstein": Call(
+            d.sliced_wasserstein, {"draws": draws.T, "reference": draws.T, "directions": 3}, generator
+        ),
+        "diagnostics.round_trips": Call(
+            d.round_trips, {"path": [0, 1, 0], "rungs": 2}, {"path": {"any shape", "empty"}}
+        ),
+        "diagnostics.replica_paths": Call(
+            d.replica_paths, {"replica": np.zeros((1, 2, 3), int)}, {"replica": {"part"}}
+        ),
+        "diagnostics.swap_rates": Call(
+            d.swap_rates,
+            {"report": {"swap_attempts": [2], "swap_accepts": [1]}},
+            {"report": {"mapping", "empty mapping"}},
+        ),
+    }
+
+
+def run_file(run: Any) -> Path:
+    """A run in a file of its own."""
+    path = Path(tempfile.mkdtemp()) / "run.nc"
+    run.save(path)
+    return path
