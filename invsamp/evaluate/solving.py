@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.contract import Array, Potential, Terms
-from invsamp.evaluate.requests import Batch, Estimate, Request, reduced
+from invsamp.evaluate.requests import Answer, Batch, Estimate, Request, joined, reduced, rows_of
 
 
 def solve(potential: Potential, request: Request) -> Estimate:
@@ -38,25 +38,26 @@ def summed(terms: Terms, members: npt.NDArray[np.intp], counted: Array) -> Terms
     return terms._replace(energies=energies, gradients=gradients)
 
 
-def separable(potential: Potential, position: Array) -> bool:
-    """Whether the energies of some chains are, bit for bit, the same whichever chains they are evaluated with.
+def separable(request: Request, answer: Answer) -> bool:
+    """Whether rows have, bit for bit, the same estimates whichever rows they are solved with.
 
-    They are not where rows of a batch share a matrix product, whose order of summation depends on its size. Then the
-    draws would depend on the number of processes.
-
-    Parameters
-    ----------
-    potential : Potential
-    position : ndarray (chains, dimension)
-        Where to try.
+    They have not where rows share a matrix product, whose order of summation depends on its size, or the steps of an
+    integrator. Then the draws would depend on the number of processes. Rows that are all the same do not tell.
     """
-    chains = len(position)
-    whole = [*potential.energy_and_gradient(position.copy()), potential.energy(position.copy())]
-    # each alone, halves, and thirds: every size of block that there may be is not tried, but those that differ most
-    for count in {min(n, chains) for n in (2, 3, chains)}:
-        blocks = np.array_split(position, count)
-        parts = [[*potential.energy_and_gradient(block.copy()), potential.energy(block.copy())] for block in blocks]
-        found = [np.concatenate(column) for column in zip(*parts, strict=True)]
-        if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(found, whole, strict=True)):
-            return False
-    return True
+    whole, *parts = answer((request, *_pieces(request)))
+    again = joined(parts)
+    return all(_repeated(one, many) for one, many in zip(whole[:4], again[:4], strict=True))
+
+
+def _repeated(one: Array | None, many: Array | None) -> bool:
+    if one is None or many is None:
+        return one is many
+    return np.array_equal(np.concatenate([one] * (len(many) // len(one))), many, equal_nan=True)
+
+
+def _pieces(request: Request) -> list[Request]:
+    """A request's halves, thirds, and each row alone. Not every size, but those that differ most."""
+    rows = len(request.position)
+    counts = sorted({min(count, rows) for count in (2, 3, rows)})
+    blocks = [block for count in counts for block in np.array_split(np.arange(rows), count)]
+    return [rows_of(request, slice(block[0], block[-1] + 1)) for block in blocks]
