@@ -11,9 +11,7 @@ processes, or this ends with an error.
 Columns: seconds of the run, median of the repeats; processor seconds of the busiest process, which tell the same of a
 machine that does other work, too, if waiting is short; speed-up over one process by these two, and the best that can be
 hoped for on the cores there are, from the time that one process spends on solves: all of it shared evenly, but the cold
-rung's by whole chains; share of its time that each process waited for others; and what swaps took besides solves and
-waiting, where they took most, as a share of the busiest process's time. All of it is counted from when the layout of
-the processes is found.
+rung's by whole chains; share of its time that each process waited for others.
 """
 
 from __future__ import annotations
@@ -39,14 +37,9 @@ from numba import njit
 
 import invsamp as iv
 from invsamp.contract import Array, VectorJacobianProduct
-from invsamp.engine.evaluation import Evaluator
-from invsamp.parallel.channel import Patience
-from invsamp.parallel.team import Team
-from invsamp.swap.exchange import Exchange
 
 TEMPERATURES = (1.0, 2.0, 4.0, 8.0)
 FIDELITIES = ("fine", "coarse", "coarse", "coarse")
-GOAL = 0.01  # of the run, for swaps
 #: Where Open MPI is told that more processes than cores are meant.
 OVERSUBSCRIBE = {"OMPI_MCA_rmaps_base_oversubscribe": "1", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
 
@@ -82,62 +75,6 @@ class Busy:
         return self(theta), lambda cotangent: np.array(cotangent)
 
 
-class Watch:
-    """Times of what a run does in this process, by wrapping the methods that do it."""
-
-    def __init__(self) -> None:
-        #: Seconds of waiting; and of the processor: in swaps, of that in waiting and in solves.
-        self.waiting = self.exchange = self.apart = 0.0
-        self._within = False
-        self._began = time.process_time()
-        self._wrap(Team, "__init__", self._begin)
-        self._wrap(Exchange, "step", self._step)
-        self._wrap(Patience, "until", self._until)
-        for name in ("energy", "energy_and_gradient"):
-            self._wrap(Evaluator, name, self._leave)
-
-    @property
-    def in_swaps(self) -> float:
-        """Seconds of the processor in swaps, without solves and waiting."""
-        return self.exchange - self.apart
-
-    @property
-    def busy(self) -> float:
-        """Seconds of the processor in all."""
-        return time.process_time() - self._began
-
-    def _begin(self, original: Callable[..., Any], *arguments: Any) -> None:
-        original(*arguments)
-        self.waiting, self._began = 0.0, time.process_time()
-
-    @staticmethod
-    def _wrap(owner: type, name: str, wrapper: Callable[..., Any]) -> None:
-        original = getattr(owner, name)
-        setattr(owner, name, lambda *arguments: wrapper(original, *arguments))
-
-    def _step(self, original: Callable[..., Any], exchange: Any) -> None:
-        self._within, begin = True, time.process_time()
-        original(exchange)
-        self.exchange += time.process_time() - begin
-        self._within = False
-
-    def _until(self, original: Callable[..., Any], patience: Any, look: Any) -> Any:
-        before = patience.seconds
-        found = self._leave(original, patience, look)
-        self.waiting += patience.seconds - before
-        return found
-
-    def _leave(self, original: Callable[..., Any], *arguments: Any) -> Any:
-        """A call that is none of the swaps' own work; a solve that waits for helpers is one, not two."""
-        if not self._within:
-            return original(*arguments)
-        self._within, begin = False, time.process_time()
-        value = original(*arguments)
-        self.apart += time.process_time() - begin
-        self._within = True
-        return value
-
-
 def calibrated(seconds: float) -> int:
     """Loops that take so long."""
     spin(1000)
@@ -158,19 +95,17 @@ def work(loops: int, seconds: float, ratio: float, draws: int, chains: int) -> N
     posterior = iv.Posterior(prior, forward, np.zeros(2), iv.GaussianNoise(0.5))
     sampler = iv.relangevin(TEMPERATURES, (0.2, 0.3, 0.4, 0.4), fidelities=FIDELITIES)
     iv.sample(posterior, sampler, draws=2, warmup=0, chains=chains, seed=1, progress=False)  # compiles
-    watch = Watch()
+    began = time.process_time()
     run = iv.sample(posterior, sampler, draws=draws, warmup=0, chains=chains, seed=1, progress=False)
     took = run.report["seconds"]  # from the first solve to the last step
-    own = {"waiting": watch.waiting / took, "in_swaps": watch.in_swaps, "busy": watch.busy}
-    ranks = _gathered(own)
-    if ranks is not None:
+    busy = _gathered(time.process_time() - began)
+    if busy is not None:
         drawn = np.ascontiguousarray(run.data.posterior.to_array().values)
         told = {
             "seconds": took,
-            "ranks": ranks,
-            "groups": run.report["processes"].get("groups"),
+            "busy": busy,
+            "waiting": run.report["processes"].get("waiting", [0.0]),
             "solving": run.report["evaluation_seconds"],
-            "attempts": sum(run.report["swap_attempts"]),
             "draws": hashlib.sha256(drawn.tobytes()).hexdigest(),
         }
         print(json.dumps(told), flush=True)
@@ -201,15 +136,6 @@ def started(ranks: int, arguments: Sequence[object]) -> dict[str, Any]:
         raise SystemExit(f"{ranks} processes failed:\n{ended.stdout}{ended.stderr}")
     told: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
     return told
-
-
-def _layout(groups: Sequence[tuple[Sequence[int], Sequence[int]]] | None) -> str:
-    """The rungs of each group of processes, cold to hot, and how many processes it has if there are several."""
-    words = [
-        f"{min(rungs)}-{max(rungs)}"[: None if len(rungs) > 1 else 1] + (f" x{len(ranks)}" if len(ranks) > 1 else "")
-        for rungs, ranks in groups or ()
-    ]
-    return " | ".join(words) or "all"
 
 
 def main() -> None:
@@ -246,21 +172,15 @@ def main() -> None:
     alone, alone_busy = _seconds(first)
     solving = {name: statistics.median(result["solving"][name] for result in first) for name in first[0]["solving"]}
     heads = f"{'seconds':>7s} {'busiest':>7s} {'speed-up':>11s} {'at best':>7s}"
-    print(f"{'processes':>9s}  {'rungs of each':16s} {heads}  waiting; swaps")
+    print(f"{'processes':>9s} {heads}  waiting")
     for ranks in settings.ranks:
         results = [result[ranks] for result in told]
         seconds, busy = _seconds(results)
         middle = min(results, key=lambda result: abs(result["seconds"] - seconds))
-        waiting = ", ".join(f"{rank['waiting']:.0%}" for rank in middle["ranks"])
-        # of the busiest time: a process that waits for others most of the time has little of its own
-        swaps = statistics.median(
-            max(rank["in_swaps"] for rank in result["ranks"]) / max(rank["busy"] for rank in result["ranks"])
-            for result in results
-        )
+        waiting = ", ".join(f"{share:.0%}" for share in middle["waiting"])
         best = alone / (alone - sum(solving.values()) + _shared(solving, min(ranks, cores), settings.chains))
-        goal = f"goal < {GOAL:.0%}: {'met' if swaps < GOAL else 'missed'}"
         figures = f"{seconds:7.2f} {busy:7.2f} {alone / seconds:5.2f} {alone_busy / busy:5.2f} {best:7.2f}"
-        print(f"{ranks:9d}  {_layout(middle['groups']):16s} {figures}  {waiting}; {swaps:.2%} ({goal})")
+        print(f"{ranks:9d} {figures}  {waiting}")
 
 
 def _shared(solving: dict[str, float], workers: int, chains: int) -> float:
@@ -270,7 +190,7 @@ def _shared(solving: dict[str, float], workers: int, chains: int) -> float:
 
 def _seconds(results: Sequence[dict[str, Any]]) -> tuple[float, float]:
     """Medians of the wall time, and of the processor time of the busiest process."""
-    busiest = [max(rank["busy"] for rank in result["ranks"]) for result in results]
+    busiest = [max(result["busy"]) for result in results]
     return statistics.median(result["seconds"] for result in results), statistics.median(busiest)
 
 

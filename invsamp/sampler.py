@@ -116,7 +116,8 @@ def sample(
     instance("sampler", sampler, Sampler, "a Sampler, as the presets return it")
     boolean("progress", progress)
     engine = Engine(problem, sampler, plan(draws, warmup, thin, chains, seed, check_gradient))
-    positions = None if start is None else given_start(problem, engine.walked.sampling_domain, start, chains)
+    if start is not None:
+        engine.given = given_start(problem, engine.walked.sampling_domain, start, chains)
     path = None if directory is None else as_path(directory)
     check_segment(segment)
     if path is None and segment is not None:
@@ -127,28 +128,22 @@ def sample(
     with one_thread():
         if (comm := None if evaluator else communicator(problem, comm)) is not None:
             given = "the system's" if seed is None else seed
-            begun = None if positions is None else positions.tolist()
+            begun = None if engine.given is None else engine.given.tolist()
             check_equal(comm, run_settings(engine) | {"seed": given, "start": begun, "stored": path is not None})
             # a seed of the system's is one of each process: that of the one which drives counts
         with hired(engine, evaluator):
-            run = share(comm, engine, lambda: _made(engine, positions, progress, path, segment))
+            run = share(comm, engine, lambda: _made(engine, progress, path, segment))
     if comm is None or comm.rank == 0:
         announce(run, stacklevel=2)
     return run
 
 
-def _made(
-    engine: Engine,
-    positions: Array | None,
-    progress: bool,
-    path: Path | None,
-    segment: int | None,
-) -> Run:
+def _made(engine: Engine, progress: bool, path: Path | None, segment: int | None) -> Run:
     """The run from its first solve to its last."""
     if path is not None:
-        return begin_run(engine, path, positions, segment=segment, progress=progress)
+        return begin_run(engine, path, segment=segment, progress=progress)
     load_arviz()  # which may fail, and must not do so when the draws are made
-    engine.begin(positions)
+    engine.begin(engine.given)
     return handed_back(engine, _run(engine, progress))
 
 

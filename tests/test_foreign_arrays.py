@@ -11,6 +11,7 @@ import invsamp as iv
 from invsamp import parallel
 from invsamp.boundary import penalised
 from invsamp.engine.evaluation import Evaluator
+from invsamp.evaluate.requests import Request
 from invsamp.evaluate.solving import separable
 from invsamp.fidelities.states import gather
 from invsamp.parallel.isolation import isolated
@@ -227,8 +228,9 @@ class TestMemoryUsedAgain:
                 energy += len(position)
                 return energy, gradient
 
-        assert separable(Reusing(), THETA.copy())
-        assert not separable(Batchwise(), THETA.copy())
+        for potential, wanted in ((Reusing(), True), (Batchwise(), False)):
+            answer = Evaluator(potential, "fine").answer_all
+            assert separable(Request("fine", THETA.copy()), answer) is wanted
 
     def test_by_a_potential_whose_gradient_is_checked(self):
         assert check_gradient(Reusing(), THETA[0].copy(), THETA[1]).passed

@@ -73,6 +73,8 @@ class Engine:
         ]
         share_pilots(self.replicas)
         self.answer: Answer = next(iter(self.evaluators.values())).answer_all
+        #: Where the user lets the chains start, (chains, d).
+        self.given: Array | None = None
         #: Whether what all rungs ask for at a time is to be answered together.
         self.parallel = False
         #: A signal that another process got, if one did.
@@ -132,7 +134,7 @@ class Engine:
                     self.do([self.exchange.meet()])
         except SolvesFailed as failure:
             theta = self.problem.to_theta(failure.position).tolist()
-            said = failure_message(self.walked, failure.fidelity)
+            said = failure_message(self.walked, self.evaluators[failure.fidelity])
             reason = f": {said}" if said else ""
             raise RuntimeError(f"{failure}; the chains stand at the parameters {theta}{reason}") from failure
         self.done += 1
@@ -242,7 +244,7 @@ class Engine:
 
     def _said(self) -> list[str]:
         """What the last failed solves said, the finest first; of the time before a restore if none has failed since."""
-        found = [failure_message(self.walked, name) for name in reversed(self.evaluators)]
+        found = [failure_message(self.walked, evaluator) for evaluator in reversed(self.evaluators.values())]
         return [message for message in found if message is not None] or self._said_before
 
     def _check_gradients(self) -> None:

@@ -32,16 +32,19 @@ class Evaluator:
         names = "energy", "gradient", "terms"
         self._energies, self._gradients, self._parts = (f"the {name} of fidelity {fidelity!r}" for name in names)
         self.evaluations, self.failed, self.seconds = 0, 0, 0.0
+        #: By a solve elsewhere that failed.
+        self.said: str | None = None
         if isinstance(potential, TermwisePotential):
             self.size, self.terms = potential.size, partial(self._guarded_terms, potential.terms)
         if isinstance(potential, GroupwisePotential):
             self.group_terms = partial(self._guarded_terms, potential.group_terms)
 
-    def count(self, evaluations: int, failed: int, seconds: float) -> None:
-        """Count what somebody else has solved."""
+    def count(self, evaluations: int, failed: int, seconds: float, said: str | None = None) -> None:
+        """Count what somebody else has solved; ``said`` by a solve that failed."""
         self.evaluations += evaluations
         self.failed += failed
         self.seconds += seconds
+        self.said = said or self.said
 
     def answer_all(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
         """What is asked for, of any fidelity, one after the other."""
@@ -53,6 +56,8 @@ class Evaluator:
         """What is asked for of this fidelity."""
         failed = self.failed
         position, batch = request.position, request.batch
+        if not len(position):
+            return Estimate(np.empty(0), np.empty(position.shape))
         if batch is not None:
             found = reduced(batch_terms(self, position, batch), batch)  # type: ignore[arg-type]
         elif request.gradient:

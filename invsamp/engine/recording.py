@@ -32,7 +32,7 @@ FIRST_SECONDS = 1.0
 NOTICE = "finishing this step and writing a checkpoint; once more leaves at once, back to the last checkpoint"
 
 
-def begin_run(engine: Engine, path: Path, positions: Array | None, segment: int | None, progress: bool) -> StoredRun:
+def begin_run(engine: Engine, path: Path, segment: int | None, progress: bool) -> StoredRun:
     """Make a whole run in a new directory.
 
     Parameters
@@ -41,8 +41,6 @@ def begin_run(engine: Engine, path: Path, positions: Array | None, segment: int 
         Whose chains are not placed yet.
     path : Path
         Of a new or empty directory; absolute.
-    positions : ndarray (chains, d), optional
-        Where they start.
     segment : int, optional
         Draws of a segment. By default what takes about half a minute, and no more than 2 MiB.
     progress : bool
@@ -59,9 +57,9 @@ def begin_run(engine: Engine, path: Path, positions: Array | None, segment: int 
     KeyboardInterrupt, SystemExit
         After a checkpoint, on Ctrl-C, SIGTERM and SIGHUP.
     """
-    with _created(engine, path, positions, segment) as kept, Interrupts(NOTICE) as interrupts:
+    with _created(engine, path, segment) as kept, Interrupts(NOTICE) as interrupts:
         try:
-            start_run(engine, kept, positions)
+            start_run(engine, kept, engine.given)
         except BaseException:
             if not kept.header.report:
                 kept.withdraw()  # nothing is in it, and the next try should not find it taken
@@ -187,7 +185,7 @@ class _Checkpoints:
         return done + max(1, int(self._seconds / max(pace, 1e-9))), self._largest
 
 
-def _created(engine: Engine, path: Path, positions: Array | None, segment: int | None) -> RunDirectory:
+def _created(engine: Engine, path: Path, segment: int | None) -> RunDirectory:
     """The directory of a new run."""
     problem, plan = engine.problem, engine.plan
     shapes = dict(problem.shapes)
@@ -199,7 +197,7 @@ def _created(engine: Engine, path: Path, positions: Array | None, segment: int |
         **described(shapes, problem.support),
         "versions": versions(),
     }
-    start = None if positions is None else positions.copy()
+    start = None if engine.given is None else engine.given.copy()
     fixed = constants(problem, shapes, plan.seed)
     return RunDirectory.create(path, about, fixed, _payload(engine, start, None), (problem, engine.sampler))
 

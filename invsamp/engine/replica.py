@@ -14,7 +14,7 @@ from invsamp.domains import Domain, Unbounded
 from invsamp.engine.evaluation import Evaluator
 from invsamp.engine.streams import Stream, log_uniform
 from invsamp.estimators import BoundEstimator, probe
-from invsamp.evaluate.requests import Answer, Asks, Estimate, Rows, answered
+from invsamp.evaluate.requests import Answer, Asks, Estimate, Request, Rows, answered, check_shapes
 from invsamp.kernels import Info, Kernel, Langevin, Point
 from invsamp.kernels.contract import Memory, Path, StepSize
 from invsamp.ladder import Rung
@@ -156,12 +156,7 @@ class Replica:
         """Place the chains at positions (chains, d), when what is asked for is answered."""
         estimate = yield from self.estimator.estimate(self.streams["estimate"], position)
         self.point = Point(position, estimate)
-        shapes = self.estimate.energy.shape, self.estimate.gradient.shape
-        if shapes != (position.shape[:1], position.shape):
-            raise ValueError(
-                f"the potential of fidelity {self.evaluator.fidelity!r} must return an energy of shape "
-                f"{position.shape[:1]} and a gradient of shape {position.shape}, got {shapes[0]} and {shapes[1]}"
-            )
+        check_shapes(Request(self.fidelity, position), self.estimate)
         chains, d = position.shape
         self.memory = self.rung.kernel.init(self.streams["kernel"], (chains, d))
         self._open_streams(position.shape)

@@ -10,6 +10,7 @@ import numpy as np
 from invsamp.arguments import numbers
 from invsamp.contract import Array, Problem
 from invsamp.domains import Domain
+from invsamp.engine.evaluation import Evaluator
 from invsamp.engine.replica import Replica
 from invsamp.evaluate.requests import answered
 from invsamp.posing.prior import by_name
@@ -80,14 +81,14 @@ def place(problem: Problem, walked: Problem, replica: Replica, positions: Array 
     failed = np.flatnonzero(~np.isfinite(replica.estimate.energy))
     if not len(failed):
         return
-    said = failure_message(walked, replica.fidelity)
+    said = failure_message(walked, replica.evaluator)
     raise RuntimeError(
         f"the energy of fidelity {replica.fidelity!r} is not finite at the starting points "
         f"{problem.to_theta(replica.position[failed]).tolist()}" + (f": {said}" if said else "")
     )
 
 
-def failure_message(problem: Problem, fidelity: str) -> str | None:
-    """What the last failed solve said, where the problem knows."""
-    message: str | None = getattr(problem, "failure_message", lambda fidelity: None)(fidelity)
-    return message
+def failure_message(problem: Problem, evaluator: Evaluator) -> str | None:
+    """What the last failed solve of a fidelity said, where the problem knows; in this process if one failed here."""
+    message: str | None = getattr(problem, "failure_message", lambda fidelity: None)(evaluator.fidelity)
+    return message or evaluator.said

@@ -38,7 +38,7 @@ class Executed:
         self._executor = executor
         told = getattr(executor, "_max_workers", None)
         self._workers = workers or (told if isinstance(told, int) else None)
-        self._splits: dict[str, bool] = {}
+        self._splits: dict[tuple[str, bool, bool], bool] = {}  # by kind of request
 
     def __repr__(self) -> str:
         return f"the executor {self._executor!r}"
@@ -68,10 +68,11 @@ class Executed:
         """The executor is its maker's."""
 
     def _parts(self, request: Request) -> list[Request]:
-        rows = len(request.position)
-        if rows > 1 and request.fidelity not in self._splits:
-            self._splits[request.fidelity] = separable(self._potentials[request.fidelity], request.position)
-        if not self._splits.get(request.fidelity):
+        rows, potential = len(request.position), self._potentials[request.fidelity]
+        kind = request.fidelity, request.gradient, request.batch is None
+        if kind not in self._splits and np.ptp(request.position, axis=0).any():  # equal rows do not tell
+            self._splits[kind] = separable(request, lambda pieces: tuple([solve(potential, piece) for piece in pieces]))
+        if not self._splits.get(kind):
             return [request]
         ends = np.linspace(0, rows, min(rows, self._workers or rows) + 1).astype(int).tolist()
         return [rows_of(request, slice(*ends[k : k + 2])) for k in range(len(ends) - 1)]

@@ -124,6 +124,17 @@ def joined(parts: Sequence[Estimate]) -> Estimate:
     return Estimate(*columns, any(part.failed for part in parts))  # type: ignore[arg-type, call-arg]
 
 
+def check_shapes(request: Request, found: Estimate) -> None:
+    """`ValueError` unless energy and gradient have the shapes that the request wants."""
+    position = request.position
+    energy, gradient = found.energy.shape, found.gradient.shape if request.gradient else position.shape
+    if (energy, gradient) != (position.shape[:1], position.shape):
+        raise ValueError(
+            f"the potential of fidelity {request.fidelity!r} must return an energy of shape {position.shape[:1]} and a "
+            f"gradient of shape {position.shape}, got {energy} and {gradient}"
+        )
+
+
 def reduced(terms: Terms, batch: Batch) -> Estimate:
     r"""Estimate of a whole sum from the terms of a batch, with its own sample variances.
 

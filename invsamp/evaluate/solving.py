@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.contract import Array, Potential, Terms
-from invsamp.evaluate.requests import Batch, Estimate, Request, reduced
+from invsamp.evaluate.requests import Answer, Batch, Estimate, Request, joined, reduced, rows_of
 from invsamp.posing.forward import own_array
 
 
@@ -41,30 +41,26 @@ def summed(terms: Terms, members: npt.NDArray[np.intp], counted: Array) -> Terms
     return terms._replace(energies=energies, gradients=gradients)
 
 
-def separable(potential: Potential, position: Array) -> bool:
-    """Whether the energies of some chains are, bit for bit, the same whichever chains they are evaluated with.
+def separable(request: Request, answer: Answer) -> bool:
+    """Whether rows have, bit for bit, the same estimates whichever rows they are solved with.
 
-    They are not where rows of a batch share a matrix product, whose order of summation depends on its size. Then the
-    draws would depend on the number of processes.
-
-    Parameters
-    ----------
-    potential : Potential
-    position : ndarray (chains, dimension)
-        Where to try.
+    They have not where rows share a matrix product, whose order of summation depends on its size, or the steps of an
+    integrator. Then the draws would depend on the number of processes. Rows that are all the same do not tell.
     """
+    whole, *parts = answer((request, *_pieces(request)))
+    again = joined(parts)
+    return all(_repeated(one, many) for one, many in zip(whole[:4], again[:4], strict=True))
 
-    def found(count: int) -> list[Array]:
-        parts = [
-            [*solve(potential, Request("", block))[:2], solve(potential, Request("", block, gradient=False)).energy]
-            for block in np.array_split(position, count)
-        ]
-        return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
-    whole = found(1)
-    # each alone, halves, and thirds: every size of block that there may be is not tried, but those that differ most
-    return all(
-        np.array_equal(a, b, equal_nan=True)
-        for count in {min(n, len(position)) for n in (2, 3, len(position))}
-        for a, b in zip(found(count), whole, strict=True)
-    )
+def _repeated(one: Array | None, many: Array | None) -> bool:
+    if one is None or many is None:
+        return one is many
+    return np.array_equal(np.concatenate([one] * (len(many) // len(one))), many, equal_nan=True)
+
+
+def _pieces(request: Request) -> list[Request]:
+    """A request's halves, thirds, and each row alone. Not every size, but those that differ most."""
+    rows = len(request.position)
+    counts = sorted({min(count, rows) for count in (2, 3, rows)})
+    blocks = [block for count in counts for block in np.array_split(np.arange(rows), count)]
+    return [rows_of(request, slice(block[0], block[-1] + 1)) for block in blocks]

@@ -11,7 +11,7 @@ from typing import Any
 
 from invsamp.contract import Array, Potential
 from invsamp.engine.engine import Engine
-from invsamp.parallel.channel import Patience
+from invsamp.parallel.messages import Patience
 from invsamp.storage.manifest import compare_energies, describe, differences, energies_at
 
 #: Seconds after which a process that waits for the others to begin says so.

@@ -18,10 +18,10 @@ def distributed(build: Callable[[Any], Any]) -> Distributed:
     build : callable
         ``build(comm)`` makes the model on all processes of a communicator of mpi4py (None where there is no MPI and
         mpi4py is not installed). Its results have to be the same on each of them. It is called first with all
-        processes; in a run again with half of them, to measure what more processes gain, and with a rung's group, which
-        is one process if they gain nothing. A solve that needs the memory of all of them wants a model made on all
-        (``comm=`` of the solvers) instead. What ``build`` made lasts as long as its communicator, and is not to be
-        kept.
+        processes; in a run again with half of them and with one, to measure what more processes gain, and with a group
+        of the fastest size, which is one process if they gain nothing. A solve that needs the memory of all of them
+        wants a model made on all (``comm=`` of the solvers) instead. What ``build`` made lasts as long as its
+        communicator, and is not to be kept.
 
     Returns
     -------

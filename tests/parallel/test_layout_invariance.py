@@ -14,9 +14,9 @@ import pytest
 from invsamp.results.run import Run
 
 SCRIPT = Path(layout_runs.__file__)
-#: Number of processes -> runs, of one to four rungs; `test_carry` makes all others by threads in place of processes.
+#: Number of processes -> runs, of one to four rungs; `test_sharing` makes all of them by threads in place of processes.
 RUNS = {
-    2: ("one rung", "four rungs", "shared pilot", "coupled sums"),
+    2: ("one rung", "hmc", "four rungs", "shared pilot", "coupled sums"),
     3: ("four rungs", "multi-variance"),
     4: ("four rungs", "minibatches that swap", "running average"),
 }
@@ -65,11 +65,13 @@ def test_a_run_that_others_go_on_with_after_signals_is_the_uninterrupted_one(tmp
     def started(ranks, *more):
         return launch.mpi(SCRIPT, ranks, "--directory", directory, *more, name, check=False)
 
-    # told to stop within warm-up, all of them stop at the same step; killed later, what was whole is kept. The status
-    # of the first is the launcher's: Open MPI 5 under load says 0 at times
-    ended = started(3, "--signal", int(signal.SIGTERM), "--step", 60, "--rung", 3)
-    assert "stopped in warm-up" in ended.stderr and "invsamp.resume" in ended.stderr
-    ended = started(2, "--signal", int(signal.SIGKILL), "--step", 135, "--rung", 0)
+    # whichever is told to stop within warm-up, all of them stop after that step; killed later, what was whole is kept.
+    # The status of the first two is the launcher's: Open MPI 5 under load says 0 at times
+    ended = started(3, "--signal", int(signal.SIGTERM), "--step", 60, "--rank", 2)
+    assert "stopped in warm-up, step 60" in ended.stderr and "invsamp.resume" in ended.stderr
+    ended = started(2, "--signal", int(signal.SIGINT), "--step", 70, "--rank", 0)
+    assert "stopped in warm-up, step 70" in ended.stderr
+    ended = started(2, "--signal", int(signal.SIGKILL), "--step", 135, "--rank", 1)
     assert ended.returncode != 0
     ended = launch.python(SCRIPT, "--directory", directory, name)
     assert digests(ended.stdout) == [{name: alone(name)}]

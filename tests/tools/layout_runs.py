@@ -1,8 +1,8 @@
 """Runs whose draws must not depend on how many processes make them, and their digests, told by every rank.
 
 As a script: ``layout_runs.py NAME...`` makes the runs of these names on all ranks; rank 0 prints the digests of each.
-``layout_runs.py --directory PATH --signal NUMBER --step STEP --rung RUNG NAME`` makes one in a directory, or goes on
-with it, until the process that holds a rung gets a signal after a step (if a number is given).
+``layout_runs.py --directory PATH --signal NUMBER --step STEP --rank RANK NAME`` makes one in a directory, or goes on
+with it, until a process gets a signal after a step (if a number is given).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import argparse
 import hashlib
 import json
 import os
+import time
 import warnings
 
 import numpy as np
@@ -19,7 +20,7 @@ from bent_line import POSTERIOR
 import invsamp as iv
 from invsamp.engine.engine import Engine
 from invsamp.ladder import GradientNoise
-from invsamp.parallel import size, team
+from invsamp.parallel import leader, size
 from invsamp.results.run import Run
 
 FOUR, THREE = (1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0)
@@ -28,6 +29,7 @@ SAMPLERS = {
     "one rung": iv.mala(),
     "minibatch": iv.sgld(0.01, estimator=iv.minibatch(4), gradient_noise=GradientNoise(structure="full")),
     "momentum": iv.sghmc(),
+    "hmc": iv.hmc(),
     "three fidelities": iv.relangevin(THREE, swap_fraction=0.5),
     "four rungs": iv.relangevin(FOUR, fidelities=["fine", "fine", "coarse", "coarse"], swap_fraction=0.5),
     "adjacent pairs": iv.relangevin(FOUR, fidelities=["fine"] * 4, scheme=iv.adjacent(), swap_fraction=0.5),
@@ -60,6 +62,11 @@ def digest(run):
     return found.hexdigest()[:16], hashlib.sha256(json.dumps(report, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def hand_out():
+    """Cheap as the models are, all processes solve."""
+    leader.MESSAGES = -1.0
+
+
 def quiet():
     """Short runs deserve warnings, which nobody needs here."""
     warnings.filterwarnings("ignore", category=UserWarning)
@@ -75,15 +82,26 @@ def of_all_ranks(item):
     return MPI.COMM_WORLD.gather(item)
 
 
-def signal_at(step, number, rung):
-    """Let the process that holds a rung have a signal after a step, and all of them look for signals at every step."""
-    original = Engine.step
-    team.BETWEEN_LOOKS = 0.0  # else how far they get depends on the machine
+def bcast(item):
+    """Rank 0's item."""
+    if size() == 1:
+        return item
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD.bcast(item)
+
+
+def signal_at(step, number, rank):
+    """Let a process have a signal after a step, and the first one go on when it knows."""
+    pids, original = bcast(of_all_ranks(os.getpid())), Engine.step
+    leader.BETWEEN_LOOKS = 0.0
 
     def wrapped(engine):
         original(engine)
-        if engine.done == step and rung in engine.ranks.rungs:
-            os.kill(os.getpid(), number)
+        if engine.done == step:
+            os.kill(pids[rank], number)
+            while rank and engine.signalled() is None:
+                time.sleep(0.001)
 
     Engine.step = wrapped
 
@@ -104,15 +122,16 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*", default=list(SAMPLERS))
     parser.add_argument("--directory")
-    for number in ("--signal", "--step", "--rung"):
+    for number in ("--signal", "--step", "--rank"):
         parser.add_argument(number, type=int)
     settings = parser.parse_args()
     quiet()
+    hand_out()
     if settings.directory is None:
         found = {name: digest(run(name)) for name in settings.names}
     else:
         if settings.signal is not None:
-            signal_at(settings.step, settings.signal, settings.rung)
+            signal_at(settings.step, settings.signal, settings.rank)
         found = {name: digest(kept(name, settings.directory)) for name in settings.names}
     all_found = of_all_ranks(found)
     if all_found is not None:

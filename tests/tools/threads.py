@@ -11,8 +11,6 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 
 class Aborted(RuntimeError):
     """Another rank has ended all of them."""
@@ -57,20 +55,17 @@ class ThreadComm:
         self._shared.boxes[self.rank, dest, tag].append(pickle.dumps(item))
         return Request(lambda: True)
 
-    def improbe(self, source: int, tag: int) -> Any:
-        """The next message, or None."""
+    def improbe(self, source: int | None = None, tag: int = 0) -> Any:
+        """The next message, of any rank if none is named, or None."""
         self._alive()
-        box = self._shared.boxes[source, self.rank, tag]
-        return _Message(box.popleft()) if box else None
+        for rank in range(self.size) if source is None else [source]:
+            if box := self._shared.boxes[rank, self.rank, tag]:
+                return _Message(box.popleft())
+        return None
 
     def allgather(self, item: Any) -> list[Any]:
         """Every rank's item."""
         return self._wait(self._enter(item))
-
-    def gather(self, item: Any) -> list[Any] | None:
-        """Every rank's item, on rank 0."""
-        items = self.allgather(item)
-        return items if self.rank == 0 else None
 
     def bcast(self, item: Any) -> Any:
         """Rank 0's item."""
@@ -79,18 +74,6 @@ class ThreadComm:
     def Ibarrier(self) -> Request:
         """Done when all ranks have come here."""
         return Request(self._full(self._enter(None)))
-
-    def Iallgather(self, mine: np.ndarray, every: np.ndarray) -> Request:
-        """Every rank's array into the rows of another."""
-        number = self._enter(mine)
-
-        def done() -> bool:
-            if not self._full(number)():
-                return False
-            every[:] = self._wait(number)
-            return True
-
-        return Request(done)
 
     def Split(self, color: int, key: int) -> ThreadComm:
         """Communicators of the ranks of one colour."""

@@ -1,4 +1,4 @@
-"""Messages between two processes, and waiting for them without keeping a core from those who work."""
+"""Messages between processes, and waiting for them without keeping a core from those who work."""
 
 from __future__ import annotations
 
@@ -42,62 +42,12 @@ class Patience:
                 time.sleep(min(waited / 8.0, LONGEST))
 
 
-class Channel:
-    """Objects to and from one other process, in the order in which they are sent.
-
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Comm
-    peer : int
-        Rank of the other process in it.
-    tag : int
-        Tells this channel's messages apart.
-    patience : Patience
-        Waits.
-    """
-
-    def __init__(self, comm: Any, peer: int, tag: int, patience: Patience) -> None:
-        self._comm, self._peer, self._tag, self._patience = comm, peer, tag, patience
-        self._sending: list[Any] = []
-
-    def send(self, item: object) -> None:
-        """Send without waiting until it has arrived."""
-        self._sending = [request for request in self._sending if not request.Test()]
-        self._sending.append(self._comm.isend(item, self._peer, self._tag))
-
-    def receive(self) -> Any:
-        """Wait for the next object."""
-        return self._patience.until(self._look).recv()
-
-    def arrived(self) -> Any:
-        """The next object, or None if there is none yet."""
-        found = self._look()
-        return None if found is None else found.recv()
-
-    def close(self) -> None:
-        """Wait until all that was sent has left."""
-        for request in self._sending:
-            self._patience.until(request.Test)
-        self._sending = []
-
-    def _look(self) -> Any:
-        return self._comm.improbe(self._peer, self._tag)
-
-
 def bcast(comm: Any, item: Any) -> Any:
     """Rank 0's object on every process of a communicator, however large it is."""
     data = pickle.dumps(item, pickle.HIGHEST_PROTOCOL) if comm.rank == 0 else b""
     first, size = comm.bcast((data[:PIECE], len(data)))
     pieces = [first, *(comm.bcast(data[begin : begin + PIECE]) for begin in range(PIECE, size, PIECE))]
     return item if comm.rank == 0 else pickle.loads(b"".join(pieces))
-
-
-def gather(comm: Any, item: Any) -> list[Any] | None:
-    """The objects of all processes of a communicator, however large they are, on rank 0; None elsewhere."""
-    data, piece = pickle.dumps(item, pickle.HIGHEST_PROTOCOL), PIECE // comm.size
-    most = max(comm.allgather(len(data)))
-    columns = [comm.gather(data[begin : begin + piece]) for begin in range(0, most, piece)]
-    return [pickle.loads(b"".join(pieces)) for pieces in zip(*columns, strict=True)] if comm.rank == 0 else None
 
 
 def portable(error: BaseException) -> BaseException:
