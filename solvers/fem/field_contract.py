@@ -153,8 +153,6 @@ def checked_pair(name: str, values: Any) -> tuple[Unknown, Unknown]:
     if len(entries) != 2:
         raise ValueError(f"{name} must be a pair of numbers or names, got {values!r}")
     first, second = (checked_unknown(f"{name}[{axis}]", value) for axis, value in enumerate(entries))
-    if isinstance(first, str) and first == second:
-        raise ValueError(f"{name} must not repeat a name, got {values!r}")
     return first, second
 
 

@@ -294,7 +294,7 @@ class TestConstruction:
             ("other", {}, r"one of the models \['full', 'plain', 'empty'\].*'other'"),
             ("empty", {}, "can evaluate"),
             ("full", {"config": {"level": 3}}, "InvalidInput: no such level"),
-            ("full", {"time_limit": 0.0}, "time_limit must be positive"),
+            ("full", {"time_limit": 0.0}, "time_limit must be a positive finite number"),
             ("full", {"connections": 0}, "connections must be an integer >= 1"),
         ],
     )

@@ -85,7 +85,7 @@ def test_a_ladder_leads_all_chains_from_the_prior_past_the_false_modes(within, p
     ("make", "message"),
     [
         (lambda: data(times=[1.0, 0.5]), "times must increase"),
-        (lambda: data(noise_sd=-1.0), "noise_sd must be finite numbers >= 0"),
+        (lambda: data(noise_sd=-1.0), "noise_sd must be a finite number >= 0"),
         (lambda: nerve(rtol=0.0), "rtol must be"),
         (lambda: nerve(coarse_rtol=2.0), "rtol must be"),
     ],

@@ -63,7 +63,7 @@ def fields_calls() -> dict[str, Call]:
         "heat.Disc": Call(heat.Disc, {"center": (0.5, 0.5), "radius": 0.1}),
         "heat.dirichlet": Call(heat.dirichlet),
         "heat.neumann": Call(heat.neumann),
-        "heat.DecayingGaussian": Call(heat.DecayingGaussian),
+        "heat.DecayingGaussian": Call(heat.DecayingGaussian, {}, {"center": {"entries", "repeated"}}),
         "heat.point_sensors": Call(heat.point_sensors, {"points": [[0.5, 0.5]]}),
         "heat.region_averages": Call(
             heat.region_averages, {"regions": [lambda x: x[:, 0] < 0.5]}, {"regions": {"entries", "repeated"}}
