@@ -81,6 +81,7 @@ class Leader:
         self._comm, self._engine, self._group, self._joint = comm, engine, group, joint
         self._seconds: dict[tuple[Any, ...], float] = {}  # by kind of request: of a row
         self._splits: dict[tuple[Any, ...], bool] = {}  # by kind: whether rows have bits of their own
+        self._tried: dict[tuple[Any, ...], int] = {}  # by kind: of how many rows that is known
         self._patience = Patience()
         self._began = self._looked = time.perf_counter()
         self._busy = [0.0] * comm.size
@@ -93,7 +94,7 @@ class Leader:
         if self._worth(requests):
             for request in requests:
                 if self._untried(request):
-                    self._splits[_kind(request)] = self._try_out(request)
+                    self._try_out(request)
             plan = self._handed_out(requests)
         else:
             plan = {0: [Task(k, range(len(r.position)), r) for k, r in enumerate(requests)]}
@@ -206,21 +207,21 @@ class Leader:
 
     def _untried(self, request: Request) -> bool:
         kind = _kind(request)
-        return (
-            kind not in self._splits
-            and kind in self._seconds
-            and request.fidelity not in self._joint
-            and len(request.position) > 1
-        )
+        more = len(request.position) > self._tried.get(kind, 1) and self._splits.get(kind, True)
+        return more and kind in self._seconds and request.fidelity not in self._joint
 
-    def _try_out(self, request: Request) -> bool:
-        """Whether rows of such a request have bits of their own, at other positions: its own may be all the same."""
+    def _try_out(self, request: Request) -> None:
+        """Whether rows of such requests have bits of their own, at starts: the positions may be all the same."""
+        kind, rows = _kind(request), max(len(request.position), self._engine.plan.chains)
         evaluator = self._engine.evaluators[request.fidelity]
         before = evaluator.evaluations, evaluator.failed, evaluator.seconds
-        moved = _moved(request, starts(self._engine))
-        found = separable(moved, lambda pieces: self._carried_out(pieces, self._handed_out(pieces)))
+        self._splits[kind] = False  # until it is known
+        self._splits[kind] = separable(
+            _moved(request, starts(self._engine, rows)),
+            lambda pieces: self._carried_out(pieces, self._handed_out(pieces)),
+        )
+        self._tried[kind] = rows
         evaluator.evaluations, evaluator.failed, evaluator.seconds = before
-        return found
 
 
 def solved(engine: Engine, tasks: Sequence[Task], joint: frozenset[str], first: bool) -> Reply:
