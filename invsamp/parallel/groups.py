@@ -77,7 +77,7 @@ class Groups:
     def _seconds(self, size: int) -> float:
         """Seconds of the joint solves of one step with groups of that size, of the slowest group."""
         self._bind(size)
-        position, shortest = starts(self._engine), math.inf
+        position, shortest = starts(self._engine, self._engine.plan.chains), math.inf
         for _ in range(2):  # the first one may have to compile
             begin = time.perf_counter()
             for name in sorted(self.joint):
@@ -86,14 +86,14 @@ class Groups:
         return float(max(self._comm.allgather(shortest)))
 
 
-def starts(engine: Engine) -> Array:
-    """Positions (chains, d) to try a run's models at, the same on all processes; the user's, if there are no others."""
+def starts(engine: Engine, rows: int) -> Array:
+    """Positions (rows, d) to try a run's models at, the same on all processes; the user's, if there are no others."""
     try:
-        return engine.problem.sample_start(np.random.default_rng(0), engine.plan.chains)
+        return engine.problem.sample_start(np.random.default_rng(0), rows)
     except ValueError:
         if engine.given is None:
             raise
-        return engine.given
+        return np.resize(engine.given, (rows, engine.given.shape[1]))
 
 
 def models_of(problem: Any) -> dict[str, Any]:

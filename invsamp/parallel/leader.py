@@ -81,6 +81,7 @@ class Leader:
         self._comm, self._engine, self._group, self._joint = comm, engine, group, joint
         self._seconds: dict[tuple[Any, ...], float] = {}  # by kind of request: of a row
         self._splits: dict[tuple[Any, ...], bool] = {}  # by kind: whether rows have bits of their own
+        self._tried: dict[tuple[Any, ...], int] = {}  # by kind: of how many rows that is known
         self._patience = Patience()
         self._began = self._looked = time.perf_counter()
         self._busy = [0.0] * comm.size
@@ -90,14 +91,12 @@ class Leader:
 
     def answer(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
         """What is asked for, in the order of the requests."""
-        if self._worth(requests):
-            for request in requests:
-                if self._untried(request):
-                    self._splits[_kind(request)] = self._try_out(request)
-            plan = self._handed_out(requests)
-        else:
-            plan = {0: [Task(k, range(len(r.position)), r) for k, r in enumerate(requests)]}
-        return self._carried_out(requests, plan)
+        if not self._worth(requests):
+            return tuple([self._here(request) for request in requests])
+        for request in requests:
+            if self._untried(request):
+                self._try_out(request)
+        return self._carried_out(requests, self._handed_out(requests))
 
     def signalled(self) -> int | None:
         """A signal that another process got, if one did; after the last step each of them is asked."""
@@ -137,6 +136,14 @@ class Leader:
             return True
         known = sum(self._seconds.get(_kind(request), 0.0) * len(request.position) for request in requests)
         return known > 2.0 * MESSAGES
+
+    def _here(self, request: Request) -> Estimate:
+        """What this process gives by itself, without a detour: it may be cheap."""
+        evaluator = self._engine.evaluators[request.fidelity]
+        before = evaluator.seconds
+        found = evaluator.answer(request)
+        self._learn(request, evaluator.seconds - before)
+        return found
 
     def _handed_out(self, requests: Sequence[Request]) -> Plan:
         """Tasks by process; joint ones come first, in one order, so that no group waits for another."""
@@ -192,12 +199,15 @@ class Leader:
 
     def _joined(self, request: Request, parts: list[Done]) -> Estimate:
         parts.sort(key=lambda done: done.rows.start)
-        if len(request.position):
-            kind, new = _kind(request), sum(done.seconds for done in parts) / len(request.position)
-            old = self._seconds.get(kind, new)
-            # down at once, and up slowly: the first solve may have to compile, others may be held up by the machine
-            self._seconds[kind] = min(new, old + 0.2 * (new - old))
+        self._learn(request, sum(done.seconds for done in parts))
         return joined([done.estimate for done in parts])
+
+    def _learn(self, request: Request, seconds: float) -> None:
+        """What rows of that kind take: down at once, and up slowly, as the first solve may compile, any be held up."""
+        if rows := len(request.position):
+            kind, new = _kind(request), seconds / rows
+            old = self._seconds.get(kind, new)
+            self._seconds[kind] = min(new, old + 0.2 * (new - old))
 
     def _send(self, items: Mapping[int, Any]) -> None:
         """To ranks. Large messages need both sides: they have left before this process goes off to solve."""
@@ -206,21 +216,21 @@ class Leader:
 
     def _untried(self, request: Request) -> bool:
         kind = _kind(request)
-        return (
-            kind not in self._splits
-            and kind in self._seconds
-            and request.fidelity not in self._joint
-            and len(request.position) > 1
-        )
+        more = len(request.position) > self._tried.get(kind, 1) and self._splits.get(kind, True)
+        return more and kind in self._seconds and request.fidelity not in self._joint
 
-    def _try_out(self, request: Request) -> bool:
-        """Whether rows of such a request have bits of their own, at other positions: its own may be all the same."""
+    def _try_out(self, request: Request) -> None:
+        """Whether rows of such requests have bits of their own, at starts: the positions may be all the same."""
+        kind, rows = _kind(request), max(len(request.position), self._engine.plan.chains)
         evaluator = self._engine.evaluators[request.fidelity]
         before = evaluator.evaluations, evaluator.failed, evaluator.seconds
-        moved = _moved(request, starts(self._engine))
-        found = separable(moved, lambda pieces: self._carried_out(pieces, self._handed_out(pieces)))
+        self._splits[kind] = False  # until it is known
+        self._splits[kind] = separable(
+            _moved(request, starts(self._engine, rows)),
+            lambda pieces: self._carried_out(pieces, self._handed_out(pieces)),
+        )
+        self._tried[kind] = rows
         evaluator.evaluations, evaluator.failed, evaluator.seconds = before
-        return found
 
 
 def solved(engine: Engine, tasks: Sequence[Task], joint: frozenset[str], first: bool) -> Reply:

@@ -71,7 +71,7 @@ def share(comm: Any, engine: Engine, work: Callable[[], Result]) -> Result:
         own = comm.Dup()
         groups = Groups(comm, engine)
         potentials = {name: evaluator.potential for name, evaluator in engine.evaluators.items()}
-        left: BaseException | None = unequal_energies(own, potentials, starts(engine)[0])
+        left: BaseException | None = unequal_energies(own, potentials, starts(engine, 1)[0])
         result = None
         if left is None:
             groups.arrange()

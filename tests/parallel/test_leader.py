@@ -99,6 +99,22 @@ class TestHandingOut:
         for (energy,) in energies:
             np.testing.assert_array_equal(energy, energies[0][0])
 
+    def test_more_rows_than_were_tried_are_tried(self, clock):
+        """Rows that share something from the fourth on."""
+
+        class Large(Slow):
+            def linearize(self, theta):
+                y, product = super().linearize(theta)
+                return y * (1.0 + 1e-12 * (len(theta) > 3)), product
+
+        models = [Large(clock, 0.01) for _ in range(2)]
+        asked = [(Request("fine", POSITION[:2]),)] * 3 + [(Request("fine", POSITION),)] * 2
+        run = lambda comm: answers(comm, asked, {"fine": models[comm.rank]}, chains=2)  # noqa: E731
+        energies, _, told = threads.run(2, run)[0]
+        assert told["solved"] == {"fine": "whole"}
+        np.testing.assert_array_equal(energies[3][0], energies[4][0])
+        assert not np.array_equal(energies[3][0][:2], energies[0][0])
+
     def test_what_is_cheap_is_not_sent(self, clock):
         models = [Slow(clock, 1e-6) for _ in range(2)]
         asked = [(Request("fine", POSITION),)] * 3
