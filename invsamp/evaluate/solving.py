@@ -45,8 +45,10 @@ def separable(request: Request, answer: Answer) -> bool:
     """Whether rows have, bit for bit, the same estimates whichever rows they are solved with.
 
     They have not where rows share a matrix product, whose order of summation depends on its size, or the steps of an
-    integrator. Then the draws would depend on the number of processes. Rows that are all the same do not tell.
+    integrator. Then the draws would depend on the number of processes. Equal rows do not tell, and are refused.
     """
+    if not np.ptp(request.position, axis=0).any():
+        return False
     whole, *parts = answer((request, *_pieces(request)))
     again = joined(parts)
     return all(_repeated(one, many) for one, many in zip(whole[:4], again[:4], strict=True))

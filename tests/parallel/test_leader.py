@@ -189,6 +189,10 @@ class TestSeparable:
 
         assert not separable(Request("fine", POSITION), self.answer(function))
 
+    def test_equal_rows_do_not_tell(self):
+        answer = self.answer(lambda x: (0.5 * (x**2).sum(axis=1), x))
+        assert not separable(Request("fine", np.ones((4, 2))), answer)
+
     def test_failed_solves_are_equal(self):
         answer = self.answer(lambda x: (np.where(x[:, 0] > 0, np.nan, 1.0), x))
         assert separable(Request("fine", POSITION), answer)
