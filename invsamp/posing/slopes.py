@@ -31,6 +31,9 @@ SETTLED = 0.1
 SLACK = 3.0
 #: An energy whose derivatives are approximate is as rough at shorter lengths: an adaptive solver changes its steps.
 SMOOTH = 0.9e-4
+#: Part of a position below which an energy in single precision sees no move, or noise alone. It settles there
+#: on the slope of what is in double precision, a prior's.
+SINGLE = 10.0 * float(np.finfo(np.float32).eps)
 #: Of the largest part of the slope, the least that `balanced` lifts the others to.
 LEAST_PART = 1e-3
 TINY = float(np.finfo(float).tiny)
@@ -91,7 +94,7 @@ class Probe:
                 if (np.abs(slopes - claimed) <= allowed).any():
                     return None
         order = np.argsort(-lengths)
-        order = order[lengths[order] > (SMOOTH if admitted else 0.0)]
+        order = order[lengths[order] > (SMOOTH if admitted else self._resolved(direction))]
         mistake = self._settled(lengths[order], found[order], slopes[order], claimed, parts)
         return mistake if mistake is not None and self._reproducible(direction) else None
 
@@ -99,6 +102,10 @@ class Probe:
         """The central difference of one length; NaN where it is not to be had."""
         below, above = self._sides(direction, np.array([length]))[0]
         return float((above - below) / (2.0 * length))
+
+    def _resolved(self, direction: Array) -> float:
+        """The length above which moves along a direction (d,) are resolved in single precision too."""
+        return SINGLE * max(1.0, float(np.linalg.norm(self.position) / np.linalg.norm(direction)))
 
     def _settled(self, lengths: Array, found: Array, slopes: Array, claimed: float, parts: float) -> Mistake | None:
         """The slope on which three lengths in a row agree, the best such; None if there are none."""

@@ -84,6 +84,19 @@ def single_precision(x):
     return energy.astype(np.float32).astype(float), gradient.astype(np.float32).astype(float)
 
 
+def forward_in_single_precision(offset=0.0, factor=1.0):
+    """Misfit of a model in single precision, as that of most networks, and a prior in double precision."""
+    matrix, offset = np.random.default_rng(3).standard_normal((7, D)).astype(np.float32), np.float32(offset)
+
+    def function(x):
+        angles = x.astype(np.float32) @ matrix.T
+        residual = ((np.sin(angles) + offset).astype(float) - offset - 0.3) / 0.01
+        energy = 0.5 * (residual**2).sum(axis=1) + 0.5 * (x**2).sum(axis=1)
+        return energy, factor * (residual / 0.01 * np.cos(angles)) @ matrix + x
+
+    return function
+
+
 def rough(x):
     energy, gradient = rosenbrock(x)
     return energy * (1.0 + 1e-7 * np.sin(1e13 * energy)), gradient
@@ -128,6 +141,8 @@ NASTY = {
     "barrier": Energy(barrier),
     "failures nearby": Energy(half_failing),
     "single precision": Energy(single_precision),
+    "forward model in single precision": Energy(forward_in_single_precision()),
+    "forward model in single precision, in kelvin": Energy(forward_in_single_precision(offset=300.0)),
     "rough": Energy(rough),
     "steps": Energy(steps),
     "noisy energies": Energy(noisy_energies),
@@ -177,6 +192,10 @@ def test_wrong_gradients_are_told(name, mistake) -> None:
     one_of_many = name == "many parameters" and mistake == "missing in one coordinate"
     found = [bool(told(Energy(wrong, right.spread, right.dimension), seed)) for seed in SEEDS]
     assert sum(found) >= (len(found) - 1 if not one_of_many else len(found) // 2), found
+
+
+def test_a_wrong_jacobian_of_a_model_in_single_precision_is_told() -> None:
+    assert all(told(Energy(forward_in_single_precision(factor=1.5)), seed) for seed in SEEDS)
 
 
 @pytest.mark.parametrize("function", [laplace, hinge], ids=["laplace", "hinge"])
