@@ -216,7 +216,7 @@ class TestLadder:
         right = swap_meeting.Meeting.exchange
 
         def travel(meeting, rows):
-            right(meeting, rows)
+            yield from right(meeting, rows)
             cold, hot = meeting._cold.replica, meeting._hot.replica
             first, second = cold.memory["momentum"].copy(), hot.memory["momentum"].copy()
             first[rows], second[rows] = hot.memory["momentum"][rows], cold.memory["momentum"][rows]

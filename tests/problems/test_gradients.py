@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from ready_problems import PROBLEMS
 
-from invsamp.engine.evaluation import Evaluator
 from invsamp.engine.gradients import check_one
 from invsamp.problems import conductivity, constrained_mixtures, poisson64
 
@@ -42,11 +41,9 @@ def test_right_gradients_pass_and_wrong_ones_are_told(name):
             starts = starts[np.isfinite(potential.energy(starts))][:4]
             if not len(starts):
                 continue
-            solves, mistake = check_one(
-                problem, problem, Evaluator(potential, fidelity), starts, np.random.default_rng(seed)
-            )
+            solves, mistake = check_one(problem, problem, fidelity, potential, starts, np.random.default_rng(seed))
             assert mistake is None and solves <= 120, mistake
-            wrong = Evaluator(TooLong(potential), fidelity)
-            told += check_one(problem, problem, wrong, starts, np.random.default_rng(seed))[1] is not None
+            wrong = check_one(problem, problem, fidelity, TooLong(potential), starts, np.random.default_rng(seed))
+            told += wrong[1] is not None
         if fidelity == problem.fidelities[-1] and name not in ROUGH:
             assert told >= len(seeds) - 3
