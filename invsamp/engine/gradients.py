@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from invsamp.contract import Array, Problem, derivative_error
+from invsamp.contract import Array, Potential, Problem, derivative_error
 from invsamp.engine.evaluation import Evaluator
 from invsamp.engine.replica import Replica
+from invsamp.estimators import BoundEstimator, Minibatch
+from invsamp.evaluate.requests import answered
 from invsamp.posing.forward import ModelError
 from invsamp.posing.slopes import Probe, balanced, blame
 
@@ -57,7 +59,8 @@ def check(problem: Problem, walked: Problem, replicas: Sequence[Replica], held: 
         if k in held:
             rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM, number)))
             evaluator = next(e for e in replicas[k].evaluators if e.fidelity == name)
-            solves, mistake = check_one(problem, walked, evaluator, replicas[k].position, rng)
+            batch = replicas[k].estimator if isinstance(replicas[k].rung.estimator, Minibatch) else None
+            solves, mistake = check_one(problem, walked, evaluator, replicas[k].position, rng, batch)
             found.solves[name] = solves
             if mistake is not None:
                 found.mistakes[name] = mistake
@@ -65,16 +68,25 @@ def check(problem: Problem, walked: Problem, replicas: Sequence[Replica], held: 
 
 
 def check_one(
-    problem: Problem, walked: Problem, evaluator: Evaluator, positions: Array, rng: np.random.Generator
+    problem: Problem,
+    walked: Problem,
+    evaluator: Evaluator,
+    positions: Array,
+    rng: np.random.Generator,
+    batch: BoundEstimator | None = None,
 ) -> tuple[int, str | None]:
-    """Solves, and what is wrong in words, of one fidelity, at two of some positions (chains, d) that can be solved."""
+    """Solves, and what is wrong in words, of one fidelity, at two of some positions (chains, d) that can be solved.
+
+    With ``batch`` it is that of a minibatch, which a model may have other code for.
+    """
     admitted = derivative_error(problem.potential(evaluator.fidelity))
+    potential = evaluator.potential if batch is None else _OneBatch(evaluator.potential, evaluator.fidelity, batch)
     scale = _scale(problem, positions, rng)
     # a start that all chains share is taken with two directions
     distinct = positions[np.sort(np.unique(positions, axis=0, return_index=True)[1])][:TRIES]
     solves = used = 0
     for position in [*distinct, *distinct]:
-        probe, said = Probe(evaluator.potential, position, walked.sampling_domain.contains), None
+        probe, said = Probe(potential, position, walked.sampling_domain.contains), None
         if probe.usable:
             direction = scale * rng.standard_normal(len(scale))
             # of approximate derivatives only the large parts are known to the error that they admit
@@ -105,6 +117,23 @@ def tell(mistakes: Sequence[Mapping[str, str]], replicas: Sequence[Replica]) -> 
 def slow(said: str) -> str:
     """The warning of a mistake that biases nothing."""
     return f"{said}. {ADJUSTED}. {WHAT_TO_DO}"
+
+
+class _OneBatch:
+    """The potential as a minibatch estimates it, by the same data at every position."""
+
+    def __init__(self, potential: Potential, fidelity: str, batch: BoundEstimator) -> None:
+        self.dimension, self._batch = potential.dimension, batch
+        self._answer = Evaluator(potential, fidelity).answer_all  # which counts for itself
+
+    def energy(self, position: Array) -> Array:
+        """Energies of positions (n, d), shape (n,)."""
+        return self.energy_and_gradient(position)[0]
+
+    def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
+        """Energies (n,) and gradients (n, d)."""
+        found = [answered(self._batch.estimate(np.random.default_rng(0), row[None]), self._answer) for row in position]
+        return np.concatenate([part.energy for part in found]), np.concatenate([part.gradient for part in found])
 
 
 def _first_rungs(replicas: Sequence[Replica]) -> dict[str, int]:
