@@ -22,7 +22,7 @@ def step_numbers(times: Sequence[float] | None, steps: int, end_time: float) -> 
     wanted = np.atleast_1d(array("times", times)) * steps / end_time
     numbers = np.rint(wanted)
     if wanted.ndim != 1 or (np.diff(numbers) <= 0).any():
-        raise ValueError(f"times must be a non-empty, increasing sequence, got {times}")
+        raise ValueError(f"times must be an increasing sequence, got {times}")
     bad = ~(np.abs(wanted - numbers) < 1e-9 * steps) | (numbers < 0) | (numbers > steps)
     if bad.any():
         wrong = float(wanted[bad][0]) * end_time / steps

@@ -27,11 +27,6 @@ from scipy.stats import t as student
 from invsamp.results.run import Run
 from invsamp.sampler import sample
 
-# a shell that starts the tests in the background has them ignore Ctrl-C, nohup a terminal that is closed: tests of what
-# these do would wait for ever
-signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
 # the first call of a compiled function takes seconds on a busy machine; the same examples on every run
 hypothesis.settings.register_profile("invsamp", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("invsamp")
@@ -53,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if shift := APART * config.getoption("reseed"):
         _shift_seeds(shift)
-    # shells let commands in the background ignore the one, nohup the other; there are tests of both
+    # shells let commands in the background ignore the one, nohup the other: tests of these would wait for ever
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from invsamp.boundary import as_boundary
-from invsamp.contract import Array, Potential, Problem
+from invsamp.contract import Array, Problem
 from invsamp.coupled_sums import CoupledSum
 from invsamp.engine import gradients
 from invsamp.engine.draws import Segment
@@ -19,7 +19,7 @@ from invsamp.engine.plan import Plan
 from invsamp.engine.replica import Replica, SolvesFailed
 from invsamp.engine.starts import failure_message, place
 from invsamp.engine.warmup import WarmUp, check_length
-from invsamp.evaluate.requests import Answer, Asks, Estimate, Request, Result, answered, gathered
+from invsamp.evaluate.requests import Answer, Asks, Result, answered, gathered
 from invsamp.ladder import Sampler
 from invsamp.names import check_names
 from invsamp.results import reporting
@@ -151,9 +151,9 @@ class Engine:
             return answered(gathered(askings), self.answer)
         return [answered(asking, self.answer) for asking in askings]
 
-    def uncounted(self) -> dict[str, Potential]:
+    def uncounted(self) -> dict[str, gradients.Uncounted]:
         """The potentials by fidelity, evaluated by whoever evaluates for the run, and not counted."""
-        return {name: _Uncounted(evaluator, self.answer) for name, evaluator in self.evaluators.items()}
+        return {name: gradients.Uncounted(evaluator, self.answer) for name, evaluator in self.evaluators.items()}
 
     def state(self) -> dict[str, Any]:
         """All that the next steps depend on, for `invsamp.engine.state.encode`; between two steps."""
@@ -298,26 +298,3 @@ def _check_swaps(sampler: Sampler, fidelities: Sequence[str]) -> None:
                 f"and {hotter!r}: a fixed difference between them would bias the posterior. Use "
                 "delayed_acceptance() or product_target(), or say assume_unbiased=True if they differ by noise alone"
             )
-
-
-class _Uncounted:
-    """A potential whose evaluations are not counted: those of checks."""
-
-    def __init__(self, evaluator: Evaluator, answer: Answer) -> None:
-        self._evaluator, self._answer, self.dimension = evaluator, answer, evaluator.dimension
-
-    def energy(self, position: Array) -> Array:
-        """Energy (n,), +inf where it is not finite."""
-        return self._asked(position, gradient=False).energy
-
-    def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
-        """Energy and gradient (n, d); +inf and 0 where either is not finite."""
-        found = self._asked(position, gradient=True)
-        return found.energy, found.gradient
-
-    def _asked(self, position: Array, gradient: bool) -> Estimate:
-        evaluator = self._evaluator
-        before = evaluator.evaluations, evaluator.seconds, evaluator.failed
-        (found,) = self._answer((Request(evaluator.fidelity, position, gradient),))
-        evaluator.evaluations, evaluator.seconds, evaluator.failed = before
-        return found

@@ -9,7 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from invsamp.contract import Array, Potential, Problem, derivative_error
+from invsamp.engine.evaluation import Evaluator
 from invsamp.engine.replica import Replica
+from invsamp.estimators import BoundEstimator, Minibatch
+from invsamp.evaluate.requests import Answer, Estimate, Request, answered
 from invsamp.posing.forward import ModelError
 from invsamp.posing.slopes import Probe, balanced, blame
 
@@ -38,7 +41,7 @@ class Checked(NamedTuple):
 
 
 def check(
-    problem: Problem, walked: Problem, replicas: Sequence[Replica], potentials: Mapping[str, Potential], seed: int
+    problem: Problem, walked: Problem, replicas: Sequence[Replica], potentials: Mapping[str, Uncounted], seed: int
 ) -> Checked:
     """Check the gradients of all fidelities, each at the positions of the chains of the first rung that it is for.
 
@@ -55,8 +58,10 @@ def check(
     """
     found = Checked({}, {})
     for number, (name, k) in enumerate(_first_rungs(replicas).items()):
+        batch = replicas[k].estimator if isinstance(replicas[k].rung.estimator, Minibatch) else None
+        potential = potentials[name] if batch is None else _OneBatch(potentials[name], batch)
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM, number)))
-        solves, mistake = check_one(problem, walked, name, potentials[name], replicas[k].position, rng)
+        solves, mistake = check_one(problem, walked, name, potential, replicas[k].position, rng)
         found.solves[name] = solves
         if mistake is not None:
             found.mistakes[name] = mistake
@@ -104,6 +109,46 @@ def tell(mistakes: Mapping[str, str], replicas: Sequence[Replica]) -> None:
 def slow(said: str) -> str:
     """The warning of a mistake that biases nothing."""
     return f"{said}. {ADJUSTED}. {WHAT_TO_DO}"
+
+
+class _OneBatch:
+    """The potential as a minibatch estimates it, by the same data everywhere: a model may have other code for it."""
+
+    def __init__(self, potential: Uncounted, batch: BoundEstimator) -> None:
+        self.dimension, self._answer, self._batch = potential.dimension, potential.answer, batch
+
+    def energy(self, position: Array) -> Array:
+        """Energies of positions (n, d), shape (n,)."""
+        return self.energy_and_gradient(position)[0]
+
+    def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
+        """Energies (n,) and gradients (n, d)."""
+        found = [answered(self._batch.estimate(np.random.default_rng(0), row[None]), self._answer) for row in position]
+        return np.concatenate([part.energy for part in found]), np.concatenate([part.gradient for part in found])
+
+
+class Uncounted:
+    """A potential as whoever evaluates for a run does, with evaluations that are not counted: those of checks."""
+
+    def __init__(self, evaluator: Evaluator, answer: Answer) -> None:
+        self._evaluator, self._answered, self.dimension = evaluator, answer, evaluator.dimension
+
+    def energy(self, position: Array) -> Array:
+        """Energy (n,), +inf where it is not finite."""
+        return self.answer((Request(self._evaluator.fidelity, position, gradient=False),))[0].energy
+
+    def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
+        """Energy and gradient (n, d); +inf and 0 where either is not finite."""
+        (found,) = self.answer((Request(self._evaluator.fidelity, position),))
+        return found.energy, found.gradient
+
+    def answer(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
+        """What is asked for of this fidelity."""
+        evaluator = self._evaluator
+        before = evaluator.evaluations, evaluator.seconds, evaluator.failed
+        found = self._answered(requests)
+        evaluator.evaluations, evaluator.seconds, evaluator.failed = before
+        return found
 
 
 def _first_rungs(replicas: Sequence[Replica]) -> dict[str, int]:

@@ -151,8 +151,15 @@ class _Wire:
 
     def sendall(self, data: bytes) -> None:
         """Send, within what is left of the time."""
-        _limit(self._wire, self._deadline)
-        self._wire.sendall(data)
+        if isinstance(self._wire, ssl.SSLSocket):
+            _limit(self._wire, self._deadline)
+            self._wire.sendall(data)
+            return
+        left = memoryview(data)
+        while left:
+            _limit(self._wire, self._deadline)
+            # a server that hangs up must not end the process: PETSc, once it is loaded, lets SIGPIPE do that
+            left = left[self._wire.send(left, socket.MSG_NOSIGNAL) :]
 
     def receive(self, buffer: memoryview) -> int:
         """Receive some bytes, within what is left of the time."""

@@ -73,7 +73,7 @@ def test_a_ladder_leads_all_chains_from_the_prior_past_the_false_modes(within, p
     ladder = relangevin(temperatures=geometric(300.0, 8))
     found = {}
     for name, sampler in (("ladder", ladder), ("single", mala())):
-        run = draw(posterior, sampler, draws=400, warmup=700, chains=4)
+        run = draw(posterior, sampler, draws=400, warmup=1500, chains=4)
         found[name] = posterior.to_position(run.theta).mean(axis=1)
     # each chain's mean over 400 draws, worth over 10 independent ones
     assert within(found["ladder"] - near.mode, 4 * near.sd / np.sqrt(10))

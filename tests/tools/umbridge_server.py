@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -107,6 +108,8 @@ class Handler(BaseHTTPRequestHandler):
 @contextlib.contextmanager
 def serving(port=0):
     """A server in a thread of its own; its address is ``url``, and ``stop()`` ends it."""
+    # clients hang up on it, and PETSc, once another test has loaded it, lets that end the process
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     server.daemon_threads, server.block_on_close = True, False
     server.protocol, server.trouble, server.trouble_in, server.together = 1.0, None, None, None

@@ -150,12 +150,12 @@ def test_the_hot_rung_covers_modes_for_the_cold_one(warmed):
 def test_a_pilot_that_leaves_states_out_is_reported(warmed):
     """A pilot that ends with its first states, as the chains move on."""
 
-    def falling(position):
+    def slope(position):
         return -position[:, 0], np.full_like(position, -1.0)
 
     model = kernel_ridge(20, most=20)
     rung = Rung(estimator=noisy(0.0, 1.0), energy_variance=known(), gradient_noise=GradientNoise(model), step_size=0.1)
-    target = Target(FunctionPotential(falling, 1), start=np.array([[0.0]]))
+    target = Target(FunctionPotential(slope, 1), start=np.array([[0.0]]))
     _, report = warmed(target, Sampler([rung]), chains=4, warmup=1000)
     assert report["uncovered_variance"][0] > 0.05
     statistics = pd.DataFrame({name: [] for name in ("mean", "sd", "r_hat", "ess_bulk", "ess_tail")})

@@ -176,8 +176,8 @@ def test_bad_settings(changes, message) -> None:
     [
         ([0.03], "times must be multiples of the time step"),
         ([0.2], "times must be multiples of the time step"),
-        ([], "times must be a non-empty"),
-        ([0.1, 0.05], "times must be a non-empty, increasing"),
+        ([], "times must have at least one entry"),
+        ([0.1, 0.05], "times must be an increasing"),
         ([-0.025], "times must be multiples"),
         ([np.nan], "times must be"),
     ],
