@@ -25,8 +25,9 @@ Array = npt.NDArray[np.float64]
 
 #: A step that promises less than this, in units of the log density, ends the fit.
 SMALLEST_GAIN = 1e-8
-#: Where it promises less than this the fit has converged: the solver's tolerance makes the cost rough below.
-ROUGHNESS = 1e-6
+#: Where it promises less than this the fit has converged: it is a hundredth of a standard deviation away, where the
+#: solver's tolerance may make the cost rough.
+ROUGHNESS = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
