@@ -61,14 +61,15 @@ def load_arviz() -> ModuleType:
     return arviz
 
 
-def ess(draws: Array, method: Literal["bulk", "tail"] = "bulk") -> Array:
+def ess(draws: Array, method: Literal["bulk", "mean", "tail"] = "bulk") -> Array:
     """Effective sample size, as arviz-stats has it.
 
     Parameters
     ----------
     draws : ndarray, shape (chains, draws, *shape)
-    method : {"bulk", "tail"}
-        Of the rank-normalised draws, or the smaller one of the indicators of the 5% and 95% quantiles.
+    method : {"bulk", "mean", "tail"}
+        Of the rank-normalised draws, of the draws as they are, or the smaller one of the indicators of the 5% and 95%
+        quantiles.
 
     Returns
     -------
@@ -79,8 +80,8 @@ def ess(draws: Array, method: Literal["bulk", "tail"] = "bulk") -> Array:
     ----------
     Vehtari et al. (2021), Bayesian Analysis 16(2), section 4.
     """
-    one_of("method", method, ("bulk", "tail"))
-    return _of_each(draws, convergence.ess_bulk if method == "bulk" else convergence.ess_tail)
+    kinds = {"bulk": convergence.ess_bulk, "mean": convergence.ess_mean, "tail": convergence.ess_tail}
+    return _of_each(draws, kinds[one_of("method", method, kinds)])
 
 
 def rhat(draws: Array) -> Array:

@@ -66,6 +66,9 @@ def test_many_parameters_together_are_each_as_arviz_stats_has_it(chains, draws):
         np.testing.assert_allclose(found[name], wanted, rtol=1e-9, err_msg=name)
     np.testing.assert_array_equal(found["ess_tail"], ess(values, "tail"))
     np.testing.assert_array_equal(found["mcse_sd"], mcse(values, "sd"))
+    with np.errstate(all="ignore"):
+        wanted = [array_stats.ess(v, method="mean") for v in np.moveaxis(values, -1, 0)]
+    np.testing.assert_allclose(ess(values, "mean"), wanted, rtol=1e-9)
     # control: the figures are others without the first draw
     if draws == 333:
         assert abs(ess(values[:, 1:])[0] / found["ess_bulk"][0] - 1.0) > 1e-6

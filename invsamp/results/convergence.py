@@ -60,6 +60,11 @@ def ess_bulk(draws: Array) -> Array:
     return _ess(_normal_scores(_ordered(halves)).reshape(halves.shape))
 
 
+def ess_mean(draws: Array) -> Array:
+    """Effective sample size of the draws as they are, that of their mean's standard error."""
+    return _ess(_halves(draws))
+
+
 def ess_tail(draws: Array) -> Array:
     """The smaller effective sample size of the indicators of the 5% and 95% quantiles."""
     return _ess_of_tails(draws, *np.quantile(_flat(draws), TAILS, axis=1))
