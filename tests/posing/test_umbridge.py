@@ -347,7 +347,7 @@ def test_a_run_counts_the_failures_and_says_what_they_were(server, draw):
     prior = iv.Prior(x=iv.Normal(9.0, 1.0), y=iv.Normal(0.0, 1.0))
     model = from_umbridge(server.url, "full")
     posterior = iv.Posterior(prior, model, np.zeros(3), iv.GaussianNoise(1e3))
-    run = draw(posterior, iv.mala(step_size=0.5), draws=5, warmup=0, chains=4)
+    run = draw(posterior, iv.mala(step_size=0.5), draws=40, warmup=0, chains=4)
     assert run.report["failed_solves"]["model"] == model.failures["raised"] > 0
     assert "the solver diverged" in run.report["failure_message"]
 
