@@ -66,13 +66,13 @@ GRADED = {3: ["fine", "medium", "coarse"], 4: ["fine", "medium", "coarse", "coar
 
 @pytest.mark.parametrize("rungs", [3, 4])
 class TestLadders:
-    def run(self, draw, rungs, **settings):
+    def run(self, draw, rungs, draws=800, **settings):
         temperatures, steps = LADDERS[rungs]
         sampler = relangevin(temperatures, steps, swap_fraction=0.3, **settings)
-        return draw(POSTERIOR, sampler, draws=800, warmup=0)
+        return draw(POSTERIOR, sampler, draws=draws, warmup=0)
 
     def test_default_samples_the_finest_posterior(self, draw, agrees, rungs):
-        run = self.run(draw, rungs)
+        run = self.run(draw, rungs, draws=2400)
         report = run.report
         assert report["fidelities"] == GRADED[rungs]
         learnt = str(delayed_acceptance(Discrepancy()))

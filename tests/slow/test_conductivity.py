@@ -19,8 +19,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def moments(theta):
-    """Means and mean squares of each chain, (chains, 40), for theta (chains, draws, 20)."""
-    return np.concatenate([theta.mean(axis=1), (theta**2).mean(axis=1)], axis=1)
+    """Means and mean squares of each chain and the squares' own mean, (chains, 41), for theta (chains, draws, 20)."""
+    squares = (theta**2).mean(axis=1)
+    return np.concatenate([theta.mean(axis=1), squares, squares.mean(axis=1, keepdims=True)], axis=1)
 
 
 @pytest.mark.slow
