@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from flaky_models import Forgetful
 from scipy import sparse
 
 import invsamp as iv
@@ -303,24 +304,10 @@ class TestMemoryUsedAgain:
         np.testing.assert_array_equal(problem.log_likelihood(THETA), before)
 
 
-class Forgetful:
-    """Whose product belongs to the last theta, whichever it was made for."""
-
-    def __call__(self, theta):
-        return square(theta)
-
-    def linearize(self, theta):
-        self.last = theta.copy()
-        return square(theta), self.product
-
-    def product(self, cotangent):
-        return 2.0 * self.last * cotangent[:, :2] + cotangent[:, 2:]
-
-
 def test_a_product_that_does_not_outlive_the_next_linearization():
     cotangent = np.ones((5, 3))
     with isolated(Forgetful()) as model:
         y, vjp = model.linearize(THETA)
-        np.testing.assert_array_equal(y, square(THETA))
+        np.testing.assert_array_equal(y, Forgetful()(THETA))
         with pytest.raises(ModelError, match="must stay right when the model is linearized at another theta"):
             vjp(cotangent)

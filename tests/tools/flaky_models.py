@@ -189,3 +189,17 @@ class BeginsMPI(Troubled):
         from mpi4py import MPI
 
         return np.stack([np.full(len(theta), float(MPI.COMM_WORLD.size)), theta[:, 0]], axis=1)
+
+
+class Forgetful:
+    """Whose product belongs to the last theta, whichever it was made for."""
+
+    def __call__(self, theta):
+        return np.concatenate([theta**2, theta.sum(axis=1, keepdims=True)], axis=1)
+
+    def linearize(self, theta):
+        self.last = theta.copy()
+        return self(theta), self.product
+
+    def product(self, cotangent):
+        return 2.0 * self.last * cotangent[:, :2] + cotangent[:, 2:]
