@@ -24,10 +24,10 @@ from invsamp.domains import Polygon
 from invsamp.domains.contract import MAX_BOUNCES
 from invsamp.engine.evaluation import Evaluator
 from invsamp.engine.replica import Replica
+from invsamp.engine.swaps.exchange import Exchange
 from invsamp.evaluate.requests import answered
 from invsamp.presets import r2sgld
 from invsamp.problems import constrained_mixtures
-from invsamp.swap.exchange import Exchange
 
 try:
     import shapely

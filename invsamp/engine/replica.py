@@ -12,6 +12,7 @@ import numpy.typing as npt
 from invsamp.contract import Array
 from invsamp.domains import Domain, Unbounded
 from invsamp.engine.evaluation import Evaluator
+from invsamp.engine.noise_models import NoiseModels, Samples
 from invsamp.engine.streams import Stream, log_uniform
 from invsamp.estimators import BoundEstimator, probe
 from invsamp.evaluate.requests import Answer, Asks, Estimate, Request, Rows, answered, check_shapes
@@ -20,7 +21,6 @@ from invsamp.kernels.contract import Memory, Path, StepSize
 from invsamp.ladder import Rung
 from invsamp.metric import IdentityMetric, Metric
 from invsamp.schedules import Schedule, over, step_size_at
-from invsamp.variances.noise_models import NoiseModels, Samples
 
 #: A rung whose every solve failed for so many steps in a row is stopped: there is nothing to sample.
 FAILING_STEPS = 200

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from invsamp.boundary import Ignore, Penalise, Project, Reflect
 from invsamp.coupled_sums import CoupledSum
+from invsamp.engine.swaps.walkers import Walkers
 from invsamp.estimators import Exact, Minibatch, Noisy
 from invsamp.evaluate.requests import Estimate
 from invsamp.kernels import Hamiltonian, Langevin, Momentum, Point
@@ -27,7 +28,6 @@ from invsamp.schedules import Constant, Cycles, CyclicCosine, Exponential, Polyn
 from invsamp.swap.discrepancy import Discrepancy, DiscrepancyState
 from invsamp.swap.rules import MultiVariance, OwnEnergies, ProductTarget
 from invsamp.swap.schemes import Adjacent, DeterministicEvenOdd, StochasticEvenOdd
-from invsamp.swap.walkers import Walkers
 from invsamp.variances.kernel_ridge import KernelRidge, KernelRidgeState
 from invsamp.variances.models import Known, KnownState, RunningAverage, RunningAverageState
 from invsamp.variances.ridge import RidgeFit, Table

@@ -23,11 +23,11 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.contract import Array, Problem
+from invsamp.engine.noise_budget import NoiseBudget
 from invsamp.engine.replica import Replica
 from invsamp.estimators import Exact
 from invsamp.evaluate.requests import Asks
 from invsamp.metric import DenseMetric, DiagonalMetric, Metric
-from invsamp.variances.noise_budget import NoiseBudget
 
 #: Step size of an unadjusted kernel as a fraction of the stability limit: the stiffest direction's variance
 #: is then 1 / (1 - 0.05) of the right one.

@@ -10,10 +10,10 @@ import numpy as np
 
 from invsamp.contract import Problem
 from invsamp.engine.replica import Counts, Replica
+from invsamp.engine.swaps.exchange import Exchange
 from invsamp.engine.tuner import Tuner
 from invsamp.evaluate.requests import Asks
 from invsamp.ladder import Rung
-from invsamp.swap.exchange import Exchange
 from invsamp.variances.kernel_ridge import KernelRidge
 
 #: Lengths of the windows as fractions of warm-up. The metric is renewed after each but the last.

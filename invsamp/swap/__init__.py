@@ -1,1 +1,1 @@
-"""Replica exchange: who meets whom (`schemes`), whether they swap (`rules`), and the swap itself (`exchange`)."""
+"""Replica exchange: who meets whom (`schemes`), and whether they swap (`rules`). The swap itself: `engine/swaps`."""

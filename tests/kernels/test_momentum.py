@@ -10,12 +10,12 @@ import pytest
 from invsamp.domains import HalfSpaces
 from invsamp.engine.evaluation import Evaluator
 from invsamp.engine.replica import Replica
+from invsamp.engine.swaps import meeting as swap_meeting
 from invsamp.estimators import exact, noisy
 from invsamp.kernels import Langevin, Momentum
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
 from invsamp.posing.potential import FunctionPotential, Target
 from invsamp.presets import sghmc, sgld
-from invsamp.swap import meeting as swap_meeting
 from invsamp.variances.models import known
 
 CORRELATED = np.array([[1.0, 0.9], [0.9, 2.0]])

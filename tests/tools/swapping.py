@@ -9,11 +9,11 @@ import numpy as np
 from invsamp.domains import Unbounded
 from invsamp.engine.evaluation import Evaluator
 from invsamp.engine.replica import Replica
+from invsamp.engine.swaps.exchange import Exchange
+from invsamp.engine.swaps.meeting import Meeting
 from invsamp.evaluate.requests import answered
 from invsamp.ladder import Rung, Swap
 from invsamp.posing.potential import FunctionPotential
-from invsamp.swap.exchange import Exchange
-from invsamp.swap.meeting import Meeting
 from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target
 
 RULES = {

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.engine.replica import Replica
+from invsamp.engine.swaps.pair import Pair
+from invsamp.engine.swaps.walkers import Walkers
 from invsamp.evaluate.requests import Asks, Rows, gathered
 from invsamp.ladder import Swap
-from invsamp.swap.pair import Pair
 from invsamp.swap.rules import SwapRule
-from invsamp.swap.walkers import Walkers
 
 
 class Exchange:

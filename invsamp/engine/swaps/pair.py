@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from invsamp.engine.replica import Replica
+from invsamp.engine.swaps.meeting import Meeting, estimates_alike, variances_may_differ
 from invsamp.evaluate.requests import Asks, Rows
 from invsamp.ladder import Swap
 from invsamp.swap.discrepancy import Discrepancy
-from invsamp.swap.meeting import Meeting, estimates_alike, variances_may_differ
 from invsamp.swap.rules import SwapRule, delayed_acceptance, fast
 
 _STREAMS = "accept", "added"

@@ -6,11 +6,11 @@ import numpy as np
 
 from invsamp.contract import Array
 from invsamp.engine.replica import Replica
+from invsamp.engine.swaps.side import Side, Wanted
 from invsamp.estimators import Noisy
 from invsamp.evaluate.requests import Asks, Rows, gathered
 from invsamp.swap.discrepancy import DiscrepancyState
 from invsamp.swap.rules import Coefficients, SwapRule
-from invsamp.swap.side import Side, Wanted
 from invsamp.variances.models import Known, RunningAverage
 
 _OTHER = {"cold": "hot", "hot": "cold"}

@@ -9,11 +9,11 @@ import numpy as np
 
 from invsamp.engine.evaluation import Evaluator
 from invsamp.engine.replica import Replica
+from invsamp.engine.swaps.exchange import Exchange
 from invsamp.engine.tuner import STABILITY_FRACTION
 from invsamp.ladder import Sampler
 from invsamp.metric import DenseMetric, DiagonalMetric
 from invsamp.results.contents import versions
-from invsamp.swap.exchange import Exchange
 
 
 def report(

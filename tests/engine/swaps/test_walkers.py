@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from invsamp.swap.walkers import Walkers
+from invsamp.engine.swaps.walkers import Walkers
 
 
 def swap(ladder, cold, rows):

@@ -12,13 +12,13 @@ from swapping import evaluators_of, log_ratio, swap
 
 from invsamp.domains import Unbounded
 from invsamp.engine.replica import Replica
+from invsamp.engine.swaps.exchange import Exchange
+from invsamp.engine.swaps.meeting import Meeting, variances_may_differ
 from invsamp.estimators import exact, minibatch, noisy
 from invsamp.evaluate.requests import answered
 from invsamp.ladder import Rung, Swap
 from invsamp.presets import fast_resgld, multi_variance_resgld, r2sgld, resgld
 from invsamp.swap.discrepancy import Discrepancy
-from invsamp.swap.exchange import Exchange
-from invsamp.swap.meeting import Meeting, variances_may_differ
 from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, product_target
 from invsamp.variances.models import kernel_ridge, known, running_average
 

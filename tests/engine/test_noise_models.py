@@ -8,6 +8,7 @@ import pytest
 
 from invsamp.domains import Box
 from invsamp.engine.engine import Engine
+from invsamp.engine.noise_models import NoiseModels
 from invsamp.engine.plan import Plan
 from invsamp.estimators import exact, noisy
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
@@ -16,7 +17,6 @@ from invsamp.presets import fast_resgld
 from invsamp.results.checks import diagnose
 from invsamp.swap.rules import delayed_acceptance
 from invsamp.variances.models import kernel_ridge, known, running_average
-from invsamp.variances.noise_models import NoiseModels
 
 
 def square(position):
