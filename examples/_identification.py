@@ -17,8 +17,8 @@ import numpy.typing as npt
 from tqdm import tqdm
 
 import invsamp as iv
+from invsamp.diagnostics.divergences import wasserstein
 from invsamp.domains import Domain
-from invsamp.results.divergences import wasserstein
 from invsamp.schedules import exponential
 from invsamp.solvers.ode import OdeModel
 

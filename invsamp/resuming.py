@@ -27,11 +27,11 @@ from invsamp.evaluate.hiring import as_evaluator, hired
 from invsamp.ladder import Sampler
 from invsamp.parallel.agreement import check_equal, run_settings
 from invsamp.parallel.sharing import communicator, share
-from invsamp.results.contents import versions
 from invsamp.results.run import Run
 from invsamp.results.stored_run import StoredRun
 from invsamp.sampler import as_problem
 from invsamp.storage import manifest as manifests
+from invsamp.storage.contents import versions
 from invsamp.storage.directory import RunDirectory, as_path, check_segments, read_problem
 from invsamp.storage.lock import DirectoryInUseError
 from invsamp.storage.segments import read_constants

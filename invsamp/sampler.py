@@ -13,7 +13,6 @@ import numpy as np
 
 from invsamp.arguments import boolean, instance
 from invsamp.contract import Array, Potential, Problem
-from invsamp.diagnostics import load_arviz
 from invsamp.engine.draws import Draws
 from invsamp.engine.engine import Engine
 from invsamp.engine.handing_back import announce, handed_back, say
@@ -31,6 +30,7 @@ from invsamp.parallel.sharing import communicator, share
 from invsamp.posing.potential import Target
 from invsamp.presets import mala
 from invsamp.results.run import Run
+from invsamp.storage.arviz_import import load_arviz
 from invsamp.storage.directory import as_path
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from invsamp.contract import Array
+from invsamp.diagnostics.checks import CLIPPED_NOISE_LIMIT, CLIPPED_NOISE_REFUSED
 from invsamp.engine.replica import Replica
-from invsamp.results.checks import CLIPPED_NOISE_LIMIT, CLIPPED_NOISE_REFUSED
 
 #: Fraction of the states met at the end of warm-up whose noise must fit.
 FITTING = 0.999

@@ -17,9 +17,9 @@ from invsamp.engine.draws import Draws
 from invsamp.engine.engine import Engine
 from invsamp.engine.interrupts import Interrupts, leave
 from invsamp.engine.progress import Bar
-from invsamp.results.contents import constants, groups_of, versions
 from invsamp.results.stored_run import StoredRun, described
 from invsamp.storage import manifest as manifests
+from invsamp.storage.contents import constants, groups_of, versions
 from invsamp.storage.directory import RunDirectory
 
 #: Seconds between checkpoints, about: what a kill costs at the most is the double of it.

@@ -13,7 +13,7 @@ from invsamp.engine.swaps.exchange import Exchange
 from invsamp.engine.tuner import STABILITY_FRACTION
 from invsamp.ladder import Sampler
 from invsamp.metric import DenseMetric, DiagonalMetric
-from invsamp.results.contents import versions
+from invsamp.storage.contents import versions
 
 
 def report(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from invsamp.contract import Array
-from invsamp.results.checks import SWAP_NOISE_LIMIT, SWAP_RATE_LIMIT
+from invsamp.diagnostics.checks import SWAP_NOISE_LIMIT, SWAP_RATE_LIMIT
 
 if TYPE_CHECKING:
     from invsamp.fidelities.comparison import FidelityComparison

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from invsamp.arguments import text
 from invsamp.diagnostics import swap_rates
+from invsamp.diagnostics.checks import SWAP_RATE_LIMIT
 from invsamp.plots.figure import (
     COLD,
     CYCLE,
@@ -26,7 +27,6 @@ from invsamp.plots.figure import (
     new_figure,
     title,
 )
-from invsamp.results.checks import SWAP_RATE_LIMIT
 
 if TYPE_CHECKING:
     from invsamp.results.run import Run

@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import Any
 
 from invsamp.contract import Array
-from invsamp.results import layout
-from invsamp.results.contents import Groups, inference_data
 from invsamp.results.run import Run
+from invsamp.storage import layout
+from invsamp.storage.contents import Groups, inference_data
 
 
 class ArrayRun(Run):
@@ -18,9 +18,9 @@ class ArrayRun(Run):
     Parameters
     ----------
     groups : dict of dicts of ndarray
-        See `invsamp.results.contents`.
+        See `invsamp.storage.contents`.
     attributes : mapping
-        As `invsamp.results.contents.attributes_of` makes them.
+        As `invsamp.storage.contents.attributes_of` makes them.
     """
 
     def __init__(self, groups: Groups, attributes: Mapping[str, str]) -> None:

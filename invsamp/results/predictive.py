@@ -9,7 +9,7 @@ import numpy as np
 
 from invsamp.arguments import integer, optional
 from invsamp.contract import Array
-from invsamp.results import layout
+from invsamp.storage import layout
 
 if TYPE_CHECKING:
     import xarray as xr

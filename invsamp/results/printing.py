@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from invsamp.diagnostics import swap_rates
-from invsamp.results.checks import diagnose
+from invsamp.diagnostics.checks import diagnose
+from invsamp.diagnostics.ladders import swap_rates
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,14 +16,14 @@ import numpy.typing as npt
 from invsamp import arguments, storage
 from invsamp.arguments import integer, one_of
 from invsamp.contract import Array
-from invsamp.diagnostics import statistics
+from invsamp.diagnostics.checks import diagnose
+from invsamp.diagnostics.draws import statistics
 from invsamp.domains import Domain, from_dict
 from invsamp.names import labels
-from invsamp.results import layout
-from invsamp.results.checks import diagnose
-from invsamp.results.contents import attributes_of, constants, groups_of
 from invsamp.results.predictive import log_likelihood, predict
 from invsamp.results.printing import printed
+from invsamp.storage import layout
+from invsamp.storage.contents import attributes_of, constants, groups_of
 
 if TYPE_CHECKING:
     import pandas as pd

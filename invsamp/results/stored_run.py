@@ -12,9 +12,9 @@ import numpy as np
 
 from invsamp.contract import Array
 from invsamp.domains import from_dict
-from invsamp.results import layout
-from invsamp.results.contents import attributes_of, inference_data
 from invsamp.results.run import Run
+from invsamp.storage import layout
+from invsamp.storage.contents import attributes_of, inference_data
 from invsamp.storage.stored import StoredDraws
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from invsamp.contract import Array, Potential, Problem
-from invsamp.results import layout
+from invsamp.storage import layout
 from invsamp.storage.files import read_plain, write_whole
 
 NAME = "manifest.json"

@@ -8,7 +8,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from invsamp.diagnostics import load_arviz
+from invsamp.storage.arviz_import import load_arviz
 from invsamp.storage.files import explained, flush, flush_folder
 
 try:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from invsamp.results import layout
+from invsamp.storage import layout
 from invsamp.storage.files import read_plain, write_whole
 
 NAME = "state.bin"

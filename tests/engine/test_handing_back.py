@@ -13,8 +13,8 @@ from invsamp.engine.draws import Draws
 from invsamp.engine.engine import Engine
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.prior import Prior
-from invsamp.results import contents
 from invsamp.results.run import Run
+from invsamp.storage import contents
 
 SETTINGS = {"draws": 10, "warmup": 6, "chains": 2, "seed": 5, "progress": False}
 SAMPLER = iv.relangevin((1.0, 3.0), step_size=0.01, preconditioner=None)

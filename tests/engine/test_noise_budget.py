@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+from invsamp.diagnostics.checks import diagnose
 from invsamp.estimators import noisy
 from invsamp.kernels import Langevin
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
 from invsamp.posing.potential import FunctionPotential, Target
 from invsamp.presets import fast_resgld, sghmc, sgld
-from invsamp.results.checks import diagnose
 from invsamp.sampler import sample
 from invsamp.schedules import exponential
 from invsamp.swap.rules import naive

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from invsamp.diagnostics.checks import diagnose
 from invsamp.domains import Box
 from invsamp.engine.engine import Engine
 from invsamp.engine.noise_models import NoiseModels
@@ -14,7 +15,6 @@ from invsamp.estimators import exact, noisy
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
 from invsamp.posing.potential import FunctionPotential, Target
 from invsamp.presets import fast_resgld
-from invsamp.results.checks import diagnose
 from invsamp.swap.rules import delayed_acceptance
 from invsamp.variances.models import kernel_ridge, known, running_average
 

@@ -8,7 +8,7 @@ from scipy import stats
 
 import invsamp as iv
 from invsamp.posing.walk import walk
-from invsamp.results.contents import constants
+from invsamp.storage.contents import constants
 
 ORDER = iv.constraint(" < ".join(f"u[{k}]" for k in range(9)))
 SIMPLEX = iv.constraint(" + ".join(f"u[{k}]" for k in range(10)) + " < 1")

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from invsamp.contract import Potential
+from invsamp.diagnostics.divergences import iid_floor
 from invsamp.domains import Polygon
 from invsamp.posing.potential import Target
 from invsamp.problems import constrained_mixtures as problem
-from invsamp.results.divergences import iid_floor
 
 
 def shoelace(corners):

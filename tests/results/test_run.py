@@ -11,8 +11,8 @@ import pytest
 
 import invsamp as iv
 from invsamp.domains import Box, HalfSpaces
-from invsamp.results.contents import versions
 from invsamp.results.run import Run
+from invsamp.storage.contents import versions
 
 SHAPES = {"x": (), "k": (3,), "m": (2, 2)}
 LABELS = ["x", "k[0]", "k[1]", "k[2]", "m[0, 0]", "m[0, 1]", "m[1, 0]", "m[1, 1]"]

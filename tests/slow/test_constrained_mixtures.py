@@ -13,9 +13,9 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from invsamp.diagnostics.divergences import divergence_on_grid, iid_floor
 from invsamp.presets import r2sgld, resgld, sgld
 from invsamp.problems import constrained_mixtures as problem
-from invsamp.results.divergences import divergence_on_grid, iid_floor
 from invsamp.sampler import sample
 from invsamp.swap.rules import Coefficients
 from invsamp.variances.models import known

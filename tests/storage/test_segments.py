@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from invsamp.results.contents import groups_of
 from invsamp.storage import segments
+from invsamp.storage.contents import groups_of
 from invsamp.storage.segments import Draws
 
 SHAPES = {"x": (), "k": (3,), "m": (2, 2)}

@@ -78,7 +78,7 @@ def test_a_header_that_is_none_is_named(tmp_path, text):
             return text.encode()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("invsamp.results.layout.to_json", lambda value: Raw())
+        patch.setattr("invsamp.storage.layout.to_json", lambda value: Raw())
         write_state(tmp_path, HEADER, b"payload")
     with pytest.raises(ValueError, match=r"state\.bin is damaged"):
         read_state(tmp_path)

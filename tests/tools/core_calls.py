@@ -238,7 +238,6 @@ def diagnostics_calls() -> dict[str, Call]:
         "diagnostics.rhat": Call(d.rhat, {"draws": draws}, chains),
         "diagnostics.mcse": Call(d.mcse, {"draws": draws}, chains),
         "diagnostics.statistics": Call(d.statistics, {"values": draws}, {"values": SHAPELESS}),
-        "diagnostics.load_arviz": Call(d.load_arviz),
         "diagnostics.divergence_on_grid": Call(
             d.divergence_on_grid,
             {"draws": draws[0], "edges": np.array([-9.0, 0.0, 9.0]), **cells},

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from invsamp.results.checks import diagnose
+from invsamp.diagnostics.checks import diagnose
 
 REPORT = {
     "sampler": "test",

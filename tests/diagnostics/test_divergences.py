@@ -10,7 +10,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import wasserstein_distance
 
 from invsamp import diagnostics
-from invsamp.results.divergences import (
+from invsamp.diagnostics.divergences import (
     divergence_on_grid,
     iid_floor,
     quantile_function,

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from invsamp.contract import Array
-from invsamp.diagnostics import load_arviz
 from invsamp.domains import Domain
-from invsamp.results import layout
+from invsamp.storage import layout
+from invsamp.storage.arviz_import import load_arviz
 
 if TYPE_CHECKING:
     import xarray as xr

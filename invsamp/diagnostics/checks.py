@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from invsamp.diagnostics import swap_rates
+from invsamp.diagnostics.ladders import swap_rates
 
 if TYPE_CHECKING:
     import pandas as pd

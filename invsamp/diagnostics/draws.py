@@ -1,64 +1,19 @@
-"""Statistics that say whether draws can be trusted: ESS, R-hat, MCSE, swap rates and round trips.
-
-Distances to a known law (`invsamp.results.divergences`) are at hand here too.
-"""
+"""Statistics of draws that say whether they can be trusted: ESS, R-hat, MCSE."""
 
 from __future__ import annotations
 
-import contextlib
 import math
-import os
-import tempfile
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from types import ModuleType
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from invsamp.arguments import array, integer, mapping, numbers, one_of, real
+from invsamp.arguments import array, numbers, one_of, real
 from invsamp.contract import Array
-from invsamp.results import convergence
-from invsamp.results.divergences import (
-    divergence_on_grid,
-    iid_floor,
-    quantile_function,
-    sliced_wasserstein,
-    wasserstein,
-)
-
-__all__ = [
-    "divergence_on_grid",
-    "ess",
-    "iid_floor",
-    "load_arviz",
-    "mcse",
-    "quantile_function",
-    "replica_paths",
-    "rhat",
-    "round_trips",
-    "sliced_wasserstein",
-    "statistics",
-    "swap_rates",
-    "wasserstein",
-]
+from invsamp.diagnostics import convergence
 
 #: Draws that are taken together, of as many parameters as have them: what a processor keeps at hand.
 _AT_ONCE = 2**16
-
-
-def load_arviz() -> ModuleType:
-    """ArviZ, imported on first use: it takes seconds, several times the rest of invsamp together."""
-    with warnings.catch_warnings():
-        # ArviZ announces its own refactoring once a day; that is no business of a person who runs a sampler
-        warnings.filterwarnings("ignore", message=r"\s*ArviZ is undergoing", category=FutureWarning)
-        try:
-            import arviz
-        except OSError:  # it writes down the day in the user's cache folder, and fails where there can be none
-            with tempfile.TemporaryDirectory() as home, _environment(HOME=home, XDG_CACHE_HOME=home):
-                import arviz
-    return arviz
 
 
 def ess(draws: Array, method: Literal["bulk", "mean", "tail"] = "bulk") -> Array:
@@ -155,96 +110,6 @@ def statistics(values: Array) -> dict[str, Array]:
     found |= zip(("5%", "50%", "95%"), np.quantile(flat, (0.05, 0.5, 0.95), axis=1), strict=True)
     found |= zip(convergence.ERRORS, _of_each(values, convergence.errors).reshape(5, len(flat)), strict=True)
     return {name: value.reshape(shape) for name, value in found.items()}
-
-
-def round_trips(path: npt.ArrayLike, rungs: int) -> int:
-    """Number of round trips that replicas made through the ladder.
-
-    A trip visits both ends of the ladder and returns to the end where it began, so it counts from the first
-    end that a replica reaches: 0, 2, 0 is one trip on three rungs, 1, 2, 0, 2, 0 is one and a half, counted as one.
-
-    Parameters
-    ----------
-    path : array_like of int, shape (steps,) or (steps, ...)
-        The rung at which each replica sits after each step, 0 the coldest. Every further axis is one more replica.
-    rungs : int
-        Number of rungs of the ladder. One rung has no trips.
-
-    Returns
-    -------
-    int
-        Summed over the replicas.
-
-    Raises
-    ------
-    ValueError
-        If ``rungs`` < 1 or the path leaves 0 .. rungs - 1.
-    """
-    rungs = integer("rungs", rungs, least=1)
-    steps = array("path", path, whole=True, empty=True).astype(int)
-    if steps.ndim < 1:
-        raise ValueError(f"path must have the steps as its first axis, got {steps}")
-    if steps.size and (steps.min() < 0 or steps.max() >= rungs):
-        raise ValueError(f"path must stay in 0..{rungs - 1}, got values from {steps.min()} to {steps.max()}")
-    if rungs == 1 or not steps.size:
-        return 0
-    total = 0
-    for replica in steps.reshape(len(steps), -1).T:
-        ends = replica[(replica == 0) | (replica == rungs - 1)]
-        total += int(np.count_nonzero(np.diff(ends))) // 2
-    return total
-
-
-def replica_paths(replica: npt.ArrayLike) -> npt.NDArray[np.intp]:
-    """Turn "which replica sits at each rung" into "at which rung each replica sits".
-
-    Parameters
-    ----------
-    replica : array_like of int, shape (rungs, chains, draws)
-        Number of the replica at each rung: a permutation of 0 .. rungs - 1 in every chain and draw.
-
-    Returns
-    -------
-    ndarray of int, shape (draws, rungs, chains)
-        Rung of each replica, steps first as `round_trips` takes it. Draws that were thinned may miss trips.
-
-    Raises
-    ------
-    ValueError
-        If some draw is no permutation of 0 .. rungs - 1.
-    """
-    at_rung = array("replica", replica, ("rungs", "chains", "draws"), whole=True).astype(int)
-    order = np.arange(len(at_rung))[:, None, None]
-    wrong = (np.sort(at_rung, axis=0) != order).any(axis=0)
-    if wrong.any():
-        chain, draw = np.argwhere(wrong)[0]
-        raise ValueError(
-            f"replica must hold every number 0..{len(at_rung) - 1} once per draw, "
-            f"got {at_rung[:, chain, draw].tolist()} at chain {chain}, draw {draw}"
-        )
-    return np.moveaxis(np.argsort(at_rung, axis=0), -1, 0)
-
-
-def swap_rates(report: Mapping[str, Any]) -> Array:
-    """Fraction of the tried swaps that were accepted, shape (rungs - 1,); NaN where none was tried."""
-    counts = mapping("report", report, "the report of a run")
-    attempts = numbers("swap_attempts of report", counts.get("swap_attempts") or [])
-    accepts = numbers("swap_accepts of report", counts.get("swap_accepts") or [])
-    return np.divide(accepts, attempts, out=np.full(attempts.shape, np.nan), where=attempts > 0)
-
-
-@contextlib.contextmanager
-def _environment(**values: str) -> Iterator[None]:
-    before = dict(os.environ)
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name in values:
-            if name in before:
-                os.environ[name] = before[name]
-            else:
-                del os.environ[name]
 
 
 def _of_each(draws: Array, statistic: Callable[[Array], Array]) -> Array:
