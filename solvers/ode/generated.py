@@ -53,20 +53,28 @@ def compiled(source: str, name: str, *, key: str | None, scope: Mapping[str, Any
     Exception
         Whatever numba raises if the source does not compile: mostly, not always, a NumbaError.
     """
-    path = None if key is None else store(_filename(name, key), source)
-    filename = f"<{name}>" if path is None else str(path)
+    if key is None:
+        return _compiled(source, f"<{name}>", scope, cache=False)
+    found = is_stored(name, key)
+    path = store(_filename(name, key), source)
+    try:
+        return _compiled(source, str(path), scope, cache=True)
+    except Exception:
+        path.unlink(missing_ok=True)
+        if not found:
+            raise
+    # what an earlier process stored cannot be loaded here
+    return _compiled(source, f"<{name}>", scope, cache=False)
+
+
+def _compiled(source: str, filename: str, scope: Mapping[str, Any] | None, *, cache: bool) -> Compiled:
     # numba imports the module of stored code by name
     namespace: dict[str, Any] = {"__name__": __name__, **(scope or {})}
     exec(compile(source, filename, "exec"), namespace)
-    try:
-        with warnings.catch_warnings():
-            # captured arrays above a megabyte are compiled in by address, which cannot be stored
-            warnings.simplefilter("ignore", NumbaWarning)
-            function = cfunc(SIGNATURE, cache=path is not None, error_model="numpy")(namespace["evaluate"])
-    except Exception:
-        if path is not None:
-            path.unlink(missing_ok=True)
-        raise
+    with warnings.catch_warnings():
+        # captured arrays above a megabyte are compiled in by address, which cannot be stored
+        warnings.simplefilter("ignore", NumbaWarning)
+        function = cfunc(SIGNATURE, cache=cache, error_model="numpy")(namespace["evaluate"])
     return Compiled(int(function.address or 0), function)
 
 

@@ -182,13 +182,13 @@ def _stepped(rhs: Rhs, n: int, q: int, own: int, n_initial: int) -> Direct:
     """Source that calls ``rhs`` for the states, then for complex states once per column of the sensitivities."""
     _order_complex_numbers()
     columns = own + n_initial
-    states = "".join(f"complex(y[{i}], H * y[{n + i} + k * {n}]), " for i in range(n))
-    moved = "".join(f"complex(p[{j}], H if k == {j} else 0.0), " for j in range(own))
-    parameters = moved + "".join(f"complex(p[{j}], 0.0), " for j in range(own, q))
+    states = _tuple([f"complex(y[{i}], H * y[{n + i} + k * {n}])" for i in range(n)])
+    moved = [f"complex(p[{j}], H if k == {j} else 0.0)" for j in range(own)]
+    parameters = _tuple([*moved, *(f"complex(p[{j}], 0.0)" for j in range(own, q))])
     lines = [
         f"d = inner(t, {_values('y', n)}, {_values('p', q)})",
         f"for k in range({columns}):",
-        f"    e = analytic(t, ({states}), ({parameters}))",
+        f"    e = analytic(t, {states}, {parameters})",
         *(f"    out[{n + i} + k * {n}] = complex(e[{i}]).imag / H" for i in range(n)),
         *(f"out[{i}] = d[{i}]" for i in range(n)),
     ]
@@ -217,7 +217,13 @@ def evaluate(t, y, p, out):
 
 
 def _values(pointer: str, count: int) -> str:
-    return f"({''.join(f'{pointer}[{i}], ' for i in range(count))})"
+    return _tuple([f"{pointer}[{i}]" for i in range(count)])
+
+
+def _tuple(entries: list[str]) -> str:
+    """Source of a tuple, in pieces that numba takes: Python makes a longer one from a list."""
+    pieces = [entries[first : first + 30] for first in range(0, max(len(entries), 1), 30)]
+    return " + ".join(f"({''.join(f'{entry}, ' for entry in piece)})" for piece in pieces)
 
 
 def _jitted(function: Callable[..., Any]) -> Any:

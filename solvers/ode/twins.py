@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import dis
 import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from invsamp.solvers.ode.fingerprint import names_read
+
+#: Stored code is loaded together with the module that its functions name. That of a function made by `exec`, in a
+#: notebook or in a script need not exist in the next process; this one does.
+_MODULE = "invsamp.solvers.ode.twins"
 
 
 def twin(
@@ -33,9 +38,10 @@ def twin(
 
     def copy(original: types.FunctionType) -> types.FunctionType:
         names, _ = names_read(original.__code__)
-        scope = {"__name__": original.__module__, "__builtins__": original.__globals__.get("__builtins__", {})}
+        scope = {"__name__": _MODULE, "__builtins__": original.__globals__.get("__builtins__", {})}
         cells = tuple(types.CellType() for _ in original.__closure__ or ())
-        made = types.FunctionType(original.__code__, scope, original.__name__, original.__defaults__, cells)
+        code = with_long_tuples(original.__code__)
+        made = types.FunctionType(code, scope, original.__name__, original.__defaults__, cells)
         made.__kwdefaults__ = original.__kwdefaults__
         for name in names:
             if name in original.__globals__:
@@ -57,3 +63,34 @@ def twin(
 
     function = getattr(function, "py_func", function)
     return copy(function) if isinstance(function, types.FunctionType) else function
+
+
+def with_long_tuples(code: types.CodeType) -> types.CodeType:
+    """The same instructions, with tuples made at once.
+
+    Python makes a tuple of more than 30 entries from a list that it fills one by one, which numba does not take. Code
+    in which lists and tuples are nested so that they cannot be told apart stays as it is.
+    """
+    instructions, changed = bytearray(code.co_code), False
+    begun: list[
+        list[int]
+    ] = []  # for every list that is being filled: where it was begun, then where entries were added
+    for each in dis.get_instructions(code):
+        if each.opname == "BUILD_LIST" and each.arg == 0:
+            begun.append([each.offset])
+        elif each.opname == "LIST_APPEND" and each.arg == 1 and begun:
+            begun[-1].append(each.offset)
+        elif begun and (each.opname == "LIST_TO_TUPLE" or each.argrepr == "INTRINSIC_LIST_TO_TUPLE"):
+            filled = begun.pop()
+            count = len(filled) - 1
+            if count <= 30 or filled[-1] != each.offset - 2:
+                continue
+            for offset in filled:
+                instructions[offset : offset + 2] = dis.opmap["NOP"], 0
+            # the place of the last entry's instruction is free for the count's higher byte
+            instructions[filled[-1] : filled[-1] + 2] = dis.opmap["EXTENDED_ARG"], count >> 8
+            instructions[each.offset : each.offset + 2] = dis.opmap["BUILD_TUPLE"], count & 255
+            changed = True
+    if not changed:
+        return code
+    return code.replace(co_code=bytes(instructions), co_stacksize=code.co_stacksize + len(instructions) // 2)

@@ -165,3 +165,42 @@ def test_compiled_functions_read_and_write_through_pointers(cache):
         np.testing.assert_array_equal(out, [[6.5, np.inf]])
         assert not finite
     assert [path.suffix for path in Path(generated.folder()).glob("product*")] == [".py"]
+
+
+def test_code_that_cannot_be_loaded_is_compiled_again(cache, monkeypatch):
+    source = "def evaluate(t, y, p, out):\n    out[0] = 2.0 * y[0]\n"
+    generated.compiled(source, "twice", key="a")
+    compiled, asked = generated._compiled, []
+
+    def broken(*arguments, cache):
+        asked.append(cache)
+        if cache:
+            raise AttributeError("'NoneType' object has no attribute 'startswith'")
+        return compiled(*arguments, cache=cache)
+
+    monkeypatch.setattr(generated, "_compiled", broken)
+    assert generated.compiled(source, "twice", key="a").address
+    assert asked == [True, False] and not generated.is_stored("twice", "a")
+    # what never compiled is not tried twice
+    with pytest.raises(AttributeError, match="startswith"):
+        generated.compiled(source, "twice", key="b")
+    assert asked == [True, False, True]
+
+
+EXECUTED = """
+from invsamp.solvers.ode.model import OdeModel
+scope = {}
+exec("def rhs(t, x, p):\\n    return (-p[0] * x[0] if t < 1 else step(x[0]),)", scope)
+exec("def step(x):\\n    return -x if x > 0 else x", scope)
+print(OdeModel(scope["rhs"], ["x"], ["k"]).derivatives)
+"""
+
+
+def test_functions_made_by_exec_are_found_by_the_next_process(tmp_path):
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "numba")}
+    for _ in range(2):
+        command = [sys.executable, "-c", EXECUTED]
+        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (0, "complex step\n"), done.stderr
+        files = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "numba" / "invsamp").rglob("*.py")}
+        assert len(files) == 2

@@ -172,3 +172,22 @@ def test_what_cannot_be_compiled_is_a_value_error(make, message):
         make()
     assert len(str(raised.value)) < 1200
     assert model(rounding).derivatives == "none"
+
+
+@pytest.mark.parametrize(("n", "q"), [(32, 1), (1, 33)])
+def test_many_states_or_parameters_with_a_branch(n, q):
+    """Python makes tuples of more than 30 entries from lists, which numba does not take."""
+    parameters = ", ".join(f"p{j}" for j in range(q)) + ","
+    states = ", ".join(f"x{i}" for i in range(n)) + ","
+    rates = " + ".join(f"p{j}" for j in range(q))
+    entries = ", ".join(f"({rates}) * (1.0 if t < 0.5 else {i + 2.0}) - x{i}" for i in range(n)) + ","
+    scope = {}
+    exec(f"def rhs(t, x, p):\n    {states} = x\n    {parameters} = p\n    return ({entries})", scope)
+    names = [f"x{i}" for i in range(n)], [f"p{j}" for j in range(q)]
+    ours = OdeModel(scope["rhs"], *names, breakpoints=(0.5,), rtol=1e-9, atol=1e-9)
+    assert ours.derivatives == "complex step"
+    slopes = ours.solve_with_sensitivities(np.ones((1, q)), np.ones(n), [0.0, 1.0], initial_states=()).sensitivities
+    # S' = step - S
+    early = 1 - math.exp(-0.5)
+    expected = early * math.exp(-0.5) + (2.0 + np.arange(n)) * early
+    np.testing.assert_allclose(slopes[0, 1], np.tile(expected[:, None], q), rtol=1e-7)

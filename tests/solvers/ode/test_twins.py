@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 import math
+import types
 
-from invsamp.solvers.ode.twins import twin
+import pytest
+
+from invsamp.solvers.ode.twins import twin, with_long_tuples
 
 RATE = 2.0
 
@@ -47,3 +51,28 @@ def test_builtins_can_be_replaced_and_functions_wrapped():
 def test_what_is_no_function_stays():
     partial = functools.partial(outer, offset=2.0)
     assert twin(partial, lambda value: None) is partial
+
+
+@pytest.mark.parametrize("count", [3, 30, 31, 255, 256, 700])
+def test_long_tuples_are_made_at_once(count):
+    entries = ", ".join(f"x[{i}] if x[0] > {i % 3} else -x[{i}]" for i in range(count))
+    scope = {}
+    exec(f"def function(x):\n    return ({entries})", scope)
+    function = scope["function"]
+    made = with_long_tuples(function.__code__)
+    assert made.co_code != function.__code__.co_code if count > 30 else made is function.__code__
+    assert not any(each.opname == "LIST_TO_TUPLE" for each in dis.get_instructions(made))
+    copy = types.FunctionType(made, scope)
+    for first in (0.0, 1.5, 9.0):
+        x = [first, *range(1, count)]
+        assert copy(x) == function(x) and type(copy(x)) is tuple and len(copy(x)) == count
+
+
+def test_lists_and_tuples_of_either_length_stay_what_they_are():
+    scope = {}
+    entries = ", ".join(f"x + {i}" for i in range(40))
+    exec(
+        f"def function(x):\n    return ([{entries}], ({entries}), [x + y for y in range(3)], (x, x, *range(50)))", scope
+    )
+    function = scope["function"]
+    assert types.FunctionType(with_long_tuples(function.__code__), scope)(2) == function(2)
