@@ -11,7 +11,7 @@ from invsamp.domains import Ball, Box, Ellipsoid, HalfSpaces, LevelSet, Polygon,
 from invsamp.estimators import exact, minibatch, noisy
 from invsamp.fidelities.comparison import compare_fidelities
 from invsamp.fidelities.hierarchy import measure_levels
-from invsamp.kernels import Hamiltonian, Langevin, Momentum
+from invsamp.kernels import Hamiltonian, Langevin, Microcanonical, Momentum
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap, geometric
 from invsamp.parallel.isolation import isolated
 from invsamp.posing.adapters import (
@@ -44,6 +44,7 @@ from invsamp.presets import (
     ghmc,
     hmc,
     mala,
+    mams,
     multi_variance_resgld,
     r2sgld,
     relangevin,
@@ -86,6 +87,7 @@ __all__ = [
     "LevelSet",
     "LogNormal",
     "LogNormalNoise",
+    "Microcanonical",
     "ModelError",
     "Momentum",
     "MultivariateNormal",
@@ -136,6 +138,7 @@ __all__ = [
     "known",
     "load",
     "mala",
+    "mams",
     "measure_levels",
     "minibatch",
     "multi_variance",

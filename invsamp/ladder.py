@@ -89,7 +89,7 @@ class Rung:
         are not that many).
     estimator : Estimator
         What it is told about the energy.
-    kernel : Langevin, Momentum, Hamiltonian, or a `invsamp.kernels.Kernel` of your own
+    kernel : Langevin, Momentum, Hamiltonian, Microcanonical, or a `invsamp.kernels.Kernel` of your own
         How it moves.
     step_size : float, Schedule or None
         None: found by warm-up.
@@ -125,7 +125,12 @@ class Rung:
             probes=integer("probes", self.probes, least=2),  # fewer would show no variance
         )
         instance("estimator", self.estimator, Estimator, ESTIMATOR)
-        instance("kernel", self.kernel, Kernel, "Langevin(...), Momentum(...), Hamiltonian(...) or a Kernel")
+        instance(
+            "kernel",
+            self.kernel,
+            Kernel,
+            "Langevin(...), Momentum(...), Hamiltonian(...), Microcanonical(...) or a Kernel",
+        )
         instance("energy_variance", self.energy_variance, VarianceModel, VARIANCE_MODEL)
         optional(instance, "gradient_noise", self.gradient_noise, GradientNoise, "a GradientNoise")
         if self.kernel.adjusted and not isinstance(self.estimator, Exact):

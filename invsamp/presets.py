@@ -30,7 +30,7 @@ boundary : "reflect", "ignore", "project" or `invsamp.boundary.penalised`
 """
 
 from invsamp.replica_exchange import fast_resgld, multi_variance_resgld, r2sgld, relangevin, resgld
-from invsamp.single_rung import cyclic_sgld, ghmc, hmc, mala, sghmc, sgld
+from invsamp.single_rung import cyclic_sgld, ghmc, hmc, mala, mams, sghmc, sgld
 
 __all__ = [
     "cyclic_sgld",
@@ -38,6 +38,7 @@ __all__ = [
     "ghmc",
     "hmc",
     "mala",
+    "mams",
     "multi_variance_resgld",
     "r2sgld",
     "relangevin",

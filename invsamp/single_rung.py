@@ -8,7 +8,7 @@ from invsamp.arguments import one_of
 from invsamp.boundary import Boundary
 from invsamp.estimators import Estimator
 from invsamp.estimators import exact as exact_energies
-from invsamp.kernels import Hamiltonian, Langevin, Momentum
+from invsamp.kernels import Hamiltonian, Langevin, Microcanonical, Momentum
 from invsamp.ladder import PRECONDITIONERS, GradientNoise, Rung, Sampler
 from invsamp.schedules import Schedule, cyclic_cosine
 
@@ -203,6 +203,36 @@ def hmc(
     Duane, Kennedy, Pendleton and Roweth (1987), Physics Letters B 195.
     """
     return _single(Rung(1.0, fidelity, kernel=Hamiltonian(length), step_size=step_size), preconditioner, boundary)
+
+
+def mams(
+    step_size: float | Schedule | None = None,
+    *,
+    length: float = 1.0,
+    fidelity: str | int = 0,
+    preconditioner: str | None = "auto",
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    r"""The Metropolis-adjusted microcanonical sampler: `hmc` at constant speed. Exact as MALA is; two unknowns or more.
+
+    See `invsamp.kernels.Microcanonical`. Energies mix faster by it than by any other kernel here.
+
+    Parameters
+    ----------
+    step_size : float, Schedule or None
+        As of `mala`: half of the square of the leapfrog step.
+    length : float, > 0
+        Mean length of a path in whitened coordinates, in which the posterior is about one wide, by :math:`\sqrt{d}`.
+
+    Notes
+    -----
+    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
+
+    References
+    ----------
+    Robnik, Cohn-Gordon and Seljak (2025), arXiv:2503.01707.
+    """
+    return _single(Rung(1.0, fidelity, kernel=Microcanonical(length), step_size=step_size), preconditioner, boundary)
 
 
 def _single(rung: Rung, preconditioner: str | None, boundary: Boundary | str) -> Sampler:

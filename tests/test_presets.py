@@ -16,6 +16,7 @@ from invsamp.presets import (
     ghmc,
     hmc,
     mala,
+    mams,
     multi_variance_resgld,
     r2sgld,
     relangevin,
@@ -29,7 +30,7 @@ from invsamp.swap.schemes import deo, seo
 from invsamp.variances.models import kernel_ridge, known, running_average
 
 LADDERS = {f.__name__: f for f in (relangevin, resgld, r2sgld, multi_variance_resgld, fast_resgld)}
-SINGLES = {f.__name__: f for f in (sgld, sghmc, mala, ghmc, hmc)}
+SINGLES = {f.__name__: f for f in (sgld, sghmc, mala, ghmc, hmc, mams)}
 
 
 def test_sgld():

@@ -21,7 +21,7 @@ from invsamp.coupled_sums import CoupledSum
 from invsamp.engine.swaps.walkers import Walkers
 from invsamp.estimators import Exact, Minibatch, Noisy
 from invsamp.evaluate.requests import Estimate
-from invsamp.kernels import Hamiltonian, Langevin, Momentum, Point
+from invsamp.kernels import Hamiltonian, Langevin, Microcanonical, Momentum, Point
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
 from invsamp.metric import DenseMetric, DiagonalMetric, IdentityMetric
 from invsamp.schedules import Constant, Cycles, CyclicCosine, Exponential, Polynomial
@@ -37,7 +37,7 @@ _CLASSES: dict[str, type[Any]] = {
     part.__name__: part
     for part in (
         # of samplers
-        *(Sampler, Rung, Swap, GradientNoise, Langevin, Momentum, Hamiltonian),
+        *(Sampler, Rung, Swap, GradientNoise, Langevin, Momentum, Hamiltonian, Microcanonical),
         *(Exact, Minibatch, Noisy, CoupledSum, Known, RunningAverage, KernelRidge),
         *(Constant, Polynomial, Exponential, CyclicCosine, Cycles),
         *(OwnEnergies, MultiVariance, ProductTarget, Discrepancy),

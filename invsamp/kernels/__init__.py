@@ -3,6 +3,7 @@
 from invsamp.kernels.contract import Info, Kernel, Moved, Point, decided, where_solved
 from invsamp.kernels.hamiltonian import Hamiltonian
 from invsamp.kernels.langevin import Langevin
+from invsamp.kernels.microcanonical import Microcanonical
 from invsamp.kernels.momentum import Momentum
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "Info",
     "Kernel",
     "Langevin",
+    "Microcanonical",
     "Momentum",
     "Moved",
     "Point",

@@ -8,7 +8,7 @@ from laws import CORRELATED, gaussian, second_moments, upper
 
 from invsamp.domains import HalfSpaces
 from invsamp.kernels import Hamiltonian
-from invsamp.kernels.hamiltonian import LONGEST, van_der_corput
+from invsamp.kernels.paths import LONGEST, van_der_corput
 from invsamp.ladder import Rung
 from invsamp.posing.potential import FunctionPotential, Target
 from invsamp.presets import hmc, relangevin
@@ -43,7 +43,7 @@ class TestLaw:
         """Leapfrog steps of length e alone have variance 1 / (1 - e^2 / 4) on N(0, 1)."""
         target = gaussian(1.0).function
         assert agrees(second_moments(self.run(draw, target)), 1.0)
-        monkeypatch.setattr("invsamp.kernels.hamiltonian.decided", lambda accept, there, here: there)
+        monkeypatch.setattr("invsamp.kernels.paths.decided", lambda accept, there, here: there)
         refused_none = second_moments(self.run(draw, target))
         assert agrees(refused_none, 1.25)
         assert not agrees(refused_none, 1.0)

@@ -132,6 +132,8 @@ def samplers_calls() -> dict[str, Call]:
                 "mala",
                 "hmc",
                 "Hamiltonian",
+                "mams",
+                "Microcanonical",
                 "ghmc",
                 "sgld",
                 "sghmc",

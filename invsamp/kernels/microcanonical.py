@@ -1,0 +1,81 @@
+"""The Metropolis-adjusted microcanonical sampler."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from invsamp.arguments import real, store
+from invsamp.contract import Array
+from invsamp.kernels.contract import Memory, StepSize
+from invsamp.kernels.paths import Paths
+
+
+@dataclass(frozen=True)
+class Microcanonical(Paths):
+    r"""The Metropolis-adjusted microcanonical sampler (MAMS): paths at constant speed, turned by the gradient.
+
+    With fresh directions u, uniform on the unit sphere of d unknowns in whitened coordinates w, a chain moves straight
+    by :math:`\epsilon \sqrt{d}\, u`, and a kick over a time t turns u towards :math:`e = -\nabla v / |\nabla v|`:
+
+    .. math:: u \leftarrow \frac{u + e\, (\sinh \delta + e \cdot u\, (\cosh \delta - 1))}{\cosh \delta + e \cdot u \sinh
+              \delta}, \qquad \delta = \frac{t\, |\nabla v|}{d - 1},
+
+    with the work :math:`(d - 1) \log(\cosh \delta + e \cdot u \sinh \delta)`. Far from the mode, where gradients are
+    large, the speed stays what it is: energies mix far faster than by Hamiltonian paths. How long paths are, and which
+    are refused: see `invsamp.kernels.paths`. Times are those of `Hamiltonian`, whose momenta are :math:`\sqrt{d}` long.
+
+    Parameters
+    ----------
+    length : float, > 0
+        Mean length of a path in whitened coordinates by the square root of d.
+
+    Raises
+    ------
+    ValueError
+        If ``length`` is not positive. In a run, if there is one unknown alone: a direction cannot turn there.
+
+    References
+    ----------
+    Robnik, Cohn-Gordon and Seljak (2025), "Metropolis adjusted microcanonical Hamiltonian Monte Carlo",
+    arXiv:2503.01707. The kick: Ver Steeg and Galstyan (2021), NeurIPS, "Hamiltonian dynamics with non-Newtonian momentum
+    for rapid sampling".
+    """
+
+    length: float = 1.0
+    name: ClassVar[str] = "mams"
+
+    def __post_init__(self) -> None:
+        store(self, length=real("length", self.length, above=0))
+
+    def __str__(self) -> str:
+        return f"Metropolis-adjusted microcanonical sampler (mean path length {self.length:g} sqrt(d))"
+
+    def init(self, rng: np.random.Generator, shape: tuple[int, int]) -> Memory:
+        """As of all paths; at least two unknowns."""
+        if shape[1] < 2:
+            raise ValueError("Microcanonical needs at least 2 unknowns, got 1: a direction cannot turn. Use hmc()")
+        return super().init(rng, shape)
+
+    def fresh(self, normal: Array) -> Array:
+        """Directions of standard normal numbers, as long as these are on average."""
+        speed = math.sqrt(normal.shape[1])
+        return normal * (speed / np.sqrt(np.square(normal).sum(axis=1, keepdims=True)))
+
+    def kick(self, velocity: Array, gradient: Array, half: StepSize) -> tuple[Array, Array]:
+        """Velocities turned against the gradient, their length kept."""
+        d = velocity.shape[1]
+        speed = math.sqrt(d)
+        steepness = np.sqrt(np.square(gradient).sum(axis=1, keepdims=True))
+        down = gradient / -np.where(steepness > 0.0, steepness, 1.0)
+        along = (down * velocity).sum(axis=1, keepdims=True) / speed
+        delta = half * speed * steepness / (d - 1)
+        # all by e^-delta, which cannot overflow
+        decay = np.exp(-delta)
+        turned = (1.0 - decay) * (1.0 + decay + along * (1.0 - decay)) * down + (2.0 * decay / speed) * velocity
+        work = (d - 1) * (delta + np.log(0.5 * ((1.0 + along) + (1.0 - along) * decay * decay)))
+        turned *= speed / np.sqrt(np.square(turned).sum(axis=1, keepdims=True))
+        return turned, work[:, 0]

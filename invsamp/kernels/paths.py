@@ -1,0 +1,94 @@
+"""Paths of several steps with a jittered length, each accepted or refused as a whole."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import numpy as np
+
+from invsamp.contract import Array
+from invsamp.evaluate.requests import Asks, Rows
+from invsamp.kernels.contract import ActiveRung, Info, Mask, Memory, Moved, Point, StepSize, decided, number
+
+#: Steps of a path at the most: early in warm-up steps are tiny.
+LONGEST = 64
+
+
+class Paths(ABC):
+    r"""What kernels that follow a dynamics of volume and energy kept share: a half kick, a straight move, a half kick.
+
+    A path of n steps of length :math:`\epsilon = \sqrt{2 \eta}` is accepted with probability
+    :math:`\min(1, e^{v - v' - W})`, W the work of its kicks. Its length :math:`n \epsilon` is spread evenly over
+    (0, 2 ``length``) by a van der Corput sequence with a random shift, the same for all chains, so that no direction is
+    left out by resonance. A wall turns the velocity as it turns the move. A path on which a solve fails, or which a
+    domain gives up on, is refused.
+
+    References
+    ----------
+    Jitter by a low-discrepancy sequence: Hoffman, Radul and Sountsov (2021), AISTATS, section 2.
+    """
+
+    length: float
+    adjusted: ClassVar[bool] = True
+    friction: ClassVar[float] = 1.0
+    target_acceptance: ClassVar[float] = 0.8
+    stability_limit: ClassVar[float] = 2.0
+    short_steps: ClassVar[bool] = False
+
+    @abstractmethod
+    def fresh(self, normal: Array) -> Array:
+        """Velocities (chains, d) at the start of a path, from standard normal numbers."""
+
+    @abstractmethod
+    def kick(self, velocity: Array, gradient: Array, half: StepSize) -> tuple[Array, Array]:
+        """Velocities (chains, d) after half a step, ``half`` long, under a gradient, and the kick's work (chains,)."""
+
+    def init(self, rng: np.random.Generator, shape: tuple[int, int]) -> Memory:
+        """The number of paths so far, and the shift of the sequence that spreads their lengths."""
+        return {"paths": np.zeros(()), "shift": np.asarray(rng.random())}
+
+    def step(self, rung: ActiveRung, here: Point, memory: Memory) -> Asks[Moved]:
+        """Move every chain along one path."""
+        paths, step = float(memory["paths"]), np.sqrt(2.0 * rung.step_size)
+        share = (van_der_corput(int(paths)) + float(memory["shift"])) % 1.0
+        leaps = int(min(max(1.0, np.ceil(2.0 * self.length * share / number(step))), LONGEST))
+        velocity = self.fresh(rung.normal())
+        there, gradient = here, rung.gradient(here.estimate)
+        work, broken = np.zeros(len(velocity)), np.zeros(len(velocity), dtype=bool)
+        with np.errstate(over="ignore", invalid="ignore"):  # a path may leave all that is finite
+            for _ in range(leaps):
+                velocity, before = self.kick(velocity, gradient, 0.5 * step)
+                end, turned, failed = rung.follow(there.position, step * velocity)
+                there = Point(end, (yield from rung.evaluate(end)))
+                gradient = rung.gradient(there.estimate)
+                velocity, after = self.kick(turned / step, gradient, 0.5 * step)
+                work += before + after
+                broken |= _broken(there, failed)
+            log_ratio = rung.energy(here.estimate) - rung.energy(there.estimate) - work
+        log_ratio[broken | np.isnan(log_ratio)] = -np.inf
+        accept = rung.log_uniform() < log_ratio
+        info = Info(log_ratio, int(np.count_nonzero(accept)))
+        return decided(accept, there, here), memory | {"paths": np.asarray(paths + 1.0)}, info
+
+    def arrived(self, rung: ActiveRung, memory: Memory, rows: Rows, change: Array) -> Memory:
+        """Velocities are fresh at every path."""
+        return memory
+
+
+def van_der_corput(index: int) -> float:
+    """The digits of ``index`` in base 2, mirrored at the point: a sequence that fills (0, 1) evenly."""
+    share, digit = 0.0, 0.5
+    while index:
+        share += digit * (index & 1)
+        index >>= 1
+        digit *= 0.5
+    return share
+
+
+def _broken(there: Point, failed: Mask | None) -> Mask | bool:
+    """Which chains' paths cannot be accepted: the walls gave them up, or the solve at their end failed."""
+    solved = np.isfinite(there.estimate.energy) if there.estimate.failed else None
+    if solved is None:
+        return False if failed is None else failed
+    return ~solved if failed is None else ~solved | failed
