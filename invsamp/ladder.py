@@ -125,12 +125,7 @@ class Rung:
             probes=integer("probes", self.probes, least=2),  # fewer would show no variance
         )
         instance("estimator", self.estimator, Estimator, ESTIMATOR)
-        instance(
-            "kernel",
-            self.kernel,
-            Kernel,
-            "Langevin(...), Momentum(...), Hamiltonian(...), Microcanonical(...) or a Kernel",
-        )
+        instance("kernel", self.kernel, Kernel, "a Kernel, such as Langevin(...)")
         instance("energy_variance", self.energy_variance, VarianceModel, VARIANCE_MODEL)
         optional(instance, "gradient_noise", self.gradient_noise, GradientNoise, "a GradientNoise")
         if self.kernel.adjusted and not isinstance(self.estimator, Exact):

@@ -41,8 +41,8 @@ class Microcanonical(Paths):
     References
     ----------
     Robnik, Cohn-Gordon and Seljak (2025), "Metropolis adjusted microcanonical Hamiltonian Monte Carlo",
-    arXiv:2503.01707. The kick: Ver Steeg and Galstyan (2021), NeurIPS, "Hamiltonian dynamics with non-Newtonian momentum
-    for rapid sampling".
+    arXiv:2503.01707. The kick: Ver Steeg and Galstyan (2021), "Hamiltonian dynamics with non-Newtonian
+    momentum for rapid sampling", NeurIPS.
     """
 
     length: float = 1.0
