@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -45,3 +46,12 @@ def _is_entry(index: str, shape: tuple[int, ...]) -> bool:
     if len(parts) != len(shape) or not all(part.strip().isdecimal() for part in parts):
         return False
     return all(int(part) < size for part, size in zip(parts, shape, strict=True))
+
+
+def check_predicts(posterior: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """`ValueError` unless something has data to predict and the parameters of a run."""
+    if not (hasattr(posterior, "predict") and hasattr(posterior, "sample_noise")):
+        raise ValueError(f"posterior must have a forward model and noise, got {type(posterior).__name__}")
+    own = {name: tuple(shape) for name, shape in posterior.shapes.items()}
+    if own != dict(shapes):
+        raise ValueError(f"posterior must have the parameters of the run, {dict(shapes)}, got {own}")

@@ -17,18 +17,17 @@ from invsamp.arguments import boolean
 from invsamp.contract import Potential, Problem
 from invsamp.engine import state as states
 from invsamp.engine.engine import Engine
-from invsamp.engine.handing_back import announce
 from invsamp.engine.interrupts import Interrupts
 from invsamp.engine.plan import Plan
-from invsamp.engine.recording import NOTICE, fingerprint, finished, record, start_run
+from invsamp.engine.recording import NOTICE, fingerprint, obey, record, start_run
 from invsamp.engine.threads import one_thread
 from invsamp.evaluate.contract import Evaluator
 from invsamp.evaluate.hiring import as_evaluator, hired
+from invsamp.handing_back import announce
 from invsamp.ladder import Sampler
 from invsamp.parallel.agreement import check_equal, run_settings
 from invsamp.parallel.sharing import communicator, share
 from invsamp.results.run import Run
-from invsamp.results.stored_run import StoredRun
 from invsamp.sampler import as_problem
 from invsamp.storage import manifest as manifests
 from invsamp.storage.contents import versions
@@ -117,7 +116,7 @@ def resume(
     return run
 
 
-def _carried_on(engine: Engine, path: Path, about: Mapping[str, Any], progress: bool) -> StoredRun:
+def _carried_on(engine: Engine, path: Path, about: Mapping[str, Any], progress: bool) -> Run:
     """The whole run, from where its directory says that it stands."""
     plan = engine.plan
     if (over := _over(path, plan)) is not None:
@@ -132,10 +131,11 @@ def _carried_on(engine: Engine, path: Path, about: Mapping[str, Any], progress: 
         if saved["engine"] is None:
             start_run(engine, kept, saved["start"])
         received = record(engine, kept, interrupts, progress)
-    return finished(engine, path, received)
+    obey(received, engine, path)
+    return Run.load(path)
 
 
-def _over(path: Path, plan: Plan) -> StoredRun | None:
+def _over(path: Path, plan: Plan) -> Run | None:
     """A run that is finished, which is only read: it may lie where nobody can write."""
     header = read_state(path)[0]
     if header.step != plan.steps:
@@ -143,7 +143,7 @@ def _over(path: Path, plan: Plan) -> StoredRun | None:
     with suppress(OSError, DirectoryInUseError):  # where that can be, what a kill in the end has left over is removed
         RunDirectory.open(path).close()
     check_segments(path, header)
-    return StoredRun(path)
+    return Run.load(path)
 
 
 def _opened(path: Path, about: Mapping[str, Any]) -> RunDirectory:

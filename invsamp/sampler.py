@@ -15,7 +15,6 @@ from invsamp.arguments import boolean, instance
 from invsamp.contract import Array, Potential, Problem
 from invsamp.engine.draws import Draws
 from invsamp.engine.engine import Engine
-from invsamp.engine.handing_back import announce, handed_back, say
 from invsamp.engine.interrupts import Interrupts, leave
 from invsamp.engine.plan import Plan
 from invsamp.engine.progress import Bar
@@ -24,6 +23,7 @@ from invsamp.engine.starts import given_start
 from invsamp.engine.threads import one_thread
 from invsamp.evaluate.contract import Evaluator, EvaluatorError
 from invsamp.evaluate.hiring import as_evaluator, hired
+from invsamp.handing_back import announce, handed_back, say
 from invsamp.ladder import Sampler
 from invsamp.parallel.agreement import check_equal, run_settings
 from invsamp.parallel.sharing import communicator, share
@@ -141,7 +141,8 @@ def sample(
 def _made(engine: Engine, progress: bool, path: Path | None, segment: int | None) -> Run:
     """The run from its first solve to its last."""
     if path is not None:
-        return begin_run(engine, path, segment=segment, progress=progress)
+        begin_run(engine, path, segment=segment, progress=progress)
+        return Run.load(path)
     load_arviz()  # which may fail, and must not do so when the draws are made
     engine.begin(engine.given)
     return handed_back(engine, _run(engine, progress))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -145,6 +145,9 @@ class Walls:
 class Walled(ABC):
     """A domain that says which walls it has; the paths and the tests follow from them."""
 
+    #: Set by `invsamp.domains.intersection`, because it takes to know all kinds of domains.
+    intersection: ClassVar[Callable[..., Domain]]
+
     @property
     @abstractmethod
     def dimension(self) -> int | None:
@@ -190,9 +193,7 @@ class Walled(ABC):
 
     def __and__(self, other: Domain) -> Domain:
         """Intersection with another domain; ValueError where nothing is left."""
-        from invsamp.domains.intersection import intersect
-
-        return intersect(self, other)  # type: ignore[arg-type]
+        return self.intersection(self, other)
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:

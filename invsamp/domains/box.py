@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +16,8 @@ from invsamp.domains._polytope import clipped_polygon
 from invsamp.domains._rejection import sample_by_rejection
 from invsamp.domains._walls import Member, Walled
 from invsamp.domains.contract import Array, BoolArray, Reflection
+from invsamp.domains.half_spaces import HalfSpaces
 from invsamp.domains.unbounded import Unbounded
-
-if TYPE_CHECKING:
-    from invsamp.domains.half_spaces import HalfSpaces
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -130,8 +128,6 @@ class Box(Walled):
         """The same set as half-spaces, one for each finite bound; Unbounded where there is none."""
         self.check_dimension(dimension)
         # building them solves a small linear program: once is enough
-        from invsamp.domains.half_spaces import HalfSpaces
-
         cached: dict[int, HalfSpaces | Unbounded] = self.__dict__.setdefault("_half_spaces", {})
         if dimension not in cached:
             normals, offsets = self.rows(dimension)

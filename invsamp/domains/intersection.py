@@ -144,3 +144,6 @@ class Intersection(Walled):
 
     def __repr__(self) -> str:
         return " & ".join(map(repr, self.parts))
+
+
+Walled.intersection = staticmethod(intersect)

@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
 import numpy as np
-import numpy.typing as npt
 
-from invsamp.contract import Array
-
-if TYPE_CHECKING:
-    from invsamp.engine.engine import Engine
-
-
-class Segment(NamedTuple):
-    """Draws in a row of some rungs, as these recorded them."""
-
-    positions: Array  # (rungs, chains, draws, d)
-    energies: Array  # (rungs, chains, draws)
-    step_sizes: Array  # (rungs, draws): of the step that led to the draw
-    replicas: npt.NDArray[np.intp]  # (rungs, chains, draws): which replica is at each rung
+from invsamp.engine.engine import Engine
+from invsamp.engine.segment import Segment
 
 
 class Draws:

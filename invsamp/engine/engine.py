@@ -13,11 +13,11 @@ from invsamp.boundary import as_boundary
 from invsamp.contract import Array, Problem
 from invsamp.coupled_sums import CoupledSum
 from invsamp.engine import gradients, reporting
-from invsamp.engine.draws import Segment
 from invsamp.engine.evaluation import Evaluator
 from invsamp.engine.noise_models import share_pilots
 from invsamp.engine.plan import Plan
 from invsamp.engine.replica import Replica, SolvesFailed
+from invsamp.engine.segment import Segment
 from invsamp.engine.starts import failure_message, place
 from invsamp.engine.swaps.exchange import Exchange
 from invsamp.engine.warmup import WarmUp, check_length

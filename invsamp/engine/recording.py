@@ -17,9 +17,8 @@ from invsamp.engine.draws import Draws
 from invsamp.engine.engine import Engine
 from invsamp.engine.interrupts import Interrupts, leave
 from invsamp.engine.progress import Bar
-from invsamp.results.stored_run import StoredRun, described
 from invsamp.storage import manifest as manifests
-from invsamp.storage.contents import constants, groups_of, versions
+from invsamp.storage.contents import constants, described, groups_of, versions
 from invsamp.storage.directory import RunDirectory
 
 #: Seconds between checkpoints, about: what a kill costs at the most is the double of it.
@@ -32,7 +31,7 @@ FIRST_SECONDS = 1.0
 NOTICE = "finishing this step and writing a checkpoint; once more leaves at once, back to the last checkpoint"
 
 
-def begin_run(engine: Engine, path: Path, segment: int | None, progress: bool) -> StoredRun:
+def begin_run(engine: Engine, path: Path, segment: int | None, progress: bool) -> None:
     """Make a whole run in a new directory.
 
     Parameters
@@ -45,10 +44,6 @@ def begin_run(engine: Engine, path: Path, segment: int | None, progress: bool) -
         Draws of a segment. By default what takes about half a minute, and no more than 2 MiB.
     progress : bool
         Whether to show a bar.
-
-    Returns
-    -------
-    StoredRun
 
     Raises
     ------
@@ -65,7 +60,7 @@ def begin_run(engine: Engine, path: Path, segment: int | None, progress: bool) -
                 kept.withdraw()  # nothing is in it, and the next try should not find it taken
             raise
         received = record(engine, kept, interrupts, progress)
-    return finished(engine, path, received)
+    obey(received, engine, path)
 
 
 def start_run(engine: Engine, directory: RunDirectory, positions: Array | None) -> None:
@@ -117,17 +112,16 @@ def record(engine: Engine, directory: RunDirectory, interrupts: Interrupts, prog
     return received
 
 
-def finished(engine: Engine, path: Path, received: int | None) -> StoredRun:
-    """The run in a directory.
+def obey(received: int | None, engine: Engine, path: Path) -> None:
+    """Leave, if a signal came, and say where the run is and how to go on with it.
 
     Raises
     ------
     KeyboardInterrupt, SystemExit
-        If a signal came, see `leave`.
+        See `leave`.
     """
     if received is not None:
         leave(received, _farewell(received, engine, path))
-    return StoredRun(path)
 
 
 def fingerprint(engine: Engine, position: Array) -> dict[str, Any]:

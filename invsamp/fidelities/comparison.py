@@ -5,19 +5,20 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import instance, integer
-from invsamp.contract import Array, Problem
+from invsamp.contract import Problem
 from invsamp.engine.evaluation import Evaluator
 from invsamp.estimators import Estimator
-from invsamp.fidelities import words
+from invsamp.fidelities import advice
+from invsamp.fidelities.compared import Compared, States
 from invsamp.fidelities.levels import Level, agreement, noise_of, seconds_of, solve
-from invsamp.fidelities.pairs import Pair, Swaps, hottest_of, ladder_of
+from invsamp.fidelities.pairs import Swaps, hottest_of, ladder_of
 from invsamp.fidelities.reweighting import weights
 from invsamp.fidelities.states import gather
 from invsamp.ladder import ESTIMATOR
@@ -32,17 +33,7 @@ if TYPE_CHECKING:
 LEAST_STATES = 10
 
 
-class States(NamedTuple):
-    """The states at which the levels were compared, those that a level could not solve left out."""
-
-    theta: Array  # (n, d)
-    energies: Array  # (levels, n)
-    weight: Array  # (n,) of the cold rung
-    source: str
-
-
-@dataclass(frozen=True, eq=False)
-class FidelityComparison:
+class FidelityComparison(Compared):
     """Result of `compare_fidelities`; prints as tables with advice.
 
     Attributes
@@ -61,20 +52,13 @@ class FidelityComparison:
     states : States
     """
 
-    levels: tuple[Level, ...]
-    pairs: tuple[Pair, ...]
-    hot_temperatures: dict[str, float]
-    rates: dict[str, Array]
-    labels: tuple[str, ...]
-    states: States
-
     @property
     def advice(self) -> tuple[str, ...]:
         """Which swap rule and which temperature suit the coarse levels, in words."""
-        return words.advice(self.levels, self.pairs, self.hot_temperatures, self.rates)
+        return advice.advice(self)
 
     def __str__(self) -> str:
-        return words.table(self)
+        return advice.table(self)
 
     def to_dataframe(self, part: str = "levels") -> pd.DataFrame:
         """A row per level, or with ``part="pairs"`` per pair of neighbouring rungs; columns as the attributes.
@@ -94,9 +78,9 @@ class FidelityComparison:
 
     def plot(self) -> Figure:
         """Energies of each level against the finest, their difference over theta, costs and expected swap rates."""
-        from invsamp.plots import plot_comparison
+        from invsamp.fidelities.figure import plotted  # matplotlib waits for its first use
 
-        return plot_comparison(self)
+        return plotted(self)
 
 
 def compare_fidelities(

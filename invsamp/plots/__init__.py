@@ -4,12 +4,10 @@ Every function returns a `matplotlib.figure.Figure` that pyplot does not know: s
 """
 
 from invsamp.plots.chains import plot_marginals, plot_predictive, plot_trace
-from invsamp.plots.fidelities import plot_comparison
 from invsamp.plots.ladder import plot_ladder, plot_swaps
 from invsamp.plots.pairs import plot_pairs
 
 __all__ = [
-    "plot_comparison",
     "plot_ladder",
     "plot_marginals",
     "plot_pairs",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +12,14 @@ from matplotlib.figure import Figure
 
 from invsamp import arguments
 from invsamp.arguments import array, optional, text
+from invsamp.names import check_predicts
 from invsamp.plots.figure import (
     COLD,
     CYCLE,
     FAINT,
     INK,
     TRUTH,
+    Run,
     bins_of,
     checked_run,
     clean,
@@ -29,10 +31,6 @@ from invsamp.plots.figure import (
     truth_legend,
     truth_of,
 )
-from invsamp.results.predictive import check_posterior
-
-if TYPE_CHECKING:
-    from invsamp.results.run import Run
 
 #: Points per chain that a trace draws; more only make the file large.
 _TRACE_POINTS = 4000
@@ -175,7 +173,7 @@ def plot_predictive(
             raise ValueError("posterior must be given, or run.posterior_predictive(posterior) called before: got None")
         run.posterior_predictive(posterior)
     elif posterior is not None:
-        check_posterior(posterior, run.shapes)
+        check_predicts(posterior, run.shapes)
     predicted = run.data.posterior_predictive["data"].to_numpy()
     shape = predicted.shape[2:]
     predicted = predicted.reshape(-1, shape[0] if shape else 1, int(np.prod(shape[1:])))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,10 +14,12 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 
 from invsamp import arguments
-from invsamp.arguments import instance, mapping, numbers, optional, real
+from invsamp.arguments import mapping, numbers, optional, real, wrong
+from invsamp.contract import Array
+from invsamp.domains import Domain
 
 if TYPE_CHECKING:
-    from invsamp.results.run import Run
+    import pandas as pd
 
 INK = "#22303f"
 FAINT = "#8794a1"
@@ -31,6 +33,57 @@ DENSITY = LinearSegmentedColormap.from_list("density", ["#ffffff", "#cfe3f2", "#
 TEMPERATURE = LinearSegmentedColormap.from_list("temperature", [COLD, "#7d5fa0", HOT])
 #: Panels that a person can still read in one figure.
 MOST_PANELS = 8
+
+
+class Run(Protocol):
+    """What figures need of an `invsamp.Run`, which offers each of them as a method of its own."""
+
+    @property
+    def data(self) -> Any:
+        """The `arviz.InferenceData`."""
+        ...
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """Counts and settings."""
+        ...
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of every parameter, in the order of theta's columns."""
+        ...
+
+    @property
+    def labels(self) -> list[str]:
+        """Name of every column of theta."""
+        ...
+
+    @property
+    def domain(self) -> Domain | None:
+        """Where theta may lie, if the sampler said so."""
+        ...
+
+    @property
+    def rungs(self) -> int:
+        """Number of temperatures."""
+        ...
+
+    @property
+    def theta(self) -> Array:
+        """Draws of the cold rung, shape (chains, draws, d)."""
+        ...
+
+    def rung_theta(self, rung: int) -> Array:
+        """Draws of one rung, 0 the cold one, shape (chains, draws, d)."""
+        ...
+
+    def summary(self) -> pd.DataFrame:
+        """Statistics of every column of theta, a row each."""
+        ...
+
+    def posterior_predictive(self, posterior: Any) -> Any:
+        """Predict the data, and keep that in ``data``."""
+        ...
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -100,9 +153,10 @@ def columns(
 
 def checked_run(run: Any) -> Run:
     """The run that is to be shown; `ValueError` if it is none."""
-    from invsamp.results.run import Run
-
-    checked: Run = instance("run", run, Run, "a Run")
+    # of the class: of an object that would read all its draws
+    if isinstance(run, type) or not all(hasattr(type(run), name) for name in ("theta", "rung_theta", "report")):
+        raise wrong("run", "a Run", run)
+    checked: Run = run
     return checked
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -20,6 +19,7 @@ from invsamp.plots.figure import (
     HOT,
     INK,
     TEMPERATURE,
+    Run,
     checked_run,
     clean,
     columns,
@@ -27,9 +27,6 @@ from invsamp.plots.figure import (
     new_figure,
     title,
 )
-
-if TYPE_CHECKING:
-    from invsamp.results.run import Run
 
 #: Draws of the path that a picture can show.
 _PATH_DRAWS = 400

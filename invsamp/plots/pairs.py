@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -18,6 +18,7 @@ from invsamp.plots.figure import (
     GRID,
     INK,
     TRUTH,
+    Run,
     bins_of,
     clean,
     columns,
@@ -27,9 +28,6 @@ from invsamp.plots.figure import (
     truth_of,
     view_of,
 )
-
-if TYPE_CHECKING:
-    from invsamp.results.run import Run
 
 #: Lower and upper ends (d,) of the domain's bounding box.
 Ends = tuple[np.ndarray, np.ndarray]

@@ -9,6 +9,7 @@ import numpy as np
 
 from invsamp.arguments import integer, optional
 from invsamp.contract import Array
+from invsamp.names import check_predicts
 from invsamp.storage import layout
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def predict(
     ValueError
         If ``posterior`` cannot predict, its parameters are others, or ``draws`` < 1.
     """
-    check_posterior(posterior, shapes)
+    check_predicts(posterior, shapes)
     optional(integer, "draws", draws, least=1)
     integer("seed", seed, least=0)
     chosen = _evenly_spaced(theta.shape[0], theta.shape[1], DEFAULT_DRAWS if draws is None else draws)
@@ -71,19 +72,10 @@ def log_likelihood(
     ValueError
         If ``posterior`` cannot predict, or its parameters are others.
     """
-    check_posterior(posterior, shapes)
+    check_predicts(posterior, shapes)
     rows = theta.reshape(-1, theta.shape[-1])
     values = _by_blocks(lambda block: posterior.log_likelihood(block, fidelity), rows)
     return layout.dataset({"data": values.reshape(theta.shape[:2] + values.shape[1:])}, _data_dimensions(values))
-
-
-def check_posterior(posterior: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """`ValueError` unless something has data to predict and the parameters of a run."""
-    if not (hasattr(posterior, "predict") and hasattr(posterior, "sample_noise")):
-        raise ValueError(f"posterior must have a forward model and noise, got {type(posterior).__name__}")
-    own = {name: tuple(shape) for name, shape in posterior.shapes.items()}
-    if own != dict(shapes):
-        raise ValueError(f"posterior must have the parameters of the run, {dict(shapes)}, got {own}")
 
 
 def _by_blocks(function: Callable[[Array], Array], rows: Array) -> Array:

@@ -20,8 +20,10 @@ from invsamp.diagnostics.checks import diagnose
 from invsamp.diagnostics.draws import statistics
 from invsamp.domains import Domain, from_dict
 from invsamp.names import labels
+from invsamp.results.arrays import Arrays, Dataset, Source
 from invsamp.results.predictive import log_likelihood, predict
 from invsamp.results.printing import printed
+from invsamp.results.stored import Stored
 from invsamp.storage import layout
 from invsamp.storage.contents import attributes_of, constants, groups_of
 
@@ -44,6 +46,11 @@ class Run:
 
     Parameters
     ----------
+    source : Source
+        Where the draws are; a sampler, `load` and `from_arrays` say so.
+
+    Attributes
+    ----------
     data : arviz.InferenceData
         Groups ``posterior`` (chain, draw, *shape of each parameter), ``sample_stats`` (chain, draw), ``hot`` (chain,
         draw, rung, *shape) and ``hot_stats`` (chain, draw, rung) for the rungs above the cold one, ``observed_data``
@@ -52,13 +59,13 @@ class Run:
         is made when it is asked for; of a run in a directory the draws are read only then, variable by variable.
     """
 
-    def __init__(self, data: Any) -> None:
-        self._data = data
+    def __init__(self, source: Source) -> None:
+        self._source = source
 
     @property
     def data(self) -> Any:
-        """The `arviz.InferenceData`."""
-        return self._data
+        """The `arviz.InferenceData`, made when it is first asked for."""
+        return self._source.data
 
     @classmethod
     def from_arrays(
@@ -96,22 +103,20 @@ class Run:
         ValueError
             If shapes do not fit together or a parameter has the name of a dimension.
         """
-        from invsamp.results.array_run import ArrayRun
-
         theta, stats = np.asarray(theta), {name: np.asarray(values) for name, values in sample_stats.items()}
         layout.check_arrays(names_shapes, theta, stats)
         groups = groups_of(theta, names_shapes, stats) | constants(problem, names_shapes, report.get("seed"))
-        return ArrayRun(groups, attributes_of(names_shapes, report, domain))
+        return Run(Arrays(groups, attributes_of(names_shapes, report, domain)))
 
     @property
     def report(self) -> dict[str, Any]:
         """Counts and settings of the run, see `from_arrays`; a fresh copy."""
-        return json.loads(self._attributes["report"])
+        return json.loads(self._source.attributes["report"])
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of every parameter, in the order of theta's columns."""
-        return {name: tuple(shape) for name, shape in json.loads(self._attributes["parameters"]).items()}
+        return {name: tuple(shape) for name, shape in json.loads(self._source.attributes["parameters"]).items()}
 
     @property
     def labels(self) -> list[str]:
@@ -121,18 +126,18 @@ class Run:
     @property
     def domain(self) -> Domain | None:
         """Where theta may lie; None if the sampler did not say."""
-        text = self._attributes.get("domain")
+        text = self._source.attributes.get("domain")
         return None if text is None else from_dict(json.loads(text))
 
     @property
     def theta(self) -> Array:
         """Draws of the cold rung, shape (chains, draws, d)."""
-        return layout.join({name: self._read("posterior", name) for name in self.shapes})
+        return layout.join({name: self._source.read("posterior", name) for name in self.shapes})
 
     @property
     def rungs(self) -> int:
-        """Number of temperature levels, the cold one included."""
-        return 1 + (self.data.hot.sizes["rung"] if "hot" in self.data.groups() else 0)
+        """Number of temperatures, the cold one included."""
+        return self._source.rungs
 
     def rung_theta(self, rung: int) -> Array:
         """Draws of one rung, 0 the cold one, shape (chains, draws, d).
@@ -145,7 +150,7 @@ class Run:
         rung = integer("rung", rung, least=0, most=self.rungs - 1)
         if rung == 0:
             return self.theta
-        return layout.join({name: self._read("hot", name, rest=(rung - 1,)) for name in self.shapes})
+        return layout.join({name: self._source.read("hot", name, rest=(rung - 1,)) for name in self.shapes})
 
     def draws(self, name: str) -> Array:
         """Draws of one parameter of the cold rung, shape (chains, draws, *shape).
@@ -155,7 +160,7 @@ class Run:
         ValueError
             If there is no such parameter.
         """
-        return self._read("posterior", one_of("name", name, self.shapes))
+        return self._source.read("posterior", one_of("name", name, self.shapes))
 
     def summary(self) -> pd.DataFrame:
         """Statistics of every scalar parameter; those of the sampling error as arviz-stats has them.
@@ -174,7 +179,7 @@ class Run:
 
         Judged from 100,000 evenly spaced draws where there are more, but from at least 1000 of each chain.
         """
-        chains, draws = self._size
+        chains, draws = self._source.size
         every = max(1, min(-(-chains * draws // _JUDGED), draws // _JUDGED_OF_CHAIN))
         return diagnose(self._summary(every), self.report)
 
@@ -209,10 +214,8 @@ class Run:
         """
         place = arguments.path("path", path)
         if place.is_dir():
-            from invsamp.results.stored_run import StoredRun
-
-            return StoredRun(place)
-        return cls(storage.read(place))
+            return cls(Stored(place))
+        return cls(Dataset(storage.read(place)))
 
     def posterior_predictive(
         self, posterior: Any, draws: int | None = None, seed: int = 0, fidelity: str | None = None
@@ -311,20 +314,6 @@ class Run:
 
         return plot_predictive(self, posterior, x, x_label, series)
 
-    @property
-    def _attributes(self) -> Mapping[str, Any]:
-        return self.data.attrs
-
-    def _read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[Any, ...] = ()) -> Array:
-        """Values (chain, draw, ...) of some draws, and of some entries of the axes behind these."""
-        return self.data[group][name].to_numpy()[(slice(None), draws, *rest)]
-
-    @property
-    def _size(self) -> tuple[int, int]:
-        """Number of chains, and of draws of each."""
-        sizes = self.data.posterior.sizes
-        return sizes["chain"], sizes["draw"]
-
     def _summary(self, every: int = 1) -> pd.DataFrame:
         """Summary of every so manieth draw."""
         import pandas as pd
@@ -334,12 +323,12 @@ class Run:
 
     def _columns(self, name: str, every: int) -> Iterator[Array]:
         """Every so manieth draw (chain, draw, scalar) of the scalars of a parameter, some at a time."""
-        shape, (chains, draws) = self.shapes[name], self._size
+        shape, (chains, draws) = self.shapes[name], self._source.size
         index = [axis.ravel() for axis in np.indices(shape)]
         some = max(1, _AT_ONCE // (8 * chains * -(-draws // every)))
         for begin in range(0, math.prod(shape), some):
             rest = tuple(axis[begin : begin + some] for axis in index)
-            values = self._read("posterior", name, slice(None, None, every), rest)
+            values = self._source.read("posterior", name, slice(None, None, every), rest)
             yield values if shape else values[..., None]
 
     def _keep(self, group: str, dataset: xr.Dataset) -> xr.Dataset:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
 from functools import cache
@@ -46,9 +47,10 @@ def groups_of(theta: Array, shapes: Mapping[str, tuple[int, ...]], stats: Mappin
     return groups
 
 
-def inference_data(datasets: dict[str, xr.Dataset], report: Mapping[str, Any], attributes: Mapping[str, str]) -> Any:
+def inference_data(datasets: dict[str, xr.Dataset], attributes: Mapping[str, str]) -> Any:
     """The `arviz.InferenceData` of a run, from the datasets of its groups."""
     if "hot" in datasets:
+        report = json.loads(attributes["report"])
         rungs, names = 1 + datasets["hot"].sizes["rung"], datasets["posterior"].data_vars
         hot = layout.hot_coordinates(rungs, report.get("temperatures"), names)
         for group in ("hot", "hot_stats"):
@@ -95,6 +97,12 @@ def attributes_of(
     if domain is not None:
         attributes["domain"] = layout.to_json(domain.to_dict())
     return attributes
+
+
+def described(shapes: Mapping[str, tuple[int, ...]], domain: Any) -> dict[str, Any]:
+    """What the description of a run has to hold for `Stored`."""
+    text = None if domain is None else json.loads(layout.to_json(domain.to_dict()))
+    return {"parameters": {name: list(shape) for name, shape in shapes.items()}, "domain": text}
 
 
 def versions() -> dict[str, str]:

@@ -37,7 +37,7 @@ POSTERIOR = iv.Posterior(
 
 @pytest.fixture(autouse=True)
 def no_warnings_of_short_runs(monkeypatch):
-    monkeypatch.setattr("invsamp.engine.handing_back.announce", lambda run, stacklevel: None)
+    monkeypatch.setattr("invsamp.handing_back.announce", lambda run, stacklevel: None)
     monkeypatch.setattr("invsamp.sampler.announce", lambda run, stacklevel: None)
 
 

@@ -61,7 +61,7 @@ def draws_of(run):
     names = {"posterior": ("a", "k"), "sample_stats": ("energy", "replica")}
     names |= {"hot": names["posterior"], "hot_stats": names["sample_stats"]}
     # without `data`, which would take a hundred times longer than such a run
-    return {(group, name): run._read(group, name) for group in names for name in names[group]}
+    return {(group, name): run._source.read(group, name) for group in names for name in names[group]}
 
 
 def assert_same(run, reference):

@@ -201,8 +201,7 @@ def runs_calls() -> dict[str, Call]:
         if name != "plot_swaps":
             calls[f"Run.{name}"] = Call(getattr(run, name), given, kinds)
         calls[f"plots.{name}"] = Call(getattr(plots, name), {"run": run, **given}, kinds)
-    comparison = quiet(iv.compare_fidelities, posterior, 12)
-    return calls | {"plots.plot_comparison": Call(plots.plot_comparison, {"comparison": comparison})}
+    return calls
 
 
 def domains_calls() -> dict[str, Call]:

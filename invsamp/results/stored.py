@@ -1,8 +1,7 @@
-"""A run in a directory: a `Run` whose draws stay on the disk until they are asked for."""
+"""Where the draws of a run in a directory are: on the disk, until they are asked for."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +11,6 @@ import numpy as np
 
 from invsamp.contract import Array
 from invsamp.domains import from_dict
-from invsamp.results.run import Run
 from invsamp.storage import layout
 from invsamp.storage.contents import attributes_of, inference_data
 from invsamp.storage.stored import StoredDraws
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
-class StoredRun(Run):
+class Stored:
     """What a directory holds of a run; the draws that are asked for are read, and nothing else.
 
     Parameters
@@ -38,8 +36,8 @@ class StoredRun(Run):
     def __init__(self, path: Path) -> None:
         self._stored = StoredDraws(path)
 
-    def __reduce__(self) -> tuple[type[StoredRun], tuple[Path]]:
-        return StoredRun, (self._stored.path,)
+    def __reduce__(self) -> tuple[type[Stored], tuple[Path]]:
+        return Stored, (self._stored.path,)
 
     @cached_property
     def data(self) -> Any:
@@ -48,26 +46,29 @@ class StoredRun(Run):
         datasets = {group: _lazy(draws, group) for group in draws.variables}
         for group, values in self._stored.constants.items():
             datasets[group] = layout.dataset(values, layout.LEADING[group])
-        return inference_data(datasets, self.report, self._attributes)
+        return inference_data(datasets, self.attributes)
 
     @property
     def rungs(self) -> int:
-        """Number of temperature levels, the cold one included."""
+        """Number of temperatures, the cold one included."""
         hot = self._stored.draws.variables.get("hot")
         return 1 if hot is None else 1 + next(iter(hot.values()))[0][1]
 
     @cached_property
-    def _attributes(self) -> Mapping[str, Any]:
+    def attributes(self) -> Mapping[str, Any]:
+        """As `invsamp.storage.contents.attributes_of` makes them."""
         about = self._stored.about
         shapes = {name: tuple(shape) for name, shape in about["parameters"].items()}
         domain = about["domain"]
         return attributes_of(shapes, self._stored.report, None if domain is None else from_dict(domain))
 
-    def _read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[Any, ...] = ()) -> Array:
+    def read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[Any, ...] = ()) -> Array:
+        """Values (chain, draw, ...) of some draws, and of some entries of the axes behind these."""
         return self._stored.draws.read(group, name, draws, rest)
 
     @property
-    def _size(self) -> tuple[int, int]:
+    def size(self) -> tuple[int, int]:
+        """Number of chains, and of draws of each."""
         draws = self._stored.draws
         return next(iter(draws.variables["posterior"].values()))[0][0], draws.count
 
@@ -107,9 +108,3 @@ def _lazy(draws: Any, group: str) -> xr.Dataset:
     dataset = xr.Dataset(variables)
     numbers = {dim: np.arange(size) for dim, size in dataset.sizes.items()}
     return dataset.assign_coords(numbers | {"draw": draws.numbers})
-
-
-def described(shapes: Mapping[str, tuple[int, ...]], domain: Any) -> dict[str, Any]:
-    """What the description of a run has to hold for `StoredRun`."""
-    text = None if domain is None else json.loads(layout.to_json(domain.to_dict()))
-    return {"parameters": {name: list(shape) for name, shape in shapes.items()}, "domain": text}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +12,7 @@ from invsamp.contract import Array
 from invsamp.diagnostics.checks import SWAP_NOISE_LIMIT, SWAP_RATE_LIMIT
 
 if TYPE_CHECKING:
-    from invsamp.fidelities.comparison import FidelityComparison
+    from invsamp.fidelities.compared import Compared
     from invsamp.fidelities.levels import Level
     from invsamp.fidelities.pairs import Pair
 
@@ -24,7 +24,7 @@ AGREES, DISAGREES = 0.7, 0.3
 ASTRAY = 0.5
 
 
-def table(comparison: FidelityComparison) -> str:
+def table(comparison: Compared) -> str:
     """Both tables and the advice."""
     levels, pairs, states = comparison.levels, comparison.pairs, comparison.states
     count = states.energies.shape[1]
@@ -37,18 +37,16 @@ def table(comparison: FidelityComparison) -> str:
         head = ["cold", "hot", "stage 1", "stage 2", "swaps", "sd of stage 2", "sqrt v", "misses: eq. 18", "eq. 11"]
         lines += _aligned([head] + [_pair_row(pair) for pair in pairs])
     lines.append("")
-    lines += [f"- {sentence}" for sentence in advice(levels, pairs, comparison.hot_temperatures, comparison.rates)]
+    lines += [f"- {sentence}" for sentence in advice(comparison)]
     return "\n".join(lines)
 
 
-def advice(
-    levels: Sequence[Level], pairs: Sequence[Pair], hot_temperatures: Mapping[str, float], rates: Mapping[str, Array]
-) -> tuple[str, ...]:
+def advice(comparison: Compared) -> tuple[str, ...]:
     """Sentences, each with its figures and what to do."""
-    found = []
+    levels, found = comparison.levels, []
     for level in levels[:-1]:
-        found += _of_level(level, levels[-1], hot_temperatures[level.name], rates[level.name])
-    for pair in pairs:
+        found += _of_level(level, levels[-1], comparison.hot_temperatures[level.name], comparison.rates[level.name])
+    for pair in comparison.pairs:
         found += _of_pair(pair)
     return tuple(found)
 

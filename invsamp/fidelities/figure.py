@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 
-from invsamp.arguments import instance
 from invsamp.contract import Array
+from invsamp.fidelities.compared import Compared
+from invsamp.fidelities.pairs import TEMPERATURES, WANTED_RATE
 from invsamp.plots.figure import COLD, CYCLE, FAINT, INK, clean, new_figure, title, view_of
-
-if TYPE_CHECKING:
-    from invsamp.fidelities.comparison import FidelityComparison
 
 #: Coarse levels that one figure shows, the finest of them.
 _MOST_LEVELS = 4
@@ -22,21 +18,18 @@ _MOST_LEVELS = 4
 _SHOWN = 0.98
 
 
-def plot_comparison(comparison: FidelityComparison) -> Figure:
+def plotted(comparison: Compared) -> Figure:
     """Energies of each level against the finest, their difference over theta, costs and expected swap rates.
 
     Parameters
     ----------
-    comparison : FidelityComparison
+    comparison : Compared
         With more than four coarse levels the four finest are shown, and all in the panels on the right.
 
     Returns
     -------
     Figure
     """
-    from invsamp.fidelities.comparison import FidelityComparison
-
-    instance("comparison", comparison, FidelityComparison, "what compare_fidelities returns")
     coarse = list(range(len(comparison.levels) - 1))[-_MOST_LEVELS:]
     figure = new_figure(2.9 * len(coarse) + 3.7, 5.8)
     panels = figure.subplots(2, len(coarse) + 1, squeeze=False, width_ratios=[1.0] * len(coarse) + [1.15])
@@ -52,7 +45,7 @@ def plot_comparison(comparison: FidelityComparison) -> Figure:
     return figure
 
 
-def _energies(axes: Axes, comparison: FidelityComparison, level: int) -> None:
+def _energies(axes: Axes, comparison: Compared, level: int) -> None:
     """Both energies above the least of the finest, so that an offset shows as one."""
     energies = comparison.states.energies
     least = energies[-1].min()
@@ -71,9 +64,7 @@ def _energies(axes: Axes, comparison: FidelityComparison, level: int) -> None:
     axes.set_title(f"correlation {row.energy_correlation:.3f}", loc="right", fontsize=8, color=FAINT)
 
 
-def _difference(
-    figure: Figure, axes: Axes, comparison: FidelityComparison, level: int, columns: tuple[int, ...]
-) -> None:
+def _difference(figure: Figure, axes: Axes, comparison: Compared, level: int, columns: tuple[int, ...]) -> None:
     """The difference of the energies over the one or two coordinates on which it depends most."""
     theta, energies = comparison.states.theta, comparison.states.energies
     difference = energies[level] - energies[-1]
@@ -102,7 +93,7 @@ def _difference(
     bar.ax.tick_params(labelsize=7, colors=INK, length=2, color=FAINT)
 
 
-def _costs(axes: Axes, comparison: FidelityComparison) -> None:
+def _costs(axes: Axes, comparison: Compared) -> None:
     """Relative cost of a solve beside what its gradient is worth."""
     levels = comparison.levels
     places = np.arange(len(levels))
@@ -127,10 +118,8 @@ def _end_label(axes: Axes, length: float, height: float, text: str) -> None:
     axes.annotate(text, at, (4, 0), textcoords="offset points", va="center", fontsize=8, color=INK)
 
 
-def _rates(axes: Axes, comparison: FidelityComparison) -> None:
+def _rates(axes: Axes, comparison: Compared) -> None:
     """Expected swap rate of every coarse level with the cold rung, by hot temperature."""
-    from invsamp.fidelities.pairs import TEMPERATURES, WANTED_RATE
-
     told = False
     for place, (name, rate) in enumerate(comparison.rates.items()):
         known = np.isfinite(rate)
@@ -152,7 +141,7 @@ def _rates(axes: Axes, comparison: FidelityComparison) -> None:
         axes.text(0.5, 0.5, "the states do not tell", transform=axes.transAxes, ha="center", color=FAINT, fontsize=9)
 
 
-def _main_columns(comparison: FidelityComparison) -> tuple[int, ...]:
+def _main_columns(comparison: Compared) -> tuple[int, ...]:
     """The two columns of theta of which a parabola explains most of the coarsest level's difference, in order."""
     theta, energies = comparison.states.theta, comparison.states.energies
     explained = [_explained(column, energies[0] - energies[-1]) for column in theta.T]
@@ -169,7 +158,7 @@ def _explained(column: Array, values: Array) -> float:
     return float(fitted.var())
 
 
-def _color(comparison: FidelityComparison, level: int) -> str:
+def _color(comparison: Compared, level: int) -> str:
     """The finest in the colour of the cold rung, the others in order from the coarsest."""
     if level == len(comparison.levels) - 1:
         return COLD
