@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import array, integer, numbers, real, sequence
+from invsamp.arguments import array, integer, real, sequence
 from invsamp.contract import Array
 
 #: What is added to the count of every cell, so that a cell without draws has a finite logarithm.
@@ -49,11 +49,12 @@ def divergence_on_grid(
     Raises
     ------
     ValueError
-        If the probabilities are negative, do not sum to one, or do not fit the edges, or if the draws do not.
+        If the probabilities are negative, do not sum to one, or do not fit the edges, or if the draws
+        do not, or are not finite.
     """
     truth = _checked(probabilities, pseudo_count)
     grids = _grids(edges, truth)
-    values = numbers("draws", draws)
+    values = array("draws", draws, empty=True)
     if truth.ndim == 1 and (values.ndim == 1 or values.shape[-1:] != (1,)):
         values = values[..., None]
     if values.ndim < 2 or values.shape[-1] != truth.ndim or not values.shape[-2]:
