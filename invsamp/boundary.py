@@ -12,10 +12,10 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from invsamp._distance import Violation, nearest_points, squared_violation
 from invsamp.arguments import instance, real, store
 from invsamp.contract import Array, Potential, Problem, Terms, TermwisePotential
 from invsamp.domains import Domain, Reflection
+from invsamp.domains.distance import Violation, nearest_points, squared_violation
 
 
 @runtime_checkable

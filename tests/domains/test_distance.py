@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from invsamp._distance import nearest_points, squared_violation
 from invsamp.domains import Ball, Box, Ellipsoid, HalfSpaces, LevelSet, Polygon, Product
+from invsamp.domains.distance import nearest_points, squared_violation
 
 
 class Opaque:

@@ -28,8 +28,8 @@ from invsamp.ladder import (
     as_fidelity,
     check_temperatures,
 )
+from invsamp.presets.single_rung import preconditioner_for
 from invsamp.schedules import Schedule
-from invsamp.single_rung import preconditioner_for
 from invsamp.swap import rules
 from invsamp.swap.schemes import SwapScheme, deo
 from invsamp.variances.models import Known, VarianceModel, known, running_average

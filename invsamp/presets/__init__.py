@@ -29,8 +29,8 @@ boundary : "reflect", "ignore", "project" or `invsamp.boundary.penalised`
     What moves do that leave the problem's domain. Only "reflect", the default, samples the restricted posterior.
 """
 
-from invsamp.replica_exchange import fast_resgld, multi_variance_resgld, r2sgld, relangevin, resgld
-from invsamp.single_rung import cyclic_sgld, ghmc, hmc, mala, mams, sghmc, sgld
+from invsamp.presets.replica_exchange import fast_resgld, multi_variance_resgld, r2sgld, relangevin, resgld
+from invsamp.presets.single_rung import cyclic_sgld, ghmc, hmc, mala, mams, sghmc, sgld
 
 __all__ = [
     "cyclic_sgld",
