@@ -179,7 +179,7 @@ def _nearest_of_half_spaces(domain: HalfSpaces, position: Array) -> Array:
     # rounding: the end of a move has to be inside
     pull = 1e-15
     while pull < 1e-6 and len(rows := np.flatnonzero(~domain.contains(moved))):
-        moved[rows] += pull * (domain._interior - moved[rows])
+        moved[rows] += pull * (domain.interior - moved[rows])
         pull *= 4.0
     points[outside] = moved
     return points

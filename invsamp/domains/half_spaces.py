@@ -52,6 +52,11 @@ class HalfSpaces(Walled):
         """Number of columns of the normals."""
         return int(self.normals.shape[1])
 
+    @property
+    def interior(self) -> Array:
+        """A point (d,) well inside."""
+        return self._interior
+
     def members(self, dimension: int) -> list[Member]:
         """The walls."""
         numbers = np.concatenate([self._interior, self.offsets, self.normals.ravel()])

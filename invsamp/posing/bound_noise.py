@@ -79,10 +79,10 @@ class BoundNoise:
         part = copy.copy(self)
         part.data, part.shape, part.size = self.data[indices], (len(indices),), len(indices)
         if self.parameter is None:
-            part._known = self._known[indices]
+            part._known = self._known[indices]  # noqa: SLF001 (its own class)
         else:
             part.column_of_datum = self.column_of_datum[indices]
-        part._compiled = part._compile()
+        part._compiled = part._compile()  # noqa: SLF001
         return part
 
     def _compile(self) -> tuple[Any, ...] | None:

@@ -21,7 +21,7 @@ from invsamp.posing import column_families
 class _Elementwise:
     """What the transforms share: each is one column of `invsamp.posing.column_families.change_variables`."""
 
-    def _column(self) -> tuple[int, float, float]:
+    def column(self) -> tuple[int, float, float]:
         """Kind, lower and upper end, for the compiled loop."""
         raise NotImplementedError
 
@@ -55,7 +55,7 @@ class Identity(_Elementwise):
         """Position of theta."""
         return np.array(numbers("theta", theta))
 
-    def _column(self) -> tuple[int, float, float]:
+    def column(self) -> tuple[int, float, float]:
         return column_families.IDENTITY, -np.inf, np.inf
 
 
@@ -74,7 +74,7 @@ class Log(_Elementwise):
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(np.log(numbers("theta", theta) - self.lower))
 
-    def _column(self) -> tuple[int, float, float]:
+    def column(self) -> tuple[int, float, float]:
         return column_families.LOG, self.lower, np.inf
 
 
@@ -95,7 +95,7 @@ class Logit(_Elementwise):
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(np.log(theta - self.lower) - np.log(self.upper - theta))
 
-    def _column(self) -> tuple[int, float, float]:
+    def column(self) -> tuple[int, float, float]:
         return column_families.LOGIT, self.lower, self.upper
 
 
@@ -174,5 +174,5 @@ class Coordinates:
 
 
 def _arguments(transforms: Sequence[Any]) -> tuple[npt.NDArray[np.intp], Array, Array]:
-    kinds, lower, upper = zip(*(transform._column() for transform in transforms), strict=True)
+    kinds, lower, upper = zip(*(transform.column() for transform in transforms), strict=True)
     return np.array(kinds, dtype=np.intp), np.array(lower, dtype=float), np.array(upper, dtype=float)

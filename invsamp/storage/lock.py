@@ -23,6 +23,10 @@ class DirectoryInUseError(RuntimeError):
     """Another process is writing to the directory."""
 
 
+# Not by the package filelock, which truncates the file before it has the lock, so that nobody can be told who holds it,
+# would write through a second name of somebody's file, and fails where a file system has no locks.
+
+
 class Lock:
     """Exclusive use of a directory, held until `release`, or the death of the process.
 
