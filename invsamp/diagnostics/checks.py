@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from invsamp.contract import Array
+from invsamp.diagnostics import weights
 from invsamp.diagnostics.ladders import swap_rates
 
 if TYPE_CHECKING:
@@ -32,9 +34,13 @@ FAILED_SOLVES_LIMIT = 0.05
 REFLECTION_FALLBACK_LIMIT = 1e-4
 #: Fewer draws per chain than this and ArviZ gives no statistics.
 _MIN_DRAWS = 4
+_NO_WEIGHTS = (
+    "log_weight is NaN or +inf for some draws, or -inf for all of them, so no statistic means anything. A weight is "
+    "the density that is meant over the one that is sampled: its log must be finite, or -inf for some draws."
+)
 
 
-def diagnose(summary: pd.DataFrame, report: Mapping[str, Any]) -> list[str]:
+def diagnose(summary: pd.DataFrame, report: Mapping[str, Any], weight: Array | None = None) -> list[str]:
     """Reasons not to trust the draws, each with its figures and what to do; empty if there are none.
 
     Parameters
@@ -43,11 +49,16 @@ def diagnose(summary: pd.DataFrame, report: Mapping[str, Any]) -> list[str]:
         As `invsamp.results.run.Run.summary` gives it.
     report : mapping
         As `invsamp.results.run.Run.report` holds it. What it does not hold is not judged.
+    weight : ndarray, shape (chains, draws), optional
+        The draws' weights, where they have some.
     """
+    if weight is not None and not np.isfinite(weight).all():
+        return [*report.get("warnings", []), _NO_WEIGHTS]
     swaps = _swap_warnings(report)
     return [
         *report.get("warnings", []),
         *_draw_warnings(summary, report),
+        *([] if weight is None else _weight_warnings(weight, report)),
         *_r_hat_warnings(summary, report),
         *_ess_warnings(summary, report),
         *swaps,
@@ -102,9 +113,7 @@ def _r_hat_warnings(summary: pd.DataFrame, report: Mapping[str, Any]) -> list[st
 
 
 def _ess_warnings(summary: pd.DataFrame, report: Mapping[str, Any]) -> list[str]:
-    # many short chains are a run too: what means need does not grow with their number
-    wanted = ESS_PER_CHAIN * min(report.get("chains", 4), 4)
-    found = []
+    wanted, found = _ess_wanted(report), []
     for column, meaning in (("ess_bulk", "means"), ("ess_tail", "5% and 95% quantiles")):
         bad = summary[column][summary[column] < wanted].sort_values()
         if not len(bad):
@@ -117,6 +126,22 @@ def _ess_warnings(summary: pd.DataFrame, report: Mapping[str, Any]) -> list[str]
             f"settled. At this rate about {factor:.2g} times the draws{draws} would do."
         )
     return found
+
+
+def _ess_wanted(report: Mapping[str, Any]) -> float:
+    # many short chains are a run too: what means need does not grow with their number
+    return ESS_PER_CHAIN * min(report.get("chains", 4), 4)
+
+
+def _weight_warnings(weight: Array, report: Mapping[str, Any]) -> list[str]:
+    effective, wanted = weights.effective(weight), _ess_wanted(report)
+    if effective >= wanted:
+        return []
+    return [
+        f"the weights of the {weight.size} draws are worth {effective:.0f} equal ones at the most, below {wanted:.0f}: "
+        f"the largest has {weight.max() / weight.size:.1%} of all. The law that was sampled is far from the one that "
+        "the weights stand for: sample one that is closer, or ask for more draws."
+    ]
 
 
 def _swap_warnings(report: Mapping[str, Any]) -> list[str]:

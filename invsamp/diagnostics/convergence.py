@@ -4,6 +4,11 @@ The definitions are those of arviz-stats, with which the figures agree to roundi
 Arrays are (parameters, chains, draws) and finite, with at least 4 draws. Chains are halved first, so that a drift
 shows; the middle one of an odd number of draws is left out.
 
+Draws may have weights (chains, draws), of mean 1; those that are all equal change nothing. An effective size is then
+that of the weighted mean, a ratio: the variance of the quantity under the weighted draws over that of the mean, which
+comes from the autocorrelated series `invsamp.diagnostics.weights.influence`. R-hat is the larger of that series' and of
+the draws' without their weights: a chain that stays where the weights are small must not go unseen.
+
 References
 ----------
 Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021), Bayesian Analysis 16(2): R-hat by eq. (4), ranks by eq. (14),
@@ -17,14 +22,17 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 from scipy import fft
-from scipy.special import ndtri
+from scipy.special import betaincinv, ndtri
 
 from invsamp.contract import Array
+from invsamp.diagnostics import weights
 
 #: Of `errors`, in their order.
 ERRORS = ("mcse_mean", "mcse_sd", "ess_bulk", "ess_tail", "r_hat")
 #: Probabilities of the quantiles in whose indicators the effective size of the tails is taken.
 TAILS = (0.05, 0.95)
+#: Central 68%, one standard deviation to either side of a normal law's mean.
+_ONE_SD = (0.1586553, 0.8413447)
 #: A spread below this counts as none.
 _NO_SPREAD = float(np.finfo(float).resolution)
 
@@ -36,63 +44,92 @@ class Ordered(NamedTuple):
     order: npt.NDArray[np.intp]
 
 
-def errors(draws: Array) -> Array:
+def errors(draws: Array, weight: Array | None = None) -> Array:
     """The statistics `ERRORS`, shape (5, parameters)."""
-    halves = _halves(draws)
+    halves, halved = _halves(draws), _halved(weight)
     ordered = _ordered(halves)
-    scores = _normal_scores(ordered).reshape(halves.shape)
+    scores = _normal_scores(ordered, halved).reshape(halves.shape)
     # quantiles of all draws, which are those of the halves unless the number of draws is odd
-    every = ordered.values if halves.size == draws.size else _flat(draws)
-    tails = _ess_of_tails(draws, *np.quantile(every, TAILS, axis=1))
-    return np.stack([mcse_mean(draws), mcse_sd(draws), _ess(scores), tails, _larger_rhat(scores, ordered)])
+    every = ordered.values if halves.size == draws.size and weight is None else _flat(draws)
+    tails = _ess_of_tails(draws, weight, weights.quantiles(every, weight, TAILS))
+    return np.stack(
+        [
+            mcse_mean(draws, weight),
+            mcse_sd(draws, weight),
+            _ess(scores, halved),
+            tails,
+            _larger_rhat(scores, ordered, halved),
+        ]
+    )
 
 
-def rhat_rank(draws: Array) -> Array:
+def rhat_rank(draws: Array, weight: Array | None = None) -> Array:
     """The larger R-hat of the rank-normalised draws and of their distances from the median; NaN for one chain."""
-    halves = _halves(draws)
+    halves, halved = _halves(draws), _halved(weight)
     ordered = _ordered(halves)
-    return _larger_rhat(_normal_scores(ordered).reshape(halves.shape), ordered)
+    return _larger_rhat(_normal_scores(ordered, halved).reshape(halves.shape), ordered, halved)
 
 
-def ess_bulk(draws: Array) -> Array:
+def ess_bulk(draws: Array, weight: Array | None = None) -> Array:
     """Effective sample size of the rank-normalised draws."""
-    halves = _halves(draws)
-    return _ess(_normal_scores(_ordered(halves)).reshape(halves.shape))
+    halves, halved = _halves(draws), _halved(weight)
+    return _ess(_normal_scores(_ordered(halves), halved).reshape(halves.shape), halved)
 
 
-def ess_mean(draws: Array) -> Array:
+def ess_mean(draws: Array, weight: Array | None = None) -> Array:
     """Effective sample size of the draws as they are, that of their mean's standard error."""
-    return _ess(_halves(draws))
+    return _ess(_halves(draws), _halved(weight))
 
 
-def ess_tail(draws: Array) -> Array:
+def ess_tail(draws: Array, weight: Array | None = None) -> Array:
     """The smaller effective sample size of the indicators of the 5% and 95% quantiles."""
-    return _ess_of_tails(draws, *np.quantile(_flat(draws), TAILS, axis=1))
+    return _ess_of_tails(draws, weight, weights.quantiles(_flat(draws), weight, TAILS))
 
 
-def mcse_mean(draws: Array) -> Array:
+def mcse_mean(draws: Array, weight: Array | None = None) -> Array:
     """Monte Carlo standard error of the mean."""
-    return _sd(draws) / np.sqrt(_ess(_halves(draws)))
+    return weights.sd(_flat(draws), weight) / np.sqrt(ess_mean(draws, weight))
 
 
-def mcse_sd(draws: Array) -> Array:
+def mcse_sd(draws: Array, weight: Array | None = None) -> Array:
     """Monte Carlo standard error of the standard deviation, by the formula for independent normal draws."""
-    halves = _halves(draws)
-    size = np.minimum(_ess(halves), _ess(halves * halves))
-    return _sd(draws) * np.sqrt(np.exp(1.0) * (1.0 - 1.0 / size) ** (size - 1.0) - 1.0)
+    halves, halved = _halves(draws), _halved(weight)
+    size = np.minimum(_ess(halves, halved), _ess(halves * halves, halved))
+    return weights.sd(_flat(draws), weight) * np.sqrt(np.exp(1.0) * (1.0 - 1.0 / size) ** (size - 1.0) - 1.0)
+
+
+def mcse_quantile(draws: Array, weight: Array | None, probability: float) -> Array:
+    """Monte Carlo standard error of a quantile: half of the central 68% of what it may be."""
+    flat = _flat(draws)
+    size = _ess_below(draws, weight, weights.quantiles(flat, weight, probability)[0])
+    order = np.argsort(flat, axis=1)
+    rising = np.take_along_axis(flat, order, axis=1)
+    n = flat.shape[1]
+    # draws that lie below, by weight; the tolerance keeps what is whole from falling to either side by rounding
+    each = np.ones(flat.shape) if weight is None else weight.ravel()[order]
+    below = np.cumsum(each, axis=1)
+    row, ends = np.arange(len(flat)), []
+    for part, round_up in zip(_ONE_SD, (False, True), strict=True):
+        wanted = betaincinv(size * probability + 1.0, size * (1.0 - probability) + 1.0, part) * n
+        count = (below <= (wanted + 1e-9 * n * (not round_up))[:, None]).sum(axis=1)
+        ends.append(rising[row, np.clip(count - 1 + round_up, 0, n - 1)])
+    return np.asarray((ends[1] - ends[0]) / 2.0)
 
 
 def _flat(draws: Array) -> Array:
     return draws.reshape(len(draws), draws.shape[1] * draws.shape[2])
 
 
-def _sd(draws: Array) -> Array:
-    return np.asarray(_flat(draws).std(axis=1, ddof=1))
-
-
 def _halves(draws: Array) -> Array:
     half = draws.shape[2] // 2
     return np.concatenate([draws[:, :, :half], draws[:, :, -half:]], axis=1)
+
+
+def _halved(weight: Array | None) -> Array | None:
+    if weight is None:
+        return None
+    halves = _halves(weight[None])[0]
+    return np.asarray(halves / halves.mean())
 
 
 def _ordered(draws: Array) -> Ordered:
@@ -101,39 +138,66 @@ def _ordered(draws: Array) -> Ordered:
     return Ordered(np.take_along_axis(flat, order, axis=1), order)
 
 
-def _normal_scores(ordered: Ordered) -> Array:
-    """Normal quantiles of the ranks of all draws, (parameters, n); equal draws share the mean of their ranks."""
+def _normal_scores(ordered: Ordered, weight: Array | None) -> Array:
+    """Normal quantiles of the ranks of all draws, (parameters, n); equal draws share the mean of their ranks.
+
+    The rank of a weighted draw is the weight below it and half of its own, and a half.
+    """
     values, order = ordered
     n, place = values.shape[1], np.arange(values.shape[1])
     begins = np.ones(values.shape, dtype=bool)
     begins[:, 1:] = values[:, 1:] != values[:, :-1]
-    # ranks are multiples of a half, so that their quantiles are looked up
-    quantiles = ndtri((0.5 * np.arange(2 * n - 1) + 1.0 - 0.375) / (n + 0.25))
-    if begins.all():
-        scores = np.broadcast_to(quantiles[::2], values.shape)
+    if weight is None and begins.all():
+        scores = np.broadcast_to(ndtri((place + 1.0 - 0.375) / (n + 0.25)), values.shape)
     else:
         ends = np.ones_like(begins)
         ends[:, :-1] = begins[:, 1:]
         first = np.maximum.accumulate(np.where(begins, place, 0), axis=1)
         last = np.minimum.accumulate(np.where(ends, place, n)[:, ::-1], axis=1)[:, ::-1]
-        scores = quantiles[first + last]
+        if weight is None:  # ranks are multiples of a half, so that their quantiles are looked up
+            scores = ndtri((0.5 * np.arange(2 * n - 1) + 1.0 - 0.375) / (n + 0.25))[first + last]
+        else:
+            share = weight.ravel()[order]
+            upto = np.cumsum(share, axis=1)
+            below, with_own = (np.take_along_axis(a, at, axis=1) for a, at in ((upto - share, first), (upto, last)))
+            scores = ndtri((0.5 * (below + with_own) + 0.5 - 0.375) / (n + 0.25))
     found = np.empty(values.shape)
     np.put_along_axis(found, order, scores, axis=1)
     return found
 
 
-def _larger_rhat(scores: Array, ordered: Ordered) -> Array:
-    values, order = ordered
+def _larger_rhat(scores: Array, ordered: Ordered, weight: Array | None) -> Array:
     if scores.shape[1] < 4:  # halves
         return np.full(len(scores), np.nan)
-    distance = np.abs(values - np.median(values, axis=1, keepdims=True))
+    larger = np.maximum(*(_rhat(weights.influence(s, weight)) for s in (scores, _folded(ordered, weight, scores))))
+    if weight is None:
+        return larger
+    plain = _normal_scores(ordered, None).reshape(scores.shape)
+    return np.maximum(larger, _larger_rhat(plain, ordered, None))
+
+
+def _folded(ordered: Ordered, weight: Array | None, scores: Array) -> Array:
+    """Scores of the distances from the median, in the shape of those of the draws."""
+    values, order = ordered
+    if weight is None:
+        median = np.median(values, axis=1)
+    else:
+        unordered = np.empty(values.shape)
+        np.put_along_axis(unordered, order, values, axis=1)
+        median = weights.quantiles(unordered, weight, 0.5)[0]
+    distance = np.abs(values - median[:, None])
     again = np.argsort(distance, axis=1, kind="stable")  # of two runs in order, which this merges
     away = Ordered(np.take_along_axis(distance, again, axis=1), np.take_along_axis(order, again, axis=1))
-    return np.maximum(_rhat(scores), _rhat(_normal_scores(away).reshape(scores.shape)))
+    return _normal_scores(away, weight).reshape(scores.shape)
 
 
-def _ess_of_tails(draws: Array, low: Array, high: Array) -> Array:
-    return np.minimum(*(_ess(_halves((draws <= end[:, None, None]).astype(float))) for end in (low, high)))
+def _ess_of_tails(draws: Array, weight: Array | None, ends: Array) -> Array:
+    return np.minimum(*(_ess_below(draws, weight, end) for end in ends))
+
+
+def _ess_below(draws: Array, weight: Array | None, end: Array) -> Array:
+    """Effective sample size of the indicator of draws up to ``end`` (parameters,)."""
+    return _ess(_halves((draws <= end[:, None, None]).astype(float)), _halved(weight))
 
 
 def _rhat(draws: Array) -> Array:
@@ -143,7 +207,12 @@ def _rhat(draws: Array) -> Array:
     return np.asarray(np.sqrt((between / within + n - 1.0) / n))
 
 
-def _ess(draws: Array) -> Array:
+def _ess(draws: Array, weight: Array | None = None) -> Array:
+    """Effective sample size of the mean of the draws, or of their weighted mean."""
+    if weight is not None:
+        series = weights.influence(draws, weight)
+        plain, wanted = weights.sd(_flat(series), None), weights.sd(_flat(draws), weight)
+        return _ess(series) * np.divide(wanted, plain, out=np.ones_like(plain), where=plain > 0.0) ** 2
     chains, n = draws.shape[1:]
     covariance = _autocovariance(draws)
     within = covariance[:, 0] * n / (n - 1.0)

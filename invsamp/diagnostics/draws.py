@@ -7,16 +7,19 @@ from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from invsamp.arguments import array, numbers, one_of, real
 from invsamp.contract import Array
-from invsamp.diagnostics import convergence
+from invsamp.diagnostics import convergence, weights
 
 #: Draws that are taken together, of as many parameters as have them: what a processor keeps at hand.
 _AT_ONCE = 2**16
 
 
-def ess(draws: Array, method: Literal["bulk", "mean", "tail"] = "bulk") -> Array:
+def ess(
+    draws: Array, method: Literal["bulk", "mean", "tail"] = "bulk", log_weight: npt.ArrayLike | None = None
+) -> Array:
     """Effective sample size, as arviz-stats has it.
 
     Parameters
@@ -25,6 +28,9 @@ def ess(draws: Array, method: Literal["bulk", "mean", "tail"] = "bulk") -> Array
     method : {"bulk", "mean", "tail"}
         Of the rank-normalised draws, of the draws as they are, or the smaller one of the indicators of the 5% and 95%
         quantiles.
+    log_weight : array_like, shape (chains, draws), optional
+        Logs of the draws' weights, unnormalised, -inf for a draw of no weight. The size is then that of weighted means,
+        autocorrelation included: the number of independent draws of the law that is meant with as small an error.
 
     Returns
     -------
@@ -36,15 +42,18 @@ def ess(draws: Array, method: Literal["bulk", "mean", "tail"] = "bulk") -> Array
     Vehtari et al. (2021), Bayesian Analysis 16(2), section 4.
     """
     kinds = {"bulk": convergence.ess_bulk, "mean": convergence.ess_mean, "tail": convergence.ess_tail}
-    return _of_each(draws, kinds[one_of("method", method, kinds)])
+    values = _checked(draws)
+    return _of_each(values, kinds[one_of("method", method, kinds)], _weight(log_weight, values))
 
 
-def rhat(draws: Array) -> Array:
+def rhat(draws: Array, log_weight: npt.ArrayLike | None = None) -> Array:
     """Rank-normalised split R-hat, the larger of its bulk and folded forms, as arviz-stats has it.
 
     Parameters
     ----------
     draws : ndarray, shape (chains, draws, *shape)
+    log_weight : array_like, shape (chains, draws), optional
+        As for `ess`. R-hat is then the larger one of the weighted draws and of the draws without their weights.
 
     Returns
     -------
@@ -55,13 +64,17 @@ def rhat(draws: Array) -> Array:
     ----------
     Vehtari et al. (2021), Bayesian Analysis 16(2), section 4.
     """
-    return _of_each(draws, convergence.rhat_rank)
+    values = _checked(draws)
+    return _of_each(values, convergence.rhat_rank, _weight(log_weight, values))
 
 
 def mcse(
-    draws: Array, method: Literal["mean", "sd", "median", "quantile"] = "mean", probability: float | None = None
+    draws: Array,
+    method: Literal["mean", "sd", "median", "quantile"] = "mean",
+    probability: float | None = None,
+    log_weight: npt.ArrayLike | None = None,
 ) -> Array:
-    """Monte Carlo standard error of an estimate from the draws, in the unit of the draws, by arviz-stats.
+    """Monte Carlo standard error of an estimate from the draws, in the unit of the draws, as arviz-stats has it.
 
     Parameters
     ----------
@@ -70,6 +83,8 @@ def mcse(
         The estimate.
     probability : float, in (0, 1), only for ``method="quantile"``
         Which quantile.
+    log_weight : array_like, shape (chains, draws), optional
+        As for `ess`.
 
     Returns
     -------
@@ -85,54 +100,68 @@ def mcse(
         probability = real("probability", probability, above=0, below=1)
     if method != "quantile" and probability is not None:
         raise ValueError(f"probability is for method='quantile' only, got {probability} with method={method!r}")
+    values = _checked(draws)
+    weight, at = _weight(log_weight, values), 0.5 if probability is None else probability
     if method in ("mean", "sd"):
-        return _of_each(draws, convergence.mcse_mean if method == "mean" else convergence.mcse_sd)
-    # light, and without xarray: a run that keeps its draws on disk would double its memory by importing ArviZ
-    from arviz_stats.base import array_stats
-
-    def one_by_one(values: Array) -> Array:
-        settings = {"chain_axis": 1, "draw_axis": 2, "method": method}
-        return np.asarray(array_stats.mcse(values, **settings, prob=probability))
-
-    return _of_each(draws, one_by_one)
+        return _of_each(values, convergence.mcse_mean if method == "mean" else convergence.mcse_sd, weight)
+    return _of_each(values, lambda some, weight: convergence.mcse_quantile(some, weight, at), weight)
 
 
-def statistics(values: Array) -> dict[str, Array]:
-    """What `invsamp.results.run.Run.summary` tells, each of shape (*shape), from draws (chains, draws, *shape)."""
+def statistics(values: Array, log_weight: npt.ArrayLike | None = None) -> dict[str, Array]:
+    """What `invsamp.results.run.Run.summary` tells, each of shape (*shape), from draws (chains, draws, *shape).
+
+    ``log_weight`` is as for `ess`.
+    """
     values = array("values", values, finite=False, nan=True)
     if values.ndim < 2:
         raise ValueError(f"values must have shape (chains, draws, *shape), got {values.shape}")
+    return table(values, _weight(log_weight, values))
+
+
+def table(values: Array, weight: Array | None) -> dict[str, Array]:
+    """`statistics` of draws whose weights (chains, draws) have mean 1; NaN where these are NaN."""
     shape = values.shape[2:]
     flat = np.ascontiguousarray(values.reshape(-1, math.prod(shape)).T)
     # by exact equality: rounding makes the sd of equal numbers small, not zero
-    spread = np.full(len(flat), np.nan) if flat.shape[1] == 1 else flat.std(axis=1, ddof=1)
-    found = {"mean": flat.mean(axis=1), "sd": np.where((flat == flat[:, :1]).all(axis=1), 0.0, spread)}
-    found |= zip(("5%", "50%", "95%"), np.quantile(flat, (0.05, 0.5, 0.95), axis=1), strict=True)
-    found |= zip(convergence.ERRORS, _of_each(values, convergence.errors).reshape(5, len(flat)), strict=True)
+    spread = np.full(len(flat), np.nan) if flat.shape[1] == 1 else weights.sd(flat, weight)
+    found = {"mean": weights.mean(flat, weight), "sd": np.where((flat == flat[:, :1]).all(axis=1), 0.0, spread)}
+    found |= zip(("5%", "50%", "95%"), weights.quantiles(flat, weight, (0.05, 0.5, 0.95)), strict=True)
+    found |= zip(convergence.ERRORS, _of_each(values, convergence.errors, weight).reshape(5, len(flat)), strict=True)
     return {name: value.reshape(shape) for name, value in found.items()}
 
 
-def _of_each(draws: Array, statistic: Callable[[Array], Array]) -> Array:
+def _weight(log_weight: npt.ArrayLike | None, values: Array) -> Array | None:
+    if log_weight is None:
+        return None
+    return weights.normalised(weights.checked("log_weight", log_weight, values.shape[:2]))
+
+
+def _checked(draws: npt.ArrayLike) -> Array:
+    values = numbers("draws", draws)
+    if values.ndim < 2:
+        raise ValueError(f"draws must have shape (chains, draws, *shape), got {values.shape}")
+    return values
+
+
+def _of_each(values: Array, statistic: Callable[[Array, Array | None], Array], weight: Array | None) -> Array:
     """A statistic (..., parameters) of draws (parameters, chains, draws) for every scalar, shape (..., *shape).
 
     NaN below 4 draws, and where a draw is not finite.
     """
-    values = numbers("draws", draws)
-    if values.ndim < 2:
-        raise ValueError(f"draws must have shape (chains, draws, *shape), got {values.shape}")
     rows = np.moveaxis(values.reshape(*values.shape[:2], -1), 2, 0)
     some = max(1, _AT_ONCE // max(1, math.prod(values.shape[:2])))
-    parts = [_of_some(rows[i : i + some], statistic) for i in range(0, len(rows), some)]
+    parts = [_of_some(rows[i : i + some], statistic, weight) for i in range(0, len(rows), some)]
     found = np.concatenate(parts, axis=-1)
     return found.reshape((*found.shape[:-1], *values.shape[2:]))
 
 
-def _of_some(rows: Array, statistic: Callable[[Array], Array]) -> Array:
+def _of_some(rows: Array, statistic: Callable[[Array, Array | None], Array], weight: Array | None) -> Array:
     rows = np.ascontiguousarray(rows)
     finite = np.isfinite(rows).all(axis=(1, 2)) & (rows.shape[2] >= 4)
     with np.errstate(divide="ignore", invalid="ignore"):
         # of nothing where there are too few draws, for the shape
-        known = statistic(rows[finite] if rows.shape[2] >= 4 else np.empty((0, len(rows[0]), 4)))
+        few = rows.shape[2] < 4
+        known = statistic(np.empty((0, len(rows[0]), 4)), None) if few else statistic(rows[finite], weight)
     found = np.full((*known.shape[:-1], len(rows)), np.nan)
     found[..., finite] = known
     return found

@@ -10,8 +10,9 @@ import numpy as np
 
 from invsamp.arguments import sequence
 from invsamp.contract import Array
+from invsamp.diagnostics.weights import effective
 from invsamp.fidelities.levels import Noise
-from invsamp.fidelities.reweighting import effective, weights
+from invsamp.fidelities.reweighting import weights
 from invsamp.fidelities.states import level_name
 from invsamp.fidelities.swap_forecast import Side, forecast
 from invsamp.ladder import check_temperatures

@@ -51,20 +51,3 @@ def weights(energy: Array, mixture: Array) -> Array:
         log = -energy[known] - mixture[known]
         weight[known] = np.exp(log - logsumexp(log))
     return weight
-
-
-def resampled(weight: Array, count: int) -> npt.NDArray[np.intp]:
-    """Indices of at most ``count`` draws that, equally weighted, stand for all with their weights (sum 1).
-
-    At equal steps of the cumulative weight, so that each draw appears as often as its weight says, to within one.
-    """
-    if len(weight) <= count and np.ptp(weight) == 0.0:
-        return np.arange(len(weight))
-    steps = (np.arange(count) + 0.5) / count
-    return np.minimum(np.searchsorted(np.cumsum(weight), steps), len(weight) - 1)
-
-
-def effective(weight: Array) -> float:
-    """Number of equally weighted draws that are worth as much: one over the sum of squares."""
-    total = float((weight**2).sum())
-    return 1.0 / total if total > 0.0 else 0.0

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from invsamp.arguments import array, integer, one_of
 from invsamp.contract import Array
+from invsamp.diagnostics import weights
 from invsamp.fidelities import reweighting
 from invsamp.ladder import as_fidelity
 from invsamp.results.run import Run
@@ -71,8 +72,11 @@ def _of_run(problem: Any, run: Run, most: int) -> Given:
     share = max(1, most // known)
     parts, rungs = [], []
     for rung in range(known):
-        draws = run.rung_theta(rung).reshape(-1, problem.dimension)
-        chosen = draws[np.unique(np.linspace(0, len(draws) - 1, share).astype(int))]
+        draws, weight = run.rung_theta(rung).reshape(-1, problem.dimension), run.rung_weights(rung)
+        if weight is None:
+            chosen = draws[np.unique(np.linspace(0, len(draws) - 1, share).astype(int))]
+        else:
+            chosen = draws[weights.resampled(weight.ravel(), share)]
         parts.append(chosen)
         rungs.append((level_name(problem.fidelities, fidelities[rung]), float(temperatures[rung]), len(chosen)))
     position = problem.to_position(np.concatenate(parts))

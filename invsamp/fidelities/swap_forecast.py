@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from invsamp.contract import Array
-from invsamp.fidelities.reweighting import effective, resampled
+from invsamp.diagnostics.weights import effective, resampled
 
 #: Effective draws of each rung below which nothing is said about it.
 LEAST_EFFECTIVE = 20.0

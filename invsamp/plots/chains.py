@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from invsamp import arguments
 from invsamp.arguments import array, optional, text
+from invsamp.diagnostics.weights import quantiles
 from invsamp.names import check_predicts
 from invsamp.plots.figure import (
     COLD,
@@ -39,7 +40,7 @@ _ACROSS = 4
 
 
 def plot_trace(run: Run, names: Sequence[str] | None = None) -> Figure:
-    """Draws of every chain in order, beside each chain's density.
+    """Draws of every chain in order, as they were made, beside each chain's density, by its weights if it has some.
 
     Parameters
     ----------
@@ -57,7 +58,7 @@ def plot_trace(run: Run, names: Sequence[str] | None = None) -> Figure:
         If a name is unknown or there are more than eight entries.
     """
     shown = columns(run, names)
-    theta, summary = run.theta, run.summary()
+    theta, weight, summary = run.theta, run.weights, run.summary()
     figure = new_figure(9.0, 0.5 + 1.6 * len(shown))
     panels = figure.subplots(len(shown), 2, squeeze=False, sharey="row", width_ratios=(4, 1))
     stride = -(-theta.shape[1] // _TRACE_POINTS)
@@ -67,8 +68,8 @@ def plot_trace(run: Run, names: Sequence[str] | None = None) -> Figure:
             line.plot(
                 np.arange(0, len(values), stride), values[::stride], color=color, lw=0.5, alpha=0.75, rasterized=True
             )
-            kept = finite(values)
-            heights, edges = np.histogram(kept, bins_of(kept, 0.8), density=True)
+            kept, shares = finite(values, None if weight is None else weight[chain])
+            heights, edges = np.histogram(kept, bins_of(kept, shares, 0.8), density=True, weights=shares)
             density.stairs(heights, edges, orientation="horizontal", baseline=None, color=color, lw=1.2)
         clean(line, grid=True)
         clean(density).set_xticks([])
@@ -110,7 +111,7 @@ def plot_marginals(
     ValueError
         If a name is unknown, a true value has the wrong shape, or there are more than eight entries.
     """
-    shown, true = columns(run, names), truth_of(run, truth)
+    shown, true, weight = columns(run, names), truth_of(run, truth), run.weights
     text("truth_label", truth_label)
     across = min(_ACROSS, len(shown))
     down = -(-len(shown) // across)
@@ -119,9 +120,9 @@ def plot_marginals(
     for axes in panels[len(shown) :]:
         axes.set_visible(False)
     for axes, (column, label) in zip(panels, shown, strict=False):
-        values = finite(run.theta[:, :, column])
-        histogram(axes, values, COLD)
-        low, median, high = np.quantile(values, (0.05, 0.5, 0.95))
+        values, shares = finite(run.theta[:, :, column], weight)
+        histogram(axes, values, shares, COLD)
+        low, median, high = quantiles(values[None], shares, (0.05, 0.5, 0.95))[:, 0]
         bar = axes.get_xaxis_transform()
         axes.plot([low, high], [0.0, 0.0], transform=bar, color=INK, lw=3, solid_capstyle="butt", clip_on=False)
         axes.plot(median, 0.0, "o", transform=bar, color="white", mec=INK, ms=5.5, clip_on=False, zorder=5)

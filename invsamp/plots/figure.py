@@ -16,6 +16,7 @@ from matplotlib.lines import Line2D
 from invsamp import arguments
 from invsamp.arguments import mapping, numbers, optional, real, wrong
 from invsamp.contract import Array
+from invsamp.diagnostics.weights import effective, quantiles
 from invsamp.domains import Domain
 
 if TYPE_CHECKING:
@@ -75,6 +76,15 @@ class Run(Protocol):
 
     def rung_theta(self, rung: int) -> Array:
         """Draws of one rung, 0 the cold one, shape (chains, draws, d)."""
+        ...
+
+    @property
+    def weights(self) -> Array | None:
+        """Weights of the cold rung's draws, shape (chains, draws), if they have some."""
+        ...
+
+    def rung_weights(self, rung: int) -> Array | None:
+        """Weights of one rung's draws, shape (chains, draws), if they have some."""
         ...
 
     def summary(self) -> pd.DataFrame:
@@ -183,10 +193,17 @@ def truth_of(run: Run, truth: Mapping[str, Any] | None) -> dict[str, float]:
     return found
 
 
-def finite(values: np.ndarray) -> np.ndarray:
-    """The finite values, as one row; two zeros where there are none, so that a panel can be drawn at all."""
-    kept = np.ravel(values)[np.isfinite(np.ravel(values))]
-    return kept if len(kept) else np.zeros(2)
+def finite(values: np.ndarray, weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray | None]:
+    """The finite values of some weight, as one row, and their weights; two zeros where there are none, to draw a panel.
+
+    A weight of NaN counts as none.
+    """
+    values = np.ravel(values)
+    if weight is None:
+        kept = values[np.isfinite(values)]
+        return (kept if len(kept) else np.zeros(2)), None
+    shown = np.isfinite(values) & (np.ravel(weight) > 0.0)
+    return (values[shown], np.ravel(weight)[shown]) if shown.any() else (np.zeros(2), None)
 
 
 def view_of(values: np.ndarray, pad: float = 0.06) -> tuple[float, float]:
@@ -198,23 +215,28 @@ def view_of(values: np.ndarray, pad: float = 0.06) -> tuple[float, float]:
     return low - pad * (high - low), high + pad * (high - low)
 
 
-def bins_of(values: np.ndarray, fineness: float = 1.0, pad: float = 0.0) -> np.ndarray:
+def bins_of(
+    values: np.ndarray, weight: np.ndarray | None = None, fineness: float = 1.0, pad: float = 0.0
+) -> np.ndarray:
     """Edges of equal bins over all the values, of a width that suits their central 90%.
 
-    The width goes with the cube root of the number of values; heavy tails do not make the bins wider, up to 200
-    bins. ``fineness`` divides the width.
+    The width goes with the cube root of the number of values, or of equally weighted ones that are worth as much; heavy
+    tails do not make the bins wider, up to 200 bins. ``fineness`` divides the width.
     """
     low, high = view_of(values, pad)
-    span = float(np.subtract(*np.quantile(values, (0.95, 0.05)))) or high - low
-    across = fineness * np.clip(1.2 * len(values) ** (1 / 3), 8, 45)
+    span = float(np.subtract(*quantiles(values[None], weight, (0.95, 0.05))[:, 0])) or high - low
+    count = len(values) if weight is None else effective(weight)
+    across = fineness * np.clip(1.2 * count ** (1 / 3), 8, 45)
     return np.linspace(low, high, int(np.clip(across * (high - low) / span, 5, 200)) + 1)
 
 
-def histogram(axes: Axes, values: np.ndarray, color: str, label: str | None = None, fill: float = 0.22) -> None:
-    """Density of the values as a filled outline."""
-    kept = finite(values)
-    edges = bins_of(kept)
-    heights, _ = np.histogram(kept, edges, density=True)
+def histogram(
+    axes: Axes, values: np.ndarray, weight: np.ndarray | None, color: str, label: str | None = None, fill: float = 0.22
+) -> None:
+    """Density of the values, by their weights where they have some, as a filled outline."""
+    kept, shares = finite(values, weight)
+    edges = bins_of(kept, shares)
+    heights, _ = np.histogram(kept, edges, density=True, weights=shares)
     axes.stairs(heights, edges, fill=True, color=color, alpha=fill, linewidth=0)
     axes.stairs(heights, edges, color=color, linewidth=1.3, label=label)
 

@@ -57,8 +57,7 @@ def plot_pairs(run: Run, names: Sequence[str] | None = None, truth: Mapping[str,
         If a name is unknown, a true value has the wrong shape, or there are more than eight entries.
     """
     shown, true = columns(run, names), truth_of(run, truth)
-    theta = run.theta.reshape(-1, run.theta.shape[-1])
-    theta = theta[np.isfinite(theta).all(axis=1)] if np.isfinite(theta).any() else np.zeros((2, theta.shape[1]))
+    theta, weight = _shown(run)
     domain = run.domain
     ends = None if domain is None else domain.bounding_box(theta.shape[1])
     views = {column: _view(theta[:, column], column, ends, true.get(label)) for column, label in shown}
@@ -73,13 +72,13 @@ def plot_pairs(run: Run, names: Sequence[str] | None = None, truth: Mapping[str,
                 axes.set_visible(False)
                 continue
             if across == down:
-                histogram(axes, theta[:, i], COLD)
+                histogram(axes, theta[:, i], weight, COLD)
                 if x_label in true:
                     axes.axvline(true[x_label], color=TRUTH, lw=1.4, ls=(0, (4, 2)))
                 clean(axes, yticks=False).set_ylim(bottom=0)
                 _walls(axes, ends, i, views[i])
             else:
-                _density(axes, theta[:, i], theta[:, j])
+                _density(axes, theta[:, i], theta[:, j], weight)
                 _boundary(axes, domain, i, j, views[i], views[j])
                 if x_label in true and y_label in true:
                     axes.plot(true[x_label], true[y_label], "+", color=TRUTH, ms=11, mew=2.2, zorder=6)
@@ -91,13 +90,24 @@ def plot_pairs(run: Run, names: Sequence[str] | None = None, truth: Mapping[str,
     return figure
 
 
-def _density(axes: Axes, x: np.ndarray, y: np.ndarray) -> None:
+def _shown(run: Run) -> tuple[np.ndarray, np.ndarray | None]:
+    """Finite draws (n, d) of some weight, and their weights; two zeros where there are none, so as to draw panels."""
+    theta, weight = run.theta.reshape(-1, run.theta.shape[-1]), run.weights
+    shown = np.isfinite(theta).all(axis=1)
+    if weight is not None:
+        shown &= weight.ravel() > 0.0
+    if not shown.any():
+        return np.zeros((2, theta.shape[1])), None
+    return theta[shown], None if weight is None else weight.ravel()[shown]
+
+
+def _density(axes: Axes, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> None:
     """Two-dimensional histogram, with the contours that hold 50% and 90% of the draws."""
     from scipy.ndimage import gaussian_filter
 
     # coarser than in one dimension, or the cells hold few draws
-    edges = [bins_of(values, 0.8, pad=0.05) for values in (x, y)]
-    counts, x_edges, y_edges = np.histogram2d(x, y, bins=edges)
+    edges = [bins_of(values, weight, 0.8, pad=0.05) for values in (x, y)]
+    counts, x_edges, y_edges = np.histogram2d(x, y, bins=edges, weights=weight)
     # the square root shows a small mode beside a large one
     shade = np.ma.masked_equal(np.sqrt(counts.T), 0)
     axes.pcolormesh(x_edges, y_edges, shade, cmap=DENSITY, vmin=0, rasterized=True, zorder=1)

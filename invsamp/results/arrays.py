@@ -34,6 +34,10 @@ class Source(Protocol):
         """Number of chains, and of draws of each."""
         ...
 
+    def holds(self, group: str, name: str) -> bool:
+        """Whether there is such a variable."""
+        ...
+
     def read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[Any, ...] = ()) -> Array:
         """Values (chain, draw, ...) of some draws, and of some entries of the axes behind these."""
         ...
@@ -71,6 +75,10 @@ class Arrays:
         chains, draws = next(iter(self._groups["posterior"].values())).shape[:2]
         return chains, draws
 
+    def holds(self, group: str, name: str) -> bool:
+        """Whether there is such a variable."""
+        return name in self._groups.get(group, {})
+
     def read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[Any, ...] = ()) -> Array:
         """Values (chain, draw, ...) of some draws, and of some entries of the axes behind these."""
         return self._groups[group][name][(slice(None), draws, *rest)]
@@ -98,6 +106,10 @@ class Dataset:
         """Number of chains, and of draws of each."""
         sizes = self.data.posterior.sizes
         return sizes["chain"], sizes["draw"]
+
+    def holds(self, group: str, name: str) -> bool:
+        """Whether there is such a variable."""
+        return group in self.data.groups() and name in self.data[group].data_vars
 
     def read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[Any, ...] = ()) -> Array:
         """Values (chain, draw, ...) of some draws, and of some entries of the axes behind these."""

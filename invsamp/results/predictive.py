@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from invsamp.arguments import integer, optional
 from invsamp.contract import Array
+from invsamp.diagnostics import weights
 from invsamp.names import check_predicts
 from invsamp.storage import layout
 
@@ -23,6 +25,7 @@ BLOCK = 256
 
 def predict(
     theta: Array,
+    weight: Array | None,
     shapes: Mapping[str, tuple[int, ...]],
     posterior: Any,
     draws: int | None = None,
@@ -35,6 +38,8 @@ def predict(
     ----------
     theta : ndarray, shape (chains, draws, d)
         Draws of the posterior.
+    weight : ndarray, shape (chains, draws), or None
+        Their weights.
     shapes : mapping
         Shape of every parameter in theta, checked against the posterior's.
     posterior, draws, seed, fidelity
@@ -43,7 +48,8 @@ def predict(
     Returns
     -------
     Dataset
-        ``data`` and ``mean``, both (chain, draw, *shape of the data); the coordinate ``draw`` counts in the run.
+        ``data`` and ``mean``, both (chain, draw, *shape of the data); the coordinate ``draw`` counts in the run, unless
+        the draws were chosen by their weights.
 
     Raises
     ------
@@ -53,13 +59,22 @@ def predict(
     check_predicts(posterior, shapes)
     optional(integer, "draws", draws, least=1)
     integer("seed", seed, least=0)
-    chosen = _evenly_spaced(theta.shape[0], theta.shape[1], DEFAULT_DRAWS if draws is None else draws)
-    leading = (theta.shape[0], len(chosen))
-    rows = theta[:, chosen].reshape(-1, theta.shape[-1])
-    mean = _by_blocks(lambda block: posterior.predict(block, fidelity), rows)
+    numbers = _evenly_spaced(theta.shape[0], theta.shape[1], DEFAULT_DRAWS if draws is None else draws)
+    leading = (theta.shape[0], len(numbers))
+    if weight is None:
+        rows = theta[:, numbers].reshape(-1, theta.shape[-1])
+        mean = _by_blocks(lambda block: posterior.predict(block, fidelity), rows)
+    else:
+        if not np.isfinite(weight).all():
+            raise ValueError("log_weight of the run must be finite, or -inf for some draws, to predict from them")
+        flat = theta.reshape(-1, theta.shape[-1])
+        chosen = weights.resampled(weight.ravel(), math.prod(leading)).reshape(leading[::-1]).T.ravel()
+        rows, numbers = flat[chosen], np.arange(leading[1])
+        once, again = np.unique(chosen, return_inverse=True)  # a draw that counts for many is solved once
+        mean = _by_blocks(lambda block: posterior.predict(block, fidelity), flat[once])[again]
     noisy = np.asarray(posterior.sample_noise(np.random.default_rng(seed), mean, rows))
     values = {"data": noisy.reshape(leading + mean.shape[1:]), "mean": mean.reshape(leading + mean.shape[1:])}
-    return layout.dataset(values, _data_dimensions(mean)).assign_coords(draw=chosen)
+    return layout.dataset(values, _data_dimensions(mean)).assign_coords(draw=numbers)
 
 
 def log_likelihood(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from invsamp.contract import Array
 from invsamp.diagnostics.checks import diagnose
 from invsamp.diagnostics.ladders import swap_rates
 
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
 SHOWN = 20
 
 
-def printed(summary: pd.DataFrame, report: Mapping[str, Any]) -> str:
+def printed(summary: pd.DataFrame, report: Mapping[str, Any], weight: Array | None = None) -> str:
     """A run's summary and report as text."""
     shown = summary.drop(columns=["mcse_mean", "mcse_sd"]).head(SHOWN)
     counts = {"ess_bulk": "{:.0f}".format, "ess_tail": "{:.0f}".format, "r_hat": "{:.3f}".format}
     table = shown.to_string(float_format="{:#.4g}".format, formatters=counts)
     more = f"\n... and {len(summary) - SHOWN} more parameters: see summary()" if len(summary) > SHOWN else ""
-    messages = diagnose(summary, report)
+    messages = diagnose(summary, report, weight)
     verdict = "no warnings" if not messages else f"{len(messages)} warning{'s' if len(messages) > 1 else ''}:"
     return "\n".join([_headline(report), table + more, verdict, *(f"  - {message}" for message in messages)])
 

@@ -16,11 +16,13 @@ import numpy.typing as npt
 from invsamp import arguments, storage
 from invsamp.arguments import integer, one_of
 from invsamp.contract import Array
+from invsamp.diagnostics import weights
 from invsamp.diagnostics.checks import diagnose
-from invsamp.diagnostics.draws import statistics
+from invsamp.diagnostics.draws import table
 from invsamp.domains import Domain, from_dict
 from invsamp.names import labels
 from invsamp.results.arrays import Arrays, Dataset, Source
+from invsamp.results.loo import leave_one_out
 from invsamp.results.predictive import log_likelihood, predict
 from invsamp.results.printing import printed
 from invsamp.results.stored import Stored
@@ -55,8 +57,10 @@ class Run:
         Groups ``posterior`` (chain, draw, *shape of each parameter), ``sample_stats`` (chain, draw), ``hot`` (chain,
         draw, rung, *shape) and ``hot_stats`` (chain, draw, rung) for the rungs above the cold one, ``observed_data``
         and ``prior`` (up to 1000 draws within the domain) where the problem has them, ``posterior_predictive`` and
-        ``log_likelihood`` once they were asked for. Attributes: ``report``, ``parameters`` and ``domain`` as JSON. It
-        is made when it is asked for; of a run in a directory the draws are read only then, variable by variable.
+        ``log_likelihood`` once they were asked for. ``log_weight`` among the statistics gives the draws weights, which
+        count in all that the methods here tell, draw and predict. Attributes: ``report``, ``parameters`` and
+        ``domain`` as JSON. It is made when it is asked for; of a run in a directory the draws are read only then,
+        variable by variable.
     """
 
     def __init__(self, source: Source) -> None:
@@ -76,6 +80,7 @@ class Run:
         sample_stats: Mapping[str, Array],
         report: Mapping[str, Any],
         domain: Domain | None = None,
+        log_weight: npt.ArrayLike | None = None,
     ) -> Run:
         """Wrap what a sampler recorded.
 
@@ -97,13 +102,22 @@ class Run:
             evaluation_seconds, failed_solves (per fidelity), failure_message, seconds, warnings, versions.
         domain : Domain, optional
             Where theta may lie, for the plots.
+        log_weight : array_like, shape (chains, draws) or (rungs, chains, draws), optional
+            Logs of the weights, unnormalised, with which draws of another law stand for what is meant, -inf for a draw
+            of no weight; it becomes one of the statistics.
 
         Raises
         ------
         ValueError
-            If shapes do not fit together or a parameter has the name of a dimension.
+            If shapes do not fit together, a parameter has the name of a dimension, or log weights are none.
         """
         theta, stats = np.asarray(theta), {name: np.asarray(values) for name, values in sample_stats.items()}
+        if log_weight is not None:
+            if "log_weight" in stats:
+                raise ValueError("log_weight must be None where sample_stats has one already, got both")
+            given = np.asarray(log_weight)
+            shape = theta.shape[: 3 if given.ndim == 3 else 0] or theta.shape[1:3]
+            stats["log_weight"] = weights.checked("log_weight", given, shape)
         layout.check_arrays(names_shapes, theta, stats)
         groups = groups_of(theta, names_shapes, stats) | constants(problem, names_shapes, report.get("seed"))
         return Run(Arrays(groups, attributes_of(names_shapes, report, domain)))
@@ -152,6 +166,21 @@ class Run:
             return self.theta
         return layout.join({name: self._source.read("hot", name, rest=(rung - 1,)) for name in self.shapes})
 
+    @property
+    def weights(self) -> Array | None:
+        """Weights of the cold rung's draws, shape (chains, draws), of mean 1; None if all draws count alike."""
+        return self.rung_weights(0)
+
+    def rung_weights(self, rung: int) -> Array | None:
+        """Weights of one rung's draws, 0 the cold one, shape (chains, draws), of mean 1; None if all count alike.
+
+        Raises
+        ------
+        ValueError
+            If there is no such rung.
+        """
+        return self._weights(integer("rung", rung, least=0, most=self.rungs - 1))
+
     def draws(self, name: str) -> Array:
         """Draws of one parameter of the cold rung, shape (chains, draws, *shape).
 
@@ -164,6 +193,9 @@ class Run:
 
     def summary(self) -> pd.DataFrame:
         """Statistics of every scalar parameter; those of the sampling error as arviz-stats has them.
+
+        Where draws have weights, these count in all of it: effective sizes are those of weighted means
+        (`invsamp.diagnostics.ess`).
 
         Returns
         -------
@@ -181,7 +213,7 @@ class Run:
         """
         chains, draws = self._source.size
         every = max(1, min(-(-chains * draws // _JUDGED), draws // _JUDGED_OF_CHAIN))
-        return diagnose(self._summary(every), self.report)
+        return diagnose(self._summary(every), self.report, self._weights(0, every))
 
     def to_arviz(self) -> Any:
         """The `arviz.InferenceData` itself, not a copy."""
@@ -238,14 +270,17 @@ class Run:
         -------
         Dataset
             ``data`` (chain, draw, *shape of the data) with noise and ``mean`` without. NaN where the solve failed.
-            It is also stored as the group ``posterior_predictive``, in place of an earlier one.
+            It is also stored as the group ``posterior_predictive``, in place of an earlier one. Of draws with weights,
+            those that are predicted are taken as often as their weights say, from all chains in turn: predictions
+            count alike.
 
         Raises
         ------
         ValueError
             If ``posterior`` has no data to predict, its parameters are not those of the run, or ``draws`` < 1.
         """
-        return self._keep("posterior_predictive", predict(self.theta, self.shapes, posterior, draws, seed, fidelity))
+        predicted = predict(self.theta, self.weights, self.shapes, posterior, draws, seed, fidelity)
+        return self._keep("posterior_predictive", predicted)
 
     def log_likelihood(self, posterior: Any, fidelity: str | None = None) -> xr.Dataset:
         """Log-likelihood of each datum at every draw, for `arviz.loo` and its kind. Solves the model for each draw.
@@ -269,6 +304,32 @@ class Run:
             If ``posterior`` has no data, or its parameters are not those of the run.
         """
         return self._keep("log_likelihood", log_likelihood(self.theta, self.shapes, posterior, fidelity))
+
+    def loo(self, posterior: Any = None, fidelity: str | None = None) -> Any:
+        """Leave-one-out cross-validation, as `arviz.loo` has it, with the draws' weights where they have some.
+
+        Parameters
+        ----------
+        posterior : Posterior, optional
+            Needed unless `log_likelihood` has been called: solves the model for each draw.
+        fidelity : str, optional
+            The finest by default.
+
+        Returns
+        -------
+        arviz.stats.stats_utils.ELPDData
+            Pointwise, for `arviz.compare` and its kind.
+
+        Raises
+        ------
+        ValueError
+            If there is neither the likelihood nor a posterior to make it, or as `log_likelihood`.
+        """
+        if posterior is not None:
+            self.log_likelihood(posterior, fidelity)
+        elif "log_likelihood" not in self.data.groups():
+            raise ValueError("posterior must be given, or run.log_likelihood(posterior) called before: got None")
+        return leave_one_out(self.data, self.weights, self.theta)
 
     def plot_trace(self, names: Sequence[str] | None = None) -> Figure:
         """Draws of every chain in order; see `invsamp.plots.plot_trace`."""
@@ -318,7 +379,8 @@ class Run:
         """Summary of every so manieth draw."""
         import pandas as pd
 
-        parts = [statistics(columns) for name in self.shapes for columns in self._columns(name, every)]
+        weight = self._weights(0, every)
+        parts = [table(columns, weight) for name in self.shapes for columns in self._columns(name, every)]
         return pd.DataFrame({name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, self.labels)
 
     def _columns(self, name: str, every: int) -> Iterator[Array]:
@@ -331,6 +393,13 @@ class Run:
             values = self._source.read("posterior", name, slice(None, None, every), rest)
             yield values if shape else values[..., None]
 
+    def _weights(self, rung: int, every: int = 1) -> Array | None:
+        """Weights (chains, draws), of mean 1, of every so manieth draw of a rung."""
+        group, rest = ("hot_stats", (rung - 1,)) if rung else ("sample_stats", ())
+        if not self._source.holds(group, "log_weight"):
+            return None
+        return weights.normalised(self._source.read(group, "log_weight", slice(None, None, every), rest))
+
     def _keep(self, group: str, dataset: xr.Dataset) -> xr.Dataset:
         """Store a dataset as a group, in place of an earlier one."""
         if group in self.data.groups():
@@ -339,4 +408,4 @@ class Run:
         return dataset
 
     def __repr__(self) -> str:
-        return printed(self.summary(), self.report)
+        return printed(self.summary(), self.report, self.weights)

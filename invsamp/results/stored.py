@@ -66,6 +66,10 @@ class Stored:
         """Values (chain, draw, ...) of some draws, and of some entries of the axes behind these."""
         return self._stored.draws.read(group, name, draws, rest)
 
+    def holds(self, group: str, name: str) -> bool:
+        """Whether there is such a variable."""
+        return name in self._stored.draws.variables.get(group, {})
+
     @property
     def size(self) -> tuple[int, int]:
         """Number of chains, and of draws of each."""

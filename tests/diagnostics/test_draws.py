@@ -84,7 +84,7 @@ def test_a_parameter_that_is_not_finite_spoils_no_other():
 def test_parameters_are_not_taken_one_by_one(monkeypatch):
     calls = []
     real = convergence.errors
-    monkeypatch.setattr(convergence, "errors", lambda draws: calls.append(len(draws)) or real(draws))
+    monkeypatch.setattr(convergence, "errors", lambda draws, weight: calls.append(len(draws)) or real(draws, weight))
     statistics(np.random.default_rng(0).standard_normal((4, 50, 2000)))
     assert sum(calls) == 2000 and len(calls) < 20
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from invsamp.diagnostics.weights import effective
 from invsamp.estimators import minibatch, noisy
 from invsamp.fidelities.comparison import compare_fidelities
-from invsamp.fidelities.reweighting import effective, log_mixture, weights
+from invsamp.fidelities.reweighting import log_mixture, weights
 from invsamp.fidelities.swap_forecast import acceptance
 from invsamp.posing.adapters import with_jacobian
 from invsamp.posing.distributions import Normal

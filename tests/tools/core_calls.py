@@ -184,9 +184,11 @@ def runs_calls() -> dict[str, Call]:
         ),
         "Run.draws": Call(run.draws, {"name": "a"}, {"name": {"part"}}),
         "Run.load": Call(iv.Run.load, {"path": stored}),
+        "Run.loo": Call(run.loo, {"posterior": posterior}, {"posterior": {"none"}}),
         "Run.log_likelihood": Call(run.log_likelihood, {"posterior": posterior}),
         "Run.posterior_predictive": Call(run.posterior_predictive, {"posterior": posterior, "draws": 3}),
         "Run.rung_theta": Call(run.rung_theta, {"rung": 0}),
+        "Run.rung_weights": Call(run.rung_weights, {"rung": 0}),
         "Run.save": Call(run.save, {"path": stored.with_name("saved.nc")}),
     }
     for name in ("plot_ladder", "plot_marginals", "plot_pairs", "plot_predictive", "plot_swaps", "plot_trace"):
@@ -234,10 +236,11 @@ def diagnostics_calls() -> dict[str, Call]:
     draws, d = np.random.default_rng(0).normal(size=(2, 20)), diagnostics
     cells = {"probabilities": [0.5, 0.5], "pseudo_count": 0.5}
     generator, chains = {"rng": {"none", "integer"}}, {"draws": {*ARRAY, "any shape", "empty"}}
+    weighted = {"draws": draws, "log_weight": np.zeros((2, 20))}
     return {
-        "diagnostics.ess": Call(d.ess, {"draws": draws}, chains),
-        "diagnostics.rhat": Call(d.rhat, {"draws": draws}, chains),
-        "diagnostics.mcse": Call(d.mcse, {"draws": draws}, chains),
+        "diagnostics.ess": Call(d.ess, weighted, chains),
+        "diagnostics.rhat": Call(d.rhat, weighted, chains),
+        "diagnostics.mcse": Call(d.mcse, weighted, chains),
         "diagnostics.statistics": Call(d.statistics, {"values": draws}, {"values": SHAPELESS}),
         "diagnostics.divergence_on_grid": Call(
             d.divergence_on_grid,

@@ -50,7 +50,7 @@ SIGNED = {
     *("thetas", "times", "states", "initial", "observed", "points", "truth", "grid", "edges", "height", "matrix"),
     *("t0", "breakpoints", "gradient", "exponent", "thetas", "y", "parameters", "continuity", "bounds", "holes"),
     *("conductivity", "source", "modes", "offset", "log_density", "derivatives", "starts", "unobserved", "mean"),
-    *("prior", "covariance", "when", "until", "coordinates", "x_label", "boundary", "elsewhere", "begin"),
+    *("log_weight", "prior", "covariance", "when", "until", "coordinates", "x_label", "boundary", "elsewhere", "begin"),
 }
 #: Arguments that may be infinite.
 UNBOUNDED = {"lower", "upper", "bounds", "factor"}
