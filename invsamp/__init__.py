@@ -32,7 +32,7 @@ from invsamp.posing.distributions import (
     Uniform,
 )
 from invsamp.posing.forward import ModelError
-from invsamp.posing.noise import GaussianNoise, LogNormalNoise, StudentTNoise
+from invsamp.posing.noise import GaussianNoise, LogNormalNoise, Noise, StudentTNoise
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.potential import FunctionPotential, SumPotential, Target
 from invsamp.posing.prior import Prior
@@ -91,6 +91,7 @@ __all__ = [
     "ModelError",
     "Momentum",
     "MultivariateNormal",
+    "Noise",
     "Normal",
     "Polygon",
     "Posterior",

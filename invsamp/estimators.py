@@ -156,7 +156,10 @@ class Minibatch:
         """Join to a fidelity that has data terms."""
         size: int | None = getattr(source, "size", None)
         if size is None:
-            raise ValueError(f"minibatch needs a potential with data terms (`terms`, `size`), got {source!r}")
+            raise ValueError(
+                "minibatch needs a potential with data terms (`terms`, `size`), and data that are independent given "
+                f"the parameters, got {source!r}"
+            )
         if self.groups is None and self.size > size:
             raise ValueError(f"size of a minibatch must be at most the {size} data terms, got {self.size}")
         if self.groups is not None and len(self.groups) != size:

@@ -1,4 +1,4 @@
-"""What docs/extending.md shows, as it stands there: the law, a ladder, a directory, a resume, and an evaluator."""
+"""What docs/extending.md shows, as it stands there: laws, ladders, directories, resumes, processes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import re
 import sys
 from pathlib import Path
 
+import arviz as az
+import launch
 import numpy as np
 import pytest
 from laws import CORRELATED, gaussian, second_moments, upper
+from noise_checks import check_derivatives
+from scipy import stats
 
 import invsamp as iv
 
@@ -27,6 +31,72 @@ def script(tmp_path_factory):
     spec.loader.exec_module(module)
     yield module
     del sys.modules["my_parts"]
+
+
+class TestNoise:
+    @staticmethod
+    def truth():
+        """Means of log(start), rate and their squares, by quadrature."""
+        u, rate = np.meshgrid(np.linspace(1.5, 4.5, 400), np.linspace(1e-4, 2.0, 400), indexing="ij")
+        y = np.exp(u)[..., None] * np.exp(-rate[..., None] * np.arange(8.0))
+        density = stats.poisson(y).logpmf([23, 12, 12, 3, 5, 1, 0, 1]).sum(axis=-1)
+        weight = np.exp(density + stats.norm(3, 1).logpdf(u) + stats.halfnorm.logpdf(rate) - density.max())
+        return np.array([(part * weight).sum() / weight.sum() for part in (u, rate, u**2, rate**2)])
+
+    @staticmethod
+    def moments(run):
+        found = np.stack([np.log(run.theta[..., 0]), run.theta[..., 1]], axis=-1)
+        return np.concatenate([found.mean(axis=1), (found**2).mean(axis=1)], axis=1)
+
+    def test_it_has_its_law(self, script, draw, agrees):
+        run = draw(script.counts, iv.mala(), draws=100, thin=4, warmup=300)
+        assert agrees(self.moments(run), self.truth())
+
+    def test_another_noise_is_rejected(self, script, draw, agrees):
+        gaussian = iv.Posterior(script.prior, script.counts.forward, script.counts.data, iv.GaussianNoise(3.0))
+        run = draw(gaussian, iv.mala(), draws=100, thin=4, warmup=300)
+        assert not agrees(self.moments(run), self.truth())
+
+    @pytest.mark.filterwarnings("ignore::UserWarning")
+    def test_it_is_stored_resumed_predicted_and_cross_validated(self, script, tmp_path):
+        sampler = iv.resgld((1.0, 2.0), 0.01, estimator=iv.minibatch(4))
+        settings = {"warmup": 200, "seed": 3, "progress": False}
+        whole = iv.sample(script.counts, sampler, draws=60, directory=tmp_path / "whole", **settings)
+        iv.sample(script.counts, sampler, draws=25, directory=tmp_path / "run", **settings)
+        run = iv.resume(tmp_path / "run", draws=60, progress=False)
+        np.testing.assert_array_equal(run.theta, whole.theta)
+        predicted = run.posterior_predictive(script.counts)["data"].to_numpy()
+        assert (predicted >= 0).all() and (predicted == np.floor(predicted)).all() and predicted.std() > 0
+        run.log_likelihood(script.counts)
+        assert np.isfinite(az.loo(run.data).elpd_loo)
+
+    @pytest.mark.mpi
+    def test_two_processes_make_the_same_draws(self, script, tmp_path):
+        # the module as its users have it: a file beside the script
+        whole = iv.sample(script.counts, script.walk, draws=20, warmup=100, seed=3, progress=False)
+        code = """
+            import sys
+            import numpy as np
+            sys.path.insert(0, sys.argv[1])
+            import invsamp as iv
+            import my_parts
+            from invsamp.parallel import leader, rank
+            leader.MESSAGES = -1.0  # cheap as the model is, it is solved by all
+            run = iv.sample(my_parts.counts, my_parts.walk, draws=20, warmup=100, seed=3, progress=False)
+            if rank() == 0:
+                np.save(sys.argv[2], run.theta)
+        """
+        launch.mpi(code, 2, Path(script.__file__).parent, tmp_path / "theta.npy")
+        np.testing.assert_array_equal(np.load(tmp_path / "theta.npy"), whole.theta)
+
+    def test_data_that_cannot_be_are_refused(self, script):
+        for wrong in (-1, 2.5):
+            with pytest.raises(ValueError, match=rf"data must be counts.* under Counts, got {wrong} at index \(1,\)"):
+                iv.Posterior(script.prior, script.counts.forward, [1, wrong, 0, 0, 0, 0, 0, 0], script.Counts())
+
+    def test_one_with_an_unknown_scale_has_right_derivatives(self, script):
+        y, data = np.array([[1.0, 2.0, 5.0]]), np.array([1.5, 1.0, 5.5])
+        check_derivatives(script.Laplace("s"), y, data, np.full(3, 0.7))
 
 
 TARGET = iv.Target(gaussian(np.linalg.inv(CORRELATED)))

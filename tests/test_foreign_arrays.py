@@ -65,15 +65,13 @@ class TestMisread:
         ],
     )
     def test_is_refused_by_name(self, what, name, take):
+        if (what, name) == ("masked", "data"):
+            pytest.skip("masked data are missing")
         with pytest.raises(ValueError, match=f"^{name} must "):
             take(MISREAD[what])
 
-    def test_masked_data_say_what_to_do(self):
-        message = (
-            "data must have no masked entries, got 1 of 3: leave them out of the data, and out of what the forward"
-        )
-        with pytest.raises(ValueError, match=message):
-            posterior(MASKED)
+    def test_masked_data_are_missing(self):
+        np.testing.assert_array_equal(posterior(MASKED).data, [1.0, 2.0, np.nan])
         assert posterior(np.ma.array([1.0, 2.0, 9.0], mask=False)).data.tolist() == [1.0, 2.0, 9.0]
 
     @pytest.mark.parametrize("what", ["complex", "masked", "text", "truth values"])

@@ -1,9 +1,8 @@
-"""A noise tied to its data, and to the columns of theta that hold its scale where that is unknown."""
+"""A noise tied to its data, and to the columns of theta that hold what it does not know."""
 
 from __future__ import annotations
 
 import copy
-import math
 from typing import Any
 
 import numpy as np
@@ -14,113 +13,207 @@ from invsamp.contract import Array
 from invsamp.posing import likelihood
 from invsamp.posing.noise import Noise, ScaleFamily
 from invsamp.posing.prior import Prior
+from invsamp.posing.quantity import Quantity
+
+Indices = npt.NDArray[np.intp]
 
 
 class BoundNoise:
-    """A noise with its data and the columns of theta that hold its scale.
+    """A noise with its data and the columns of theta that hold its unknowns.
 
     Parameters
     ----------
     noise : Noise
     data : ndarray of any shape
+        NaN is missing.
     prior : Prior
 
     Attributes
     ----------
-    data : ndarray, shape (m,)
-        The data, flattened in C order.
+    outputs : int
+        Number of noise-free observations that a model has to return, in C order.
+    places : ndarray, shape (size,)
+        Which of them were observed.
     size : int
-        Number of data, m.
+        Number of data that are not missing.
+    names : tuple of str
+        The prior's parameters that the noise uses.
+    independent : bool
+        Whether each datum has a term of its own.
 
     Raises
     ------
     ValueError
-        If the data are not finite, an unknown scale is no parameter of the prior or may be negative, or
-        the scale does not broadcast to the data's shape.
+        If no datum is there, one cannot come with the noise, or a quantity is no parameter of the prior, may be where
+        it must not, or does not broadcast to the data's shape.
     """
 
     def __init__(self, noise: Noise, data: Array, prior: Prior) -> None:
         instance("noise", noise, Noise, "a noise such as GaussianNoise(0.1)")
-        noise.check_data(data)
-        self.noise = noise
-        self.shape = data.shape
-        self.data = data.reshape(-1).copy()
-        self.size = len(self.data)
-        if self.size == 0:
+        if data.size == 0 or np.isnan(data).all():
             raise ValueError(f"data must hold at least one number, got shape {data.shape}")
-        self.parameter = noise.parameter
-        scale_shape = np.shape(noise.scale)
-        if self.parameter is not None:
-            prior.check_names("scale", [self.parameter])
-            scale_shape = prior.shapes[self.parameter]
-            self.columns = prior.slices[self.parameter]
-            if np.any(prior.support[0][self.columns] < 0):
-                raise ValueError(
-                    f"{self.parameter} is the scale of the noise: its prior must have positive support, "
-                    f"got {prior.distributions[self.parameter]!r}"
-                )
-        try:
-            fits = np.broadcast_shapes(scale_shape, data.shape) == data.shape
-        except ValueError:
-            fits = False
-        if not fits:
-            raise ValueError(f"scale must broadcast to the data's shape {data.shape}, got shape {scale_shape}")
-        count = math.prod(scale_shape)
-        index = np.broadcast_to(np.arange(count).reshape(scale_shape), data.shape).reshape(-1)
-        self._known, self.column_of_datum = np.empty(0), np.empty(0, dtype=np.intp)
-        if self.parameter is None:
-            self._known = np.asarray(noise.scale, dtype=float).reshape(-1)[index]
-        else:
-            self.column_of_datum = self.columns.start + index
-        self._compiled = self._compile()
+        self.data, self.outputs = data.reshape(-1), data.size
+        places = np.arange(data.size).reshape(data.shape)
+        self._all = [_Part("", noise, data, places, prior)]
+        self.names = tuple(dict.fromkeys(name for part in self._all for name in part.names))
+        self.keep(self._all)
 
-    def subset(self, indices: npt.NDArray[np.intp]) -> BoundNoise:
-        """The same noise with the data ``indices`` (k,) alone."""
+    def subset(self, chosen: Indices) -> BoundNoise:
+        """The same noise for a model that returns the observations ``chosen`` (k,) alone."""
         part = copy.copy(self)
-        part.data, part.shape, part.size = self.data[indices], (len(indices),), len(indices)
-        if self.parameter is None:
-            part._known = self._known[indices]  # noqa: SLF001 (its own class)
-        else:
-            part.column_of_datum = self.column_of_datum[indices]
-        part._compiled = part._compile()  # noqa: SLF001
+        part.outputs = len(chosen)
+        position = np.full(self.outputs, -1)
+        position[chosen] = np.arange(len(chosen))
+        part.keep([entry.moved(position) for entry in self._parts])
         return part
 
-    def _compile(self) -> tuple[Any, ...] | None:
+    def keep(self, parts: list[_Part]) -> None:
+        """Keep what was observed of these parts."""
+        self._parts = [found for part in parts if len((found := part.observed()).places)]
+        places = np.concatenate([np.empty(0, dtype=np.intp), *(part.places for part in self._parts)])
+        order = np.argsort(places, kind="stable")
+        self.places, self.size = places[order], len(places)
+        counts = [len(part.places) for part in self._parts]
+        self._part_of = np.repeat(np.arange(len(counts)), counts)[order]
+        self._index = np.concatenate([np.arange(0), *(np.arange(count) for count in counts)])[order]
+        self.independent = all(part.noise.independent for part in self._parts)
+        loops = [part.loop for part in self._parts if part.loop is not None]
+        self._loop = tuple(np.concatenate(arrays) for arrays in zip(*loops, strict=True)) if loops else None
+        self._slow = [part for part in self._parts if part.loop is None]
+
+    def at(self, theta: Array, y: Array, indices: Indices, gradient: Array) -> tuple[Array, Array]:
+        """Log-likelihood of the data ``indices`` (batch, k) at their ``y`` and its derivative with respect to it.
+
+        Adds the derivative with respect to theta by way of the noise's quantities to ``gradient``
+        (batch, k, dimension), in place. For data that are independent.
+        """
+        value, by_y = np.zeros(y.shape), np.zeros(y.shape)
+        for number, part in enumerate(self._parts):
+            at = row, column = np.nonzero(self._part_of[indices] == number)
+            found, slope, by_theta = part.evaluate(theta, y[at], row, self._index[indices[at]])
+            value[at], by_y[at] = found, slope
+            for columns, derivative in by_theta:
+                gradient[row, column, columns] += derivative
+        return value, by_y
+
+    def accumulate(self, theta: Array, y: Array, value: Array, slope: Array) -> Array:
+        """Add the log-likelihood to ``value`` (batch,) and its part by the quantities to ``slope`` (batch, dimension).
+
+        In place. Returns the derivative with respect to y, shape (batch, outputs), with 0 where it is not finite.
+        """
+        if self._loop is not None:
+            accumulate: Any = likelihood.accumulate
+            by_y = np.asarray(accumulate(*self._loop, theta, np.ascontiguousarray(y), value, slope))
+        else:
+            by_y = np.zeros(y.shape)
+        if not self._slow:
+            return by_y
+        rows = np.arange(len(theta))[:, None]
+        for part in self._slow:
+            found, y_slope, by_theta = part.evaluate(theta, y[:, part.places], rows, part.every)
+            value += found.sum(axis=1)
+            for columns, derivative in by_theta:
+                np.add.at(slope, np.broadcast_arrays(rows, columns), derivative)
+            by_y[:, part.places] = np.where(np.isfinite(y_slope), y_slope, 0.0)
+        return by_y
+
+    def log_likelihood(self, theta: Array, y: Array) -> Array:
+        """Log-likelihood of each datum given the others, shape (batch, outputs); 0 where it is missing."""
+        value = np.zeros(y.shape)
+        rows = np.arange(len(theta))[:, None]
+        for part in self._parts:
+            seen = np.ascontiguousarray(y[:, part.places])
+            with np.errstate(all="ignore"):
+                value[:, part.places] = part.noise.log_likelihood(seen, part.data, *part.values(theta, seen, rows))
+        return value
+
+    def sample(self, rng: np.random.Generator, theta: Array, y: Array) -> Array:
+        """Data that might have been observed, shape (batch, outputs); NaN in rows where a y is not finite."""
+        noisy = np.full(y.shape, np.nan)
+        solved = np.isfinite(y).all(axis=1)
+        theta, y = theta[solved], y[solved]
+        rows = np.arange(len(theta))[:, None]
+        found = np.empty(y.shape)
+        for part in self._all:
+            seen = np.ascontiguousarray(y[:, part.places])
+            found[:, part.places] = part.noise.replicate(rng, seen, part.data, *part.values(theta, seen, rows))
+        noisy[solved] = found
+        return noisy
+
+
+class _Part:
+    """One noise with the data that it explains and where they are among the observations."""
+
+    def __init__(self, label: str, noise: Noise, data: Array, places: Indices, prior: Prior) -> None:
+        good = np.isnan(data) | noise.accepts(data)
+        if not good.all():
+            index = tuple(int(i) for i in np.argwhere(~good)[0])
+            of = "" if noise.wanted == "finite" else f" under {type(noise).__name__}"
+            raise ValueError(f"data must be {noise.wanted}{of}, got {data[index]:g} at index {index}{label}")
+        self._unbound, self._shape = noise, data.shape
+        self.quantities = [
+            Quantity(label + name, value, noise.limits.get(name, (0.0, np.inf)), data.shape, prior)
+            for name, value in noise.quantities.items()
+        ]
+        self.names = tuple(name for quantity in self.quantities for name in quantity.names)
+        self.choose(np.arange(data.size), data.reshape(-1), places.reshape(-1))
+
+    def choose(self, chosen: Indices, data: Array, places: Indices) -> None:
+        self.chosen, self.data, self.places = chosen, data, places
+        self.noise = self._unbound.bind(self._shape, chosen)
+        self.every = np.arange(len(chosen))[None, :]
+
+    def observed(self) -> _Part:
+        """Without the data that are missing."""
+        return self._only(~np.isnan(self.data), self.places)
+
+    def moved(self, position: Indices) -> _Part:
+        """The data whose place has a new ``position``; -1 has none."""
+        return self._only(position[self.places] >= 0, position[self.places])
+
+    def _only(self, kept: npt.NDArray[np.bool_], places: Indices) -> _Part:
+        if kept.all() and places is self.places:
+            return self
+        part = copy.copy(self)
+        part.quantities = [quantity.subset(kept) for quantity in self.quantities]
+        part.choose(self.chosen[kept], self.data[kept], places[kept])
+        return part
+
+    @property
+    def loop(self) -> tuple[Indices, Array] | None:
         """Arguments of the compiled loop; None for a class with its own `evaluate`, which may disagree with it."""
         noise = self.noise
         if not isinstance(noise, ScaleFamily) or type(noise).evaluate is not ScaleFamily.evaluate:
             return None
-        return *noise.compiled, self.data, noise.log_data(self.data), self._known, self.column_of_datum
+        family, shape, constant = noise.compiled
+        known, columns = self.quantities[0].compiled
+        size = len(self.data)
+        what = np.stack([np.full(size, family), self.places, columns], axis=1, dtype=np.intp)
+        alike = np.full(size, shape), np.full(size, constant)
+        return what, np.stack([*alike, self.data, noise.log_data(self.data), known], axis=1)
 
-    def scale(self, theta: Array) -> Array:
-        """Scale at theta (batch, dimension) of every datum, shape (batch, m) or (1, m)."""
-        return self._known[None, :] if self.parameter is None else theta[:, self.column_of_datum]
+    def values(self, theta: Array, y: Array, rows: Indices) -> list[Array]:
+        """Values of the quantities at all data of the part, for `Noise.evaluate`."""
+        return [quantity.evaluate(theta, y, rows, self.every)[0] for quantity in self.quantities]
 
-    def evaluate(self, theta: Array, y: Array) -> tuple[Array, Array, Array]:
-        """Log-likelihood per datum and its derivatives with respect to y and scale, each (batch, m)."""
-        with np.errstate(all="ignore"):
-            return self.noise.evaluate(y, self.data, self.scale(theta))
+    def evaluate(
+        self, theta: Array, y: Array, rows: Indices, index: Indices
+    ) -> tuple[Array, Array, list[tuple[Indices, Array]]]:
+        """Log-likelihood of the data ``index``, its derivative with respect to y, and those by columns of theta.
 
-    def evaluate_at(self, theta: Array, y: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array, Array]:
-        """As `evaluate`, for the data ``indices`` (batch, k) alone; ``y`` and all that is returned (batch, k)."""
-        if self.parameter is None:
-            scale = self._known.take(indices)
-        else:
-            scale = np.take_along_axis(theta, self.column_of_datum[indices], axis=1)
-        with np.errstate(all="ignore"):
-            return self.noise.evaluate(y, self.data.take(indices), scale)
-
-    def accumulate(self, theta: Array, y: Array, value: Array, slope: Array) -> Array:
-        """Add the log-likelihood to ``value`` (batch,) and its scale part to ``slope`` (batch, dimension), in place.
-
-        Returns the derivative with respect to y, shape (batch, m), with 0 where it is not finite.
+        ``y`` has the shape to which ``rows`` (of theta) and ``index`` broadcast.
         """
-        if self._compiled is not None:
-            accumulate: Any = likelihood.accumulate
-            return np.asarray(accumulate(*self._compiled, theta, np.ascontiguousarray(y), value, slope))
-        log_likelihood, y_slope, scale_slope = self.evaluate(theta, y)
-        value += log_likelihood.sum(axis=1)
-        if self.parameter is not None:
-            for i, column in enumerate(self.column_of_datum):
-                slope[:, column] += scale_slope[:, i]
-        return np.where(np.isfinite(y_slope), y_slope, 0.0)
+        lead = (None,) * (2 - y.ndim)
+        with np.errstate(all="ignore"):
+            found = [quantity.evaluate(theta, y, rows, index) for quantity in self.quantities]
+            value, by_y, *slopes = self.noise.evaluate(
+                np.ascontiguousarray(y[lead]), self.data[index], *(quantity[0] for quantity in found)
+            )
+            by_y = by_y.reshape(y.shape)
+            by_theta = []
+            for slope, (_, by_name, by_observation) in zip(slopes, found, strict=True):
+                slope = slope.reshape(y.shape)
+                by_theta += [(columns, slope if factor is None else slope * factor) for columns, factor in by_name]
+                if by_observation is not None:
+                    by_y = by_y + slope * by_observation
+        return value.reshape(y.shape), by_y, by_theta

@@ -53,36 +53,27 @@ def evaluate(
 
 
 @njit(cache=True, error_model="numpy")
-def accumulate(
-    family: int,
-    shape: float,
-    constant: float,
-    data: Array,
-    log_data: Array,
-    known: Array,
-    columns: IntArray,
-    theta: Array,
-    y: Array,
-    value: Array,
-    slope: Array,
-) -> Array:
+def accumulate(what: IntArray, numbers: Array, theta: Array, y: Array, value: Array, slope: Array) -> Array:
     """Add the log-likelihood to ``value`` (batch,) and its scale part to ``slope`` (batch, dimension).
 
-    The scale of datum i is ``known[i]``, or where ``columns`` is not empty column ``columns[i]`` of theta.
-    Returns the derivative with respect to y, (batch, m), with 0 where it is not finite.
+    ``what``, (m, 3), has of every datum its family, the place of its observation in y, and the column of theta that is
+    its scale, or -1; ``numbers``, (m, 5), the shape, the constant, the datum, its logarithm, and the scale if known.
+    Returns the derivative with respect to y, (batch, outputs), with 0 where it is not finite.
     """
-    y_slope = np.empty(y.shape)
-    unknown = columns.shape[0] > 0
+    y_slope = np.zeros(y.shape)
     for row in range(y.shape[0]):
         total, last, log_scale = 0.0, -1.0, 0.0
-        for i in range(y.shape[1]):
-            s = theta[row, columns[i]] if unknown else known[i]
+        for i in range(what.shape[0]):
+            place, column = what[i, 1], what[i, 2]
+            s = theta[row, column] if column >= 0 else numbers[i, 4]
             if s != last:  # neighbours mostly share their scale, and a logarithm costs more than all the rest
                 last, log_scale = s, math.log(s) if s > 0.0 else -np.inf
-            part, by_y, by_scale = _datum(family, shape, constant, y[row, i], data[i], log_data[i], s)
+            part, by_y, by_scale = _datum(
+                what[i, 0], numbers[i, 0], numbers[i, 1], y[row, place], numbers[i, 2], numbers[i, 3], s
+            )
             total += part - log_scale
-            y_slope[row, i] = by_y if np.isfinite(by_y) else 0.0
-            if unknown:
-                slope[row, columns[i]] += by_scale
+            y_slope[row, place] = by_y if np.isfinite(by_y) else 0.0
+            if column >= 0:
+                slope[row, column] += by_scale
         value[row] += total
     return y_slope

@@ -3,13 +3,14 @@
 A noise is posed by `GaussianNoise`, `LogNormalNoise` or `StudentTNoise`, and tied to the data and to the columns of
 theta by `invsamp.posing.bound_noise`.
 
-Extending: subclass `Noise`, keep a ``scale``, and give `evaluate` and `sample`.
+Extending: subclass `Noise`, and give `evaluate` and `sample`; docs/extending.md has one.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -26,48 +27,71 @@ _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 class Noise(ABC):
-    """Noise that is independent between data, with a scale that is known or named.
+    """What is observed where ``y`` would be without noise. Subclass it: `evaluate` and `sample` are all that it takes.
 
-    Everywhere ``y`` (noise-free observations) has shape (batch, m), and ``data`` and ``scale`` have shapes that
-    broadcast to it: (m,), or (batch, m) where each row has its own minibatch.
+    Both get the values of `quantities` after their other arguments, in their order. ``y`` has shape (batch, m); the
+    data and the values have shapes that broadcast to it: (m,) and (1, m), or as ``y`` where each row has its own
+    minibatch or its own value. What is missing or does not count is never among them.
     """
 
-    #: Numbers, or the name of the prior's parameter that is the scale.
-    scale: Any
+    #: What data must be, for the message where one is not what `accepts` takes.
+    wanted: ClassVar[str] = "finite"
+    #: Whether each datum's term depends on its own y alone. Minibatches need that.
+    independent: ClassVar[bool] = True
 
     @property
-    def parameter(self) -> str | None:
-        """Name of the prior's parameter that is the scale; None if the scale is known."""
-        return self.scale if isinstance(self.scale, str) else None
+    def quantities(self) -> Mapping[str, Any]:
+        """By name what may be unknown: numbers that broadcast to the data's shape, or a parameter of the prior."""
+        return {}
+
+    @property
+    def limits(self) -> Mapping[str, tuple[float, float]]:
+        """Where a quantity may lie, for those that are not just positive."""
+        return {}
 
     @abstractmethod
-    def evaluate(self, y: Array, data: Array, scale: Array) -> tuple[Array, Array, Array]:
-        """Log-likelihood per datum, and its derivatives with respect to y and scale, each (batch, m)."""
+    def evaluate(self, y: Array, data: Array, *values: Array) -> tuple[Array, ...]:
+        """Log-likelihood of every datum, and the derivatives of their sum, each (batch, m).
+
+        With respect to y, and to the value of each quantity at each datum. The log-likelihoods add up to that of all
+        data, with all constants. What cannot be is NaN or minus infinity, without an exception.
+        """
 
     @abstractmethod
-    def sample(self, rng: np.random.Generator, y: Array, scale: Array) -> Array:
+    def sample(self, rng: np.random.Generator, y: Array, *values: Array) -> Array:
         """Data with fresh noise, shape (batch, m)."""
 
-    def log_likelihood(self, y: Array, data: Array, scale: Array) -> Array:
-        """Log-likelihood per datum, shape (batch, m), with all constants."""
-        return self.evaluate(y, data, scale)[0]
+    def accepts(self, data: Array) -> npt.NDArray[np.bool_]:
+        """Which of the data, an array in their own shape, can come with this noise."""
+        return np.isfinite(data)
 
-    def derivatives(self, y: Array, data: Array, scale: Array) -> tuple[Array, Array]:
-        """Derivatives of `log_likelihood` with respect to y and to scale, each (batch, m)."""
-        return self.evaluate(y, data, scale)[1:]
+    def log_likelihood(self, y: Array, data: Array, *values: Array) -> Array:
+        """Log-likelihood of each datum given all others, (batch, m), for cross-validation."""
+        return self.evaluate(y, data, *values)[0]
 
-    def check_data(self, data: Array) -> None:
-        """Raise ValueError if the data cannot come with this noise."""
-        if not np.all(np.isfinite(data)):
-            index = tuple(int(i) for i in np.argwhere(~np.isfinite(data))[0])
-            raise ValueError(f"data must be finite, got {data[index]} at index {index}")
+    def replicate(self, rng: np.random.Generator, y: Array, data: Array, *values: Array) -> Array:
+        """Data that might have been observed instead, (batch, m): as `sample` unless the data tell of the noise.
+
+        NaN among the data is missing.
+        """
+        return self.sample(rng, y, *values)
+
+    def bind(self, shape: tuple[int, ...], chosen: npt.NDArray[np.intp]) -> Noise:
+        """The noise of the data ``chosen``, indices (m,) in C order, of all those of this shape."""
+        return self
 
 
 class ScaleFamily(Noise):
     """Base of the ready noises, whose formulas are compiled; a subclass is a dataclass with a ``scale``."""
 
+    #: Numbers, or the name of the prior's parameter that is the scale.
+    scale: Any
     #: Number in `invsamp.posing.likelihood`.
     family: ClassVar[int]
+
+    @property
+    def quantities(self) -> Mapping[str, Any]:
+        return {"scale": self.scale}
 
     def __post_init__(self) -> None:
         if isinstance(self.scale, str) and self.scale:
@@ -88,13 +112,14 @@ class ScaleFamily(Noise):
         """Logarithm of the data if the family uses it, else the data."""
         return data
 
-    def evaluate(self, y: Array, data: Array, scale: Array) -> tuple[Array, Array, Array]:
+    def evaluate(self, y: Array, data: Array, *values: Array) -> tuple[Array, ...]:
         """Log-likelihood per datum and its derivatives with respect to y and scale, each (batch, m)."""
+        (scale,) = values
         shape = np.broadcast_shapes(np.shape(y), np.shape(data), np.shape(scale))
         arrays = (y, data, self.log_data(np.asarray(data, dtype=float)), scale)
         full = [np.broadcast_to(np.asarray(array, dtype=float), shape).copy() for array in arrays]
-        value, y_slope, scale_slope = likelihood.evaluate(*self.compiled, *full)
-        return value, y_slope, scale_slope
+        found: tuple[Array, Array, Array] = likelihood.evaluate(*self.compiled, *full)
+        return found
 
 
 @dataclass(frozen=True, repr=False)
@@ -116,8 +141,9 @@ class GaussianNoise(ScaleFamily):
     scale: npt.ArrayLike | str
     family: ClassVar[int] = likelihood.GAUSSIAN
 
-    def sample(self, rng: np.random.Generator, y: Array, scale: Array) -> Array:
+    def sample(self, rng: np.random.Generator, y: Array, *values: Array) -> Array:
         """Data with fresh noise, shape (batch, m)."""
+        (scale,) = values
         return y + scale * rng.standard_normal(y.shape)
 
 
@@ -140,21 +166,20 @@ class LogNormalNoise(ScaleFamily):
 
     scale: npt.ArrayLike | str
     family: ClassVar[int] = likelihood.LOG_NORMAL
+    wanted: ClassVar[str] = "positive"
 
-    def sample(self, rng: np.random.Generator, y: Array, scale: Array) -> Array:
+    def sample(self, rng: np.random.Generator, y: Array, *values: Array) -> Array:
         """Data with fresh noise, shape (batch, m)."""
+        (scale,) = values
         return y * np.exp(scale * rng.standard_normal(y.shape))
 
     def log_data(self, data: Array) -> Array:
         """Logarithm of the data."""
         return np.asarray(np.log(data))
 
-    def check_data(self, data: Array) -> None:
-        """Raise ValueError if the data are not positive."""
-        super().check_data(data)
-        if not np.all(data > 0):
-            index = tuple(int(i) for i in np.argwhere(~(data > 0))[0])
-            raise ValueError(f"data must be positive under LogNormalNoise, got {data[index]} at index {index}")
+    def accepts(self, data: Array) -> npt.NDArray[np.bool_]:
+        """Which of the data are positive."""
+        return np.asarray((data > 0) & np.isfinite(data))
 
 
 @dataclass(frozen=True, repr=False)
@@ -189,8 +214,9 @@ class StudentTNoise(ScaleFamily):
         # the Beta function, because a difference of log Gammas loses its digits for many degrees of freedom
         return self.family, nu, float(-special.betaln(0.5, 0.5 * nu) - 0.5 * math.log(nu))
 
-    def sample(self, rng: np.random.Generator, y: Array, scale: Array) -> Array:
+    def sample(self, rng: np.random.Generator, y: Array, *values: Array) -> Array:
         """Data with fresh noise, shape (batch, m)."""
+        (scale,) = values
         return y + scale * rng.standard_t(self.degrees_of_freedom, y.shape)
 
 

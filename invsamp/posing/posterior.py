@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,7 +43,8 @@ class Posterior:
         One model (the fidelity ``"model"``), or several from the coarsest to the finest. A model with
         ``parameters`` gets the columns of those; any other gets all parameters that the noise does not use.
     data : array_like
-        Observations of any shape; models return them flattened in C order.
+        Observations of any shape; models return them flattened in C order. Those that a masked array masks are missing:
+        models predict them all the same. So is NaN, with a warning.
     noise : Noise
     domain : Domain, constraint, or a sequence of these, optional
         Where theta must lie: domains of all its columns, `invsamp.domains.Product` of some of them by name, and
@@ -63,7 +65,7 @@ class Posterior:
     Raises
     ------
     ValueError
-        If the data are not finite or do not fit the noise, a name is unknown, a model cannot be
+        If the data are infinite or do not fit the noise, a name is unknown, a model cannot be
         linearized, or a transform does not fit its parameter's support or conflicts with ``domain``.
     """
 
@@ -78,21 +80,15 @@ class Posterior:
     ) -> None:
         instance("prior", prior, Prior, "a Prior")
         self.prior, self.noise = prior, noise
-        if np.ma.is_masked(data):
-            raise ValueError(
-                f"data must have no masked entries, got {np.ma.count_masked(data)} of {np.size(data)}: leave them out "
-                "of the data, and out of what the forward model predicts"
-            )
-        self.data = np.array(numbers("data", data))
-        self.data.setflags(write=False)
+        self.data = _with_missing(data)
         self._bound = BoundNoise(noise, self.data, prior)
         self.forward = dict(forward) if isinstance(forward, Mapping) else {"model": forward}
         if not self.forward:
             raise ValueError("forward must hold at least one model, got an empty mapping")
         self._bounds = {name: self._bound_part(name, m) for name, m in self.forward.items()}
-        if (seen := self._bounds[tuple(self.forward)[-1]].size) != self._bound.size:
-            raise ValueError(f"the finest of forward must predict all {self._bound.size} data, got one for {seen}")
-        self._models = {name: GuardedModel(m, self._bounds[name].size, name) for name, m in self.forward.items()}
+        if (seen := self._bounds[tuple(self.forward)[-1]].outputs) != self._bound.outputs:
+            raise ValueError(f"the finest of forward must predict all {self._bound.outputs} data, got one for {seen}")
+        self._models = {name: GuardedModel(m, self._bounds[name].outputs, name) for name, m in self.forward.items()}
         self._columns = {name: self._model_columns(name, m) for name, m in self.forward.items()}
         self.fidelities = tuple(self.forward)
         self.dimension, self.names = prior.dimension, prior.names
@@ -102,8 +98,10 @@ class Posterior:
         self.sampling_domain = _with_support(prior, self.coordinates, self.domain)
 
     def __repr__(self) -> str:
+        missing = self._bound.outputs - self._bound.size
         return (
-            f"Posterior({self.dimension} parameters {list(self.labels)}, {self._bound.size} data, "
+            f"Posterior({self.dimension} parameters {list(self.labels)}, {self._bound.size} data"
+            f"{f' ({missing} missing)' if missing else ''}, "
             f"fidelities {list(self.fidelities)}, {self.noise!r}, {self.sampling_domain!r})"
         )
 
@@ -242,17 +240,17 @@ class Posterior:
         clean = numbers("y", y)
         if clean.shape != (len(points), *self.data.shape):
             raise ValueError(f"y must have shape {(len(points), *self.data.shape)}, got {clean.shape}")
-        flat = clean.reshape(len(points), -1)
-        return self.noise.sample(rng, flat, self._bound.scale(points)).reshape(clean.shape)
+        return self._bound.sample(rng, points, clean.reshape(len(points), -1)).reshape(clean.shape)
 
     def log_likelihood(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike], fidelity: str | None = None) -> Array:
         """Log-likelihood per datum, shape (batch, *data.shape).
 
-        Minus infinity where the solve failed; 0 for the data that a coarse fidelity does not predict.
+        Minus infinity where the solve failed; 0 for data that are missing or that a coarse fidelity does not predict.
+        Of data that depend on each other, that of each given all others: what cross-validation needs.
         """
         points, name = self._theta(theta), self._fidelity(fidelity)
         y = self._models[name](points[:, self._columns[name]])
-        value = self._bounds[name].evaluate(points, y)[0]
+        value = self._bounds[name].log_likelihood(points, y)
         return self._scatter(name, np.where(np.isnan(value), -np.inf, value), 0.0)
 
     def log_prior(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike]) -> Array:
@@ -297,7 +295,7 @@ class Posterior:
 
     def _bound_part(self, fidelity: str, model: Any) -> BoundNoise:
         """The noise of the data that a model predicts: all, unless it says which by ``data_indices``."""
-        bound, size = self._bound, self._bound.size
+        bound, size = self._bound, self._bound.outputs
         indices = getattr(model, "data_indices", None)
         if indices is not None:
             chosen = np.asarray(indices)
@@ -308,10 +306,10 @@ class Posterior:
                 )
             bound = bound.subset(chosen)
         count = getattr(model, "n_observations", None)
-        if count is not None and count != bound.size:
+        if count is not None and count != bound.outputs:
             raise ValueError(
-                f"data must hold the observations of the forward model {fidelity!r}: it has {count}, got {bound.size} "
-                f"data (shape {self.data.shape})"
+                f"data must hold the observations of the forward model {fidelity!r}: it has {count}, got "
+                f"{bound.outputs} data (shape {self.data.shape})"
             )
         return bound
 
@@ -320,7 +318,7 @@ class Posterior:
         indices = getattr(self.forward[fidelity], "data_indices", None)
         if indices is None:
             return values.reshape(len(values), *self.data.shape)
-        full = np.full((len(values), self._bound.size), missing)
+        full = np.full((len(values), self._bound.outputs), missing)
         full[:, indices] = values
         return full.reshape(len(values), *self.data.shape)
 
@@ -335,13 +333,28 @@ class Posterior:
     def _model_columns(self, fidelity: str, model: Any) -> slice | npt.NDArray[np.intp]:
         names = getattr(model, "parameters", None)
         if names is None:
-            names = [name for name in self.prior.names if name != self._bound.parameter]
+            names = [name for name in self.prior.names if name not in self._bound.names]
         elif len(set(names)) != len(names):
             raise ValueError(f"forward[{fidelity!r}].parameters must not repeat a name, got {list(names)}")
         self.prior.check_names(f"forward[{fidelity!r}].parameters", names)
         if not len(names):
             raise ValueError(f"forward[{fidelity!r}] must depend on at least one parameter, got none")
         return as_selector(self.prior.columns(names))
+
+
+def _with_missing(data: Any) -> Array:
+    """Data as a read-only array, with NaN where they are missing."""
+    missing = np.ma.getmaskarray(data) if np.ma.is_masked(data) else None
+    values = np.array(numbers("data", data if missing is None else np.ma.getdata(data)), dtype=float)
+    if missing is not None:
+        values[missing] = np.nan
+    elif (count := np.isnan(values).sum()) and count < values.size:
+        warnings.warn(
+            f"{count} of {values.size} data are NaN: they are taken as missing. A masked array says that they are",
+            stacklevel=3,
+        )
+    values.setflags(write=False)
+    return values
 
 
 def _with_support(prior: Prior, coordinates: Coordinates, domain: Domain) -> Domain:

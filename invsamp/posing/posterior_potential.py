@@ -41,7 +41,8 @@ class PosteriorPotential:
         self._box = lower, upper
         self._slow_domain = None if isinstance(domain, (Box, Unbounded)) else domain
         self.dimension = prior.dimension
-        self.size = noise.size
+        if noise.independent:  # else there are no terms for minibatches
+            self.size = noise.size
 
     @property
     def derivative_error(self) -> float:
@@ -147,58 +148,59 @@ class PosteriorPotential:
         rows, batch = indices.shape
         selected = np.ascontiguousarray(theta[:, self._columns])
         row = np.arange(rows)[:, None]
+        places = self._noise.places[indices]
         if self._model.has_rows:
-            y, by_datum = self._model.rows(selected, indices)
-            log_likelihood, y_slope, scale_slope = self._noise.evaluate_at(theta, y, indices)
+            y, by_datum = self._model.rows(selected, places)
+            seen = y
         else:
-            y, by_datum = self._chosen_rows(selected, indices)
-            log_likelihood, y_slope, scale_slope = (a[row, indices] for a in self._noise.evaluate(theta, y))
+            y, by_datum = self._chosen_rows(selected, places)
+            seen = y[row, places]
         gradients = np.zeros((rows, batch, self.dimension))
         with np.errstate(all="ignore"):
-            gradients[:, :, self._columns] = -y_slope[:, :, None] * by_datum
-            if self._noise.parameter is not None:
-                gradients[row, np.arange(batch), self._noise.column_of_datum[indices]] -= scale_slope
+            log_likelihood, y_slope = self._noise.at(theta, seen, indices, gradients)
+            gradients[:, :, self._columns] += y_slope[:, :, None] * by_datum
         # a datum outside the batch may show that the solve failed, too
         failed = ~np.isfinite(y).all(axis=1)
         energies = -log_likelihood
         energies[failed] = np.inf
-        return energies, gradients
+        return energies, -gradients
 
     def _group_terms(self, theta: Array, members: npt.NDArray[np.intp], counted: Array) -> tuple[Array, Array]:
         """The same summed over groups, (rows, groups) and (rows, groups, dimension)."""
+        every = members.reshape(len(theta), -1)
         if self._model.has_rows or self._model.has_jacobian:
-            energies, gradients = self._data_terms(theta, members.reshape(len(theta), -1))
+            energies, gradients = self._data_terms(theta, every)
             # a failed solve is infinite throughout; a repeated datum that does not count is finite where the others are
             summed = np.where(counted > 0.0, energies.reshape(members.shape), 0.0).sum(axis=2)
             return summed, np.einsum("rgkd,rgk->rgd", gradients.reshape(*members.shape, -1), counted)
         y, vjp = self._model.linearize(np.ascontiguousarray(theta[:, self._columns]))
-        log_likelihood, y_slope, scale_slope = self._noise.evaluate(theta, y)
         row = np.arange(len(theta))[:, None]
-        gradients = np.zeros((*members.shape[:2], self.dimension))
-        energies = np.zeros(members.shape[:2])
+        by_quantity = np.zeros((*every.shape, self.dimension))
         with np.errstate(all="ignore"):
+            places = self._noise.places[members]
+            seen = y[row, self._noise.places[every]]
+            log_likelihood, y_slope = (
+                found.reshape(members.shape) for found in self._noise.at(theta, seen, every, by_quantity)
+            )
+            energies = -(log_likelihood * counted).sum(axis=2)
+            gradients = -np.einsum("rgkd,rgk->rgd", by_quantity.reshape(*members.shape, -1), counted)
             for k in range(members.shape[1]):
-                datum, weight = members[:, k], counted[:, k]
-                energies[:, k] = -(log_likelihood[row, datum] * weight).sum(axis=1)
                 cotangent = np.zeros(y.shape)
-                np.add.at(cotangent, (row, datum), y_slope[row, datum] * weight)
-                gradients[:, k, self._columns] = -vjp(cotangent)
-                if self._noise.parameter is not None:
-                    columns = self._noise.column_of_datum[datum]
-                    np.add.at(gradients, (row, np.full_like(datum, k), columns), -scale_slope[row, datum] * weight)
+                np.add.at(cotangent, (row, places[:, k]), y_slope[:, k] * counted[:, k])
+                gradients[:, k, self._columns] -= vjp(cotangent)
         energies[~np.isfinite(y).all(axis=1)] = np.inf
         return energies, gradients
 
-    def _chosen_rows(self, selected: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
+    def _chosen_rows(self, selected: Array, places: npt.NDArray[np.intp]) -> tuple[Array, Array]:
         """All observations (rows, m), and the Jacobian of the chosen data alone (rows, batch, p)."""
-        row = np.arange(len(indices))
+        row = np.arange(len(places))
         if self._model.has_jacobian:
             y, jacobian = self._model.jacobian(selected)
-            return y, jacobian[row[:, None], indices]
+            return y, jacobian[row[:, None], places]
         y, vjp = self._model.linearize(selected)
-        by_datum = np.empty((*indices.shape, selected.shape[1]))
-        for k in range(indices.shape[1]):
+        by_datum = np.empty((*places.shape, selected.shape[1]))
+        for k in range(places.shape[1]):
             cotangent = np.zeros(y.shape)
-            cotangent[row, indices[:, k]] = 1.0
+            cotangent[row, places[:, k]] = 1.0
             by_datum[:, k] = vjp(cotangent)
         return y, by_datum

@@ -98,7 +98,7 @@ def test_wrong_number_of_observations_is_a_mistake() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"data": [1.0, np.nan]}, r"data must be finite, got nan at index \(1,\)"),
+        ({"data": [1.0, np.inf]}, r"data must be positive under LogNormalNoise, got inf at index \(1,\)"),
         ({"data": ["a"]}, "data must be numbers, got"),
         ({"noise": LogNormalNoise("q")}, r"scale must use the prior's parameters .* got \['q'\]"),
         ({"forward": {}}, "forward must hold at least one model"),
