@@ -1,4 +1,4 @@
-"""After the last step: the draws are handed back, whatever fails on the way, with words that say what did."""
+"""After the last step: the draws are handed back, whatever fails on the way, with messages that say what did."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def handed_back(engine: Engine, kept: Draws) -> Run:
         "the conversion to natural parameters", lambda: _natural(problem, draws.positions), lambda: None
     )
     if theta is None:
-        faults.said[-1] += ". The draws are the sampler's own coordinates, as the parameter 'position'"
+        faults.messages[-1] += ". The draws are the sampler's own coordinates, as the parameter 'position'"
         return _plain("position", draws.positions, statistics, report, faults)
 
     def whole() -> Run:
-        told = faults.added_to(report)
-        return Run.from_arrays(problem, dict(problem.shapes), theta, statistics, told, problem.support)
+        complete = faults.added_to(report)
+        return Run.from_arrays(problem, dict(problem.shapes), theta, statistics, complete, problem.support)
 
     run = faults.tried("the record of the run", whole, lambda: None)
     if run is None:
-        faults.said[-1] += ". The draws are here all the same, as the parameter 'theta'"
+        faults.messages[-1] += ". The draws are here all the same, as the parameter 'theta'"
         return _plain("theta", theta, {}, asdict(engine.plan), faults)
     return run
 
@@ -53,13 +53,13 @@ def announce(run: Run, stacklevel: int) -> None:
     """Warn whoever is so many calls away, counted from the caller of this, of all that is wrong with a run."""
     faults = _Faults()
     messages = faults.tried("the diagnostics", run.warnings, lambda: list(run.report.get("warnings", [])))
-    for fault in faults.said:
+    for fault in faults.messages:
         messages.append(f"{fault}. Nothing was judged: run.warnings() tries again")
     for message in messages:
-        say(message, stacklevel + 1)
+        warn(message, stacklevel + 1)
 
 
-def say(message: str, stacklevel: int) -> None:
+def warn(message: str, stacklevel: int) -> None:
     """Warn, counted as in `announce`; where warnings are errors, print: an error would take the draws along."""
     try:
         warnings.warn(message, stacklevel=stacklevel + 1)
@@ -72,19 +72,19 @@ class _Faults:
     """What failed, in words."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.messages: list[str] = []
 
     def tried(self, what: str, make: Callable[[], Item], instead: Callable[[], Item]) -> Item:
         """What ``make`` gives, or ``instead`` if it fails."""
         try:
             return make()
         except _FAILURES as error:
-            self.said.append(f"after the last step {what} failed ({type(error).__name__}: {error})")
+            self.messages.append(f"after the last step {what} failed ({type(error).__name__}: {error})")
         return instead()
 
     def added_to(self, report: dict[str, Any]) -> dict[str, Any]:
         """A report that says so."""
-        return report | {"warnings": [*report.get("warnings", []), *self.said]}
+        return report | {"warnings": [*report.get("warnings", []), *self.messages]}
 
 
 def _natural(problem: Problem, positions: Array) -> Array | None:

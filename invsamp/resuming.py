@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,7 @@ def resume(
         if (comm := None if evaluator else communicator(problem, comm)) is not None:
             check_equal(comm, run_settings(engine))
         with hired(engine, evaluator):
-            run = share(comm, engine, lambda: _carried_on(engine, path, header.about, progress))
+            run = share(comm, engine, partial(_carried_on, engine, path, header.about, progress))
     if header.step != plan.steps and (comm is None or comm.rank == 0):
         announce(run, stacklevel=2)
     return run
@@ -214,7 +215,7 @@ def _warn_of_last_digits(about: Mapping[str, Any], differ: bool) -> None:
     if changed or differ:
         why = "; ".join(changed) or "the energies differ from the run's in their last digits"
         message = f"the draws to come may differ from those of an uninterrupted run in their last digits: {why}"
-        warnings.warn(message, stacklevel=7)
+        warnings.warn(message, stacklevel=6)
 
 
 def _plan(before: Mapping[str, Any], draws: int | None) -> Plan:

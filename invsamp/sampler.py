@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from invsamp.engine.starts import given_start
 from invsamp.engine.threads import one_thread
 from invsamp.evaluate.contract import Evaluator, EvaluatorError
 from invsamp.evaluate.hiring import as_evaluator, hired
-from invsamp.handing_back import announce, handed_back, say
+from invsamp.handing_back import announce, handed_back, warn
 from invsamp.ladder import Sampler
 from invsamp.parallel.agreement import check_equal, run_settings
 from invsamp.parallel.sharing import communicator, share
@@ -132,7 +133,7 @@ def sample(
             check_equal(comm, run_settings(engine) | {"seed": given, "start": begun, "stored": path is not None})
             # a seed of the system's is one of each process: that of the one which drives counts
         with hired(engine, evaluator):
-            run = share(comm, engine, lambda: _made(engine, progress, path, segment))
+            run = share(comm, engine, partial(_made, engine, progress, path, segment))
     if comm is None or comm.rank == 0:
         announce(run, stacklevel=2)
     return run
@@ -194,11 +195,11 @@ def _run(engine: Engine, progress: bool) -> Draws:
         if not kept.count or (shared and not received):
             raise
         message = f"interrupted: the run holds the {kept.count} draws that were made, of {plan.draws}"
-        say(message, stacklevel=6)
+        warn(message, stacklevel=5)
     except EvaluatorError as error:
         if not kept.count:
             raise
-        say(f"{error}. The run holds the {kept.count} draws that were made, of {plan.draws}", stacklevel=6)
+        warn(f"{error}. The run holds the {kept.count} draws that were made, of {plan.draws}", stacklevel=5)
     finally:
         bar.close()
     return kept

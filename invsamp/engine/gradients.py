@@ -103,7 +103,7 @@ def tell(mistakes: Mapping[str, str], replicas: Sequence[Replica]) -> None:
                 f"{said}. The sampler takes gradients at their word, and the draws would be biased. {WHAT_TO_DO}"
             )
         # where `sample` was called; a run in a directory is two calls further away
-        warnings.warn(slow(said), stacklevel=8)
+        warnings.warn(slow(said), stacklevel=7)
 
 
 def slow(said: str) -> str:

@@ -42,17 +42,19 @@ def describe(problem: Problem, sampler: Any) -> dict[str, Any]:
     }
     if hasattr(problem, "prior"):
         parts = getattr(problem.prior, "distributions", None)
-        found["prior"] = _told(problem.prior) if parts is None else {name: _told(part) for name, part in parts.items()}
+        found["prior"] = (
+            _nested(problem.prior) if parts is None else {name: _nested(part) for name, part in parts.items()}
+        )
     if hasattr(problem, "noise"):
-        found["noise"] = _told(problem.noise)
+        found["noise"] = _nested(problem.noise)
     found["domain"] = _text(problem.sampling_domain)
     forward = getattr(problem, "forward", None)
     models = forward if isinstance(forward, Mapping) else getattr(problem, "_levels", {})
-    found["forward"] = {name: _told(model) for name, model in models.items()}
+    found["forward"] = {name: _nested(model) for name, model in models.items()}
     data = getattr(problem, "data", None)
     if data is not None:
         found["data"] = _hash(np.asarray(data))
-    found["sampler"] = _told(sampler)
+    found["sampler"] = _nested(sampler)
     return found
 
 
@@ -86,7 +88,7 @@ def differences(before: Any, now: Any, where: str = "") -> list[str]:
         return [line for k, (old, new) in pairs for line in differences(old, new, f"{where}[{k}]")]
     if before == now:
         return []
-    old, new = _words(before), _words(now)
+    old, new = _printed(before), _printed(now)
     return [f"{where} was {_short(old, new)}, is {_short(new, old)}"]
 
 
@@ -116,12 +118,12 @@ def write_manifest(directory: Path, about: Mapping[str, Any]) -> None:
 _KIND, _ABSENT = "kind", "absent"
 
 
-def _told(part: Any) -> Any:
+def _nested(part: Any) -> Any:
     """A part as its kind and its settings, as nested text, or as what it prints."""
     if is_dataclass(part) and not isinstance(part, type) and part.__dataclass_params__.repr:  # type: ignore[attr-defined]
-        return {_KIND: type(part).__name__} | {f.name: _told(getattr(part, f.name)) for f in fields(part) if f.repr}
+        return {_KIND: type(part).__name__} | {f.name: _nested(getattr(part, f.name)) for f in fields(part) if f.repr}
     if isinstance(part, list | tuple) and any(is_dataclass(entry) for entry in part):
-        return [_told(entry) for entry in part]
+        return [_nested(entry) for entry in part]
     if isinstance(part, np.ndarray) and part.size > LONGEST:
         return _hash(part)
     return _text(part)
@@ -133,14 +135,14 @@ def _text(part: Any) -> str:
         return _SCALAR.sub(r"\1", _ADDRESS.sub("", repr(part)))
 
 
-def _words(told: Any) -> str:
-    """What `_told` made of a part, as the part prints."""
-    if isinstance(told, Mapping):
-        settings = ", ".join(f"{name}={_words(value)}" for name, value in told.items() if name != _KIND)
-        return f"{told.get(_KIND, '')}({settings})"
-    if isinstance(told, Sequence) and not isinstance(told, str):
-        return f"[{', '.join(map(_words, told))}]"
-    return str(told)
+def _printed(nested: Any) -> str:
+    """What `_nested` made of a part, as the part prints."""
+    if isinstance(nested, Mapping):
+        settings = ", ".join(f"{name}={_printed(value)}" for name, value in nested.items() if name != _KIND)
+        return f"{nested.get(_KIND, '')}({settings})"
+    if isinstance(nested, Sequence) and not isinstance(nested, str):
+        return f"[{', '.join(map(_printed, nested))}]"
+    return str(nested)
 
 
 def _hash(values: Any) -> dict[str, Any]:
