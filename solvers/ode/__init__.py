@@ -2,8 +2,9 @@
 
 Where to look: `model` (the settings and checks), `observation`, `shooting` (what is measured; its fit in `shooting_fit`
 and `arrow`), `right_hand_side` (from plain Python to compiled code and its derivatives, with `tracing`, `twins`,
-`fingerprint` and `generated`), `trajectories`, `march` and `dormand_prince` (the compiled integrator), `integrators`
-(statuses, LSODA) with `newton` (its Jacobians), `differentiation` (sensitivities that can be trusted).
+`fingerprint` and `generated`), `trajectories`, `march`, `runge_kutta` and its tables `dormand_prince` and `dop853` (the
+compiled integrator), `integrators` (statuses, LSODA) with `newton` (its Jacobians), `differentiation` (sensitivities
+that can be trusted).
 """
 
 from invsamp.solvers.ode.integrators import Status

@@ -16,19 +16,21 @@ def failure(status: npt.NDArray[np.int64], ended: Array, until: float, *, method
     status, ended : arrays, shape (batch,)
     until : float
         The last time that is wanted.
-    method : {"RK45", "LSODA"}
+    method : {"auto", "RK45", "DOP853", "LSODA"}
     max_steps : int
     """
     failed = np.flatnonzero(status != Status.OK)
     if not len(failed):
         return None
     row = int(failed[0])
-    kind, other = Status(int(status[row])), 'method="LSODA"' if method == "RK45" else 'method="RK45"'
+    kind, other = Status(int(status[row])), 'method="RK45"' if method == "LSODA" else 'method="LSODA"'
     reached = f"{kind.name} by {method} after t = {ended[row]:.6g} of {until:.6g}"
     many = f" ({len(failed)} of {len(status)} trajectories failed)" if len(status) > 1 else ""
-    if kind == Status.TOO_MANY_STEPS:
-        stiff = f"if the system is stiff, {other}; else " if method == "RK45" else ""
-        advice = f"{max_steps} steps do not get there: {stiff}a larger max_steps, or a looser rtol"
+    if kind == Status.STIFF and method != "auto":
+        advice = f"the system is stiff, and {max_steps} explicit steps do not get there: {other}"
+    elif kind in (Status.TOO_MANY_STEPS, Status.STIFF):
+        tried = ", nor does LSODA" if method == "auto" else ""
+        advice = f"{max_steps} steps do not get there{tried}: a larger max_steps, or a looser rtol"
     elif kind == Status.NON_FINITE:
         advice = "the solution blows up, or leaves where rhs is defined: keep the parameters away from there"
     elif kind == Status.STEP_TOO_SMALL:

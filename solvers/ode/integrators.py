@@ -1,4 +1,4 @@
-"""Batches of trajectories by either method in a bounded number of steps; a failure is a `Status`, not an exception."""
+"""Batches of trajectories by any method in a bounded number of steps; a failure is a `Status`, not an exception."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import numpy.typing as npt
 from numba import njit
 from scipy.integrate import ODEintWarning, odeint
 
-from invsamp.solvers.ode.dormand_prince import call
 from invsamp.solvers.ode.march import inset
 from invsamp.solvers.ode.newton import MOST_DENSE, bands, whole
+from invsamp.solvers.ode.pointers import call
 from invsamp.solvers.ode.trajectories import Course, Outcome, integrate
 
 Array = npt.NDArray[np.float64]
@@ -31,6 +31,7 @@ class Status(enum.IntEnum):
     STEP_TOO_SMALL = 3
     STOPPED = 4  # by the model's `stop`: what comes before is good
     NO_SENSITIVITIES = 5  # the states are good, their derivatives cannot be had
+    STIFF = 6  # an explicit method does not get there because of stiffness: LSODA is for that
 
 
 class Control(NamedTuple):
@@ -42,17 +43,21 @@ class Control(NamedTuple):
     max_steps: int
     threads: int = 1
     variations: int = 0  # address from which `newton.state_jacobian` has the Jacobian; 0: LSODA takes differences
+    hopeless: bool = False  # whether an explicit method gives up as soon as stiffness will not let it get there
 
 
 def rk45(
     rhs: int, parameters: Array, initial: Array, times: Array, start: Array, course: Course, control: Control
 ) -> Outcome:
     """Dormand-Prince 5(4); see `invsamp.solvers.ode.trajectories.integrate` for the arguments."""
-    n, rtol, absolute, max_steps, threads, _ = control
-    return integrate(
-        rhs, parameters, initial, times, start, course,
-        n_states=n, rtol=rtol, absolute=absolute, max_steps=max_steps, threads=threads,
-    )  # fmt: skip
+    return _explicit(5, rhs, parameters, initial, times, start, course, control)
+
+
+def dop853(
+    rhs: int, parameters: Array, initial: Array, times: Array, start: Array, course: Course, control: Control
+) -> Outcome:
+    """Dormand-Prince 8(5, 3); arguments as of `rk45`."""
+    return _explicit(8, rhs, parameters, initial, times, start, course, control)
 
 
 def lsoda(
@@ -83,6 +88,68 @@ def lsoda(
             if trajectory.status == Status.OK:
                 outcome.values[row, : len(wanted)] = values
     return outcome
+
+
+def with_fallback(
+    solved: Callable[[str, npt.NDArray[np.intp]], Outcome],
+    method: str,
+    other: str | None,
+    batch: int,
+    switched: npt.NDArray[np.bool_] | None,
+) -> tuple[Outcome, npt.NDArray[np.bool_]]:
+    """Trajectories by one method, and by another where that fails.
+
+    Parameters
+    ----------
+    solved : callable
+        From the name of a method and some rows to their outcome.
+    method, other : str
+        Their names; None for no other.
+    batch : int
+        Number of rows.
+    switched : array of bool, shape (batch,), optional
+        Rows that are left to the other method at once.
+
+    Returns
+    -------
+    outcome, switched
+        Which rows the other method solved. Where both fail it is the first one's failure, if there is one.
+    """
+    known = np.zeros(batch, dtype=bool) if switched is None else switched
+    first = solved(method, np.flatnonzero(~known))
+    failed = known.copy()
+    failed[~known] = ~np.isin(first.status, (Status.OK, Status.STOPPED))
+    if other is None or not failed.any():
+        return first, failed & known
+    rows = np.flatnonzero(failed)
+    second = solved(other, rows)
+    taken = known[rows] | (second.status == Status.OK)
+    parts = []
+    for one, two in zip(first, second, strict=True):
+        whole = np.empty((batch, *two.shape[1:]), dtype=two.dtype)
+        whole[~known] = one
+        whole[rows[taken]] = two[taken]
+        parts.append(whole)
+    now = known.copy()
+    now[rows[taken]] = True
+    return Outcome(*parts), now
+
+
+def _explicit(
+    order: int,
+    rhs: int,
+    parameters: Array,
+    initial: Array,
+    times: Array,
+    start: Array,
+    course: Course,
+    control: Control,
+) -> Outcome:
+    n, rtol, absolute, max_steps, threads, _, hopeless = control
+    return integrate(
+        rhs, parameters, initial, times, start, course,
+        n_states=n, rtol=rtol, absolute=absolute, max_steps=max_steps, order=order, hopeless=hopeless, threads=threads,
+    )  # fmt: skip
 
 
 #: ODEPACK keeps its state in common blocks: one solve at a time.

@@ -1,7 +1,8 @@
-r"""One trajectory by adaptive Dormand-Prince 5(4), compiled once for every right-hand side.
+r"""One trajectory by an adaptive pair of Dormand and Prince, compiled once for every right-hand side.
 
 The starting step and the controller are those of Hairer, Norsett and Wanner (Solving Ordinary Differential Equations I,
-section II.4) as in SciPy's ``RK45``: it takes the same steps.
+section II.4) as in SciPy's ``RK45`` and ``DOP853``: the same steps are taken. Stiffness is told as in their codes
+(Hairer and Wanner, Solving Ordinary Differential Equations II, section IV.2, eq. (2.26)).
 """
 
 from __future__ import annotations
@@ -12,19 +13,35 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from invsamp.solvers.ode.dormand_prince import attempt, call, error_norm, interpolant
+from invsamp.solvers.ode import dop853, dormand_prince
+from invsamp.solvers.ode.pointers import call
+from invsamp.solvers.ode.runge_kutta import error_norm, step
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 SAFETY, LEAST_FACTOR, MOST_FACTOR = 0.9, 0.2, 10.0
 OK, TOO_MANY_STEPS, NON_FINITE, STEP_TOO_SMALL, STOPPED = range(5)
+STIFF = 6
+#: Steps in a row at the edge of stability that tell stiffness, and within it that take the word back.
+_STIFF_STEPS, _OTHER_STEPS = 15, 6
+#: Every so many steps the edge of stability is looked for.
+_LOOK_EVERY = 50
 # rows of the work array
-_Y, _NEXT, _K, _Q, _SCRATCH = 0, 1, 2, 9, 13
+_Y, _NEXT, _K, _Q, _SCRATCH = 0, 1, 2, 18, 25
+
+_FIVE, _EIGHT = dormand_prince.TABLE, dop853.TABLE
+_attempt5, _errors5, _interpolate5, _write5, _before_last5 = step(_FIVE)
+_attempt8, _errors8, _interpolate8, _write8, _before_last8 = step(_EIGHT)
+_LAST5, _LAST8 = len(_FIVE.stages) - 1, len(_EIGHT.stages) - 1
+_POWERS5, _POWERS8 = len(_FIVE.interpolant), len(_EIGHT.interpolant)
+_EXTRA8 = len(_EIGHT.extra_stages)
+_STABLE5, _STABLE8 = _FIVE.most_stable, _EIGHT.most_stable
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def march_rows(
+    order: int,
     rhs: int,
     n: int,
     parameters: Array,
@@ -37,6 +54,7 @@ def march_rows(
     rtol: float,
     absolute: Array,
     max_steps: int,
+    hopeless: bool,
     values: Array,
     status: Integers,
     evaluations: Integers,
@@ -46,18 +64,22 @@ def march_rows(
     first: int,
     last: int,
 ) -> None:
-    """The trajectories of the rows from ``first`` to ``last``; the outcome is written into the arrays before them."""
-    work = np.empty((14, initial.shape[1]))
+    """The trajectories of the rows from ``first`` to ``last``; the outcome is written into the arrays before them.
+
+    By the pair of this order, 5 or 8. If ``hopeless``, a stiff trajectory that would not get there is given up at once.
+    """
+    work = np.empty((_SCRATCH + 1, initial.shape[1]))
     for row in range(first, last):
         t = times[0] if len(times) == 1 else times[row]
         status[row], evaluations[row], steps[row], ended[row] = _trajectory(
-            rhs, n, parameters[row], initial[row], t, start[row], pauses, jumps, stop, rtol, absolute[row],
-            max_steps, values[row], peaks[row], work,
+            order, rhs, n, parameters[row], initial[row], t, start[row], pauses, jumps, stop, rtol, absolute[row],
+            max_steps, hopeless, values[row], peaks[row], work,
         )  # fmt: skip
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _trajectory(
+    order: int,
     rhs: int,
     n: int,
     p: Array,
@@ -70,6 +92,7 @@ def _trajectory(
     rtol: float,
     absolute: Array,
     max_steps: int,
+    hopeless: bool,
     out: Array,
     peaks: Array,
     work: Array,
@@ -110,8 +133,8 @@ def _trajectory(
             target = pauses[pause]
             upper = target - inset(target)
         status, done, evaluated, stepped, t, side = _stretch(
-            rhs, n, p, times, wanted, done, t, target, lower, upper, stop, side, rtol, absolute,
-            max_steps - steps, out, peaks, work,
+            order, rhs, n, p, times, wanted, done, t, target, lower, upper, stop, side, rtol, absolute,
+            max_steps - steps, hopeless, out, peaks, work,
         )  # fmt: skip
         evaluations += evaluated
         steps += stepped
@@ -123,6 +146,7 @@ def _trajectory(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _stretch(
+    order: int,
     rhs: int,
     n: int,
     p: Array,
@@ -138,30 +162,39 @@ def _stretch(
     rtol: float,
     absolute: Array,
     max_steps: int,
+    hopeless: bool,
     out: Array,
     peaks: Array,
     work: Array,
 ) -> tuple[int, int, int, int, float, float]:
     """From t to target without a pause: (status, outputs done, evaluations, steps, time reached, side of stop)."""
     y, z, k, q = work[_Y], work[_NEXT], work[_K:_Q], work[_Q:_SCRATCH]
+    stages, exponent = (_LAST5, -1 / 5) if order == 5 else (_LAST8, -1 / 8)
     call(rhs, min(max(t, lower), upper), y, p, k, 0)
     if not _is_finite(k[0]):
         return NON_FINITE, done, 1, 0, t, side
-    step = _first_step(rhs, n, p, t, target, lower, upper, rtol, absolute, work)
+    step = _first_step(order, rhs, n, p, t, target, lower, upper, rtol, absolute, work)
     evaluations, steps, rejected = 2, 0, False
+    stiff = other = 0
     while t < target:
         if steps >= max_steps:
-            return TOO_MANY_STEPS, done, evaluations, steps, t, side
+            return STIFF if stiff >= _STIFF_STEPS else TOO_MANY_STEPS, done, evaluations, steps, t, side
         least = 10 * (np.nextafter(t, math.inf) - t)
         if not rejected:
             step = max(step, least)
         t_new = min(t + step, target)
         h = t_new - t
-        attempt(rhs, t, h, lower, upper, y, p, k, z)
-        evaluations += 6
-        error = error_norm(n, h, y, z, k, rtol, absolute, q[0])
+        if order == 5:
+            _attempt5(rhs, t, h, lower, upper, y, p, k, z)
+            _errors5(h, y, z, k, rtol, absolute, q)
+            error = error_norm(1, n, h, len(absolute), q)
+        else:
+            _attempt8(rhs, t, h, lower, upper, y, p, k, z)
+            _errors8(h, y, z, k, rtol, absolute, q)
+            error = error_norm(2, n, h, len(absolute), q)
+        evaluations += stages
         if not error < 1:
-            step = h * (max(LEAST_FACTOR, SAFETY * error**-0.2) if error < math.inf else LEAST_FACTOR)
+            step = h * (max(LEAST_FACTOR, SAFETY * error**exponent) if error < math.inf else LEAST_FACTOR)
             rejected = True
             if step < least:
                 return STEP_TOO_SMALL if error < math.inf else NON_FINITE, done, evaluations, steps, t, side
@@ -170,34 +203,77 @@ def _stretch(
             if not math.isfinite(z[i]):
                 return NON_FINITE, done, evaluations, steps, t, side
         last, status = t_new, OK
+        interpolated = False
         if stop != 0:
             before = side
             side = _value(stop, t_new, z, p, work)
             if _crosses(before, side):
-                interpolant(h, k, q)
-                last, status = _locate(stop, n, t, h, before, p, work), STOPPED
+                evaluations += _interpolate(order, rhs, t, h, lower, upper, p, work)
+                interpolated = True
+                last, status = _locate(order, stop, n, t, h, before, p, work), STOPPED
         first = done
         while done < wanted and times[done] <= last:
             done += 1
         if done > first:
-            interpolant(h, k, q)
-            _write(first, done, t, h, times, y, q, out)
+            if not interpolated:
+                evaluations += _interpolate(order, rhs, t, h, lower, upper, p, work)
+            if order == 5:
+                _write5(first, done, t, h, times, y, q, out)
+            else:
+                _write8(first, done, t, h, times, y, q, out)
         steps += 1
         if status == STOPPED:
             return status, done, evaluations, steps, last, side
-        factor = MOST_FACTOR if error == 0 else min(MOST_FACTOR, SAFETY * error**-0.2)
+        if stiff > 0 or steps % _LOOK_EVERY == 0:
+            stiff, other = _look(order, n, h, stiff, other, work)
+            if hopeless and stiff >= _STIFF_STEPS and target - t_new > (max_steps - steps) * h:
+                return STIFF, done, evaluations, steps, t_new, side
+        factor = MOST_FACTOR if error == 0 else min(MOST_FACTOR, SAFETY * error**exponent)
         step = h * (min(factor, 1.0) if rejected else factor)
         rejected = False
         t = t_new
         for i in range(len(y)):
             y[i] = z[i]
             peaks[i] = max(peaks[i], abs(z[i]))
-            k[0, i] = k[6, i]
+            k[0, i] = k[stages, i]
     return OK, done, evaluations, steps, t, side
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _interpolate(order: int, rhs: int, t: float, h: float, lower: float, upper: float, p: Array, work: Array) -> int:
+    """Write the coefficients of the step's interpolant to the work array; evaluations that it takes."""
+    y, k, q = work[_Y], work[_K:_Q], work[_Q:_SCRATCH]
+    if order == 5:
+        _interpolate5(rhs, t, h, lower, upper, y, p, k, q)
+        return 0
+    _interpolate8(rhs, t, h, lower, upper, y, p, k, q)
+    return _EXTRA8
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _look(order: int, n: int, h: float, stiff: int, other: int, work: Array) -> tuple[int, int]:
+    """Steps at the edge of stability, in a row but for ``other``: h |lambda| from the last two stages of a step."""
+    y, z, k, q = work[_Y], work[_NEXT], work[_K:_Q], work[_Q:_SCRATCH]
+    if order == 5:
+        stages, bound = _LAST5, _STABLE5
+        _before_last5(h, y, k, q[0])
+    else:
+        stages, bound = _LAST8, _STABLE8
+        _before_last8(h, y, k, q[0])
+    above = below = 0.0
+    for i in range(n):
+        above += (k[stages, i] - k[stages - 1, i]) ** 2
+        below += (z[i] - q[0, i]) ** 2
+    if below > 0.0 and h * math.sqrt(above / below) > bound:
+        return stiff + 1, 0
+    if stiff == 0 or other + 1 >= _OTHER_STEPS:
+        return 0, 0
+    return stiff, other + 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _first_step(
+    order: int,
     rhs: int,
     n: int,
     p: Array,
@@ -209,7 +285,7 @@ def _first_step(
     absolute: Array,
     work: Array,
 ) -> float:
-    """Starting step of Hairer, Norsett and Wanner, II.4, for an error estimate of order 4."""
+    """Starting step of Hairer, Norsett and Wanner, II.4."""
     y, z, k = work[_Y], work[_NEXT], work[_K:_Q]
     size = slope = bend = 0.0
     for i in range(n):
@@ -227,7 +303,7 @@ def _first_step(
     if not bend < math.inf:
         return guess
     steepest = max(slope, bend)
-    step = max(1e-6, guess * 1e-3) if steepest <= 1e-15 else (0.01 / steepest) ** 0.2
+    step = max(1e-6, guess * 1e-3) if steepest <= 1e-15 else (0.01 / steepest) ** (1 / order)
     return min(100 * guess, step, target - t)
 
 
@@ -237,27 +313,6 @@ def _is_finite(values: Array) -> bool:
     for i in range(len(values)):
         finite = finite and math.isfinite(values[i])
     return finite
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _write(first: int, last: int, t: float, h: float, times: Array, y: Array, q: Array, out: Array) -> None:
-    m = len(y)
-    per_length = 1 / h
-    if m < 4:
-        # few components: two at a time, with their coefficients in registers
-        for i in range(0, m, 2):
-            e = min(i + 1, m - 1)
-            c0, c1, c2, c3, c4 = y[i], q[0, i], q[1, i], q[2, i], q[3, i]
-            e0, e1, e2, e3, e4 = y[e], q[0, e], q[1, e], q[2, e], q[3, e]
-            for j in range(first, last):
-                x = (times[j] - t) * per_length
-                out[j, i] = c0 + x * (c1 + x * (c2 + x * (c3 + x * c4)))
-                out[j, e] = e0 + x * (e1 + x * (e2 + x * (e3 + x * e4)))
-    else:
-        for j in range(first, last):
-            x = (times[j] - t) * per_length
-            for i in range(m):
-                out[j, i] = y[i] + x * (q[0, i] + x * (q[1, i] + x * (q[2, i] + x * q[3, i])))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -280,16 +335,27 @@ def _crosses(before: float, after: float) -> bool:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _locate(stop: int, n: int, t: float, h: float, before: float, p: Array, work: Array) -> float:
+def _locate(order: int, stop: int, n: int, t: float, h: float, before: float, p: Array, work: Array) -> float:
     """Time within the step at which the stopping function changes its sign on the interpolant, by bisection."""
-    y, z, q = work[_Y], work[_NEXT], work[_Q:_SCRATCH]
+    z = work[_NEXT]
     low, high = 0.0, 1.0
     for _ in range(54):
         x = (low + high) / 2
-        for i in range(n):
-            z[i] = y[i] + x * (q[0, i] + x * (q[1, i] + x * (q[2, i] + x * q[3, i])))
+        _inside(order, n, x, work, z)
         if _crosses(before, _value(stop, t + x * h, z, p, work)):
             high = x
         else:
             low = x
     return t + high * h
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _inside(order: int, count: int, x: float, work: Array, z: Array) -> None:
+    """The first components at a part x of the step, on the interpolant, to z."""
+    y, q = work[_Y], work[_Q:_SCRATCH]
+    powers = _POWERS5 if order == 5 else _POWERS8
+    for i in range(count):
+        value = q[powers - 1, i]
+        for r in range(powers - 2, -1, -1):
+            value = q[r, i] + x * value
+        z[i] = y[i] + x * value

@@ -17,7 +17,7 @@ from invsamp.arguments import function, integer, names, numbers, one_of, real, s
 from invsamp.solvers.ode.advice import failure
 from invsamp.solvers.ode.differentiation import differentiate
 from invsamp.solvers.ode.doses import Dose, check_breakpoints, check_doses, pauses
-from invsamp.solvers.ode.integrators import Array, Control, Status, lsoda, rk45
+from invsamp.solvers.ode.integrators import Array, Control, Status, dop853, lsoda, rk45, with_fallback
 from invsamp.solvers.ode.observation import OdeObservation, observe
 from invsamp.solvers.ode.output_times import check_times
 from invsamp.solvers.ode.probing import probe
@@ -33,6 +33,8 @@ from invsamp.solvers.ode.state_functions import Function
 from invsamp.solvers.ode.tracing import Rhs
 from invsamp.solvers.ode.trajectories import Course, Integers, Outcome
 
+BoolArray = npt.NDArray[np.bool_]
+
 __all__ = ["OdeModel", "SensitiveSolution", "Solution", "Status"]
 
 
@@ -44,6 +46,7 @@ class Solution(NamedTuple):
     evaluations: Integers  # (batch,), calls of the right-hand side
     steps: Integers  # (batch,), accepted steps
     ended: Array  # (batch,), time reached: of the event where the status is STOPPED
+    switched: BoolArray  # (batch,), whether LSODA took over from the explicit method, under ``method="auto"``
 
 
 class SensitiveSolution(NamedTuple):
@@ -55,6 +58,7 @@ class SensitiveSolution(NamedTuple):
     evaluations: Integers  # (batch,)
     steps: Integers  # (batch,)
     ended: Array  # (batch,)
+    switched: BoolArray  # (batch,)
 
 
 @dataclass(frozen=True, repr=False)
@@ -70,9 +74,12 @@ class OdeModel:
         stands. What it captures is read once, when it is compiled.
     states, parameters : sequence of str
         Names, in the order of ``x`` and ``p``.
-    method : {"RK45", "LSODA"}
-        Dormand-Prince 5(4) with dense output, compiled, for problems that are not stiff; or LSODA (Adams and BDF
-        with automatic switching, ODEPACK) for those that are.
+    method : {"auto", "RK45", "DOP853", "LSODA"}
+        "RK45" and "DOP853", for problems that are not stiff: the pairs of Dormand and Prince of orders 5(4) and
+        8(5, 3) with dense output, compiled. "LSODA", for those that are: Adams and BDF with automatic switching
+        (ODEPACK). "auto", the default: "DOP853" where ``rtol`` is below 1e-7, else "RK45"; a trajectory that it does
+        not get through is solved by LSODA, which the solution's ``switched`` says. As soon as it is stiff and
+        ``max_steps`` will not do, it switches.
     rtol, atol : float, > 0
         Relative and absolute tolerance of the local error of the states.
     max_steps : int, >= 1
@@ -81,7 +88,8 @@ class OdeModel:
         ``jacobian(t, x, p)`` returning ``(rows of df/dx, rows of df/dp)``, for the sensitivities, compiled by numba.
         Needed only where ``rhs`` neither traces nor takes complex numbers.
     stop : callable, optional
-        ``stop(t, x, p)``: the trajectory ends when this changes its sign from one step to the next. RK45 only.
+        ``stop(t, x, p)``: the trajectory ends when this changes its sign from one step to the next. Not with LSODA;
+        "auto" does not switch to it then.
     breakpoints : sequence of float
         Times at which the right-hand side switches: the integration restarts there, so that no step goes across, and
         the right-hand side is evaluated on either side only.
@@ -89,7 +97,7 @@ class OdeModel:
         Times at which amounts are added to states at once. A value at the time of a dose is the one before it. A dose
         at ``t0`` counts.
     threads : int, >= 1
-        Threads for the rows of a batch, with RK45. The numbers do not depend on it.
+        Threads for the rows of a batch, but for LSODA. The numbers do not depend on it.
     error_control : {"full", "states"}
         What the tolerances hold for where sensitivities are asked for: states and sensitivities, or the states alone,
         which is cheaper, and may give sensitivities that have no digit right.
@@ -106,14 +114,14 @@ class OdeModel:
     Sensitivities are integrated together with the states once more, with steps of their own, and the states given are
     those of `solve`, to the bit: a posterior has one energy, whether its gradient is asked for or not.
 
-    The error test takes the largest of the weighted norms of the states and of each column of sensitivities (RK45 root
-    mean squares, LSODA maxima). The column of a parameter :math:`p_j` has the relative tolerance ``rtol`` and the
-    absolute one ``atol`` :math:`/ \max(|p_j|, 1)`. CVODES has ``atol`` :math:`/ |\bar p_j|` with typical sizes
-    :math:`\bar p_j` that a user gives, 1 by default (Serban and Hindmarsh 2005, "CVODES: the sensitivity-enabled ODE
-    solver in SUNDIALS"; its user guide, "Selection of the absolute tolerances for sensitivity variables"). Here they
-    are the parameters' own sizes, but not below 1: a parameter that passes through 0 keeps its sensitivity under
-    control. Where a sensitivity has been far larger on the way than where it is wanted, tighter tolerances follow: see
-    `invsamp.solvers.ode.differentiation`.
+    The error test takes the largest of the weighted norms of the states and of each column of sensitivities (LSODA
+    takes maxima, the others root mean squares). The column of a parameter :math:`p_j` has the relative tolerance
+    ``rtol`` and the absolute one ``atol`` :math:`/ \max(|p_j|, 1)`. CVODES has ``atol`` :math:`/ |\bar p_j|` with
+    typical sizes :math:`\bar p_j` that a user gives, 1 by default (Serban and Hindmarsh 2005, "CVODES: the
+    sensitivity-enabled ODE solver in SUNDIALS"; its user guide, "Selection of the absolute tolerances for sensitivity
+    variables"). Here they are the parameters' own sizes, but not below 1: a parameter that passes through 0 keeps its
+    sensitivity under control. Where a sensitivity has been far larger on the way than where it is wanted, tighter
+    tolerances follow: see `invsamp.solvers.ode.differentiation`.
 
     LSODA has the Jacobian from the same source as the sensitivities: see `invsamp.solvers.ode.newton`.
     """
@@ -121,7 +129,7 @@ class OdeModel:
     rhs: Rhs
     states: tuple[str, ...]
     parameters: tuple[str, ...]
-    method: Literal["RK45", "LSODA"] = "RK45"
+    method: Literal["auto", "RK45", "DOP853", "LSODA"] = "auto"
     rtol: float = 1e-6
     atol: float = 1e-9
     max_steps: int = 10_000
@@ -182,7 +190,8 @@ class OdeModel:
         -------
         Solution
             States (batch, n_times, n_states), NaN in rows that failed and after an event that stopped the
-            trajectory; status, numbers of evaluations and of steps, and the time reached, each (batch,).
+            trajectory; status, numbers of evaluations and of steps, the time reached, and whether LSODA took over,
+            each (batch,).
 
         Raises
         ------
@@ -190,7 +199,8 @@ class OdeModel:
             For wrong shapes or times that do not increase. Never for a trajectory that fails.
         """
         p, x0, grid, start = self._check(parameters, initial, times, t0)
-        return Solution(*self._solve(p, x0, grid, start)[:5])
+        outcome, switched = self._solve(p, x0, grid, start)
+        return Solution(*outcome[:5], switched)
 
     def solve_with_sensitivities(
         self,
@@ -231,7 +241,7 @@ class OdeModel:
         seed = np.zeros((q + len(columns), n))
         seed[range(q, len(seed)), columns] = 1.0
         y0 = np.concatenate([x0, np.broadcast_to(seed.ravel(), (len(x0), seed.size))], axis=1)
-        states = self._solve(p, x0, grid, start)
+        states, switched = self._solve(p, x0, grid, start)
         sizes = np.maximum(np.abs(np.concatenate([p, x0[:, columns]], axis=1)), 1.0)
         absolute = np.full(y0.shape, self.atol)
         absolute[:, n:] /= np.repeat(sizes, n, axis=1)
@@ -240,7 +250,7 @@ class OdeModel:
         def run(rows: npt.NDArray[np.intp], factor: float) -> Outcome:
             tolerances = self.rtol * factor, absolute[rows, : None if full else n] * factor
             common = grid if len(grid) == 1 else grid[rows]
-            return self._integrate(rhs, p[rows], y0[rows], common, start[rows], *tolerances)
+            return self._integrate(rhs, p[rows], y0[rows], common, start[rows], *tolerances, switched[rows])[0]
 
         floor = (absolute[:, n:] / self.rtol).reshape(len(p), -1, n) if full else None
         slopes, status, evaluations, steps = differentiate(states, run, len(seed), self.rtol, floor)
@@ -251,6 +261,7 @@ class OdeModel:
             states.evaluations + evaluations,
             states.steps + steps,
             states.ended,
+            switched,
         )
 
     def observe(
@@ -322,25 +333,44 @@ class OdeModel:
             x0 = np.repeat(x0[None], len(p), axis=0)
         return p, x0, *check_times(times, t0, len(p))
 
-    def _solve(self, p: Array, x0: Array, times: Array, start: Array) -> Outcome:
+    def _solve(self, p: Array, x0: Array, times: Array, start: Array) -> tuple[Outcome, BoolArray]:
         rhs = prepare_states(self.rhs, len(self.states), len(self.parameters)).compiled.address
         return self._integrate(rhs, p, x0, times, start, self.rtol, np.full(x0.shape, self.atol))
 
     def _integrate(
-        self, rhs: int, p: Array, y0: Array, times: Array, start: Array, rtol: float, absolute: Array
-    ) -> Outcome:
+        self,
+        rhs: int,
+        p: Array,
+        y0: Array,
+        times: Array,
+        start: Array,
+        rtol: float,
+        absolute: Array,
+        switched: BoolArray | None = None,
+    ) -> tuple[Outcome, BoolArray]:
+        """Trajectories, and which of them LSODA made in place of the explicit method: at least those ``switched``."""
         n, q = len(self.states), len(self.parameters)
         course = Course(*pauses(self.breakpoints, self.doses, self.states, y0.shape[1]))
         if self.stop is not None:
             course = course._replace(stop=prepare_stop(self.stop, n, q).address)
-        variations = 0
-        if self.method == "LSODA" and isinstance(found := prepare_jacobian(self.rhs, self.jacobian, n, q), Prepared):
-            variations = found.compiled.address
-        control = Control(n, rtol, absolute, self.max_steps, self.threads, variations)
-        return _INTEGRATORS[self.method](rhs, p, y0, times, start, course, control)
+        may_switch = self.method == "auto" and self.stop is None
+        control = Control(n, rtol, absolute, self.max_steps, self.threads, 0, may_switch)
+
+        def solved(method: str, rows: npt.NDArray[np.intp]) -> Outcome:
+            settings = control._replace(absolute=absolute[rows])
+            if method == "LSODA":
+                found = prepare_jacobian(self.rhs, self.jacobian, n, q)
+                settings = settings._replace(variations=found.compiled.address if isinstance(found, Prepared) else 0)
+            common = times if len(times) == 1 else times[rows]
+            return _INTEGRATORS[method](rhs, p[rows], y0[rows], common, start[rows], course, settings)
+
+        explicit = ("DOP853" if rtol < LEAST_RTOL_OF_ORDER_5 else "RK45") if self.method == "auto" else self.method
+        return with_fallback(solved, explicit, "LSODA" if may_switch else None, len(p), switched)
 
 
-_INTEGRATORS = {"LSODA": lsoda, "RK45": rk45}
+#: Below this relative tolerance the method of order 8 needs less time than that of order 5.
+LEAST_RTOL_OF_ORDER_5 = 1e-7
+_INTEGRATORS = {"DOP853": dop853, "LSODA": lsoda, "RK45": rk45}
 
 
 def _check_settings(model: OdeModel) -> None:
@@ -349,13 +379,13 @@ def _check_settings(model: OdeModel) -> None:
     given["parameters"] = names("parameters", model.parameters) if _has_entries(model.parameters) else ()
     if clash := set(given["states"]) & set(given["parameters"]):
         raise ValueError(f"parameters must be distinct names, none of a state, got {sorted(clash)} in both")
-    one_of("method", model.method, sorted(_INTEGRATORS))
+    one_of("method", model.method, ("auto", *sorted(_INTEGRATORS)))
     one_of("error_control", model.error_control, ("full", "states"))
     for name in ("jacobian", "stop"):
         if getattr(model, name) is not None:
             function(name, getattr(model, name), f"{name}(t, x, p)")
-    if model.stop is not None and model.method != "RK45":
-        raise ValueError(f"stop needs method='RK45', got {model.method!r}")
+    if model.stop is not None and model.method == "LSODA":
+        raise ValueError("stop needs method='RK45', 'DOP853' or 'auto', got 'LSODA'")
     store(
         model,
         **given,

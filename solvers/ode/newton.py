@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from invsamp.solvers.ode.dormand_prince import call
+from invsamp.solvers.ode.pointers import call
 
 Array = npt.NDArray[np.float64]
 

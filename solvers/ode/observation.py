@@ -91,6 +91,14 @@ class OdeObservation:
     data_indices: npt.NDArray[np.intp] | None = None
     _timing: list[float] = field(default_factory=lambda: [0.0, 0.0], init=False, repr=False)
     _said: list[str] = field(default_factory=list, init=False, repr=False)
+    _switched: list[int] = field(default_factory=lambda: [0, 0], init=False, repr=False)
+
+    @property
+    def solver(self) -> str:
+        """Which method solves, and how many of the trajectories so far it left to LSODA."""
+        switched, solved = self._switched
+        left = f", but LSODA for {switched} of {solved} trajectories" if switched else ""
+        return f"{self.model.method}{left}"
 
     @property
     def derivative_error(self) -> float:
@@ -199,6 +207,8 @@ class OdeObservation:
         return seconds / rows if rows else math.nan
 
     def _note(self, solution: Solution | SensitiveSolution) -> None:
+        self._switched[0] += int(solution.switched.sum())
+        self._switched[1] += len(solution.switched)
         said = self.model.failure(solution, float(self.times[-1]))
         if said is not None:
             self._said[:] = [said]

@@ -1,4 +1,4 @@
-"""Batches of trajectories by adaptive Dormand-Prince 5(4), in one thread or in several."""
+"""Batches of trajectories by adaptive pairs of Dormand and Prince, in one thread or in several."""
 
 from __future__ import annotations
 
@@ -43,6 +43,8 @@ def integrate(
     rtol: float,
     absolute: Array,
     max_steps: int,
+    order: int = 5,
+    hopeless: bool = False,
     threads: int = 1,
 ) -> Outcome:
     """Integrate a batch of trajectories.
@@ -68,6 +70,10 @@ def integrate(
         Absolute tolerances of the components that count in the error.
     max_steps : int
         Bound on the accepted steps of a trajectory.
+    order : {5, 8}
+        Dormand-Prince 5(4) or DOP853.
+    hopeless : bool
+        Give a trajectory up (STIFF) as soon as it is stiff and would not get there in ``max_steps`` at its step size.
     threads : int
         Threads over which the rows are spread; the numbers do not depend on it.
 
@@ -90,7 +96,8 @@ def integrate(
     kernel: Any = march_rows
 
     def rows(first: int, last: int) -> None:
-        kernel(rhs, n_states, p, y, times, start, *course, rtol, absolute, max_steps, *outcome, first, last)
+        settings = rtol, absolute, max_steps, hopeless
+        kernel(order, rhs, n_states, p, y, times, start, *course, *settings, *outcome, first, last)
 
     if threads == 1 or batch == 1:
         rows(0, batch)

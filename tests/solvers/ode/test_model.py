@@ -261,7 +261,10 @@ def test_without_derivatives_solve_still_works():
         (lambda: model(threads=0), "threads must be an integer >= 1, got 0"),
         (lambda: model(jacobian=3), "jacobian must be a function .* got 3"),
         (lambda: model(stop="u"), "stop must be a function .* got 'u'"),
-        (lambda: model("LSODA", stop=lambda t, x, p: x[0]), "stop needs method='RK45', got 'LSODA'"),
+        (
+            lambda: model("LSODA", stop=lambda t, x, p: x[0]),
+            "stop needs method='RK45', 'DOP853' or 'auto', got 'LSODA'",
+        ),
         (lambda: model(breakpoints=(1.0, math.inf)), r"breakpoints must be finite numbers, got inf at index 1"),
         (lambda: model(doses=((1.0, {"w": 2.0}),)), r"doses must name states .* got \['w'\] at 1.0"),
         (lambda: model(doses=((1.0, {"u": math.nan}),)), r"doses\[0\]: 'u' must be a finite number, got nan"),

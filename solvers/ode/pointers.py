@@ -1,0 +1,35 @@
+"""Calls of compiled functions by their address.
+
+A right-hand side comes in as the address of a compiled ``void f(double t, double *y, double *p, double *out)``, made by
+`invsamp.solvers.ode.generated`: a new model compiles its own few lines and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+
+def _call(typingctx: Any, address: Any, t: Any, y: Any, p: Any, out: Any, row: Any) -> Any:  # pragma: no cover
+    """Call the function at ``address``: ``f(t, &y[0], &p[0], &out[row, 0])``; all arrays C-contiguous."""
+
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        address, t, y, p, out, row = values
+        double = ir.DoubleType()
+        pointer = double.as_pointer()
+        function = ir.FunctionType(ir.VoidType(), [double, pointer, pointer, pointer])
+        y, p, out = (
+            context.make_array(kind)(context, builder, value)
+            for kind, value in zip(signature.args[2:5], (y, p, out), strict=True)
+        )
+        target = builder.gep(out.data, [builder.mul(row, builder.extract_value(out.shape, 1))])
+        builder.call(builder.inttoptr(address, function.as_pointer()), [t, y.data, p.data, target])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.float64, y, p, out, types.intp), codegen
+
+
+call: Any = intrinsic(_call)  # Any: what is called is not what is written

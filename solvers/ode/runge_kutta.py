@@ -1,0 +1,161 @@
+r"""Explicit Runge-Kutta pairs as tables, and the compiled code of one step that a table stands for.
+
+A step of a table is written out as straight-line source without its zeros, so that a new method is a table and nothing
+else. The right-hand side comes in as an address (`invsamp.solvers.ode.pointers`).
+
+What numba stores of `invsamp.solvers.ode.march` contains this code, and numba does not notice changes here or in a
+table: delete the `__pycache__` after one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from invsamp.solvers.ode.pointers import call
+
+Array = npt.NDArray[np.float64]
+#: A row of a table without its zeros: stage -> coefficient.
+Row = Mapping[int, float]
+
+
+class Tableau(NamedTuple):
+    """A pair with local extrapolation, whose last stage is the next step's first, and its interpolant."""
+
+    order: int  # of the step; its inverse is the exponent of the step-size control
+    nodes: Sequence[float]  # (stages,)
+    stages: Sequence[Row]  # (stages,), of earlier ones; that of the last stage holds the weights
+    extra_nodes: Sequence[float]  # of stages that the interpolant alone needs
+    extra_stages: Sequence[Row]
+    errors: Sequence[Row]  # one estimator, or two that are combined as in DOP853
+    interpolant: Sequence[Row]  # (powers,): y + h sum_r x^(r+1) sum_s interpolant[r][s] k_s, x in [0, 1]
+    most_stable: float  # h |lambda| at which a step that the control takes is at the edge of stability
+
+
+class Step(NamedTuple):
+    """The compiled functions of a table."""
+
+    attempt: Any  # z (m,) from y (m,), with the stages k, of which the first is there; t within its bounds
+    weighted_errors: Any  # squares of each component's error in units of its tolerance, to q[0], q[1]
+    interpolate: Any  # coefficients q (powers, m) of x = (t - t_old) / h from the stages k, after those that are extra
+    write: Any  # the interpolant at output times
+    before_last: Any  # argument of the stage before the last, to z
+
+
+def step(table: Tableau) -> Step:
+    """Compile a table (on first use)."""
+    last = len(table.stages) - 1
+    attempt: list[str] = []
+    for s in range(1, last + 1):
+        attempt += [*_combination("z", table.stages[s]), _evaluation(s, table.nodes[s], "z")]
+    interpolate: list[str] = []
+    for s, row in enumerate(table.extra_stages, start=last + 1):
+        interpolate += [*_combination("q[0]", row), _evaluation(s, table.extra_nodes[s - last - 1], "q[0]")]
+    powers = len(table.interpolant)
+    interpolate += [
+        "for i in range(m):",
+        *(f"    q[{r}, i] = h * ({_sum(row)})" for r, row in enumerate(table.interpolant)),
+    ]
+    errors = [f"    q[{e}, i] = (h * ({_sum(row)}) / scale) ** 2" for e, row in enumerate(table.errors)]
+    stages = "rhs, t, h, lower, upper, y, p, k"
+    return Step(
+        _function(f"{stages}, z", ["m = len(y)", *attempt]),
+        _function(
+            "h, y, z, k, rtol, absolute, q",
+            ["for i in range(len(absolute)):", "    scale = absolute[i] + rtol * max(abs(y[i]), abs(z[i]))", *errors],
+        ),
+        _function(f"{stages}, q", ["m = len(y)", *interpolate]),
+        _function("first, last, t, h, times, y, q, out", _write(powers)),
+        _function("h, y, k, z", ["m = len(y)", *_combination("z", table.stages[last - 1])]),
+    )
+
+
+def dense(row: Row, size: int) -> Array:
+    """A row with its zeros."""
+    result = np.zeros(size)
+    result[list(row)] = list(row.values())
+    return result
+
+
+def sparse(values: Any) -> Row:
+    """A row without its zeros."""
+    return {int(s): float(values[s]) for s in np.flatnonzero(values)}
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def error_norm(estimators: int, n: int, h: float, count: int, q: Array) -> float:
+    """Root mean square of the error in units of the tolerance, the largest over blocks of n of ``count`` components.
+
+    From the squares in q[0] and, of two estimators, q[1]: Hairer, Norsett and Wanner, II.5, eq. (5.16) with
+    (q0 + q1 / 100) under the root.
+    """
+    largest = 0.0
+    for first in range(0, count, n):
+        total = other = 0.0
+        for i in range(first, first + n):
+            total += q[0, i]
+        if estimators == 2:
+            for i in range(first, first + n):
+                other += q[1, i]
+            if not other < math.inf:
+                return other
+        if not total < math.inf:
+            return total
+        if estimators == 2 and total > 0.0:
+            total *= total / (total + 0.01 * other)
+        largest = max(largest, total)
+    return math.sqrt(largest / n)
+
+
+def _sum(row: Row) -> str:
+    return " + ".join(f"{coefficient!r} * k[{s}, i]" for s, coefficient in row.items())
+
+
+def _combination(target: str, row: Row) -> list[str]:
+    place = f"{target}[i]" if "[" not in target else f"{target[:-1]}, i]"
+    return ["for i in range(m):", f"    {place} = y[i] + h * ({_sum(row)})"]
+
+
+def _evaluation(stage: int, node: float, argument: str) -> str:
+    return f"call(rhs, min(max(t + {node!r} * h, lower), upper), {argument}, p, k, {stage})"
+
+
+def _write(powers: int) -> list[str]:
+    def polynomial(constant: str, *coefficients: str) -> str:
+        nested = coefficients[-1]
+        for each in coefficients[-2::-1]:
+            nested = f"({each} + x * {nested})"
+        return f"{constant} + x * {nested}"
+
+    c, e = ([f"{letter}{r}" for r in range(powers + 1)] for letter in "ce")
+    return [
+        "m = len(y)",
+        "per_length = 1 / h",
+        "if m < 4:",
+        # few components: two at a time, with their coefficients in registers
+        "    for i in range(0, m, 2):",
+        "        other = min(i + 1, m - 1)",
+        f"        {', '.join(c)} = y[i], {', '.join(f'q[{r}, i]' for r in range(powers))}",
+        f"        {', '.join(e)} = y[other], {', '.join(f'q[{r}, other]' for r in range(powers))}",
+        "        for j in range(first, last):",
+        "            x = (times[j] - t) * per_length",
+        f"            out[j, i] = {polynomial(*c)}",
+        f"            out[j, other] = {polynomial(*e)}",
+        "else:",
+        "    for j in range(first, last):",
+        "        x = (times[j] - t) * per_length",
+        "        for i in range(m):",
+        f"            out[j, i] = {polynomial('y[i]', *(f'q[{r}, i]' for r in range(powers)))}",
+    ]
+
+
+def _function(arguments: str, lines: Sequence[str]) -> Any:
+    scope: dict[str, Any] = {"call": call}
+    body = "\n    ".join(lines)
+    exec(f"def generated({arguments}):\n    {body}\n", scope)
+    return njit(nogil=True, error_model="numpy")(scope["generated"])
