@@ -1,8 +1,8 @@
 """Folders for machine code. Whoever can write to one decides what is run: it has to be the user's own.
 
 numba stores code in NUMBA_CACHE_DIR, beside each source file, or in the user's folder for caches, and raises where it
-can write to none of these: a private folder among the temporary files takes their place. A NUMBA_CACHE_DIR to which
-others can write is not used. Importing this module sees to both, before anything is compiled.
+can write to none of these: a private folder among the temporary files takes their place. A NUMBA_CACHE_DIR or a folder
+for caches to which others can write is not used. Importing this module sees to that, before anything is compiled.
 """
 
 from __future__ import annotations
@@ -73,11 +73,15 @@ def _set(folder: str) -> None:
 
 
 def _finds_a_place() -> bool:
+    """Whether numba finds a folder by itself that nobody else can write to."""
     try:
-        numba.njit(cache=True)(_is_own)  # which compiles nothing yet
+        compiled: Any = numba.njit(cache=True)(_is_own)  # which compiles nothing yet
     except RuntimeError:  # "no locator available"
         return False
-    return True
+    chosen = Path(compiled._cache.cache_path)
+    if chosen == Path(__file__).parent / "__pycache__":  # where who can write could as well change the source
+        return True
+    return is_usable(chosen.parent) and is_usable(chosen)
 
 
 _see_to_numba()

@@ -23,8 +23,8 @@ from invsamp.engine.plan import Plan
 from invsamp.engine.recording import NOTICE, fingerprint, obey, record, start_run
 from invsamp.engine.threads import one_thread
 from invsamp.evaluate.contract import Evaluator
-from invsamp.evaluate.hiring import as_evaluator, hired
 from invsamp.handing_back import announce
+from invsamp.hiring import as_evaluator, hired
 from invsamp.ladder import Sampler
 from invsamp.parallel.agreement import check_equal, run_settings
 from invsamp.parallel.sharing import communicator, share

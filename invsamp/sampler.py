@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import traceback
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from contextlib import nullcontext
@@ -22,9 +23,9 @@ from invsamp.engine.progress import Bar
 from invsamp.engine.recording import begin_run, check_segment
 from invsamp.engine.starts import given_start
 from invsamp.engine.threads import one_thread
-from invsamp.evaluate.contract import Evaluator, EvaluatorError
-from invsamp.evaluate.hiring import as_evaluator, hired
+from invsamp.evaluate.contract import Evaluator
 from invsamp.handing_back import announce, handed_back, warn
+from invsamp.hiring import as_evaluator, hired
 from invsamp.ladder import Sampler
 from invsamp.parallel.agreement import check_equal, run_settings
 from invsamp.parallel.sharing import communicator, share
@@ -109,8 +110,14 @@ def sample(
         leave the draws biased. With one, it is a warning.
     RuntimeError
         If every solve fails: at the start, or for 200 steps in a row. As `invsamp.evaluate.EvaluatorError`, if the
-        executor breaks before the first draw; later the draws made so far are handed back, with a warning. If gradients
-        are noisier than a rung may have them (`invsamp.ladder.GradientNoise`), at the end of warm-up.
+        executor breaks. If gradients are noisier than a rung may have them (`invsamp.ladder.GradientNoise`), at the end
+        of warm-up.
+
+    Warns
+    -----
+    UserWarning
+        If draws are not to be trusted. In place of all that is raised above, and of Ctrl-C, once there are draws and no
+        directory: those that were made are handed back.
     """
     problem = as_problem(problem)
     sampler = mala() if sampler is None else sampler
@@ -132,21 +139,22 @@ def sample(
             begun = None if engine.given is None else engine.given.tolist()
             check_equal(comm, run_settings(engine) | {"seed": given, "start": begun, "stored": path is not None})
             # a seed of the system's is one of each process: that of the one which drives counts
+        if path is None:
+            load_arviz()  # which may fail, and must not do so when the draws are made
         with hired(engine, evaluator):
-            run = share(comm, engine, partial(_made, engine, progress, path, segment))
+            run = share(comm, engine, partial(_made, engine, progress, path, segment, together=comm is not None))
     if comm is None or comm.rank == 0:
         announce(run, stacklevel=2)
     return run
 
 
-def _made(engine: Engine, progress: bool, path: Path | None, segment: int | None) -> Run:
+def _made(engine: Engine, progress: bool, path: Path | None, segment: int | None, *, together: bool) -> Run:
     """The run from its first solve to its last."""
     if path is not None:
         begin_run(engine, path, segment=segment, progress=progress)
         return Run.load(path)
-    load_arviz()  # which may fail, and must not do so when the draws are made
     engine.begin(engine.given)
-    return handed_back(engine, _run(engine, progress))
+    return handed_back(engine, _run(engine, progress, together))
 
 
 def plan(draws: int, warmup: int | None, thin: int, chains: int, seed: int | None, check_gradient: bool = True) -> Plan:
@@ -171,13 +179,13 @@ def as_problem(problem: Problem | Potential, name: str = "problem") -> Problem:
     raise ValueError(f"{name} must be a Posterior, a Target or a Potential, got {type(problem).__name__}")
 
 
-def _run(engine: Engine, progress: bool) -> Draws:
-    """All draws, in memory; those that were made so far if the user interrupts them."""
+def _run(engine: Engine, progress: bool, together: bool) -> Draws:
+    """All draws, in memory; those that were made so far if the user interrupts them, or something fails."""
     plan = engine.plan
     kept, warmup, thin, steps = Draws(engine, plan.draws), plan.warmup, plan.thin, plan.steps
     bar = Bar(engine, progress)
     # alone, a step that hangs can be left; several processes end after one
-    shared = Interrupts() if engine.parallel else None
+    shared = Interrupts() if together else None
     received = None
     try:
         with shared or nullcontext():
@@ -190,16 +198,20 @@ def _run(engine: Engine, progress: bool) -> Draws:
                 received = shared and (shared.received or engine.signalled())
                 if received:
                     leave(received, f"stopped after {engine.done} of {steps} steps")
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Exception) as error:
+        interrupted = isinstance(error, KeyboardInterrupt)
         # several processes that stopped in the middle of a step cannot go on
-        if not kept.count or (shared and not received):
+        if not kept.count or (interrupted and shared and not received):
             raise
-        message = f"interrupted: the run holds the {kept.count} draws that were made, of {plan.draws}"
-        warn(message, stacklevel=5)
-    except EvaluatorError as error:
-        if not kept.count:
-            raise
-        warn(f"{error}. The run holds the {kept.count} draws that were made, of {plan.draws}", stacklevel=5)
+        why = "interrupted" if interrupted else _told(error)
+        warn(f"{why}: the run holds the {kept.count} draws that were made, of {plan.draws}", stacklevel=5)
     finally:
         bar.close()
     return kept
+
+
+def _told(error: BaseException) -> str:
+    """What an exception says, and where it arose."""
+    notes, place = getattr(error, "__notes__", []), traceback.extract_tb(error.__traceback__)[-1]
+    said = "; ".join([f"{type(error).__name__}: {error}", *notes])
+    return f"{said} ({place.filename}, line {place.lineno})"

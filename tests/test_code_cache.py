@@ -104,6 +104,22 @@ def test_a_numba_cache_dir_of_somebody_else_is_not_used(home, tmp_path, monkeypa
     assert not list(theirs.iterdir())
 
 
+@pytest.mark.parametrize("theirs", ["", "invsamp_*"])
+def test_a_folder_for_caches_of_somebody_else_is_not_used(home, tmp_path, monkeypatch, theirs):
+    """Where the sources cannot be written to, numba stores in the user's folder for caches."""
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    elsewhere = READ_ONLY.replace('os.environ["TMPDIR"]', f'(os.environ["TMPDIR"], {str(cache)!r})')
+    assert lines(elsewhere + WORK)[0] == "none"  # by itself it is right
+    (taken,) = (cache / "numba").glob(theirs) if theirs else [cache / "numba"]
+    taken.chmod(0o777)
+    before = sorted(cache.rglob("*"))
+    found, _, *said = lines(elsewhere + WORK + COMPILE)
+    assert found == str(home / f"invsamp-{os.getuid()}" / "numba")
+    assert len(said) == 1 and "compiled code is stored in" in said[0]
+    assert sorted(cache.rglob("*")) == before
+
+
 def test_an_own_numba_cache_dir_is_used_and_nothing_is_said(home, tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "own"))
     assert lines("    import os, warnings\n" + WORK) == [str(tmp_path / "own"), str(tmp_path / "own" / "invsamp"), ""]

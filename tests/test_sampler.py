@@ -288,7 +288,13 @@ class TestFailedSolves:
             transforms={"k": "logit"},
         )  # fmt: skip
         with pytest.raises(RuntimeError, match=r"failed for 200 steps in a row.*\[\[2\.\d+\].*tangled"):
-            sample(problem, sgld(0.01), start={"k": 2.5}, chains=2, draws=1000, warmup=0, progress=False)
+            sample(problem, sgld(0.01), start={"k": 2.5}, chains=2, draws=1, warmup=1000, progress=False)
+        calls.clear()
+        with pytest.warns(
+            UserWarning, match=r"failed for 200 steps in a row.*the run holds the \d+ draws that were made"
+        ):
+            run = sample(problem, sgld(0.01), start={"k": 2.5}, chains=2, draws=1000, warmup=0, progress=False)
+        assert 200 < run.theta.shape[1] < 260 and run.report["interrupted"]
 
 
 class TestReport:

@@ -10,6 +10,7 @@ import numpy as np
 
 from invsamp.contract import Potential
 from invsamp.evaluate.requests import Estimate, Request
+from invsamp.posing.forward import own_array
 
 
 class EvaluatorError(RuntimeError):
@@ -52,6 +53,7 @@ class Checked:
 
     def __init__(self, evaluator: Evaluator, solvers: Mapping[str, Any]) -> None:
         self._evaluator, self._solvers = evaluator, solvers
+        self._compared = False
 
     def answer(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
         """What is asked for.
@@ -62,38 +64,93 @@ class Checked:
             If the evaluator raises, or gives something else than it was asked for.
         """
         begin = time.perf_counter()
+        found = self._asked(requests)
+        seconds = (time.perf_counter() - begin) / max(1, sum(len(request.position) for request in requests))
+        if not self._compared and len(requests) > 1:
+            self._compare(requests, found)
+        for request, estimate in zip(requests, found, strict=True):
+            rows = len(request.position)
+            failed = int(np.count_nonzero(np.isinf(estimate.energy))) if estimate.failed else 0
+            self._solvers[request.fidelity].count(rows, failed, seconds * rows)
+        return found
+
+    def _asked(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
+        # copies: positions are the chains' own
+        sent = [request._replace(position=request.position.copy()) for request in requests]
         try:
-            found = list(self._evaluator.evaluate(requests))
+            found = list(self._evaluator.evaluate(sent))
         except Exception as error:
             raise EvaluatorError(f"{self._evaluator!r} failed: {type(error).__name__}: {error}") from error
-        seconds = (time.perf_counter() - begin) / max(1, sum(len(request.position) for request in requests))
         if len(found) != len(requests):
-            raise EvaluatorError(f"{self._evaluator!r} must give {len(requests)} estimates, got {len(found)}")
-        return tuple(self._checked(*pair, seconds) for pair in zip(requests, found, strict=True))
+            raise self._wrong(f"{len(requests)} estimates", len(found))
+        return tuple(self._checked(*pair) for pair in zip(requests, found, strict=True))
 
-    def _checked(self, request: Request, found: Any, seconds: float) -> Estimate:
-        rows, d = request.position.shape
+    def _checked(self, request: Request, found: Any) -> Estimate:
         if not isinstance(found, Estimate):
-            raise EvaluatorError(f"{self._evaluator!r} must give an Estimate for each request, got {found!r}")
+            raise self._wrong("an Estimate for each request", repr(found))
+        wanted = _shapes(request)
+        # what comes of gradients that nobody asked for is nobody's business
+        given = [None if k % 2 and not request.gradient else part for k, part in enumerate(found[:4])]
+        shapes = [None if part is None else np.shape(part) for part in given]
+        if shapes != wanted:
+            raise self._wrong(_in_words(wanted), _in_words(shapes))
         try:
-            energy = np.array(found.energy, dtype=float)
-            gradient = np.array(found.gradient, dtype=float) if request.gradient else None
-        except (TypeError, ValueError) as error:
-            raise EvaluatorError(f"{self._evaluator!r} must give numbers, got {found!r}") from error
-        shapes = energy.shape, None if gradient is None else gradient.shape
-        if shapes != ((rows,), (rows, d) if request.gradient else None):
-            wanted = f"energies of shape ({rows},)" + (
-                f" and gradients of shape ({rows}, {d})" if request.gradient else ""
+            energy, gradient, *variances = (
+                None if part is None else own_array(part, name) for name, part in zip(_NAMES, given, strict=True)
             )
-            raise EvaluatorError(f"{self._evaluator!r} must give {wanted}, got {shapes[0]} and {shapes[1]}")
-        fine = np.isfinite(energy)
-        if gradient is not None:
-            fine &= np.isfinite(gradient).all(axis=1)
-        bad = ~fine
-        failed = int(np.count_nonzero(bad))
-        self._solvers[request.fidelity].count(rows, failed, seconds * rows)
-        if failed:
+        except ValueError as error:
+            raise EvaluatorError(f"{self._evaluator!r} must give numbers: {error}") from error
+        assert energy is not None
+        bad = ~np.isfinite(energy)
+        for part in (gradient, *variances):
+            if part is not None:
+                bad |= ~np.isfinite(part.reshape(len(part), -1)).all(axis=1)
+        if bad.any():
             energy[bad] = np.inf
-            if gradient is not None:
-                gradient[bad] = 0.0
-        return found._replace(energy=energy, gradient=gradient, failed=failed > 0)  # type: ignore[arg-type]
+            for part in (gradient, *variances):
+                if part is not None:
+                    part[bad] = 0.0
+        if variances[0] is not None and (variances[0] < 0.0).any():
+            raise self._wrong("variances that are not negative", variances[0].min())
+        return Estimate(energy, gradient, *variances, bool(bad.any()))  # type: ignore[arg-type, call-arg]
+
+    def _compare(self, requests: tuple[Request, ...], found: tuple[Estimate, ...]) -> None:
+        """Asked for by itself, a request must have the same answer: one that another should have is of no use."""
+        self._compared = True
+        alone = [self._asked((request,))[0] for request in requests]
+        for k, estimate in enumerate(found):
+            if not _alike(estimate, alone[k]):
+                of = next((j for j, other in enumerate(alone) if _alike(estimate, other)), None)
+                if of is not None:  # otherwise there is noise in it
+                    raise self._wrong("estimates in the order of the requests", f"that of request {of} for request {k}")
+
+    def _wrong(self, right: str, value: Any) -> EvaluatorError:
+        return EvaluatorError(f"{self._evaluator!r} must give {right}, got {value}")
+
+
+_NAMES = ("energies", "gradients", "variances of energies", "variances of gradients")
+
+
+def _shapes(request: Request) -> list[tuple[int, ...] | None]:
+    """Of an estimate's energy, gradient and variances; None for what is not asked for."""
+    rows, d = request.position.shape
+    gradient = (rows, d) if request.gradient else None
+    if request.batch is None:
+        return [(rows,), gradient, None, None]
+    by_structure = {"isotropic": (rows,), "diagonal": (rows, d), "full": (rows, d, d)}
+    return [(rows,), gradient, (rows,), by_structure[request.batch.structure] if request.gradient else None]
+
+
+def _in_words(shapes: Sequence[tuple[int, ...] | None]) -> str:
+    return ", ".join(
+        f"{name} of shape {shape}" for name, shape in zip(_NAMES, shapes, strict=True) if shape is not None
+    )
+
+
+def _alike(one: Estimate, other: Estimate) -> bool:
+    """Whether two estimates are the same but for rounding, of single precision too."""
+    pairs = [(one.energy, other.energy), (one.gradient, other.gradient)]
+    return all(
+        a is b or (a is not None and b is not None and a.shape == b.shape and np.allclose(a, b, rtol=1e-5, atol=1e-8))
+        for a, b in pairs
+    )

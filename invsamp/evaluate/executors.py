@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any
@@ -14,8 +15,19 @@ from invsamp.contract import Potential
 from invsamp.evaluate.requests import Estimate, Request, joined, rows_of
 from invsamp.evaluate.solving import separable, solve
 
-#: In a worker: potentials by their key. They are sent once, as a model may be large.
-_POTENTIALS: dict[str, Mapping[str, Potential]] = {}
+
+class _Held(threading.local):
+    """In a worker: potentials by their key, which are sent once, as a model may be large.
+
+    Each thread has its own: models hold what they solve with. It has to be the state of a module that workers import;
+    that of a function which is sent by value, as from a script, is made anew for each task.
+    """
+
+    def __init__(self) -> None:
+        self.potentials: dict[str, Mapping[str, Potential]] = {}
+
+
+_HELD = _Held()
 
 
 class Executed:
@@ -87,9 +99,8 @@ class Executed:
 
 def evaluated(key: str, pickled: bytes | None, request: Request) -> Estimate | None:
     """In a worker: what is asked for, or None if the potentials have to be sent."""
-    if key not in _POTENTIALS:
+    if key not in _HELD.potentials:
         if pickled is None:
             return None
-        _POTENTIALS.clear()  # of a run that is over
-        _POTENTIALS[key] = pickle.loads(pickled)
-    return solve(_POTENTIALS[key][request.fidelity], request)
+        _HELD.potentials = {key: pickle.loads(pickled)}  # those of a run that is over are of no use
+    return solve(_HELD.potentials[key][request.fidelity], request)

@@ -97,6 +97,8 @@ def _drive(
     made, left = None, None
     try:
         made = work()
+        if leader.answering:
+            raise RuntimeError("the run ended in the middle of a step")
     except BaseException as end:
         if leader.answering:  # in the middle of a step: others are at work, and nobody would take what they send
             raise

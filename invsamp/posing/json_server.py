@@ -9,8 +9,10 @@ from __future__ import annotations
 import http.client
 import io
 import json
+import queue
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -116,7 +118,8 @@ class Server:
 
     def _dial(self, deadline: float) -> socket.socket:
         host, failure = self.address.hostname, OSError("it has no address")
-        for family, kind, protocol, _, where in socket.getaddrinfo(host, self._port, type=socket.SOCK_STREAM):
+        assert host is not None
+        for family, kind, protocol, _, where in _addresses(host, self._port, deadline):
             wire = socket.socket(family, kind, protocol)
             try:
                 _limit(wire, deadline)
@@ -128,6 +131,7 @@ class Server:
             except OSError as error:
                 wire.close()
                 failure = error
+        _KNOWN.pop((host, self._port), None)  # it may have moved
         raise failure
 
 
@@ -209,6 +213,32 @@ def address(url: str) -> SplitResult:
     if not fits:
         raise ValueError(f"url must be http://host:port or https://host:port, got {url!r}")
     return parts
+
+
+#: What `socket.getaddrinfo` gave, by host and port.
+_KNOWN: dict[tuple[str, int], list[Any]] = {}
+
+
+def _addresses(host: str, port: int, deadline: float) -> list[Any]:
+    """Where a name leads to, looked up once: the system does so as slowly as it likes, hence on a thread of its own."""
+    if (host, port) not in _KNOWN:
+        answer: queue.SimpleQueue[list[Any] | Exception] = queue.SimpleQueue()
+
+        def look_up() -> None:
+            try:
+                answer.put(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+            except (OSError, UnicodeError) as error:
+                answer.put(error)
+
+        threading.Thread(target=look_up, name="invsamp look-up", daemon=True).start()
+        try:
+            found = answer.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            raise TimeoutError(f"the address of {host!r} was not found in time") from None
+        if isinstance(found, Exception):
+            raise OSError(str(found)) if isinstance(found, UnicodeError) else found
+        _KNOWN[host, port] = found
+    return _KNOWN[host, port]
 
 
 def _limit(wire: socket.socket, deadline: float) -> None:

@@ -1,50 +1,22 @@
-"""Runs that others evaluate: executors, and evaluators of a user's own, right and wrong."""
+"""Runs that executors' workers evaluate: threads, processes, ranks of MPI, Dask."""
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
 
+import launch
 import numpy as np
 import pytest
+from evaluating import LENGTH, POSTERIOR, SAMPLERS, Own, same
 
 import invsamp as iv
-from invsamp.evaluate import Estimate, Evaluator, EvaluatorError, solve
+from invsamp.evaluate import Estimate, EvaluatorError, executors, solve
 
-LENGTH = {"draws": 15, "warmup": 120, "chains": 3, "seed": 7, "progress": False}
-SAMPLERS = {
-    "hmc": iv.hmc(),
-    "ladder": iv.relangevin((1.0, 2.0, 4.0), fidelities=["fine", "coarse", "coarse"], swap_fraction=0.5),
-    "minibatches": iv.resgld((1.0, 2.0), 0.01, estimator=iv.minibatch(3), fidelities=["fine"] * 2, swap_fraction=0.5),
-}
-
-
-def line(theta):
-    return theta[:, :1] + theta[:, 1:] * np.linspace(0.0, 1.0, 5)
-
-
-def bent(theta):
-    return line(theta) + 0.1 * theta[:, :1] ** 2
-
-
-POSTERIOR = iv.Posterior(
-    prior=iv.Prior(a=iv.Normal(0, 1), b=iv.Normal(0, 1)),
-    forward={"coarse": iv.finite_differences(line), "fine": iv.finite_differences(bent)},
-    data=[0.1, 0.4, 0.6, 0.7, 1.1],
-    noise=iv.GaussianNoise(0.2),
-)
-
-
-@pytest.fixture(autouse=True)
-def no_warnings_of_short_runs(monkeypatch):
-    monkeypatch.setattr("invsamp.handing_back.announce", lambda run, stacklevel: None)
-    monkeypatch.setattr("invsamp.sampler.announce", lambda run, stacklevel: None)
-
-
-def same(one, other):
-    np.testing.assert_array_equal(one.theta, other.theta)
-    for name in ("evaluations", "failed_solves", "swap_accepts", "swap_solves"):
-        assert one.report[name] == other.report[name]
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # so few draws are not to be trusted
 
 
 class Pickling(ThreadPoolExecutor):
@@ -56,6 +28,21 @@ class Pickling(ThreadPoolExecutor):
         )
 
 
+class Sent:
+    """Counts what is submitted, and how often with the potentials."""
+
+    def __init__(self, monkeypatch, executor):
+        self.all = self.whole = 0
+        submit = executor.submit
+
+        def counted(function, key, pickled, request):
+            self.all += 1
+            self.whole += pickled is not None
+            return submit(function, key, pickled, request)
+
+        monkeypatch.setattr(executor, "submit", counted)
+
+
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_draws_and_counts_do_not_depend_on_an_executor(name):
     alone = iv.sample(POSTERIOR, SAMPLERS[name], **LENGTH)
@@ -63,10 +50,61 @@ def test_draws_and_counts_do_not_depend_on_an_executor(name):
         same(iv.sample(POSTERIOR, SAMPLERS[name], executor=executor, **LENGTH), alone)
 
 
-def test_a_pool_of_processes():
+def test_a_pool_of_processes(monkeypatch):
     alone = iv.sample(POSTERIOR, SAMPLERS["ladder"], **LENGTH)
     with ProcessPoolExecutor(2) as executor:
+        sent = Sent(monkeypatch, executor)
         same(iv.sample(POSTERIOR, SAMPLERS["ladder"], executor=executor, **LENGTH), alone)
+    assert sent.whole < 0.1 * sent.all
+
+
+@pytest.mark.mpi
+def test_ranks_of_mpi():
+    code = """
+        import sys
+
+        sys.path += sys.argv[1:]  # of a worker none
+        from evaluating import LENGTH, POSTERIOR, SAMPLERS, same
+        from mpi4py import MPI
+        from mpi4py.futures import MPIPoolExecutor
+
+        import invsamp as iv
+
+        if __name__ == "__main__":
+            for name, sampler in SAMPLERS.items():
+                alone = iv.sample(POSTERIOR, sampler, comm=MPI.COMM_SELF, **LENGTH)
+                with MPIPoolExecutor(path=sys.argv[1:]) as executor:
+                    same(iv.sample(POSTERIOR, sampler, executor=executor, **LENGTH), alone)
+                print(name)
+        """
+    found = launch.mpi(code, 3, Path(launch.__file__).parent, through="mpi4py.futures")
+    assert found.stdout.split() == list(SAMPLERS)
+
+
+@pytest.mark.slow
+def test_workers_of_dask(monkeypatch):
+    """Two processes of two threads each."""
+    distributed = pytest.importorskip("distributed")
+    sampler = iv.relangevin((1.0, 2.0), 0.01, fidelities=["fine", "coarse"], swap_fraction=0.5)
+    settings = LENGTH | {"warmup": 20}
+    with distributed.Client(n_workers=2, threads_per_worker=2, dashboard_address=None) as client:
+        executor = client.get_executor()
+        sent = Sent(monkeypatch, executor)
+        same(iv.sample(POSTERIOR, sampler, executor=executor, **settings), iv.sample(POSTERIOR, sampler, **settings))
+    assert sent.whole < 0.2 * sent.all
+
+
+def test_each_thread_has_its_own_potentials():
+    """Models hold what they solve with: a grid, a factor, the last theta."""
+
+    def held(request):
+        assert executors.evaluated("key", pickled, request).energy.shape == (1,)
+        return id(executors._HELD.potentials["key"]["fine"])
+
+    pickled, request = pickle.dumps({"fine": POSTERIOR.potential()}), iv.evaluate.Request("fine", np.zeros((1, 2)))
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
+        assert one.submit(held, request).result() != other.submit(held, request).result()
+        assert one.submit(held, request).result() == one.submit(held, request).result()
 
 
 def test_rows_are_spread_over_the_workers():
@@ -91,92 +129,41 @@ def test_a_run_in_a_directory_goes_on_with_another(tmp_path):
     np.testing.assert_array_equal(more.theta, whole.theta)
 
 
-class Own:
-    """Twenty lines of a user's: everything here and now."""
+class TestThatBreak:
+    """A worker that is killed breaks Python's pools: nothing that was drawn is lost."""
 
-    closed = False
+    class Killed(ProcessPoolExecutor):
+        def __init__(self, after):
+            super().__init__(1)
+            self.left = after
 
-    def open(self, potentials):
-        self.potentials, self.rounds = potentials, []
+        def submit(self, function, /, *arguments):
+            self.left -= 1
+            return super().submit(end) if self.left < 0 else super().submit(function, *arguments)
 
-    def evaluate(self, requests):
-        self.rounds.append(len(requests))
-        return [solve(self.potentials[request.fidelity], request) for request in requests]
-
-    def close(self):
-        self.closed = True
-
-
-class TestOwn:
-    @pytest.mark.parametrize("name", SAMPLERS)
-    def test_the_same_draws(self, name):
-        own = Own()
-        assert isinstance(own, Evaluator)
-        same(
-            iv.sample(POSTERIOR, SAMPLERS[name], executor=own, **LENGTH), iv.sample(POSTERIOR, SAMPLERS[name], **LENGTH)
-        )
-        assert own.closed
-
-    def test_all_rungs_ask_together(self):
-        own = Own()
-        iv.sample(POSTERIOR, SAMPLERS["ladder"], executor=own, **LENGTH)
-        assert own.rounds.count(3) > 135 * 0.9
-
-    @pytest.mark.parametrize(
-        ("wrong", "message"),
-        [
-            (lambda found: found[:-1], r"must give 1 estimates, got 0"),
-            (lambda found: [None], "must give an Estimate for each request, got None"),
-            (lambda found: [f._replace(energy=f.energy[:1]) for f in found], r"energies of shape \(3,\) and gradients"),
-            (
-                lambda found: [f._replace(gradient=f.gradient.T) for f in found],
-                r"gradients of shape \(3, 2\), got \(3,\)",
-            ),
-            (lambda found: [f._replace(energy=["a", "b", "c"]) for f in found], "must give numbers"),
-            (lambda found: 1 / 0, "failed: ZeroDivisionError: division by zero"),
-        ],
-    )
-    def test_nonsense_is_named(self, wrong, message):
-        class Wrong(Own):
-            def evaluate(self, requests):
-                return wrong(super().evaluate(requests))
-
-            def __repr__(self):
-                return "the queue"
-
-        own = Wrong()
-        with pytest.raises(EvaluatorError, match=rf"the queue .*{message}|the queue {message}"):
-            iv.sample(POSTERIOR, iv.mala(), executor=own, **LENGTH)
-        assert own.closed
-
-    def test_solves_that_fail_are_counted_and_refused(self):
-        class Failing(Own):
-            def evaluate(self, requests):
-                found = super().evaluate(requests)
-                return [
-                    f._replace(energy=np.where(r.position[:, 0] > 0.3, np.nan, f.energy))
-                    for r, f in zip(requests, found, strict=True)
-                ]
-
-        run = iv.sample(POSTERIOR, iv.mala(), executor=Failing(), start=[0.0, 0.0], **LENGTH)
-        assert run.report["failed_solves"]["fine"] > 10
-        assert run.theta[..., 0].max() <= 0.3
-
-    def test_what_was_drawn_is_kept(self):
-        class Dying(Own):
-            def evaluate(self, requests):
-                if len(self.rounds) > 200:
-                    raise ConnectionError("the cluster is gone")
-                return super().evaluate(requests)
-
-        settings = LENGTH | {"draws": 500}
-        with pytest.warns(
-            UserWarning, match=r"the cluster is gone.* The run holds the \d+ draws that were made, of 500"
+    def test_in_memory(self):
+        with (
+            self.Killed(170) as executor,
+            pytest.warns(UserWarning, match=r"the executor .*BrokenProcessPool.*: the run holds the \d+ draws"),
         ):
-            run = iv.sample(POSTERIOR, iv.mala(), executor=Dying(), **settings)
+            run = iv.sample(POSTERIOR, iv.mala(), executor=executor, **LENGTH | {"draws": 300})
         kept = run.theta.shape[1]
-        assert 10 < kept < 500
-        np.testing.assert_array_equal(run.theta, iv.sample(POSTERIOR, iv.mala(), **settings).theta[:, :kept])
+        assert 0 < kept < 300
+        np.testing.assert_array_equal(
+            run.theta, iv.sample(POSTERIOR, iv.mala(), **LENGTH | {"draws": 300}).theta[:, :kept]
+        )
+
+    def test_in_a_directory(self, tmp_path):
+        settings = LENGTH | {"draws": 60}
+        with self.Killed(170) as executor, pytest.raises(EvaluatorError, match="BrokenProcessPool") as error:
+            iv.sample(POSTERIOR, iv.mala(), executor=executor, directory=tmp_path / "run", segment=10, **settings)
+        assert "Go on with invsamp.resume" in error.value.__notes__[0]
+        again = iv.resume(tmp_path / "run", POSTERIOR, progress=False)
+        np.testing.assert_array_equal(again.theta, iv.sample(POSTERIOR, iv.mala(), **settings).theta)
+
+
+def end():
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 class TestRefusals:

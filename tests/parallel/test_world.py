@@ -99,15 +99,15 @@ class TestLaunched:
     """
 
     @pytest.mark.parametrize(
-        ("when", "abort"),
+        ("when", "through"),
         [
-            ("in a run", False),
-            pytest.param("after it", False, marks=pytest.mark.slow),
-            pytest.param("in a run", True, marks=pytest.mark.slow),
+            ("in a run", None),
+            pytest.param("after it", None, marks=pytest.mark.slow),
+            pytest.param("in a run", "mpi4py", marks=pytest.mark.slow),
         ],
     )
-    def test_a_rank_that_raises_ends_all(self, when, abort):
-        found = launch.mpi(self.FAILING, 2, when, check=False, abort=abort)
+    def test_a_rank_that_raises_ends_all(self, when, through):
+        found = launch.mpi(self.FAILING, 2, when, check=False, through=through)
         assert found.returncode != 0
         assert "began" in found.stdout
         assert "rank 1 of 2 failed" in found.stderr

@@ -337,6 +337,40 @@ class TestConstruction:
             from_umbridge(server.url, "full", time_limit=3600.0)
         assert 0.0 < clock.slept <= json_server.RESTART
 
+    def test_a_look_up_that_hangs_has_the_time_limit(self, server, monkeypatch):
+        """The system looks names up for as long as it likes, and holds no lock meanwhile."""
+        answer = threading.Event()
+        monkeypatch.setattr(json_server.socket, "getaddrinfo", lambda *about, **more: answer.wait())
+        with pytest.raises(ValueError, match=r"no server answers at .*the address of 'far.invalid' was not found"):
+            from_umbridge("http://far.invalid:80", "full", time_limit=0.1)
+        answer.set()
+
+    @pytest.mark.parametrize("error", [OSError("unknown"), UnicodeError("label too long")])
+    def test_a_name_that_leads_nowhere(self, monkeypatch, error):
+        def refuse(*about, **more):
+            raise error
+
+        monkeypatch.setattr(json_server.socket, "getaddrinfo", refuse)
+        with pytest.raises(ValueError, match=f"no server answers at http://nowhere.invalid:80.*{error}"):
+            from_umbridge("http://nowhere.invalid:80", "full", time_limit=5.0)
+
+    def test_a_name_is_looked_up_once_and_again_after_a_failure(self, server, monkeypatch):
+        asked, real = [], socket.getaddrinfo
+        monkeypatch.setattr(
+            json_server.socket, "getaddrinfo", lambda *about, **more: asked.append(about) or real(*about, **more)
+        )
+        model = from_umbridge(server.url, "full")
+        model(THETA)
+        assert len(asked) <= 1  # none where another server had that port before
+        server.stop()
+        server = replace(model.server, time_limit=0.1)
+        with pytest.raises(ModelError):
+            replace(model, server=server)(THETA)
+        before = len(asked)
+        with pytest.raises(ModelError):
+            replace(model, server=server)(THETA)
+        assert len(asked) > before
+
     def test_wrong_number_of_columns(self, server):
         with pytest.raises(ModelError, match=r"\(batch, 2\)"):
             from_umbridge(server.url, "full")(np.zeros((4, 3)))

@@ -34,7 +34,7 @@ OPEN_MPI = {
 
 
 def mpi(
-    script: str | Path, n: int, *args: object, timeout: float = 300, check: bool = True, abort: bool = True
+    script: str | Path, n: int, *args: object, timeout: float = 300, check: bool = True, through: str | None = "mpi4py"
 ) -> subprocess.CompletedProcess[str]:
     """Run a script on n ranks.
 
@@ -51,8 +51,9 @@ def mpi(
         never end: a slow machine with others at work on it needs a minute to import everything on several ranks.
     check : bool
         Whether a non-zero exit status raises `AssertionError` with what the ranks wrote.
-    abort : bool
-        Whether the ranks run under ``-m mpi4py``, by which a rank that raises ends the others.
+    through : str or None
+        Module that runs the script on the ranks: by ``mpi4py`` a rank that raises ends the others, by
+        ``mpi4py.futures`` all but the first are workers.
 
     Notes
     -----
@@ -63,7 +64,7 @@ def mpi(
 
         pytest.skip(reason)
     with _ScriptFile(script) as path:
-        return _finish(mpi_command(path, n, *args, abort=abort), timeout, check)
+        return _finish(mpi_command(path, n, *args, through=through), timeout, check)
 
 
 def python(
@@ -74,10 +75,10 @@ def python(
         return _finish([sys.executable, "-u", str(path), *map(str, args)], timeout, check)
 
 
-def mpi_command(path: Path, n: int, *args: object, abort: bool = True) -> list[str]:
+def mpi_command(path: Path, n: int, *args: object, through: str | None = "mpi4py") -> list[str]:
     """What `mpi` runs, for a test that starts it by `start` and talks to it."""
-    through = ["-m", "mpi4py"] if abort else []
-    return [str(_mpiexec()), "-n", str(n), sys.executable, *through, __file__, str(n), str(path), *map(str, args)]
+    module = ["-m", through] if through else []
+    return [str(_mpiexec()), "-n", str(n), sys.executable, *module, __file__, str(n), str(path), *map(str, args)]
 
 
 def start(command: list[str]) -> subprocess.Popen[str]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from typing import Any
 
 from invsamp.arguments import instance
-from invsamp.evaluate.contract import Checked, Evaluator
+from invsamp.engine.engine import Engine
+from invsamp.handing_back import warn
+from invsamp.evaluate.contract import Checked, Evaluator, EvaluatorError
 from invsamp.evaluate.executors import Executed
 
 
@@ -22,14 +23,22 @@ def as_evaluator(executor: Executor | Evaluator | None) -> Evaluator | None:
 
 
 @contextmanager
-def hired(engine: Any, evaluator: Evaluator | None) -> Iterator[None]:
+def hired(engine: Engine, evaluator: Evaluator | None) -> Iterator[None]:
     """Within, an evaluator answers what an engine asks."""
     if evaluator is None:
         yield
         return
-    evaluator.open({name: solver.potential for name, solver in engine.evaluators.items()})
+    try:
+        evaluator.open({name: solver.potential for name, solver in engine.evaluators.items()})
+    except ValueError:  # what was given does not suit it
+        raise
+    except Exception as error:
+        raise EvaluatorError(f"{evaluator!r} failed as it was opened: {type(error).__name__}: {error}") from error
     try:
         engine.share(Checked(evaluator, engine.evaluators).answer)
         yield
     finally:
-        evaluator.close()
+        try:
+            evaluator.close()
+        except Exception as error:  # all draws are made
+            warn(f"{evaluator!r} failed as it was closed: {type(error).__name__}: {error}", stacklevel=4)

@@ -1,0 +1,208 @@
+"""Evaluators of a user's own, right and wrong: what they give is checked, and what was drawn is kept."""
+
+from __future__ import annotations
+
+import signal
+
+import numpy as np
+import pytest
+from evaluating import LENGTH, POSTERIOR, SAMPLERS, Own, same
+
+import invsamp as iv
+from invsamp.evaluate import Estimate, Evaluator, EvaluatorError
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # so few draws are not to be trusted
+
+
+class TestOwn:
+    @pytest.mark.parametrize("name", SAMPLERS)
+    def test_the_same_draws(self, name):
+        own = Own()
+        assert isinstance(own, Evaluator)
+        same(
+            iv.sample(POSTERIOR, SAMPLERS[name], executor=own, **LENGTH), iv.sample(POSTERIOR, SAMPLERS[name], **LENGTH)
+        )
+        assert own.closed
+
+    def test_all_rungs_ask_together(self):
+        own = Own()
+        iv.sample(POSTERIOR, SAMPLERS["ladder"], executor=own, **LENGTH)
+        assert own.rounds.count(3) > 135 * 0.9
+
+    @pytest.mark.parametrize(
+        ("wrong", "message"),
+        [
+            (lambda found: found[:-1], "must give 1 estimates, got 0"),
+            (lambda found: [*found, *found], "must give 1 estimates, got 2"),
+            (lambda found: None, "failed: TypeError: 'NoneType' object is not iterable"),
+            (lambda found: [None], "must give an Estimate for each request, got None"),
+            (lambda found: [tuple(found[0])], r"must give an Estimate for each request, got \("),
+            (
+                lambda found: [f._replace(energy=f.energy[:1]) for f in found],
+                r"must give energies of shape \(3,\), gradients of shape \(3, 2\), got energies of shape \(1,\), ",
+            ),
+            (
+                lambda found: [f._replace(gradient=f.gradient.T) for f in found],
+                r"must give .*, got .* gradients of shape \(2, 3\)",
+            ),
+            (lambda found: [f._replace(gradient=None) for f in found], r"must .*, got energies of shape \(3,\)$"),
+            (
+                lambda found: [f._replace(energy_variance=f.energy) for f in found],
+                "must give .*, got .* variances of energies",
+            ),
+            (lambda found: [f._replace(energy=["a", "b", "c"]) for f in found], "must give numbers: energies must"),
+            (lambda found: [f._replace(energy=f.energy + 1j) for f in found], "must give numbers: energies must"),
+            (lambda found: [f._replace(energy=f.energy > 0.0) for f in found], "must give numbers: energies must"),
+            (lambda found: 1 / 0, "failed: ZeroDivisionError: division by zero"),
+        ],
+    )
+    def test_nonsense_is_named(self, wrong, message):
+        class Wrong(Own):
+            def evaluate(self, requests):
+                return wrong(super().evaluate(requests))
+
+        own = Wrong()
+        with pytest.raises(EvaluatorError, match=f"^the queue {message}"):
+            iv.sample(POSTERIOR, iv.mala(), executor=own, **LENGTH)
+        assert own.closed
+
+    @pytest.mark.parametrize(
+        ("mixed", "of", "at"),
+        [
+            (lambda requests, found: found[::-1], 2, 0),
+            (lambda requests, found: [found[0], found[2], found[1]], 2, 1),
+            (lambda requests, found: _by_fidelity(requests, found), 2, 1),
+            (lambda requests, found: [found[0]] * len(found), 0, 1),
+        ],
+    )  # fmt: skip
+    def test_answers_to_other_requests_are_named(self, mixed, of, at):
+        class Mixed(Own):
+            def evaluate(self, requests):
+                return mixed(requests, super().evaluate(requests)) if len(requests) > 2 else super().evaluate(requests)
+
+        own = Mixed()
+        message = (
+            f"the queue must give estimates in the order of the requests, got that of request {of} for request {at}"
+        )
+        with pytest.raises(EvaluatorError, match=message):
+            iv.sample(POSTERIOR, SAMPLERS["ladder"], executor=own, **LENGTH)
+
+    def test_single_precision_and_noise_pass(self):
+        rng = np.random.default_rng(0)
+
+        class Noisy(Own):
+            def evaluate(self, requests):
+                return [
+                    Estimate(f.energy.astype(np.float32), f.gradient.astype(np.float32) * rng.uniform(0.9, 1.1))
+                    for f in super().evaluate(requests)
+                ]
+
+        run = iv.sample(POSTERIOR, SAMPLERS["ladder"], executor=Noisy(), check_gradient=False, **LENGTH)
+        assert run.theta.dtype == float
+
+    @pytest.mark.parametrize(
+        ("wrong", "message"),
+        [
+            (lambda f: f._replace(energy_variance=None), "energies of shape .*, got .* variances of gradients"),
+            (
+                lambda f: f._replace(gradient_variance=f.gradient),
+                r"energies .*, got .* variances of gradients of shape \(3, 2\)",
+            ),
+            (lambda f: f._replace(energy_variance=-f.energy_variance), "variances that are not negative, got -"),
+        ],
+    )
+    def test_batches_come_with_their_variances(self, wrong, message):
+        class Wrong(Own):
+            def evaluate(self, requests):
+                return [wrong(found) for found in super().evaluate(requests)]
+
+        with pytest.raises(EvaluatorError, match=f"the queue must give {message}"):
+            iv.sample(POSTERIOR, SAMPLERS["minibatches"], executor=Wrong(), check_gradient=False, **LENGTH)
+
+    def test_what_writes_into_its_requests_harms_nobody(self):
+        class Writing(Own):
+            def evaluate(self, requests):
+                found = super().evaluate(requests)
+                for request in requests:
+                    request.position[:] = np.nan
+                return found
+
+        alone = iv.sample(POSTERIOR, SAMPLERS["ladder"], **LENGTH)
+        same(iv.sample(POSTERIOR, SAMPLERS["ladder"], executor=Writing(), **LENGTH), alone)
+
+    def test_failing_as_it_is_opened_or_closed(self):
+        class Bad(Own):
+            def open(self, potentials):
+                if self.when == "open":
+                    raise OSError("no cluster")
+                super().open(potentials)
+
+            def close(self):
+                raise OSError("no cluster")
+
+        own = Bad()
+        own.when = "open"
+        with pytest.raises(EvaluatorError, match="the queue failed as it was opened: OSError: no cluster"):
+            iv.sample(POSTERIOR, iv.mala(), executor=own, **LENGTH)
+        own.when = "close"
+        with pytest.warns(UserWarning, match="the queue failed as it was closed: OSError: no cluster"):
+            run = iv.sample(POSTERIOR, iv.mala(), executor=own, **LENGTH)
+        same(run, iv.sample(POSTERIOR, iv.mala(), **LENGTH))
+
+    def test_solves_that_fail_are_counted_and_refused(self):
+        class Failing(Own):
+            def evaluate(self, requests):
+                found = super().evaluate(requests)
+                return [
+                    f._replace(energy=np.where(r.position[:, 0] > 0.3, np.nan, f.energy))
+                    for r, f in zip(requests, found, strict=True)
+                ]
+
+        run = iv.sample(POSTERIOR, iv.mala(), executor=Failing(), start=[0.0, 0.0], **LENGTH)
+        assert run.report["failed_solves"]["fine"] > 10
+        assert run.theta[..., 0].max() <= 0.3
+
+    class Dying(Own):
+        def evaluate(self, requests):
+            if len(self.rounds) > 200:
+                self.end()
+            return super().evaluate(requests)
+
+        def end(self):
+            raise ConnectionError("the cluster is gone")
+
+    def test_what_was_drawn_is_kept(self):
+        settings = LENGTH | {"draws": 500}
+        with pytest.warns(
+            UserWarning, match=r"the queue .*the cluster is gone.*: the run holds the \d+ draws that were"
+        ):
+            run = iv.sample(POSTERIOR, iv.mala(), executor=self.Dying(), **settings)
+        kept = run.theta.shape[1]
+        assert 10 < kept < 500 and run.report["interrupted"]
+        np.testing.assert_array_equal(run.theta, iv.sample(POSTERIOR, iv.mala(), **settings).theta[:, :kept])
+
+    def test_one_that_hangs_can_be_left(self):
+        """By a single Ctrl-C, which is that of the step that hangs."""
+
+        class Hanging(self.Dying):
+            def end(self):
+                signal.raise_signal(signal.SIGINT)
+                raise AssertionError("nobody was there to wait for it")
+
+        with pytest.warns(UserWarning, match=r"interrupted: the run holds the \d+ draws that were made, of 500"):
+            run = iv.sample(POSTERIOR, iv.mala(), executor=Hanging(), **LENGTH | {"draws": 500})
+        assert 10 < run.theta.shape[1] < 500
+
+    def test_what_is_in_a_directory_goes_on(self, tmp_path):
+        settings = LENGTH | {"draws": 100}
+        with pytest.raises(EvaluatorError, match="the cluster is gone") as error:
+            iv.sample(POSTERIOR, iv.mala(), executor=self.Dying(), directory=tmp_path / "run", segment=10, **settings)
+        assert "Go on with invsamp.resume" in error.value.__notes__[0]
+        more = iv.resume(tmp_path / "run", POSTERIOR, executor=Own(), progress=False)
+        np.testing.assert_array_equal(more.theta, iv.sample(POSTERIOR, iv.mala(), **settings).theta)
+
+
+def _by_fidelity(requests, found):
+    """As of somebody who thinks that there is one of each fidelity."""
+    by_fidelity = {request.fidelity: estimate for request, estimate in zip(requests, found, strict=True)}
+    return [by_fidelity[request.fidelity] for request in requests]
