@@ -78,7 +78,7 @@ def _finds_a_place() -> bool:
         compiled: Any = numba.njit(cache=True)(_is_own)  # which compiles nothing yet
     except RuntimeError:  # "no locator available"
         return False
-    chosen = Path(compiled._cache.cache_path)
+    chosen = Path(compiled.stats.cache_path)
     if chosen == Path(__file__).parent / "__pycache__":  # where who can write could as well change the source
         return True
     return is_usable(chosen.parent) and is_usable(chosen)

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 from invsamp.arguments import instance
 from invsamp.engine.engine import Engine
-from invsamp.handing_back import warn
 from invsamp.evaluate.contract import Checked, Evaluator, EvaluatorError
 from invsamp.evaluate.executors import Executed
+from invsamp.handing_back import warn
 
 
 def as_evaluator(executor: Executor | Evaluator | None) -> Evaluator | None:
