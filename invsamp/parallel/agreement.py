@@ -11,14 +11,14 @@ from typing import Any
 
 from invsamp.contract import Array, Potential
 from invsamp.engine.engine import Engine
-from invsamp.parallel.messages import Patience
+from invsamp.parallel.messages import Communicator, Patience
 from invsamp.storage.manifest import compare_energies, describe, differences, energies_at
 
 #: Seconds after which a process that waits for the others to begin says so.
 NOTICE = 30.0
 
 
-def check_equal(comm: Any, settings: Mapping[str, Any]) -> None:
+def check_equal(comm: Communicator, settings: Mapping[str, Any]) -> None:
     """Refuse arguments that are not the same on all processes.
 
     Parameters
@@ -47,7 +47,7 @@ def run_settings(engine: Engine) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in ("seed", "schedule_steps", "forward")}
 
 
-def unequal_energies(comm: Any, potentials: Mapping[str, Potential], position: Array) -> ValueError | None:
+def unequal_energies(comm: Communicator, potentials: Mapping[str, Potential], position: Array) -> ValueError | None:
     """Whether forward models compute something else on some process: a solve of each fidelity.
 
     Parameters
@@ -72,7 +72,7 @@ def unequal_energies(comm: Any, potentials: Mapping[str, Potential], position: A
     return _unequal(comm, "forward models", compare_energies(common, found))
 
 
-def _unequal(comm: Any, what: str, found: list[str]) -> ValueError | None:
+def _unequal(comm: Communicator, what: str, found: list[str]) -> ValueError | None:
     for rank, lines in enumerate(comm.allgather(found)):
         if lines:
             return ValueError(
@@ -82,7 +82,7 @@ def _unequal(comm: Any, what: str, found: list[str]) -> ValueError | None:
     return None
 
 
-def _wait_for_all(comm: Any) -> None:
+def _wait_for_all(comm: Communicator) -> None:
     """Wait until all have come; a script in which some never do would hang without a word."""
     begin, told, here = time.monotonic(), False, comm.Ibarrier()
 

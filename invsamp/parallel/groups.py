@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from invsamp.contract import Array
+from invsamp.contract import Array, Problem
 from invsamp.engine.engine import Engine
 from invsamp.parallel.joint_solves import Distributed
+from invsamp.parallel.messages import Communicator
 
 
 class Groups:
@@ -31,7 +32,7 @@ class Groups:
         Processes of a group; they are next to each other by rank.
     """
 
-    def __init__(self, comm: Any, engine: Engine) -> None:
+    def __init__(self, comm: Communicator, engine: Engine) -> None:
         self._comm, self._engine = comm, engine
         models = models_of(engine.problem)
         self._movable = [model for model in models.values() if isinstance(model, Distributed)]
@@ -39,7 +40,7 @@ class Groups:
         used = {name: model for name, model in models.items() if name in engine.evaluators}
         self.joint = frozenset(n for n, model in used.items() if is_fixed(model) or isinstance(model, Distributed))
         self.size = comm.size
-        self._solving: Any = None
+        self._solving: Communicator | None = None
         for model in self._movable:
             model.bind(comm)
 
@@ -96,7 +97,7 @@ def starts(engine: Engine, rows: int) -> Array:
         return np.resize(engine.given, (rows, engine.given.shape[1]))
 
 
-def models_of(problem: Any) -> dict[str, Any]:
+def models_of(problem: Problem) -> dict[str, Any]:
     """Forward models by fidelity, where a problem has some."""
     return dict(getattr(problem, "forward", None) or {})
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from invsamp.arguments import function
 from invsamp.contract import Array, VectorJacobianProduct
+from invsamp.parallel.messages import Communicator
 from invsamp.parallel.world import world
 
 
@@ -41,8 +42,8 @@ class Distributed:
 
     def __init__(self, build: Callable[[Any], Any]) -> None:
         self._build = build
-        self._bound: Any = None
-        self._made: tuple[Any, Any] | None = None  # communicator, and the model on it
+        self._bound: Communicator | None = None
+        self._made: tuple[Communicator | None, Any] | None = None  # communicator, and the model on it
 
     def __repr__(self) -> str:
         return f"distributed({getattr(self._build, '__qualname__', self._build)})"
@@ -60,7 +61,7 @@ class Distributed:
         self.__init__(state["_build"])  # type: ignore[misc]
 
     @property
-    def comm(self) -> Any:
+    def comm(self) -> Communicator | None:
         """The communicator of the solves, or None without MPI."""
         return _everyone() if self._bound is None else self._bound
 
@@ -74,7 +75,7 @@ class Distributed:
         y, product = self._model().linearize(theta)
         return y, product
 
-    def bind(self, comm: Any) -> None:
+    def bind(self, comm: Communicator | None) -> None:
         """Solve on that communicator from now on, or on all processes again (None); what is on another is let go."""
         self._bound = comm
         if self._made is not None and self._made[0] is not self.comm:
@@ -89,7 +90,7 @@ class Distributed:
         return self._made[1]
 
 
-def _everyone() -> Any:
+def _everyone() -> Communicator | None:
     comm = world()
     if comm is not None:
         return comm

@@ -7,6 +7,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from invsamp.engine.starts import failure_message
 from invsamp.evaluate.requests import Estimate, Request, check_shapes, joined, rows_of
 from invsamp.evaluate.solving import separable
 from invsamp.parallel.groups import starts
-from invsamp.parallel.messages import Patience, portable
+from invsamp.parallel.messages import Communicator, Patience, portable
 
 #: Seconds that a message there and back takes, about: what handing out has to save.
 MESSAGES = 5e-4
@@ -77,7 +78,7 @@ class Leader:
         Fidelities that are solved so.
     """
 
-    def __init__(self, comm: Any, engine: Engine, group: int, joint: frozenset[str]) -> None:
+    def __init__(self, comm: Communicator, engine: Engine, group: int, joint: frozenset[str]) -> None:
         self._comm, self._engine, self._group, self._joint = comm, engine, group, joint
         self._seconds: dict[tuple[Any, ...], float] = {}  # by kind of request: of a row
         self._splits: dict[tuple[Any, ...], bool] = {}  # by kind: whether rows have bits of their own
@@ -192,7 +193,7 @@ class Leader:
         replies = {0: solved(self._engine, plan[0], self._joint, True)} if plan.get(0) else {}
         for rank in plan:
             if rank:
-                replies[rank] = self._patience.until(lambda rank=rank: self._comm.improbe(rank, ANSWER)).recv()
+                replies[rank] = self._patience.until(partial(self._comm.improbe, rank, ANSWER)).recv()
                 self._busy[rank] += replies[rank].seconds
         self.answering = False
         return replies

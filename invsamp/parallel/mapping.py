@@ -15,11 +15,12 @@ import numpy.typing as npt
 from invsamp.arguments import array, function, integer, optional
 from invsamp.contract import Array, VectorJacobianProduct
 from invsamp.parallel.isolation import isolated
+from invsamp.parallel.messages import Communicator
 from invsamp.parallel.world import all_or_none, alone, check_communicator, world
 from invsamp.posing.forward import ModelError, own_array
 
 
-def map(model: Any, thetas: npt.ArrayLike, *, workers: int | None = None, comm: Any = None) -> Array:
+def map(model: Any, thetas: npt.ArrayLike, *, workers: int | None = None, comm: Communicator | None = None) -> Array:
     """Observations at many parameters, which do not depend on each other: the rows spread over processes.
 
     Over the ranks that ``mpiexec`` started together, all of which call it and get all rows; otherwise over worker
@@ -77,7 +78,7 @@ class _Part(NamedTuple):
     mistake: str | None = None
 
 
-def _check_equal(comm: Any, theta: Array) -> None:
+def _check_equal(comm: Communicator, theta: Array) -> None:
     found = comm.allgather((theta.shape, hashlib.sha256(theta.tobytes()).hexdigest()))
     different = [rank for rank, one in enumerate(found) if one != found[0]]
     if different:

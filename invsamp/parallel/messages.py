@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pickle
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
 #: Seconds of waiting after which a process sleeps between looks: most answers come sooner.
 SPIN = 2e-4
@@ -12,6 +13,75 @@ SPIN = 2e-4
 LONGEST = 2e-3
 #: Bytes that one collective call moves at the most: MPI counts them by 32 bits, and draws may be more.
 PIECE = 2**28
+
+
+Found = TypeVar("Found")
+
+
+class Sent(Protocol):
+    """A message on its way, or a barrier that others have yet to reach (`mpi4py.MPI.Request`)."""
+
+    def Test(self) -> bool:
+        """Whether it has arrived."""
+        ...
+
+
+class Arrived(Protocol):
+    """A message that is there (`mpi4py.MPI.Message`)."""
+
+    def recv(self) -> Any:
+        """The object that was sent."""
+        ...
+
+
+class Communicator(Protocol):
+    """What is asked of an `mpi4py.MPI.Comm`; objects go as pickles."""
+
+    @property
+    def rank(self) -> int:
+        """Number of this process."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Number of processes."""
+        ...
+
+    def Dup(self) -> Communicator:
+        """The same processes, whose messages do not mix with others."""
+        ...
+
+    def Split(self, color: int, key: int) -> Communicator:
+        """Those of one colour, in the order of the keys."""
+        ...
+
+    def Free(self) -> None:
+        """Done with it."""
+        ...
+
+    def Abort(self, errorcode: int) -> None:
+        """End all processes."""
+        ...
+
+    def Ibarrier(self) -> Sent:
+        """Wait for all, without blocking."""
+        ...
+
+    def isend(self, obj: object, dest: int, tag: int) -> Sent:
+        """Send."""
+        ...
+
+    def improbe(self, source: int = ..., tag: int = ...) -> Arrived | None:
+        """A message, if there is one."""
+        ...
+
+    def bcast(self, obj: Any) -> Any:
+        """The first process's object, on all."""
+        ...
+
+    def allgather(self, sendobj: Any) -> list[Any]:
+        """The objects of all, on all."""
+        ...
 
 
 class Patience:
@@ -23,7 +93,7 @@ class Patience:
     def __init__(self) -> None:
         self.seconds = 0.0
 
-    def until(self, look: Any) -> Any:
+    def until(self, look: Callable[[], Found | None]) -> Found:
         """What ``look()`` gives, once that is neither None nor False."""
         found = look()
         if found is not None and found is not False:
@@ -42,7 +112,7 @@ class Patience:
                 time.sleep(min(waited / 8.0, LONGEST))
 
 
-def bcast(comm: Any, item: Any) -> Any:
+def bcast(comm: Communicator, item: Any) -> Any:
     """Rank 0's object on every process of a communicator, however large it is."""
     data = pickle.dumps(item, pickle.HIGHEST_PROTOCOL) if comm.rank == 0 else b""
     first, size = comm.bcast((data[:PIECE], len(data)))

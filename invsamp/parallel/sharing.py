@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from invsamp.contract import Problem
 from invsamp.engine.engine import Engine
 from invsamp.engine.interrupts import Interrupts
 from invsamp.parallel.agreement import unequal_energies
 from invsamp.parallel.groups import Groups, is_fixed, models_of, starts
 from invsamp.parallel.leader import ANSWER, SIGNAL, WORK, Leader, solved
-from invsamp.parallel.messages import Patience, bcast, portable
+from invsamp.parallel.messages import Arrived, Communicator, Patience, Sent, bcast, portable
 from invsamp.parallel.world import all_or_none, alone, check_communicator, world
 
 Result = TypeVar("Result")
 
 
-def communicator(problem: Any, comm: Any = None) -> Any:
+def communicator(problem: Problem, comm: Communicator | None = None) -> Communicator | None:
     """The communicator of the processes that are to make a run together, or None if this one does it alone.
 
     Parameters
@@ -48,7 +49,7 @@ def communicator(problem: Any, comm: Any = None) -> Any:
     return comm if comm is not None and comm.size > 1 else None
 
 
-def share(comm: Any, engine: Engine, work: Callable[[], Result]) -> Result:
+def share(comm: Communicator | None, engine: Engine, work: Callable[[], Result]) -> Result:
     """Let the processes of a communicator make a run together.
 
     Parameters
@@ -88,7 +89,7 @@ def share(comm: Any, engine: Engine, work: Callable[[], Result]) -> Result:
 
 
 def _drive(
-    comm: Any, engine: Engine, groups: Groups, work: Callable[[], Result]
+    comm: Communicator, engine: Engine, groups: Groups, work: Callable[[], Result]
 ) -> tuple[Result | None, BaseException | None]:
     """The run on the first process: what came of it, or how it ended."""
     leader = Leader(comm, engine, groups.size, groups.joint)
@@ -107,16 +108,16 @@ def _drive(
     return made, left
 
 
-def _serve(comm: Any, engine: Engine, groups: Groups) -> None:
+def _serve(comm: Communicator, engine: Engine, groups: Groups) -> None:
     """What the other processes do: solve what they are sent, until there is no more."""
     patience, first = Patience(), comm.rank % groups.size == 0
-    told: Any = None
+    signal: Sent | None = None
     with Interrupts() as interrupts:
 
-        def look() -> Any:
-            nonlocal told
-            if interrupts.received and told is None:
-                told = comm.isend(interrupts.received, 0, SIGNAL)
+        def look() -> Arrived | None:
+            nonlocal signal
+            if interrupts.received and signal is None:
+                signal = comm.isend(interrupts.received, 0, SIGNAL)
             return comm.improbe(0, WORK)
 
         while (tasks := patience.until(look).recv()) is not None:
@@ -125,7 +126,7 @@ def _serve(comm: Any, engine: Engine, groups: Groups) -> None:
             patience.until(comm.isend(reply._replace(signal=interrupts.received), 0, ANSWER).Test)
 
 
-def _same_processes(one: Any, other: Any) -> bool:
+def _same_processes(one: Communicator, other: Communicator) -> bool:
     if one is other:
         return True
     from mpi4py import MPI

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from invsamp.arguments import wrong
+from invsamp.parallel.messages import Communicator
 
 #: Whether this process is at work of its own.
 _ALONE: ContextVar[bool] = ContextVar("alone", default=False)
@@ -38,7 +39,7 @@ def size() -> int:
     return 1 if comm is None else int(comm.size)
 
 
-def world() -> Any:
+def world() -> Communicator | None:
     """The communicator of all processes that were started together, or None if there is only this one.
 
     None, too, within `alone`.
@@ -61,43 +62,43 @@ def alone() -> Iterator[None]:
         _ALONE.reset(before)
 
 
-def _all() -> Any:
-    told = _told()
+def _all() -> Communicator | None:
+    count = _stated_size()
     # not every launcher tells; then ``python -m mpi4py`` does. MPI is not begun for a process that runs alone
-    if told <= 1 and "mpi4py" not in sys.modules:
+    if count <= 1 and "mpi4py" not in sys.modules:
         return None
-    comm = _world(told)
+    comm = _world(count)
     return comm if comm.size > 1 else None
 
 
-def _told() -> int:
+def _stated_size() -> int:
     """What the launcher says."""
     return max((int(os.environ[name]) for name in _SIZES if os.environ.get(name, "").isdecimal()), default=1)
 
 
 @functools.cache
-def _world(told: int) -> Any:
+def _world(count: int) -> Communicator:
     try:
         from mpi4py import MPI
     except ImportError as error:
         raise RuntimeError(
-            f"this is one of {told} processes that an MPI launcher started, but mpi4py is not there to let them know "
+            f"this is one of {count} processes that an MPI launcher started, but mpi4py is not there to let them know "
             f"each other ({error}). Install it for the same MPI library as the launcher's: pip install invsamp[mpi]"
         ) from error
     comm = MPI.COMM_WORLD
-    if comm.size < told and comm.size == 1:
+    if comm.size < count and comm.size == 1:
         library = MPI.Get_library_version().splitlines()[0].rstrip("\0 ,")
         raise RuntimeError(
-            f"the launcher started {told} processes, but each of them is alone: mpi4py is built for {library}, and the "
-            "launcher belongs to another MPI library. Each would make the whole run by itself. Start the script by the "
-            "mpiexec of that library"
+            f"the launcher started {count} processes, but each of them is alone: mpi4py is built for {library}, and "
+            "the launcher belongs to another MPI library. Each would make the whole run by itself. Start the script "
+            "by the mpiexec of that library"
         )
     if comm.size > 1:
         _end_together(comm)
     return comm
 
 
-def _end_together(comm: Any) -> None:
+def _end_together(comm: Communicator) -> None:
     """From now on an exception that ends this process ends all of them, also without ``python -m mpi4py``."""
     before = sys.excepthook
 
@@ -112,7 +113,7 @@ def _end_together(comm: Any) -> None:
 
 
 @contextmanager
-def all_or_none(comm: Any) -> Iterator[None]:
+def all_or_none(comm: Communicator) -> Iterator[None]:
     """Within, a process that raises ends all of them: the others wait for it, and no caller could catch it there.
 
     A `SystemExit` is no exception: that of one process would leave the others waiting.
@@ -125,14 +126,14 @@ def all_or_none(comm: Any) -> Iterator[None]:
         raise
 
 
-def _say(comm: Any, error: BaseException) -> None:
+def _say(comm: Communicator, error: BaseException) -> None:
     words = "".join(traceback.format_exception(error))
     # in one piece: several may speak at the same time
     sys.stderr.write(f"rank {comm.rank} of {comm.size} failed, which ends all of them:\n{words}")
     sys.stderr.flush()
 
 
-def _abort(comm: Any) -> None:
+def _abort(comm: Communicator) -> None:
     sys.stdout.flush()
     comm.Abort(1)
 
