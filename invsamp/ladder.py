@@ -24,7 +24,10 @@ BEYOND: tuple[Beyond, ...] = ("shrink", "effective_temperature", "refuse", "clip
 #: Where the energies of a swap come from.
 SwapEnergies = Literal["estimated", "exact"]
 SWAP_ENERGIES: tuple[SwapEnergies, ...] = ("estimated", "exact")
-PRECONDITIONERS = (None, "diagonal", "dense")
+PRECONDITIONERS = ("auto", None, "diagonal", "dense")
+#: Parameters up to which "auto" is dense. At a thousand, a dense preconditioner takes 4,000 gradients from each chain
+#: in warm-up, and milliseconds from each step; where parameters are correlated, draws are worth thirty times as much.
+MOST_DENSE = 1000
 #: What parts are, in messages.
 ESTIMATOR = "an estimator, such as exact()"
 VARIANCE_MODEL = "a variance model, such as running_average()"
@@ -200,8 +203,9 @@ class Sampler:
         The first has temperature 1: it samples the posterior. Temperatures increase.
     swap : Swap
         Ignored with a single rung.
-    preconditioner : None, "diagonal" or "dense"
-        Found in warm-up for each rung and frozen after.
+    preconditioner : None, "auto", "diagonal" or "dense"
+        Found in warm-up for each rung and frozen after. "auto": None if a step size is given, else by the number of
+        parameters, dense up to `MOST_DENSE` and diagonal above.
     boundary : "reflect", "ignore", "project" or Boundary
         What moves do that leave the problem's domain: reflect (the only one that samples the restricted posterior),
         or one of the baselines (`invsamp.boundary`; `penalised` for the one with a strength).
@@ -224,14 +228,26 @@ class Sampler:
             instance(f"rungs[{k}]", rung, Rung, "a Rung")
         instance("swap", self.swap, Swap, "a Swap")
         one_of("preconditioner", self.preconditioner, PRECONDITIONERS)
+        if self.preconditioner == "auto" and any(rung.step_size is not None for rung in self.rungs):
+            store(self, preconditioner=None)  # steps are given in the coordinates that there are
         check_temperatures([rung.temperature for rung in self.rungs])
         noise = self.rungs[0].gradient_noise
         if noise is not None and noise.beyond == "effective_temperature":
             raise ValueError("beyond must not be 'effective_temperature' on the cold rung: it samples the posterior")
 
+    def preconditioner_at(self, dimension: int) -> str | None:
+        """The preconditioner of that many parameters: what "auto" comes to."""
+        if self.preconditioner != "auto":
+            return self.preconditioner
+        return "dense" if dimension <= MOST_DENSE else "diagonal"
+
     def __str__(self) -> str:
+        return self.told(f"auto (dense up to {MOST_DENSE} parameters)")
+
+    def told(self, auto: str) -> str:
+        """Its parts in words, with what is said of a preconditioner "auto"."""
         kernels = " and ".join(dict.fromkeys(str(rung.kernel) for rung in self.rungs))
-        parts = [f"{kernels}, preconditioner {self.preconditioner}"]
+        parts = [f"{kernels}, preconditioner {auto if self.preconditioner == 'auto' else self.preconditioner}"]
         estimators = dict.fromkeys(r.estimator for r in self.rungs if not isinstance(r.estimator, Exact))
         parts += [str(estimator) for estimator in estimators]
         if len(self.rungs) > 1:

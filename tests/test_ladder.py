@@ -105,5 +105,11 @@ class TestSampler:
             Sampler(())
 
     def test_preconditioner(self):
-        with pytest.raises(ValueError, match="preconditioner must be one of None, 'diagonal', 'dense', got 'full'"):
+        with pytest.raises(ValueError, match=r"preconditioner must be one of 'auto', .*'dense', got 'full'"):
             Sampler((Rung(),), preconditioner="full")
+
+    def test_auto_depends_on_the_number_of_parameters_where_no_step_is_given(self):
+        sampler = Sampler((Rung(), Rung(2.0)), preconditioner="auto")
+        assert [sampler.preconditioner_at(d) for d in (1, 1000, 1001)] == ["dense", "dense", "diagonal"]
+        assert Sampler((Rung(), Rung(2.0, step_size=0.1)), preconditioner="auto").preconditioner is None
+        assert "preconditioner auto (dense up to 1000 parameters)" in str(sampler)

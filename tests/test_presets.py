@@ -155,7 +155,7 @@ class TestEveryLadder:
             LADDERS[name]((1.0, 4.0, 4.0))
 
     def test_preconditioner_comes_with_steps_from_warm_up(self, name):
-        assert LADDERS[name]().preconditioner == "dense"
+        assert LADDERS[name]().preconditioner == "auto"
         assert LADDERS[name](step_size=0.1).preconditioner is None
         assert LADDERS[name](step_size=0.1, preconditioner="diagonal").preconditioner == "diagonal"
 

@@ -16,6 +16,7 @@ from invsamp.engine import gradients, reporting
 from invsamp.engine.evaluation import Evaluator
 from invsamp.engine.noise_models import share_pilots
 from invsamp.engine.plan import Plan
+from invsamp.engine.preconditioner import check_memory
 from invsamp.engine.replica import Replica, SolvesFailed
 from invsamp.engine.segment import Segment
 from invsamp.engine.starts import failure_message, place
@@ -61,7 +62,9 @@ class Engine:
         check_names(problem.shapes)  # of problems that somebody else wrote, too: the first solve is dear
         fidelities = [_fidelity(problem, rung.fidelity) for rung in sampler.rungs]
         _check_swaps(sampler, fidelities)
-        check_length(sampler.rungs, sampler.preconditioner, plan.warmup, plan.chains)
+        self._preconditioner = sampler.preconditioner_at(problem.dimension)
+        check_length(sampler.rungs, self._preconditioner, plan.warmup, plan.chains)
+        check_memory(self._preconditioner, len(sampler.rungs), plan.chains, problem.dimension)
         self.boundary = as_boundary(sampler.boundary)
         self.walked = self.boundary.apply(problem)
         self.evaluators = _evaluators(self.walked, sampler, fidelities)
@@ -257,8 +260,7 @@ class Engine:
             self.exchange = Exchange(self.sampler.swap, self.replicas, self._swap_seed)
 
     def _new_warm_up(self) -> WarmUp:
-        preconditioner = self.sampler.preconditioner
-        return WarmUp(self.problem, self.replicas, self.exchange, self.plan.warmup, preconditioner, self.do)
+        return WarmUp(self.problem, self.replicas, self.exchange, self.plan.warmup, self._preconditioner, self.do)
 
     def _end_warm_up(self) -> None:
         if self._warm_up is not None and self._warm_up.over:

@@ -11,7 +11,7 @@ from invsamp.engine.evaluation import Evaluator
 from invsamp.engine.replica import Replica
 from invsamp.engine.swaps.exchange import Exchange
 from invsamp.engine.tuner import STABILITY_FRACTION
-from invsamp.ladder import Sampler
+from invsamp.ladder import MOST_DENSE, Sampler
 from invsamp.metric import DenseMetric, DiagonalMetric
 from invsamp.storage.contents import versions
 
@@ -25,10 +25,13 @@ def report(
     evaluators = {name: evaluators[name] for name in dict.fromkeys(used)}
     swaps = _swaps(exchange)
     attempts = max(1, sum(swaps["swap_attempts"]))
+    dimension = replicas[0].position.shape[1]
+    preconditioner = sampler.preconditioner_at(dimension)
+    why = f" ({dimension} parameters, dense up to {MOST_DENSE})" if preconditioner == "diagonal" else ""
     return {
-        "sampler": str(sampler),
+        "sampler": sampler.told(auto=f"{preconditioner}{why}"),
         "sampler_settings": repr(sampler),
-        "preconditioner": sampler.preconditioner,
+        "preconditioner": preconditioner,
         "temperatures": [r.temperature for r in replicas],
         "fidelities": [r.evaluator.fidelity for r in replicas],
         "kernels": [r.rung.kernel.name for r in replicas],

@@ -9,6 +9,11 @@ positions; once a rung has settled, from the outer products of its gradients, wh
 (Titsias 2023, "Optimal preconditioning and Fisher adaptive Langevin sampling"). With noisy gradients it comes from
 Hessians to the end: common random numbers cancel the noise in differences, not in outer products.
 
+A diagonal preconditioner takes memory and work that are linear in the number of parameters: of the outer products only
+the diagonals, and of a Hessian H the norms of its rows, :math:`E[(H s)_i^2]` with random signs s (Dauphin et al. 2015,
+"Equilibrated adaptive learning rates for non-convex optimization", eq. (11)). Estimates of its diagonal,
+:math:`E[s_i (H s)_i]`, would be lost in the noise of a few stiff directions, whose curvature all parameters share.
+
 Step sizes in the whitened coordinates: an adjusted kernel aims at its best acceptance (`target_acceptance`). An
 unadjusted one explores with MALA where energies are exact, and then takes a fraction of its stability limit (2 / lambda
 without momentum), lambda the largest curvature met, by power iteration on differences of gradients with common random
@@ -17,6 +22,7 @@ numbers.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -24,22 +30,25 @@ import numpy.typing as npt
 
 from invsamp.contract import Array, Problem
 from invsamp.engine.noise_budget import NoiseBudget
+from invsamp.engine.preconditioner import WIDEST, metric_of, size
 from invsamp.engine.replica import Replica
 from invsamp.estimators import Exact
 from invsamp.evaluate.requests import Asks
-from invsamp.metric import DenseMetric, DiagonalMetric, Metric
+from invsamp.metric import DiagonalMetric
 
 #: Step size of an unadjusted kernel as a fraction of the stability limit: the stiffest direction's variance
 #: is then 1 / (1 - 0.05) of the right one.
 STABILITY_FRACTION = 0.05
-#: Widest scale of a preconditioner, in units of the starting points' spread: a parameter that nothing informs is
-#: uniform between walls, and must not be stepped over them many times.
-WIDEST = 10.0
 #: Mean square of a whitened gradient, in units of the temperature, below which the chains are taken to have settled.
 SETTLED = 5.0
 #: Bounces in one move of an adjusted kernel after which it counts as refused when the step size is adapted. A flat
 #: energy accepts moves of any length, up to those that the domain gives up on.
 LONG_PATH = 5
+#: Gradients from which a mean curvature is learnt, for each of its directions; of a diagonal they are one, but as a
+#: Langevin step relaxes in about d^(1/3) steps, it takes so many times more for as many that are independent.
+_GRADIENTS = 50
+#: Probes of the rows of a Hessian, over all chains, and how often, each time in coordinates in which they were equal.
+_PROBES, _ROUNDS = 16, 3
 #: Numbers in the positions that a Hessian's differences are solved at together: what bounds the memory they take.
 _AT_ONCE = 100_000
 #: Numbers in the starting points whose spread is taken: 200 points, but fewer of very many parameters.
@@ -51,7 +60,7 @@ class Tuner:
     """Warm-up of one replica."""
 
     def __init__(self, problem: Problem, replica: Replica, preconditioner: str | None) -> None:
-        self.replica, self._preconditioner = replica, preconditioner
+        self.replica, self._diagonal = replica, preconditioner == "diagonal"
         rung = replica.rung
         self._problem = problem
         self._finds_step = rung.step_size is None
@@ -128,7 +137,7 @@ class Tuner:
             self._budget.record()
         if progress >= 0.5 and self._finds_metric and not self._last:
             gradient = replica.estimate.gradient
-            self._outer += gradient.T @ gradient
+            self._outer += np.einsum("ci,ci->i", gradient, gradient) if self._diagonal else gradient.T @ gradient
             self._count += len(gradient)
             self._squares.append(float(np.square(replica.metric.whiten(gradient)).sum()) / len(gradient))
         if not self._finds_step:
@@ -183,9 +192,10 @@ class Tuner:
             return np.asarray(around(rng, count, self.replica.position))
 
     def _clear(self) -> None:
-        # of the gradients of a window's second half: sum of outer products, their number, whitened squares
+        # of the gradients of a window's second half: sum of outer products, or of their diagonals, their number,
+        # whitened squares
         d = self.replica.position.shape[1] if self._finds_metric else 0
-        self._outer, self._count, self._squares = np.zeros((d, d)), 0, list[float]()
+        self._outer, self._count, self._squares = np.zeros((d,) if self._diagonal else (d, d)), 0, list[float]()
 
     def _adapt_to_acceptance(self, progress: float) -> None:
         """Robbins-Monro on the log step size: each chain its own while exploring, one for all at the end."""
@@ -205,17 +215,19 @@ class Tuner:
 
     def _renew_metric(self) -> Asks[None]:
         replica = self.replica
-        settled = self._settled()
-        curvature = self._outer / self._count / replica.temperature if settled else (yield from self._mean_hessian())
-        # in units of the starting points' spread
-        scaled = curvature * np.outer(self._scale, self._scale)
-        if not np.isfinite(scaled).all():
-            return  # the rung diverges: no metric helps, and the failed solves will tell
-        old = replica.metric
-        replica.metric = _metric(scaled, self._scale, self._preconditioner)
+        old, settled = replica.metric, self._settled()
+        for _ in range(_ROUNDS if self._diagonal and not settled else 1):
+            if settled:
+                curvature = self._outer / self._count / replica.temperature
+            else:
+                curvature = yield from (self._row_norms() if self._diagonal else self._mean_hessian())
+            metric = metric_of(curvature, self._scale)
+            if metric is None:
+                return  # the rung diverges: no metric helps, and the failed solves will tell
+            replica.metric = metric
         if self._finds_step and replica.adjusted:
             # the same move lengths as before the change, on average; adaptation does the rest
-            ratio = _size(old) / _size(replica.metric)
+            ratio = size(old) / size(replica.metric)
             replica.step_size = np.clip(replica.step_size * ratio, 1e-3, 1.0)
         self._curvature[:] = 0.0
 
@@ -227,7 +239,8 @@ class Tuner:
         made of that would make the way longer still.
         """
         replica, d = self.replica, len(self._scale)
-        if self._first or not isinstance(replica.rung.estimator, Exact) or self._count < 50 * d:
+        enough = _GRADIENTS * (d ** (1 / 3) if self._diagonal else d)
+        if self._first or not isinstance(replica.rung.estimator, Exact) or self._count < enough:
             return False
         earlier, later = (float(np.mean(part)) / d for part in np.array_split(self._squares, 2))
         return later > 0.5 * earlier and (replica.bounded or later < SETTLED * replica.temperature)
@@ -245,6 +258,19 @@ class Tuner:
         mean = white[complete].mean(axis=0)
         back = replica.metric.uncolour(np.eye(d))
         return back @ (0.5 * (mean + mean.T)) @ back.T
+
+    def _row_norms(self) -> Asks[Array]:
+        """Norms of the rows of the energy's Hessian in whitened coordinates, (d,), as curvatures."""
+        replica, scale = self.replica, np.sqrt(np.asarray(self.replica.metric.matrix))
+        chains, d = replica.position.shape
+        squares, count = np.zeros(d), 0
+        for _ in range(math.ceil(_PROBES / chains)):
+            signs = replica.streams["probe"].choice((-1.0, 1.0), (chains, d))
+            # one short move in all directions together: it seldom leaves the domain
+            change, known = yield from self._gradient_change(replica.metric.colour(_DIFFERENCE / np.sqrt(d) * signs))
+            squares += np.square(change[known] / _DIFFERENCE).sum(axis=0)
+            count += int(known.sum())
+        return np.sqrt(d * squares / count) / scale**2 if count else np.full(d, np.nan)
 
     def _gradient_change(self, along: Array) -> Asks[tuple[Array, npt.NDArray[np.bool_]]]:
         """Change of the whitened gradient from each chain along n moves (chains * n, d), and which could be solved.
@@ -301,26 +327,3 @@ class Tuner:
             self._direction = np.where(known[:, None], difference, unit)
             found = np.where(known, np.linalg.norm(difference, axis=1), 0.0)
             self._curvature = np.maximum(found, 0.9 * self._curvature)
-
-
-def _metric(precision: Array, scale: Array, kind: str | None) -> Metric:
-    """Metric of a precision in units of ``scale``: parameters may differ by more orders than a matrix can hold.
-
-    The eigenvalues are taken without their signs (a Hessian off the modes is indefinite) and raised to at least
-    those of the widest scale, and to what can be inverted.
-    """
-    values, vectors = np.linalg.eigh(precision)
-    values = np.abs(values)
-    values = np.maximum(values, max(1.0 / WIDEST**2, 1e-12 * values.max()))
-    if kind == "diagonal":
-        return DiagonalMetric(scale / np.sqrt((vectors**2) @ values))
-    # the Cholesky factor of the inverse by QR of a square root: forming the inverse would square what rounding does
-    _, upper = np.linalg.qr((vectors / np.sqrt(values)).T)
-    lower = upper.T
-    return DenseMetric(scale[:, None] * lower * np.sign(np.diag(lower)))
-
-
-def _size(metric: Metric) -> float:
-    """Mean squared length of a unit move in whitened coordinates."""
-    matrix = np.asarray(metric.matrix)
-    return float(matrix.mean() if matrix.ndim == 1 else np.trace(matrix) / len(matrix))

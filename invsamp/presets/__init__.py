@@ -21,7 +21,8 @@ swap, scheme, swap_fraction
     Rule, who meets whom (even and odd pairs in turn by default), and the probability of an attempt after a step: see
     `invsamp.ladder.Swap`.
 preconditioner : "auto", None, "diagonal" or "dense"
-    "auto": "dense" where warm-up finds the step sizes, None where they are given.
+    "auto": None where a step size is given; where warm-up finds them all, "dense" up to 1000 parameters and "diagonal"
+    above, so that memory and work are linear in their number.
 swap_energies : "estimated" or "exact"
     Whether swaps take the energies of the rungs' estimators, drawn afresh, or whole ones without noise, which is what
     minibatches need to swap at all.

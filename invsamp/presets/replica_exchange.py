@@ -28,7 +28,6 @@ from invsamp.ladder import (
     as_fidelity,
     check_temperatures,
 )
-from invsamp.presets.single_rung import preconditioner_for
 from invsamp.schedules import Schedule
 from invsamp.swap import rules
 from invsamp.swap.schemes import SwapScheme, deo
@@ -316,10 +315,9 @@ def _exchange(
     boundary: Boundary | str,
     swap_energies: SwapEnergies = "estimated",
 ) -> Sampler:
-    kind = preconditioner_for(preconditioner, [rung.step_size for rung in rungs])
     # by the names that they have here; the other arguments have those of the parts
     optional(instance, "swap", swap, rules.SwapRule, SWAP_RULE)
     fraction = real("swap_fraction", swap_fraction, above=0, most=1)
     one_of("swap_energies", swap_energies, SWAP_ENERGIES)
     meeting = Swap(swap, deo() if scheme is None else scheme, fraction, swap_energies)
-    return Sampler(rungs, meeting, kind, boundary)
+    return Sampler(rungs, meeting, preconditioner, boundary)

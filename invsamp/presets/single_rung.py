@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from invsamp.arguments import one_of
 from invsamp.boundary import Boundary
 from invsamp.estimators import Estimator
 from invsamp.estimators import exact as exact_energies
 from invsamp.kernels import Hamiltonian, Langevin, Microcanonical, Momentum
-from invsamp.ladder import PRECONDITIONERS, GradientNoise, Rung, Sampler
+from invsamp.ladder import GradientNoise, Rung, Sampler
 from invsamp.schedules import Schedule, cyclic_cosine
 
 
@@ -236,11 +233,4 @@ def mams(
 
 
 def _single(rung: Rung, preconditioner: str | None, boundary: Boundary | str) -> Sampler:
-    return Sampler((rung,), preconditioner=preconditioner_for(preconditioner, [rung.step_size]), boundary=boundary)
-
-
-def preconditioner_for(wanted: str | None, step_sizes: Sequence[object]) -> str | None:
-    """What "auto" means: dense where warm-up finds every step size."""
-    if one_of("preconditioner", wanted, ("auto", *PRECONDITIONERS)) != "auto":
-        return wanted
-    return "dense" if all(h is None for h in step_sizes) else None
+    return Sampler((rung,), preconditioner=preconditioner, boundary=boundary)

@@ -49,7 +49,7 @@ def other_name(theta):
         (posterior(domain=iv.Box(-1.0, 1.0)), iv.mala(), "domain was"),
         (posterior(forward=other_name), iv.mala(), "forward.model.function was <function double>, is <function other"),
         (posterior(), iv.sgld(), "sampler.rungs[0].kernel.adjusted was True, is False"),
-        (posterior(), iv.mala(preconditioner="diagonal"), "sampler.preconditioner was 'dense', is 'diagonal'"),
+        (posterior(), iv.mala(preconditioner="diagonal"), "sampler.preconditioner was 'auto', is 'diagonal'"),
         (posterior(), iv.fast_resgld(temperatures=(1.0, 2.0)), "sampler.rungs[1] was absent, is Rung(temperature=2.0"),
     ],
 )
