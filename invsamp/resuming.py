@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from invsamp.answering import answered_by, as_evaluator
 from invsamp.arguments import boolean
 from invsamp.contract import Potential, Problem
 from invsamp.engine import state as states
@@ -24,7 +25,6 @@ from invsamp.engine.recording import NOTICE, fingerprint, obey, record, start_ru
 from invsamp.engine.threads import one_thread
 from invsamp.evaluate.contract import Evaluator
 from invsamp.handing_back import announce
-from invsamp.hiring import as_evaluator, hired
 from invsamp.ladder import Sampler
 from invsamp.parallel.agreement import check_equal, run_settings
 from invsamp.parallel.sharing import communicator, share
@@ -110,7 +110,7 @@ def resume(
     with one_thread():
         if (comm := None if evaluator else communicator(problem, comm)) is not None:
             check_equal(comm, run_settings(engine))
-        with hired(engine, evaluator):
+        with answered_by(engine, evaluator):
             run = share(comm, engine, partial(_carried_on, engine, path, header.about, progress))
     if header.step != plan.steps and (comm is None or comm.rank == 0):
         announce(run, stacklevel=2)

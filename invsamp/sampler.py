@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from invsamp.answering import answered_by, as_evaluator
 from invsamp.arguments import boolean, instance
 from invsamp.contract import Array, Potential, Problem
 from invsamp.engine.draws import Draws
@@ -25,7 +26,6 @@ from invsamp.engine.starts import given_start
 from invsamp.engine.threads import one_thread
 from invsamp.evaluate.contract import Evaluator
 from invsamp.handing_back import announce, handed_back, warn
-from invsamp.hiring import as_evaluator, hired
 from invsamp.ladder import Sampler
 from invsamp.parallel.agreement import check_equal, run_settings
 from invsamp.parallel.sharing import communicator, share
@@ -141,7 +141,7 @@ def sample(
             # a seed of the system's is one of each process: that of the one which drives counts
         if path is None:
             load_arviz()  # which may fail, and must not do so when the draws are made
-        with hired(engine, evaluator):
+        with answered_by(engine, evaluator):
             run = share(comm, engine, partial(_made, engine, progress, path, segment, together=comm is not None))
     if comm is None or comm.rank == 0:
         announce(run, stacklevel=2)

@@ -223,8 +223,8 @@ class IsolatedModel(CountsFailures):
         answers = self._pool.run(tasks)
         for index, answer in enumerate(answers):
             if (kind := _failure(answer)) is not None:
-                words = "not finite" if kind == "not_finite" else answer.value
-                self._failures.note(kind, f"{words} at theta {_shown(arguments[index])}")
+                reason = "not finite" if kind == "not_finite" else answer.value
+                self._failures.note(kind, f"{reason} at theta {_shown(arguments[index])}")
             if answer.status != "done":
                 answers[index] = answer._replace(value=None)
         return answers

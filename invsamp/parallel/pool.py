@@ -52,12 +52,12 @@ class WorkerPool:
     def __init__(self, payload: bytes, made: bool, workers: int, time_limit: float | None) -> None:
         self._payload, self._limit, self._time_limit = (made, payload), workers, time_limit
         self._numbers = itertools.count()
-        self._staff: dict[int, Worker] = {}
+        self._workers: dict[int, Worker] = {}
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._broken: str | None = None
         self._lost: int | None = None  # in succession, before they were ready; None until one was
-        self._finalizer = Finalize(self, _end_all, (self._staff,), exitpriority=20)
+        self._finalizer = Finalize(self, _end_all, (self._workers,), exitpriority=20)
 
     def run(self, tasks: Sequence[Task]) -> list[Answer]:
         """Answers to all tasks, in their order.
@@ -74,8 +74,8 @@ class WorkerPool:
         """What the model in the workers tells about itself."""
         with self._at_work():
             while True:
-                self.hire(1)
-                for worker in self._staff.values():
+                self.start(1)
+                for worker in self._workers.values():
                     if worker.description is not None:
                         return worker.description
                 self.listen(None)
@@ -83,49 +83,49 @@ class WorkerPool:
     def forget(self, holders: Sequence[tuple[int, int]]) -> None:
         """Let workers drop linearizations: pairs of a worker's number and a token."""
         for number, token in holders:
-            if (worker := self._staff.get(number)) is not None:
+            if (worker := self._workers.get(number)) is not None:
                 worker.forgotten.append(token)
 
     def close(self) -> None:
         """End all workers; they are started again when there is work."""
         with self._lock:
             self._check_process()
-            _end_all(self._staff)
+            _end_all(self._workers)
 
     @property
-    def staff(self) -> dict[int, Worker]:
+    def workers(self) -> dict[int, Worker]:
         """Workers by their numbers, which are never used again."""
-        return self._staff
+        return self._workers
 
-    def hire(self, wanted: int) -> None:
+    def start(self, wanted: int) -> None:
         """Start workers until there are as many as wanted, or as many as allowed."""
         if self._broken is not None:
             raise ModelError(self._broken)
-        while len(self._staff) < min(wanted, self._limit):
-            self._staff[next(self._numbers)] = Worker(self._payload, self._time_limit)
+        while len(self._workers) < min(wanted, self._limit):
+            self._workers[next(self._numbers)] = Worker(self._payload, self._time_limit)
 
-    def dismiss(self, number: int) -> None:
+    def stop(self, number: int) -> None:
         """End a worker."""
-        self._staff.pop(number).end()
+        self._workers.pop(number).end()
 
     def listen(self, timeout: float | None) -> list[tuple[int, Any]]:
         """Answers that have come within the timeout (None: wait), with the workers' numbers; None of one that died."""
-        starting = [worker.began + START_LIMIT for worker in self._staff.values() if worker.description is None]
+        starting = [worker.began + START_LIMIT for worker in self._workers.values() if worker.description is None]
         if starting:
             left = max(0.0, min(starting) - time.monotonic())
             timeout = left if timeout is None else min(left, timeout)
-        if not self._staff:
+        if not self._workers:
             return []
-        owners = {one: number for number, worker in self._staff.items() for one in worker.heard_by}
+        owners = {one: number for number, worker in self._workers.items() for one in worker.heard_by}
         found = []
         for number in {owners[one] for one in wait(list(owners), timeout)}:  # type: ignore[index]
-            worker = self._staff[number]
+            worker = self._workers[number]
             began = worker.description is not None
             message = worker.receive()
             if began:
                 found.append((number, message))
             elif message is None and self._may_try_again():
-                self.dismiss(number)
+                self.stop(number)
             elif message is None or isinstance(message, Answer):
                 self._fail(message, worker)
             elif worker.description is not None:
@@ -141,12 +141,12 @@ class WorkerPool:
                 yield
             except BaseException:
                 # also Ctrl-C: an answer that comes later, or half of a message, must not be taken for another one
-                for number in [n for n, worker in self._staff.items() if not worker.idle]:
-                    self.dismiss(number)
+                for number in [n for n, worker in self._workers.items() if not worker.idle]:
+                    self.stop(number)
                 raise
 
     def _check_start(self) -> None:
-        for worker in self._staff.values():
+        for worker in self._workers.values():
             if worker.description is None and time.monotonic() > worker.began + START_LIMIT:
                 self._fail(Answer("timed_out", f"it was not ready after {START_LIMIT:g} s"), worker)
 
@@ -156,18 +156,18 @@ class WorkerPool:
         return self._lost is not None and self._lost <= ACCIDENTS
 
     def _fail(self, answer: Answer | None, worker: Worker) -> None:
-        words = worker.last_words() if answer is None else ""
-        hint = f"; {GUARD}" if words == "exit code 1" else ""
-        why = answer.value if answer is not None else f"it ended ({words}) before it was ready{hint}"
+        ending = worker.exit_message() if answer is None else ""
+        hint = f"; {GUARD}" if ending == "exit code 1" else ""
+        why = answer.value if answer is not None else f"it ended ({ending}) before it was ready{hint}"
         self._broken = f"the model cannot be made in a worker process: {why}"
-        _end_all(self._staff)
+        _end_all(self._workers)
         raise ModelError(self._broken)
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:  # a fork of the owner: the workers are not ours
-            self._staff = {}
+            self._workers = {}
             self._process = os.getpid()
-            self._finalizer = Finalize(self, _end_all, (self._staff,), exitpriority=20)
+            self._finalizer = Finalize(self, _end_all, (self._workers,), exitpriority=20)
 
 
 class _Round:
@@ -180,9 +180,9 @@ class _Round:
 
     def answers(self) -> list[Answer]:
         while len(self._answers) < len(self._tasks):
-            self._pool.hire(len(self._tasks) - len(self._answers))
+            self._pool.start(len(self._tasks) - len(self._answers))
             self._assign()
-            deadlines = [w.deadline for w in self._pool.staff.values() if w.deadline is not None]
+            deadlines = [w.deadline for w in self._pool.workers.values() if w.deadline is not None]
             left = max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
             for number, message in self._pool.listen(left):
                 self._take(number, message)
@@ -191,12 +191,12 @@ class _Round:
 
     def _assign(self) -> None:
         """Give each idle worker what it prefers, or what no living worker does."""
-        free = {n for n, worker in self._pool.staff.items() if worker.idle}
+        free = {n for n, worker in self._pool.workers.items() if worker.idle}
         kept: deque[int] = deque()
         while self._waiting:
             index = self._waiting.popleft()
             task, number = self._tasks[index], self._tasks[index].preferred
-            if number not in self._pool.staff:
+            if number not in self._pool.workers:
                 number = min(free, default=None)
             if number is None or number not in free:
                 kept.append(index)
@@ -204,20 +204,20 @@ class _Round:
             free.discard(number)
             # a linearization that was lost with the preferred worker is made again within the same request
             lost = task.preferred is not None and task.preferred != number
-            if not self._pool.staff[number].give(index, task.request, limits=2.0 if lost else 1.0):
+            if not self._pool.workers[number].give(index, task.request, limits=2.0 if lost else 1.0):
                 # it had died in idleness, which is not the fault of this row
-                self._pool.dismiss(number)
+                self._pool.stop(number)
                 kept.append(index)
         self._waiting = kept
 
     def _take(self, number: int, message: Any) -> None:
-        worker = self._pool.staff[number]
+        worker = self._pool.workers[number]
         index, worker.task = worker.task, None
         if message is None:
-            words = worker.last_words()
-            self._pool.dismiss(number)
+            ending = worker.exit_message()
+            self._pool.stop(number)
             if index is not None:
-                self._answers[index] = Answer("died", f"the worker process ended ({words})", number)
+                self._answers[index] = Answer("died", f"the worker process ended ({ending})", number)
             self._replace()
         elif message.status == "mistake":
             raise ModelError(message.value)
@@ -226,23 +226,23 @@ class _Round:
 
     def _end_late(self) -> None:
         now = time.monotonic()
-        for number, worker in list(self._pool.staff.items()):
+        for number, worker in list(self._pool.workers.items()):
             if worker.deadline is None or now < worker.deadline or worker.connection.poll(0):
                 continue
             index, limit = worker.task, worker.time_limit
-            self._pool.dismiss(number)
+            self._pool.stop(number)
             assert index is not None
             self._answers[index] = Answer("timed_out", f"TimeoutError: no answer within {limit:g} s", number)
             self._replace()
 
     def _replace(self) -> None:
         # now, so that it is ready when the next batch comes, even if nothing waits in this one
-        self._pool.hire(len(self._pool.staff) + 1)
+        self._pool.start(len(self._pool.workers) + 1)
 
 
-def _end_all(staff: dict[int, Worker]) -> None:
-    for worker in staff.values():
+def _end_all(workers: dict[int, Worker]) -> None:
+    for worker in workers.values():
         if worker.idle:
             worker.connection.close()  # all at once: they end while others are waited for
-    while staff:
-        staff.popitem()[1].end(patience=1.0)
+    while workers:
+        workers.popitem()[1].end(patience=1.0)

@@ -82,7 +82,7 @@ class Worker:
             self.description = message
         return message
 
-    def last_words(self) -> str:
+    def exit_message(self) -> str:
         """How the process ended, or that it has only closed its end of the connection."""
         self._process.join(10.0)
         code = self._process.exitcode

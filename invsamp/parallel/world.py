@@ -127,9 +127,9 @@ def all_or_none(comm: Communicator) -> Iterator[None]:
 
 
 def _say(comm: Communicator, error: BaseException) -> None:
-    words = "".join(traceback.format_exception(error))
+    text = "".join(traceback.format_exception(error))
     # in one piece: several may speak at the same time
-    sys.stderr.write(f"rank {comm.rank} of {comm.size} failed, which ends all of them:\n{words}")
+    sys.stderr.write(f"rank {comm.rank} of {comm.size} failed, which ends all of them:\n{text}")
     sys.stderr.flush()
 
 

@@ -74,14 +74,14 @@ class TestNumbers:
         for _ in range(3):
             model.linearize(THETA[::-1])[1](COTANGENT)
         np.testing.assert_allclose(first(COTANGENT), GRADIENT, rtol=1e-14)
-        waiting = [worker.forgotten for worker in model._pool.staff.values()]
+        waiting = [worker.forgotten for worker in model._pool.workers.values()]
         before = sum(map(len, waiting))
         del first
         assert sum(map(len, waiting)) == before + len(THETA)
 
     def test_survive_pickling_without_the_processes(self, model):
         copy = pickle.loads(pickle.dumps(model))
-        assert not copy._pool.staff
+        assert not copy._pool.workers
         assert repr(copy) == repr(model)
         with copy:
             np.testing.assert_array_equal(copy(THETA[:1]), model(THETA[:1]))
@@ -144,7 +144,7 @@ class TestFaults:
 
     def test_a_worker_that_dies_in_idleness_costs_nothing(self, model):
         model(THETA)
-        for worker in model._pool.staff.values():
+        for worker in model._pool.workers.values():
             os.kill(worker._process.pid, signal.SIGKILL)
             worker._process.join()
         np.testing.assert_array_equal(model(THETA), row_by_row(flaky.observations))

@@ -30,7 +30,7 @@ if __name__ == "__main__":
     deed = sys.argv[1]
     model = isolated(Announced(deed), workers=2, time_limit=2.0 if deed == "hang in C" else None)
     y = model(np.zeros((8, 2)))
-    print(*(w._process.pid for w in model._pool.staff.values()), flush=True)
+    print(*(w._process.pid for w in model._pool.workers.values()), flush=True)
     if deed != "exit":
         model(np.full((2, 2), 11.0))
 """

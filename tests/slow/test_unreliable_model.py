@@ -61,14 +61,14 @@ class Hurry:
     """
 
     def __init__(self, model, folder):
-        self._staff, self._folder, self._ahead = model._pool.staff, folder, 0.0
+        self._workers, self._folder, self._ahead = model._pool.workers, folder, 0.0
 
     def monotonic(self):
         return time.monotonic() + self._ahead
 
     def wait(self, things, timeout):
         while not (ready := wait(things, 0.01)):
-            at_work = [worker for worker in self._staff.values() if worker.task is not None]
+            at_work = [worker for worker in self._workers.values() if worker.task is not None]
             if at_work and all((self._folder / str(worker._process.pid)).exists() for worker in at_work):
                 self._ahead += timeout
                 break

@@ -23,7 +23,7 @@ def as_evaluator(executor: Executor | Evaluator | None) -> Evaluator | None:
 
 
 @contextmanager
-def hired(engine: Engine, evaluator: Evaluator | None) -> Iterator[None]:
+def answered_by(engine: Engine, evaluator: Evaluator | None) -> Iterator[None]:
     """Within, an evaluator answers what an engine asks."""
     if evaluator is None:
         yield
