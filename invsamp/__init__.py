@@ -21,6 +21,7 @@ from invsamp.posing.adapters import (
     scalar_function,
     with_jacobian,
 )
+from invsamp.posing.counts import BinomialNoise, CategoricalNoise, NegativeBinomialNoise, PoissonNoise
 from invsamp.posing.distributions import (
     Beta,
     Cauchy,
@@ -33,6 +34,7 @@ from invsamp.posing.distributions import (
 )
 from invsamp.posing.forward import ModelError
 from invsamp.posing.noise import GaussianNoise, LogNormalNoise, Noise, StudentTNoise
+from invsamp.posing.outputs import Outputs
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.potential import FunctionPotential, SumPotential, Target
 from invsamp.posing.prior import Prior
@@ -71,7 +73,9 @@ load = Run.load
 __all__ = [
     "Ball",
     "Beta",
+    "BinomialNoise",
     "Box",
+    "CategoricalNoise",
     "Cauchy",
     "Discrepancy",
     "Ellipsoid",
@@ -91,8 +95,11 @@ __all__ = [
     "ModelError",
     "Momentum",
     "MultivariateNormal",
+    "NegativeBinomialNoise",
     "Noise",
     "Normal",
+    "Outputs",
+    "PoissonNoise",
     "Polygon",
     "Posterior",
     "Potential",

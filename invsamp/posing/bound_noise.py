@@ -11,7 +11,8 @@ import numpy.typing as npt
 from invsamp.arguments import instance
 from invsamp.contract import Array
 from invsamp.posing import likelihood
-from invsamp.posing.noise import Noise, ScaleFamily
+from invsamp.posing.noise import CompiledNoise, Noise
+from invsamp.posing.outputs import Outputs
 from invsamp.posing.prior import Prior
 from invsamp.posing.quantity import Quantity
 
@@ -23,7 +24,7 @@ class BoundNoise:
 
     Parameters
     ----------
-    noise : Noise
+    noise : Noise or Outputs
     data : ndarray of any shape
         NaN is missing.
     prior : Prior
@@ -48,13 +49,16 @@ class BoundNoise:
         it must not, or does not broadcast to the data's shape.
     """
 
-    def __init__(self, noise: Noise, data: Array, prior: Prior) -> None:
-        instance("noise", noise, Noise, "a noise such as GaussianNoise(0.1)")
+    def __init__(self, noise: Noise | Outputs, data: Array, prior: Prior) -> None:
+        instance("noise", noise, Noise | Outputs, "a noise such as GaussianNoise(0.1)")
         if data.size == 0 or np.isnan(data).all():
             raise ValueError(f"data must hold at least one number, got shape {data.shape}")
         self.data, self.outputs = data.reshape(-1), data.size
-        places = np.arange(data.size).reshape(data.shape)
-        self._all = [_Part("", noise, data, places, prior)]
+        if isinstance(noise, Outputs):
+            parts = zip(noise.noises.items(), noise.places(data.shape), strict=True)
+            self._all = [_Part(f"{name}.", part, self.data[places], places, prior) for (name, part), places in parts]
+        else:
+            self._all = [_Part("", noise, data, np.arange(data.size).reshape(data.shape), prior)]
         self.names = tuple(dict.fromkeys(name for part in self._all for name in part.names))
         self.keep(self._all)
 
@@ -148,8 +152,9 @@ class _Part:
         good = np.isnan(data) | noise.accepts(data)
         if not good.all():
             index = tuple(int(i) for i in np.argwhere(~good)[0])
+            of_output = label and f" of {label[:-1]}"
             of = "" if noise.wanted == "finite" else f" under {type(noise).__name__}"
-            raise ValueError(f"data must be {noise.wanted}{of}, got {data[index]:g} at index {index}{label}")
+            raise ValueError(f"data must be {noise.wanted}{of}, got {data[index]:g} at index {index}{of_output}")
         self._unbound, self._shape = noise, data.shape
         self.quantities = [
             Quantity(label + name, value, noise.limits.get(name, (0.0, np.inf)), data.shape, prior)
@@ -183,14 +188,17 @@ class _Part:
     def loop(self) -> tuple[Indices, Array] | None:
         """Arguments of the compiled loop; None for a class with its own `evaluate`, which may disagree with it."""
         noise = self.noise
-        if not isinstance(noise, ScaleFamily) or type(noise).evaluate is not ScaleFamily.evaluate:
+        if not isinstance(noise, CompiledNoise) or type(noise).evaluate is not CompiledNoise.evaluate:
             return None
-        family, shape, constant = noise.compiled
-        known, columns = self.quantities[0].compiled
         size = len(self.data)
+        given = self.quantities[0].compiled if self.quantities else (np.ones(size), np.full(size, -1))
+        if given is None:
+            return None
+        known, columns = given
+        family, shape, constant = noise.compiled
         what = np.stack([np.full(size, family), self.places, columns], axis=1, dtype=np.intp)
         alike = np.full(size, shape), np.full(size, constant)
-        return what, np.stack([*alike, self.data, noise.log_data(self.data), known], axis=1)
+        return what, np.stack([*alike, self.data, noise.auxiliary(self.data, known), known], axis=1)
 
     def values(self, theta: Array, y: Array, rows: Indices) -> list[Array]:
         """Values of the quantities at all data of the part, for `Noise.evaluate`."""
@@ -203,17 +211,12 @@ class _Part:
 
         ``y`` has the shape to which ``rows`` (of theta) and ``index`` broadcast.
         """
-        lead = (None,) * (2 - y.ndim)
+        seen = np.ascontiguousarray(np.atleast_2d(y))
         with np.errstate(all="ignore"):
-            found = [quantity.evaluate(theta, y, rows, index) for quantity in self.quantities]
-            value, by_y, *slopes = self.noise.evaluate(
-                np.ascontiguousarray(y[lead]), self.data[index], *(quantity[0] for quantity in found)
-            )
-            by_y = by_y.reshape(y.shape)
+            found = [quantity.evaluate(theta, seen, rows, index) for quantity in self.quantities]
+            value, by_y, *slopes = self.noise.evaluate(seen, self.data[index], *(quantity[0] for quantity in found))
             by_theta = []
             for slope, (_, by_name, by_observation) in zip(slopes, found, strict=True):
-                slope = slope.reshape(y.shape)
-                by_theta += [(columns, slope if factor is None else slope * factor) for columns, factor in by_name]
-                if by_observation is not None:
-                    by_y = by_y + slope * by_observation
-        return value.reshape(y.shape), by_y, by_theta
+                by_theta += [(columns, (slope * factor).reshape(y.shape)) for columns, factor in by_name]
+                by_y = by_y + slope * by_observation
+        return value.reshape(y.shape), by_y.reshape(y.shape), by_theta

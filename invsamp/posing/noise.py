@@ -22,6 +22,7 @@ from invsamp.arguments import array, real, store
 from invsamp.contract import Array
 from invsamp.posing import likelihood
 from invsamp.posing.distribution import freeze
+from invsamp.posing.expressions import Expression
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -81,22 +82,39 @@ class Noise(ABC):
         return self
 
 
-class ScaleFamily(Noise):
-    """Base of the ready noises, whose formulas are compiled; a subclass is a dataclass with a ``scale``."""
+class CompiledNoise(Noise):
+    """Base of noises whose formulas are in `invsamp.posing.likelihood`, with one quantity or none."""
 
-    #: Numbers, or the name of the prior's parameter that is the scale.
-    scale: Any
-    #: Number in `invsamp.posing.likelihood`.
+    #: Number of the family there.
     family: ClassVar[int]
 
     @property
-    def quantities(self) -> Mapping[str, Any]:
-        return {"scale": self.scale}
+    def compiled(self) -> tuple[int, float, float]:
+        """Family, shape parameter, and constant of one datum's log-likelihood, for the compiled loop."""
+        return self.family, 0.0, 0.0
+
+    def auxiliary(self, data: Array, value: Array) -> Array:
+        """What the formulas use of the data, and of the quantity if it is known, beside them."""
+        return data
+
+    def evaluate(self, y: Array, data: Array, *values: Array) -> tuple[Array, ...]:
+        """Log-likelihood per datum and its derivatives with respect to y and the quantity, each (batch, m)."""
+        value = np.asarray(values[0] if values else 1.0, dtype=float)
+        shape = np.broadcast_shapes(np.shape(y), np.shape(data), value.shape)
+        arrays = (y, data, self.auxiliary(np.asarray(data, dtype=float), value), value)
+        full = [np.broadcast_to(np.asarray(array, dtype=float), shape).copy() for array in arrays]
+        found: tuple[Array, ...] = likelihood.evaluate(*self.compiled, *full)
+        return found[: 2 + len(values)]
+
+
+class ScaleFamily(CompiledNoise):
+    """Base of the noises of a location and a scale; a subclass is a dataclass with a ``scale``."""
+
+    #: Numbers, the name of the prior's parameter that is the scale, or a formula.
+    scale: Any
 
     def __post_init__(self) -> None:
-        if isinstance(self.scale, str) and self.scale:
-            return
-        store(self, scale=freeze(array("scale", self.scale, above=0, also=", or the name of a parameter")))
+        store(self, scale=quantity("scale", self.scale))
 
     def __repr__(self) -> str:
         """The scale in short where there is one for each of thousands of data."""
@@ -104,22 +122,13 @@ class ScaleFamily(Noise):
         return f"{type(self).__name__}({', '.join([*others, f'scale={_short(self.scale)}'])})"
 
     @property
+    def quantities(self) -> Mapping[str, Any]:
+        return {"scale": self.scale}
+
+    @property
     def compiled(self) -> tuple[int, float, float]:
         """Family, shape parameter, and constant of one datum's log-likelihood, for the compiled loop."""
         return self.family, 0.0, -_HALF_LOG_TWO_PI
-
-    def log_data(self, data: Array) -> Array:
-        """Logarithm of the data if the family uses it, else the data."""
-        return data
-
-    def evaluate(self, y: Array, data: Array, *values: Array) -> tuple[Array, ...]:
-        """Log-likelihood per datum and its derivatives with respect to y and scale, each (batch, m)."""
-        (scale,) = values
-        shape = np.broadcast_shapes(np.shape(y), np.shape(data), np.shape(scale))
-        arrays = (y, data, self.log_data(np.asarray(data, dtype=float)), scale)
-        full = [np.broadcast_to(np.asarray(array, dtype=float), shape).copy() for array in arrays]
-        found: tuple[Array, Array, Array] = likelihood.evaluate(*self.compiled, *full)
-        return found
 
 
 @dataclass(frozen=True, repr=False)
@@ -130,7 +139,8 @@ class GaussianNoise(ScaleFamily):
     ----------
     scale : float, array_like or str
         Standard deviation, in units of the data; broadcasts to the data's shape. A string names the
-        parameter of the prior that is the unknown standard deviation.
+        parameter of the prior that is the unknown standard deviation, or is a formula of parameters and of the
+        noise-free observation ``y``, such as ``"sqrt(a**2 + (b * y)**2)"``: additive and proportional.
 
     Raises
     ------
@@ -173,7 +183,7 @@ class LogNormalNoise(ScaleFamily):
         (scale,) = values
         return y * np.exp(scale * rng.standard_normal(y.shape))
 
-    def log_data(self, data: Array) -> Array:
+    def auxiliary(self, data: Array, value: Array) -> Array:
         """Logarithm of the data."""
         return np.asarray(np.log(data))
 
@@ -218,6 +228,13 @@ class StudentTNoise(ScaleFamily):
         """Data with fresh noise, shape (batch, m)."""
         (scale,) = values
         return y + scale * rng.standard_t(self.degrees_of_freedom, y.shape)
+
+
+def quantity(name: str, value: Any, above: float = 0.0, below: float | None = None) -> Any:
+    """Numbers between limits as they are kept, the name of a parameter, or a formula of names."""
+    if isinstance(value, str) and value:
+        return value if value.isidentifier() else Expression(name, value).text
+    return freeze(array(name, value, above=above, below=below, also=", or the name of a parameter or a formula"))
 
 
 def _short(scale: Any) -> str:

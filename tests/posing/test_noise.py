@@ -133,7 +133,10 @@ def test_noises_compare_and_print() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda p: GaussianNoise(0.0), "scale must be positive finite numbers, or the name of a parameter, got 0.0"),
+        (
+            lambda p: GaussianNoise(0.0),
+            "scale must be positive finite numbers, or the name of a parameter or a formula, got 0.0",
+        ),
         (lambda p: StudentTNoise(-1, 1.0), "degrees_of_freedom must be a positive finite number, got -1"),
         (lambda p: BoundNoise(GaussianNoise("q"), np.ones(2), p), r"scale must use the prior's parameters .*\['q'\]"),
         (lambda p: BoundNoise(GaussianNoise("a"), np.ones(2), p), "a is the scale of the noise: its prior must"),

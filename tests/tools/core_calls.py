@@ -51,6 +51,13 @@ def posing_calls() -> dict[str, Call]:
         "GaussianNoise": Call(iv.GaussianNoise, {"scale": 0.1}, noise),
         "LogNormalNoise": Call(iv.LogNormalNoise, {"scale": 0.1}, noise),
         "StudentTNoise": Call(iv.StudentTNoise, {"degrees_of_freedom": 3.0, "scale": 0.1}, noise),
+        "NegativeBinomialNoise": Call(
+            iv.NegativeBinomialNoise, {"dispersion": 0.1}, {"dispersion": {*SHAPELESS, "text"} - {"signed"}}
+        ),
+        "BinomialNoise": Call(iv.BinomialNoise, {"trials": 5}, {"trials": {"integer", "any shape", "empty"}}),
+        "PoissonNoise": Call(iv.PoissonNoise),
+        "CategoricalNoise": Call(iv.CategoricalNoise),
+        "Outputs": Call(lambda a: iv.Outputs(a=a), {"a": iv.PoissonNoise()}),
         "Prior": Call(lambda a: iv.Prior(a=a), {"a": normal}, {"a": {"distribution"}}),
         "Prior.log_density": Call(prior.log_density, {"theta": theta}),
         "Prior.gradient": Call(prior.gradient, {"theta": theta}),
