@@ -13,24 +13,27 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, TypeVar, cast, overload
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
+Kind = TypeVar("Kind")
+Checked = TypeVar("Checked")
 #: Sizes of an array's axes; a word stands for any size.
 Shape = tuple[int | str, ...]
 
 
-def boolean(name: str, value: Any) -> bool:
+def boolean(name: str, value: object) -> bool:
     """True or False, no number and no word for it."""
     if not isinstance(value, bool | np.bool_):
         raise wrong(name, "True or False", value)
     return bool(value)
 
 
-def integer(name: str, value: Any, *, least: int | None = None, most: int | None = None, also: str = "") -> int:
+def integer(name: str, value: object, *, least: int | None = None, most: int | None = None, also: str = "") -> int:
     """A whole number from ``least`` to ``most``; a float is none, whatever its value.
 
     ``also``, here and below, is what else the caller takes, for the message.
@@ -47,7 +50,7 @@ def integer(name: str, value: Any, *, least: int | None = None, most: int | None
 
 def real(
     name: str,
-    value: Any,
+    value: object,
     *,
     above: float | None = None,
     least: float | None = None,
@@ -76,7 +79,7 @@ def real(
 
 def array(
     name: str,
-    value: Any,
+    value: object,
     shape: Shape | None = None,
     *,
     above: float | None = None,
@@ -124,14 +127,14 @@ def array(
     return numbers
 
 
-def numbers(name: str, value: Any) -> Array:
+def numbers(name: str, value: object) -> Array:
     """Real numbers of any shape, NaN and infinite ones too, as float64; the array itself where it is one already."""
     if type(value) is np.ndarray and value.dtype == np.float64:  # what models are called with in every step
         return value
     return array(name, value, finite=False, nan=True, empty=True)
 
 
-def increasing(name: str, value: Any) -> Array:
+def increasing(name: str, value: object) -> Array:
     """Finite numbers (n,), each above the one before, such as times."""
     found = array(name, value, ("n",))
     if (np.diff(found) <= 0).any():
@@ -140,29 +143,29 @@ def increasing(name: str, value: Any) -> Array:
     return found
 
 
-def one_of(name: str, value: Any, options: Iterable[Any]) -> Any:
+def one_of(name: str, value: object, options: Iterable[Kind]) -> Kind:
     """One of the options, mostly strings."""
     options = tuple(options)
     if not any(type(value) is type(option) and value == option for option in options):
         raise wrong(name, f"one of {', '.join(map(repr, options))}", value)
-    return value
+    return cast(Kind, value)
 
 
-def text(name: str, value: Any) -> str:
+def text(name: str, value: object) -> str:
     """A string that is not empty."""
     if not isinstance(value, str) or not value:
         raise wrong(name, "a string that is not empty", value)
     return str(value)
 
 
-def path(name: str, value: Any) -> Path:
+def path(name: str, value: object) -> Path:
     """A path: a string that is not empty, or an object that stands for one."""
     if not isinstance(value, str | os.PathLike) or not isinstance(os.fspath(value), str) or not os.fspath(value):
         raise wrong(name, "a path", value)
     return Path(value)
 
 
-def function(name: str, value: Any, signature: str = "") -> Callable[..., Any]:
+def function(name: str, value: object, signature: str = "") -> Callable[..., Any]:
     """What can be called, with what ``signature`` says, such as "(t, x, p)"."""
     if not callable(value) or isinstance(value, type):
         raise wrong(name, f"a function {signature}".rstrip(), value)
@@ -170,7 +173,11 @@ def function(name: str, value: Any, signature: str = "") -> Callable[..., Any]:
     return called
 
 
-def instance(name: str, value: Any, kinds: Any, right: str) -> Any:
+@overload
+def instance(name: str, value: object, kinds: type[Kind], right: str) -> Kind: ...
+@overload
+def instance(name: str, value: object, kinds: tuple[type, ...] | UnionType, right: str) -> Any: ...
+def instance(name: str, value: object, kinds: type[Any] | tuple[type, ...] | UnionType, right: str) -> Any:
     """An object of one of the classes or runtime protocols ``kinds``; ``right`` describes it in words.
 
     A class is none of its own objects, though it has all that a protocol asks for.
@@ -180,25 +187,24 @@ def instance(name: str, value: Any, kinds: Any, right: str) -> Any:
     return value
 
 
-def generator(name: str, value: Any) -> np.random.Generator:
+def generator(name: str, value: object) -> np.random.Generator:
     """Where random numbers are drawn from."""
-    found: np.random.Generator = instance(name, value, np.random.Generator, "a numpy.random.Generator")
-    return found
+    return instance(name, value, np.random.Generator, "a numpy.random.Generator")
 
 
-def sequence(name: str, value: Any, right: str = "a sequence", *, least: int = 1) -> tuple[Any, ...]:
+def sequence(name: str, value: object, right: str = "a sequence", *, least: int = 1) -> tuple[Any, ...]:
     """The entries of a list, tuple, array or range, ``least`` of them or more; no string, set, mapping or iterator."""
-    entries = None
+    entries: tuple[Any, ...] | None = None
     if hasattr(value, "__getitem__") and not isinstance(value, str | bytes | Mapping | type):
         with contextlib.suppress(TypeError):  # of an array without axes
-            entries = tuple(value)
+            entries = tuple(cast(Iterable[Any], value))
     if entries is None or len(entries) < least:
         count = ("", " of at least one entry", " of at least two entries")
         raise wrong(name, right + (count[least] if least < 3 else f" of at least {least} entries"), value)
     return entries
 
 
-def names(name: str, value: Any) -> tuple[str, ...]:
+def names(name: str, value: object) -> tuple[str, ...]:
     """Distinct strings, at least one, in a sequence."""
     entries = sequence(name, value, "a sequence of names")
     if not all(isinstance(entry, str) and entry for entry in entries) or len(set(entries)) < len(entries):
@@ -206,30 +212,32 @@ def names(name: str, value: Any) -> tuple[str, ...]:
     return tuple(map(str, entries))
 
 
-def mapping(name: str, value: Any, right: str = "a mapping") -> dict[Any, Any]:
+def mapping(name: str, value: object, right: str = "a mapping") -> dict[Any, Any]:
     """What a mapping holds."""
     if not isinstance(value, Mapping):
         raise wrong(name, right, value)
     return dict(value)
 
 
-def optional(check: Callable[..., Any], name: str, value: Any, *settings: Any, **limits: Any) -> Any:
+def optional(
+    check: Callable[..., Checked], name: str, value: object, *settings: object, **limits: object
+) -> Checked | None:
     """None, or what another check makes of the value."""
     return None if value is None else check(name, value, *settings, **limits)
 
 
-def store(frozen: object, **values: Any) -> None:
+def store(frozen: object, **values: object) -> None:
     """Set checked values as attributes of a frozen dataclass."""
     for name, value in values.items():
         object.__setattr__(frozen, name, value)
 
 
-def wrong(name: str, right: str, value: Any) -> ValueError:
+def wrong(name: str, right: str, value: object) -> ValueError:
     """The error to raise for an argument."""
     return ValueError(f"{name} must be {right}, got {shown(value)}")
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value in a message: one line that stays short."""
     try:
         whole = " ".join(repr(value).split())
@@ -238,7 +246,7 @@ def shown(value: Any) -> str:
     return whole if len(whole) <= 200 else f"{whole[:200]}..."
 
 
-def _scalar(value: Any) -> Any:
+def _scalar(value: object) -> Any:
     """A number of Python or numpy; a boolean becomes None, an array of no axes its entry."""
     if isinstance(value, np.ndarray) and value.ndim == 0 and not np.ma.is_masked(value):
         value = value[()]
@@ -246,8 +254,8 @@ def _scalar(value: Any) -> Any:
 
 
 def _inside(
-    values: Any, above: float | None, least: float | None, below: float | None, most: float | None, finite: bool
-) -> Any:
+    values: Array, above: float | None, least: float | None, below: float | None, most: float | None, finite: bool
+) -> npt.NDArray[np.bool_]:
     inside = np.isfinite(values) if finite else ~np.isnan(values)  # NaN is never inside
     for limit, kept in ((above, np.greater), (least, np.greater_equal), (below, np.less), (most, np.less_equal)):
         if limit is not None:
