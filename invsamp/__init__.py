@@ -13,6 +13,7 @@ from invsamp.fidelities.comparison import compare_fidelities
 from invsamp.fidelities.hierarchy import measure_levels
 from invsamp.kernels import Hamiltonian, Langevin, Microcanonical, Momentum
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap, geometric
+from invsamp.laws import tempered, tempered_likelihood
 from invsamp.parallel.isolation import isolated
 from invsamp.posing.adapters import (
     approximate_derivatives,
@@ -168,6 +169,8 @@ __all__ = [
     "seo",
     "sghmc",
     "sgld",
+    "tempered",
+    "tempered_likelihood",
     "truncated",
     "with_jacobian",
 ]

@@ -8,7 +8,7 @@ which a sampler moves (log or logit of a parameter where the problem says so).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,8 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 #: Vector-Jacobian product: cotangent (batch, n_observations) -> (batch, n_parameters).
 VectorJacobianProduct = Callable[[Array], Array]
+#: Which gradients are wanted: none, that of the energy, or beside it that of the prior energy, apart.
+Gradients = bool | Literal["apart"]
 
 
 @runtime_checkable
@@ -81,6 +83,33 @@ class Potential(Protocol):
 
     def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
         """Energy (chains,) and its gradient (chains, dimension)."""
+        ...
+
+
+def sums_groups(potential: TermwisePotential) -> TypeGuard[GroupwisePotential]:
+    """Whether a potential with data terms sums groups of them itself; asked at each step."""
+    return hasattr(potential, "group_terms")
+
+
+class Parts(NamedTuple):
+    """The energy of a position, and how much of it is the prior's; the rest is the misfit.
+
+    Where a solve failed, the energy is infinite and the prior's is not: beyond the data, nothing is wrong there. Where
+    the prior has no density both are infinite, and nothing is solved.
+    """
+
+    energy: Array  # (chains,), of prior and misfit together
+    gradient: Array | None  # (chains, dimension); None where it was not asked for
+    prior: Array  # (chains,), with the log-Jacobian of the coordinates
+    prior_gradient: Array | None  # (chains, dimension), where it was asked for
+
+
+@runtime_checkable
+class SplitPotential(Potential, Protocol):
+    """A potential that tells prior energy and misfit apart, as tempering of the likelihood alone needs it."""
+
+    def parts(self, position: Array, gradient: Gradients) -> Parts:
+        """Energy and prior energy, and the gradients that are wanted."""
         ...
 
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from invsamp import arguments
 from invsamp.arguments import array, one_of, optional
-from invsamp.contract import Array
+from invsamp.contract import Array, Gradients
 from invsamp.estimators import BoundEstimator, Source
 from invsamp.evaluate.requests import Asks, Estimate, Request, Structure
 
@@ -146,7 +146,7 @@ class _BoundCoupledSum:
         self._probabilities, self._scheme, self._structure = np.array(probabilities), scheme, structure
         self._covariance = _covariance_of_weights(self._probabilities, scheme)
 
-    def estimate(self, rng: np.random.Generator, position: Array, gradient: bool = True) -> Asks[Estimate]:
+    def estimate(self, rng: np.random.Generator, position: Array, gradient: Gradients = True) -> Asks[Estimate]:
         if not gradient:  # a sum over levels has no place in a swap
             (finest,) = yield (Request(self.levels[-1], position, gradient=False),)
             return finest
@@ -155,9 +155,13 @@ class _BoundCoupledSum:
         weights[:, :-1] -= weights[:, 1:]
         wanted = [np.flatnonzero(weight) for weight in weights.T]
         solved = yield tuple(
-            Request(level, position[rows]) for level, rows in zip(self.levels, wanted, strict=True) if len(rows)
+            Request(level, position[rows], gradient)
+            for level, rows in zip(self.levels, wanted, strict=True)
+            if len(rows)
         )
         energy, slope = np.zeros(len(position)), np.zeros(position.shape)
+        prior = None if solved[0].prior is None else np.zeros(len(position))
+        prior_slope = None if solved[0].prior_gradient is None else np.zeros(position.shape)
         failed = np.zeros(len(position), dtype=bool)
         found = iter(solved)
         for weight, rows in zip(weights.T, wanted, strict=True):
@@ -168,9 +172,15 @@ class _BoundCoupledSum:
             failed[rows] |= ~fine
             energy[rows] += weight[rows] * np.where(fine, level.energy, 0.0)
             slope[rows] += weight[rows, None] * level.gradient
+            if prior is not None:
+                prior[rows] += weight[rows] * level.prior
+            if prior_slope is not None:
+                prior_slope[rows] += weight[rows, None] * level.prior_gradient
         if failed.any():
             energy[failed], slope[failed] = np.inf, 0.0
-        return Estimate(energy, slope, failed=bool(failed.any()))
+        if prior is not None:
+            prior[np.isnan(prior)] = np.inf  # infinite at all levels, which do not cancel
+        return Estimate(energy, slope, prior=prior, prior_gradient=prior_slope, failed=bool(failed.any()))
 
     def probe(self, position: Array) -> Asks[tuple[Array, Array, int]]:
         """Variances of the sums at a position, from one solve of each level."""

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from invsamp.arguments import array, integer, numbers, real
 from invsamp.batches import Groups, random_subsets
-from invsamp.contract import Array
+from invsamp.contract import Array, Gradients
 from invsamp.evaluate.requests import Asks, Batch, Estimate, Request, Structure, sample_variance
 
 #: Standard deviation of a noise: a number, or a function of (position (chains, d), energy (chains,)) -> (chains,).
@@ -49,7 +49,7 @@ class BoundEstimator(Protocol):
     exact_energy: bool
     degrees_of_freedom: int | None
 
-    def estimate(self, rng: np.random.Generator, position: Array, gradient: bool = True) -> Asks[Estimate]:
+    def estimate(self, rng: np.random.Generator, position: Array, gradient: Gradients = True) -> Asks[Estimate]:
         """Energy and gradient with their stated variances; without ``gradient``, the energy that a swap may use."""
         ...
 
@@ -187,7 +187,7 @@ class _BoundExact:
     def __init__(self, fidelity: str) -> None:
         self._fidelity = fidelity
 
-    def estimate(self, rng: np.random.Generator, position: Array, gradient: bool = True) -> Asks[Estimate]:
+    def estimate(self, rng: np.random.Generator, position: Array, gradient: Gradients = True) -> Asks[Estimate]:
         (found,) = yield (Request(self._fidelity, position, gradient),)
         return found
 
@@ -200,7 +200,7 @@ class _BoundMinibatch:
         self.degrees_of_freedom: int | None = size - 1
         self._total = data if groups is None else len(groups.members)
 
-    def estimate(self, rng: np.random.Generator, position: Array, gradient: bool = True) -> Asks[Estimate]:
+    def estimate(self, rng: np.random.Generator, position: Array, gradient: Gradients = True) -> Asks[Estimate]:
         members, counted = random_subsets(rng, len(position), self._size, self._total), None
         if self._groups is not None:
             members, counted = self._groups.members[members], self._groups.counted[members]
@@ -225,7 +225,7 @@ class _BoundNoisy:
         # numbers stay what they are at every step: arrays (chains,) of sd and variance by number and chains
         self._repeated: dict[tuple[float, int], tuple[Array, Array]] = {}
 
-    def estimate(self, rng: np.random.Generator, position: Array, gradient: bool = True) -> Asks[Estimate]:
+    def estimate(self, rng: np.random.Generator, position: Array, gradient: Gradients = True) -> Asks[Estimate]:
         (found,) = yield (Request(self._fidelity, position, gradient),)
         energy_sd, energy_variance = self._evaluate(self._energy_sd, position, found.energy)
         chains, d = position.shape
@@ -237,7 +237,8 @@ class _BoundNoisy:
         noise = rng.standard_normal((chains, d + 1))
         noisy_gradient = found.gradient + gradient_sd[:, None] * noise[:, 1:]
         variance = expand_isotropic(gradient_variance, d, self._structure)
-        return Estimate(found.energy + energy_sd * noise[:, 0], noisy_gradient, energy_variance, variance, found.failed)
+        energy = found.energy + energy_sd * noise[:, 0]
+        return Estimate(energy, noisy_gradient, energy_variance, variance, *found[4:])
 
     def _evaluate(self, sd: StandardDeviation, position: Array, energy: Array) -> tuple[Array, Array]:
         """Standard deviations and variances, each (chains,)."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from invsamp.arguments import array, instance, integer, one_of, optional, real, sequence, store
+from invsamp.arguments import instance, integer, one_of, optional, real, sequence, store
 from invsamp.boundary import Boundary, Reflect, as_boundary
 from invsamp.coupled_sums import CoupledSum
 from invsamp.estimators import Estimator, Exact
 from invsamp.evaluate.requests import STRUCTURES, Structure
 from invsamp.kernels import Kernel, Langevin
+from invsamp.laws import Law, Tempered, as_law, check_ladder
 from invsamp.schedules import Schedule
 from invsamp.swap.rules import SwapRule
 from invsamp.swap.schemes import SwapScheme, deo
@@ -81,12 +81,13 @@ class GradientNoise:
 
 @dataclass(frozen=True)
 class Rung:
-    """One temperature level.
+    """One law with its chains.
 
     Parameters
     ----------
-    temperature : float, >= 1
-        It samples the density exp(-energy / temperature).
+    law : Law, or float >= 1
+        What it samples: `tempered` (a number stands for that temperature), `tempered_likelihood`, or a
+        `invsamp.laws.Law` of your own.
     fidelity : str or int
         Name of a fidelity, or the number of levels below the finest (0 the finest; the coarsest if there
         are not that many).
@@ -110,7 +111,7 @@ class Rung:
         and noise that it does not state, an effective temperature and a schedule.
     """
 
-    temperature: float = 1.0
+    law: Law = field(default_factory=Tempered)
     fidelity: str | int = 0
     estimator: Estimator = field(default_factory=Exact)
     kernel: Kernel = field(default_factory=Langevin)
@@ -122,7 +123,7 @@ class Rung:
     def __post_init__(self) -> None:
         store(
             self,
-            temperature=real("temperature", self.temperature, least=1),
+            law=as_law("law", self.law),
             fidelity=as_fidelity("fidelity", self.fidelity),
             step_size=as_step_size("step_size", self.step_size),
             probes=integer("probes", self.probes, least=2),  # fewer would show no variance
@@ -138,7 +139,15 @@ class Rung:
                 "gradient_noise of a coupled sum must have a variance that is learnt or given, got known(): a single "
                 "draw does not state its own. Use running_average()"
             )
+        if self.law.factors is None and not isinstance(self.estimator, Exact):
+            raise ValueError(
+                f"a law that is not linear in the energies needs exact ones, got {self.law} and {self.estimator}"
+            )
+        if not (self.kernel.gradient or self.kernel.adjusted) and self.step_size is None:
+            raise ValueError(f"step_size of an unadjusted kernel without gradients must be given, got {self.kernel}")
         noise = self.gradient_noise
+        if noise is not None and noise.beyond == "effective_temperature" and not isinstance(self.law, Tempered):
+            raise ValueError(f"beyond must not be 'effective_temperature' where the law has no temperature: {self.law}")
         if noise is not None and noise.beyond == "effective_temperature" and callable(self.step_size):
             raise ValueError(
                 f"step_size of a rung that takes its effective temperature must be one number, got {self.step_size!r}: "
@@ -200,7 +209,7 @@ class Sampler:
     Parameters
     ----------
     rungs : sequence of Rung
-        The first has temperature 1: it samples the posterior. Temperatures increase.
+        The law of the first is the posterior. Temperatures increase; tempered likelihoods decrease.
     swap : Swap
         Ignored with a single rung.
     preconditioner : None, "auto", "diagonal" or "dense"
@@ -213,8 +222,8 @@ class Sampler:
     Raises
     ------
     ValueError
-        If the temperatures do not start at 1 or do not increase, the preconditioner or the boundary is unknown, or
-        the cold rung is to take an effective temperature.
+        If the first law is not the posterior or the next are not flatter, the preconditioner or the boundary is
+        unknown, or the cold rung is to take an effective temperature.
     """
 
     rungs: Sequence[Rung]
@@ -230,7 +239,7 @@ class Sampler:
         one_of("preconditioner", self.preconditioner, PRECONDITIONERS)
         if self.preconditioner == "auto" and any(rung.step_size is not None for rung in self.rungs):
             store(self, preconditioner=None)  # steps are given in the coordinates that there are
-        check_temperatures([rung.temperature for rung in self.rungs])
+        check_ladder([rung.law for rung in self.rungs])
         noise = self.rungs[0].gradient_noise
         if noise is not None and noise.beyond == "effective_temperature":
             raise ValueError("beyond must not be 'effective_temperature' on the cold rung: it samples the posterior")
@@ -257,17 +266,6 @@ class Sampler:
         if self.boundary != Reflect():
             parts.append(f"boundary {self.boundary}")
         return "; ".join(parts)
-
-
-def check_temperatures(temperatures: Sequence[float]) -> tuple[float, ...]:
-    """Temperatures as numbers; `ValueError` unless they start at 1 and increase."""
-    checked: tuple[float, ...] = tuple(array("temperatures", temperatures, ("rungs",)).tolist())
-    if checked[0] != 1.0:
-        raise ValueError(f"temperatures must start at 1 (the posterior), got {checked[0]}")
-    for k, (colder, hotter) in enumerate(itertools.pairwise(checked), start=1):
-        if not colder < hotter:
-            raise ValueError(f"temperatures must increase, got {colder} before {hotter} at index {k}")
-    return checked
 
 
 def as_fidelity(name: str, value: str | int) -> str | int:

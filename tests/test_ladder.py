@@ -9,7 +9,8 @@ import pytest
 
 from invsamp.estimators import exact, minibatch, noisy
 from invsamp.kernels import Langevin
-from invsamp.ladder import GradientNoise, Rung, Sampler, Swap, check_temperatures, geometric
+from invsamp.ladder import GradientNoise, Rung, Sampler, Swap, geometric
+from invsamp.laws import check_temperatures
 from invsamp.schedules import constant
 from invsamp.variances.models import kernel_ridge, running_average
 
@@ -48,7 +49,10 @@ def test_geometric_ladder():
 class TestRung:
     @pytest.mark.parametrize("temperature", [0.5, -1.0, math.nan, math.inf])
     def test_temperature(self, temperature):
-        with pytest.raises(ValueError, match=f"temperature must be a finite number >= 1, got {temperature}"):
+        with pytest.raises(
+            ValueError,
+            match=rf"law must be a finite number >= 1, or a law such as tempered_likelihood\(0.3\), got {temperature}",
+        ):
             Rung(temperature)
 
     @pytest.mark.parametrize("step_size", [0.0, -0.1, math.nan, math.inf, "small", np.array([0.1, 0.2])])

@@ -9,6 +9,7 @@ from invsamp.boundary import Ignore, Reflect, penalised
 from invsamp.estimators import Exact, exact, minibatch, noisy
 from invsamp.kernels import Langevin, Momentum
 from invsamp.ladder import GradientNoise, Sampler
+from invsamp.laws import tempered
 from invsamp.posing.potential import FunctionPotential, Target
 from invsamp.presets import (
     cyclic_sgld,
@@ -35,7 +36,7 @@ SINGLES = {f.__name__: f for f in (sgld, sghmc, mala, ghmc, hmc, mams)}
 
 def test_sgld():
     (rung,) = sgld(0.1, estimator=minibatch(5)).rungs
-    assert (rung.temperature, rung.kernel, rung.step_size) == (1.0, Langevin(False), 0.1)
+    assert (rung.law, rung.kernel, rung.step_size) == (tempered(1.0), Langevin(False), 0.1)
     assert rung.estimator == minibatch(5)
     assert rung.gradient_noise is None
 
@@ -137,7 +138,7 @@ class TestEveryLadder:
             if estimators:
                 assert [rung.estimator for rung in sampler.rungs] == [noisy(1.0), noisy(3.0)]
         sampler = LADDERS[name](np.array([1.0, 4.0]), 0.1, scheme=seo(), swap_fraction=0.5)
-        assert [rung.temperature for rung in sampler.rungs] == [1.0, 4.0]
+        assert [rung.law for rung in sampler.rungs] == [tempered(1.0), tempered(4.0)]
         assert [rung.step_size for rung in sampler.rungs] == [0.1, 0.1]
         assert sampler.swap.scheme == seo()
         assert sampler.swap.fraction == 0.5

@@ -9,7 +9,7 @@ import numpy as np
 
 from invsamp.contract import Array
 from invsamp.diagnostics import weights
-from invsamp.diagnostics.ladders import swap_rates
+from invsamp.diagnostics.ladders import law_labels, swap_rates
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,7 +104,7 @@ def _r_hat_warnings(summary: pd.DataFrame, report: Mapping[str, Any]) -> list[st
     if not len(bad):
         return []
     named = _list([f"{name} {value:.3f}" for name, value in bad.items()])
-    several = len(report.get("temperatures") or []) > 1
+    several = len(law_labels(report)) > 1
     ladder = "a hotter or denser ladder" if several else "a ladder of temperatures (replica exchange)"
     return [
         f"R-hat is above {R_HAT_LIMIT}: {named}. The chains do not agree yet. Look at plot_trace(): if they drift, "
@@ -258,9 +258,11 @@ def _list(names: Sequence[object], limit: int = 3) -> str:
 
 
 def _temperatures(report: Mapping[str, Any], *rungs: int) -> str:
-    values = report.get("temperatures") or []
-    if max(rungs) >= len(values):
+    values, laws = report.get("temperatures") or [], law_labels(report)
+    if max(rungs) >= len(laws):
         return ""
+    if not values:
+        return " (" + " and ".join(laws[rung] for rung in rungs) + ")"
     label = "temperature" if len(rungs) == 1 else "temperatures"
     return f" ({label} " + " and ".join(f"{values[rung]:g}" for rung in rungs) + ")"
 

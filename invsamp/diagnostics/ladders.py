@@ -86,3 +86,8 @@ def swap_rates(report: Mapping[str, Any]) -> Array:
     attempts = numbers("swap_attempts of report", counts.get("swap_attempts") or [])
     accepts = numbers("swap_accepts of report", counts.get("swap_accepts") or [])
     return np.divide(accepts, attempts, out=np.full(attempts.shape, np.nan), where=attempts > 0)
+
+
+def law_labels(report: Mapping[str, Any]) -> list[str]:
+    """What each rung samples, from cold to hot, as "T = 4"; empty where a run does not say."""
+    return list(report.get("laws") or []) or [f"T = {value:.3g}" for value in report.get("temperatures") or []]

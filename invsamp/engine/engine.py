@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from invsamp.engine.segment import Segment
 from invsamp.engine.starts import failure_message, place
 from invsamp.engine.swaps.exchange import Exchange
 from invsamp.engine.warmup import WarmUp, check_length
+from invsamp.estimators import Exact
 from invsamp.evaluate.requests import Answer, Asks, Result, answered, gathered
 from invsamp.ladder import Sampler
 from invsamp.names import check_names
@@ -68,9 +69,13 @@ class Engine:
         self.boundary = as_boundary(sampler.boundary)
         self.walked = self.boundary.apply(problem)
         self.evaluators = _evaluators(self.walked, sampler, fidelities)
+        _check_laws(sampler, fidelities, self.evaluators)
+        apart = any(rung.law.needs_prior for rung in sampler.rungs)
+        for evaluator in self.evaluators.values():
+            evaluator.apart = apart
         self._swap_seed, *seeds = np.random.SeedSequence(plan.seed).spawn(len(sampler.rungs) + 1)
         self.replicas = [
-            Replica(rung, self.evaluators[name], self.walked.sampling_domain, seed, plan.schedule_steps)
+            Replica(rung, self.evaluators[name], self.walked.sampling_domain, seed, plan.schedule_steps, apart)
             for rung, name, seed in zip(sampler.rungs, fidelities, seeds, strict=True)
         ]
         share_pilots(self.replicas)
@@ -288,6 +293,31 @@ def _evaluators(problem: Problem, sampler: Sampler, fidelities: Sequence[str]) -
         if name in used:
             evaluators[name] = Evaluator(problem.potential(name), name, evaluators)
     return evaluators
+
+
+def _check_laws(sampler: Sampler, fidelities: Sequence[str], evaluators: Mapping[str, Evaluator]) -> None:
+    """`ValueError` where a law is not to be had of a fidelity, or not with the energies that its swaps get."""
+    unsplit = [name for name, evaluator in evaluators.items() if not evaluator.split]
+    apart = next((rung.law for rung in sampler.rungs if rung.law.needs_prior), None)
+    if apart is not None and unsplit:
+        raise ValueError(
+            f"the law {apart} needs potentials that tell prior energy and misfit apart (`parts`, see "
+            f"invsamp.contract.SplitPotential), got one that does not for the fidelity {unsplit[0]!r}. A Posterior's "
+            "do; a temperature needs none"
+        )
+    for colder, hotter in itertools.pairwise(sampler.rungs):
+        curved = next((rung.law for rung in (colder, hotter) if rung.law.factors is None), None)
+        noisy = next((r.estimator for r in (colder, hotter) if not isinstance(r.estimator, Exact | CoupledSum)), None)
+        if curved is not None and noisy is not None and sampler.swap.energies != "exact":
+            raise ValueError(
+                f"swaps with a rung of law {curved}, which is not linear in the energies, need exact ones: no penalty "
+                f"makes up for the noise of {noisy}. Use swap_energies='exact'"
+            )
+        if colder.law.factors is None and sampler.swap.rule is not None and sampler.swap.rule.discrepancy is not None:
+            raise ValueError(
+                f"the swap rule must learn no discrepancy where the colder rung's law is not linear, got "
+                f"{sampler.swap.rule} with {colder.law}"
+            )
 
 
 def _check_swaps(sampler: Sampler, fidelities: Sequence[str]) -> None:

@@ -12,9 +12,18 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg.blas import dasum
 
-from invsamp.contract import Array, GroupwisePotential, Potential, Terms, TermwisePotential
-from invsamp.evaluate.requests import Estimate, Request, reduced
-from invsamp.evaluate.solving import batch_terms
+from invsamp.contract import (
+    Array,
+    Gradients,
+    GroupwisePotential,
+    Parts,
+    Potential,
+    SplitPotential,
+    Terms,
+    TermwisePotential,
+)
+from invsamp.evaluate.requests import Estimate, Request, guarded, reduced
+from invsamp.evaluate.solving import batch_terms, estimated
 from invsamp.posing.forward import FLOAT, own_array, real_array
 
 
@@ -32,12 +41,22 @@ class Evaluator:
         names = "energy", "gradient", "terms"
         self._energies, self._gradients, self._parts = (f"the {name} of fidelity {fidelity!r}" for name in names)
         self.evaluations, self.failed, self.seconds = 0, 0, 0.0
+        #: Whether some law takes its prior energy apart.
+        self.apart = False
         #: By a solve elsewhere that failed.
         self.said: str | None = None
+        self._tell_parts: Callable[[Array, Gradients], Parts] | None = None
+        if isinstance(potential, SplitPotential):
+            self._tell_parts = potential.parts
         if isinstance(potential, TermwisePotential):
             self.size, self.terms = potential.size, partial(self._guarded_terms, potential.terms)
         if isinstance(potential, GroupwisePotential):
             self.group_terms = partial(self._guarded_terms, potential.group_terms)
+
+    @property
+    def split(self) -> bool:
+        """Whether it tells prior energy and misfit apart."""
+        return self._tell_parts is not None
 
     def count(self, evaluations: int, failed: int, seconds: float, said: str | None = None) -> None:
         """Count what somebody else has solved; ``said`` by a solve that failed."""
@@ -57,9 +76,11 @@ class Evaluator:
         failed = self.failed
         position, batch = request.position, request.batch
         if not len(position):
-            return Estimate(np.empty(0), np.empty(position.shape))
+            return _nothing(request, self.split)
         if batch is not None:
-            found = reduced(batch_terms(self, position, batch), batch)  # type: ignore[arg-type]
+            found = reduced(batch_terms(self, position, batch), batch, request.gradient)  # type: ignore[arg-type]
+        elif self._tell_parts is not None:
+            return self._answer_parts(self._tell_parts, request)
         elif request.gradient:
             found = Estimate(*self.energy_and_gradient(position))
         else:
@@ -99,6 +120,18 @@ class Evaluator:
             gradient = np.where(bad[:, None], 0.0, gradient)
         return energy, gradient
 
+    def _answer_parts(self, tell: Callable[[Array, Gradients], Parts], request: Request) -> Estimate:
+        begin = perf_counter()
+        position, gradient = request.position, request.gradient
+        found = estimated(tell(position.copy(), gradient), gradient)
+        self.seconds += perf_counter() - begin
+        self.evaluations += len(position)
+        moduli = sum([dasum(part.ravel()) for part in found.arrays if part is not None])
+        if not math.isfinite(moduli):
+            found, failed = guarded(found)
+            self.failed += failed
+        return found
+
     def _guarded_terms(self, function: Callable[..., Terms], position: Array, *chosen: npt.NDArray[Any]) -> Terms:
         begin = perf_counter()
         terms = Terms(*(real_array(part, self._parts) for part in function(position.copy(), *chosen)))
@@ -110,3 +143,14 @@ class Evaluator:
             terms = Terms(*(np.where(bad.reshape(-1, *[1] * (part.ndim - 1)), 0.0, part) for part in terms))
             terms.prior_energy[bad] = np.inf
         return terms
+
+
+def _nothing(request: Request, split: bool) -> Estimate:
+    """What is known at no position: arrays as others have them, so that they go together."""
+    no_energy, no_gradient = np.empty(0), np.empty(request.position.shape)
+    return Estimate(
+        no_energy,
+        no_gradient if request.gradient else None,  # type: ignore[arg-type]
+        prior=no_energy if split else None,
+        prior_gradient=no_gradient if request.gradient == "apart" else None,
+    )

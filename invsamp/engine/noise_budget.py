@@ -4,7 +4,8 @@ A Langevin step of size :math:`\eta` at temperature :math:`\tau` has room for gr
 
 .. math:: s^2 \le 2 \alpha \tau / \eta,
 
-:math:`\alpha` the friction, 1 without momentum. See `invsamp.ladder.GradientNoise` for what can be done beyond it.
+:math:`\alpha` the friction, 1 without momentum; other laws as `invsamp.laws.noise_room` says. See
+`invsamp.ladder.GradientNoise` for what can be done beyond it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from invsamp.contract import Array
 from invsamp.diagnostics.checks import CLIPPED_NOISE_LIMIT, CLIPPED_NOISE_REFUSED
 from invsamp.engine.replica import Replica
+from invsamp.laws import Tempered, noise_room
 
 #: Fraction of the states met at the end of warm-up whose noise must fit.
 FITTING = 0.999
@@ -84,7 +86,7 @@ class NoiseBudget:
         allowed = {"refuse": CLIPPED_NOISE_LIMIT, "clip": CLIPPED_NOISE_REFUSED}.get(noise.beyond, math.inf)
         if clipped > allowed:
             raise RuntimeError(
-                f"the gradient noise of the rung of temperature {replica.temperature:g} exceeded what a step injects "
+                f"the gradient noise of the rung of law {replica.law} exceeded what a step injects "
                 f"in {clipped:.1%} of the last steps of warm-up, above {allowed:.0%}. Take a step_size of at most "
                 f"{self._longest(level):.3g} (now {float(np.max(replica.step_size)):.3g}), gradients of less noise, or "
                 "beyond='shrink'"
@@ -106,10 +108,12 @@ class NoiseBudget:
                 replica.step_size = min(float(given), replica.longest_step)
         elif noise.beyond == "effective_temperature":
             affords = float(np.max(replica.step_size)) * level / (2.0 * replica.rung.kernel.friction)
-            replica.temperature = max(replica.rung.temperature, affords)
+            law = replica.rung.law
+            assert isinstance(law, Tempered)  # or the rung is refused
+            replica.law = Tempered(max(law.temperature, affords))
 
     def _longest(self, level: float) -> float:
-        budget = 2.0 * self._replica.rung.kernel.friction * self._replica.rung.temperature
+        budget = 2.0 * self._replica.rung.kernel.friction * noise_room(self._replica.rung.law)
         return budget / level if level > 0.0 else math.inf
 
     def _levels(self, variance: Array) -> Array:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Array
+from invsamp.contract import Array, Gradients
 from invsamp.domains import Domain, Unbounded
 from invsamp.engine.evaluation import Evaluator
 from invsamp.engine.noise_models import NoiseModels, Samples
@@ -19,6 +19,7 @@ from invsamp.evaluate.requests import Answer, Asks, Estimate, Request, Rows, ans
 from invsamp.kernels import Info, Kernel, Langevin, Point
 from invsamp.kernels.contract import Memory, Path, StepSize
 from invsamp.ladder import Rung
+from invsamp.laws import Law
 from invsamp.metric import IdentityMetric, Metric
 from invsamp.schedules import Schedule, over, step_size_at
 
@@ -54,7 +55,7 @@ class Counts:
 #: What of a replica changes in a run and is saved as it is; its streams, counts and variance models come on top.
 _CHANGING = (
     *("point", "memory", "iteration", "log_ratio", "bounces"),
-    *("exploring", "temperature", "metric", "step_size", "longest_step", "uncovered"),
+    *("exploring", "warming", "law_memory", "metric", "step_size", "longest_step", "uncovered"),
 )
 PURPOSES = ("start", "move", "accept", "estimate", "swap", "probe", "kernel")
 #: What an unadjusted rung explores with in warm-up, where energies are exact: it cannot blow up on the way.
@@ -75,6 +76,8 @@ class Replica:
         The rung's own; a stream is spawned for each purpose.
     steps : int, optional
         Length of the run, warm-up included, for schedules that are spread over it.
+    apart : bool
+        Whether estimates come with the gradient of the prior energy, as the law of some rung needs it.
     """
 
     def __init__(
@@ -84,6 +87,7 @@ class Replica:
         domain: Domain,
         seed: np.random.SeedSequence,
         steps: int | None = None,
+        apart: bool = False,
     ) -> None:
         self.rung, self.evaluator, self.domain = rung, evaluator, domain
         self.bounded = not isinstance(domain, Unbounded)
@@ -95,8 +99,12 @@ class Replica:
         self.evaluators = tuple(evaluator.levels[name] for name in names)
         self.answer: Answer = evaluator.answer_all
         self.streams = dict(zip(PURPOSES, (np.random.default_rng(s) for s in seed.spawn(len(PURPOSES))), strict=True))
+        #: What estimates come with.
+        self.gradients: Gradients = rung.kernel.gradient and ("apart" if apart else True)
         self.exploring = False  # by `EXPLORER`, which leaves the memory of the rung's own kernel alone
-        self.temperature = rung.temperature
+        self.warming = False
+        self.law: Law = rung.law
+        self.law_memory: Memory = self.law.init()
         self.metric: Metric = IdentityMetric()
         self.schedule: Schedule | None = over(rung.step_size, steps) if callable(rung.step_size) else None
         self.step_size: StepSize = 0.0
@@ -154,9 +162,9 @@ class Replica:
 
     def starting(self, position: Array) -> Asks[None]:
         """Place the chains at positions (chains, d), when what is asked for is answered."""
-        estimate = yield from self.estimator.estimate(self.streams["estimate"], position)
+        estimate = yield from self.evaluate(position)
         self.point = Point(position, estimate)
-        check_shapes(Request(self.fidelity, position), self.estimate)
+        check_shapes(Request(self.fidelity, position, self.gradients), self.estimate)
         chains, d = position.shape
         self.memory = self.rung.kernel.init(self.streams["kernel"], (chains, d))
         self._open_streams(position.shape)
@@ -169,6 +177,8 @@ class Replica:
             "streams": others | drawn_in_blocks,
             "counts": asdict(self.counts),
             "noise": self.noise.state(),
+            # a law of the user's own is the sampler's
+            "law": None if self.law is self.rung.law else self.law,
             **{name: getattr(self, name) for name in _CHANGING},
         }
 
@@ -178,6 +188,7 @@ class Replica:
             setattr(self, name, state[name])
         self.counts = Counts(**state["counts"])
         self.noise.restore(state["noise"])
+        self.law = state["law"] or self.rung.law
         self._open_streams(self.position.shape)
         drawn_in_blocks = {"move": self._moves, "accept": self._thresholds}
         for name, rng in self.streams.items():
@@ -212,6 +223,8 @@ class Replica:
         self.point = point
         if not self.exploring:
             self.memory = memory
+        if self.law_memory:
+            self.law_memory = self.law.updated(self.law_memory, point.estimate, self.iteration, self.warming)
         self._count(info, short)
 
     def _count(self, info: Info, short: bool) -> None:
@@ -225,7 +238,7 @@ class Replica:
 
     def evaluate(self, position: Array) -> Asks[Estimate]:
         """Energy and gradient at positions to which the chains may move."""
-        return self.estimator.estimate(self.streams["estimate"], position)
+        return self.estimator.estimate(self.streams["estimate"], position, self.gradients)
 
     def follow(self, position: Array, straight: Array) -> Path:
         """Go along moves of whitened coordinates (chains, d) within the domain."""
@@ -261,7 +274,7 @@ class Replica:
             return None
         at, freedom = self.position[rows], self.estimator.degrees_of_freedom
         if freedom is not None:
-            _, _, energy, gradient, _ = self.estimate.take(rows)
+            energy, gradient = self.estimate.take(rows)[2:4]
         else:
             energy, gradient, freedom = yield from probe(
                 self.estimator, self.streams["probe"], at, self.rung.probes, self.structure
@@ -271,22 +284,33 @@ class Replica:
 
     def reevaluate(self, rows: Rows) -> Asks[None]:
         """New estimates for the chains ``rows``, whose positions have just been replaced."""
-        new = yield from self.estimator.estimate(self.streams["estimate"], self.position[rows])
+        new = yield from self.evaluate(self.position[rows])
         self.set_estimate(rows, new)
 
     def set_estimate(self, rows: Rows, new: Estimate) -> None:
         """Replace the estimates of the chains ``rows``."""
         self.estimate = self.estimate.replaced(rows, new)
 
-    def arrived(self, rows: Rows, before: Array) -> None:
-        """The chains ``rows`` got other positions by a swap; ``before`` (k, d) were their gradients."""
-        change = self.metric.whiten(self.estimate.gradient[rows] - before) / self.temperature
+    def arrived(self, rows: Rows, before: Estimate) -> None:
+        """The chains ``rows`` got other positions by a swap; ``before`` was what was known of all chains."""
+        change = np.zeros((len(rows), self.position.shape[1]))
+        if self.gradients:
+            new, old = (self.reduced_gradient(estimate.take(rows)) for estimate in (self.estimate, before))
+            change = self.metric.whiten(new - old)
         self._active.step_size = self._reduced(self.step_size)
         self.memory = self.rung.kernel.arrived(self._active, self.memory, rows, change)
 
+    def reduced_energy(self, estimate: Estimate) -> Array:
+        """What the rung's density is the exponential of, with the other sign (chains,)."""
+        return self.law.energy(estimate, self.law_memory)
+
+    def reduced_gradient(self, estimate: Estimate) -> Array:
+        """Its gradient with respect to the position (chains, d)."""
+        return self.law.gradient(estimate, self.law_memory)
+
     def _reduced(self, step_size: StepSize) -> StepSize:
-        """Langevin steps of exp(-U / tau) and of exp(-v), v = U / tau, are the same if these are tau times as long."""
-        return step_size if self.temperature == 1.0 else step_size * self.temperature
+        scale = self.law.step_scale
+        return step_size if scale == 1.0 else step_size * scale
 
     def gradient_variance(self) -> Array | None:
         """Covariance of the gradient estimates at the current positions, if it is to be taken out of the noise."""
@@ -320,17 +344,18 @@ class _ActiveRung:
 
     def energy(self, estimate: Estimate) -> Array:
         """Reduced energies (chains,)."""
-        temperature = self._of.temperature
-        return estimate.energy if temperature == 1.0 else estimate.energy / temperature
+        of = self._of
+        return of.law.energy(estimate, of.law_memory)
 
     def gradient(self, estimate: Estimate) -> Array:
         """Their gradients in whitened coordinates (chains, d)."""
         of = self._of
-        white = of.metric.whiten(estimate.gradient)
-        return white if of.temperature == 1.0 else white / of.temperature
+        return of.metric.whiten(of.law.gradient(estimate, of.law_memory))
 
     def gradient_noise(self, point: Point) -> Array | None:
         """Covariance of those gradients' noise, where it is to be taken out of what is injected."""
         of = self._of
         variance = None if of.estimator.exact else of.gradient_variance()
-        return None if variance is None else of.metric.whiten_covariance(variance) / of.temperature**2
+        if variance is None or of.law.factors is None:
+            return None
+        return of.metric.whiten_covariance(variance) * of.law.factors[1] ** 2

@@ -12,6 +12,7 @@ from invsamp.engine.replica import Replica
 from invsamp.engine.swaps.exchange import Exchange
 from invsamp.engine.tuner import STABILITY_FRACTION
 from invsamp.ladder import MOST_DENSE, Sampler
+from invsamp.laws import temperatures_of
 from invsamp.metric import DenseMetric, DiagonalMetric
 from invsamp.storage.contents import versions
 
@@ -32,7 +33,8 @@ def report(
         "sampler": sampler.told(auto=f"{preconditioner}{why}"),
         "sampler_settings": repr(sampler),
         "preconditioner": preconditioner,
-        "temperatures": [r.temperature for r in replicas],
+        "laws": [str(r.law) for r in replicas],
+        "temperatures": temperatures_of([r.law for r in replicas]),
         "fidelities": [r.evaluator.fidelity for r in replicas],
         "kernels": [r.rung.kernel.name for r in replicas],
         "step_sizes": [_step_size(r) for r in replicas],

@@ -23,6 +23,7 @@ from invsamp.estimators import Exact, Minibatch, Noisy
 from invsamp.evaluate.requests import Estimate
 from invsamp.kernels import Hamiltonian, Langevin, Microcanonical, Momentum, Point
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
+from invsamp.laws import Tempered, TemperedLikelihood
 from invsamp.metric import DenseMetric, DiagonalMetric, IdentityMetric
 from invsamp.schedules import Constant, Cycles, CyclicCosine, Exponential, Polynomial
 from invsamp.swap.discrepancy import Discrepancy, DiscrepancyState
@@ -37,7 +38,8 @@ _CLASSES: dict[str, type[Any]] = {
     part.__name__: part
     for part in (
         # of samplers
-        *(Sampler, Rung, Swap, GradientNoise, Langevin, Momentum, Hamiltonian, Microcanonical),
+        *(Sampler, Rung, Tempered, TemperedLikelihood, Swap, GradientNoise),
+        *(Langevin, Momentum, Hamiltonian, Microcanonical),
         *(Exact, Minibatch, Noisy, CoupledSum, Known, RunningAverage, KernelRidge),
         *(Constant, Polynomial, Exponential, CyclicCosine, Cycles),
         *(OwnEnergies, MultiVariance, ProductTarget, Discrepancy),

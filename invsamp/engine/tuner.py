@@ -2,12 +2,13 @@ r"""Warm-up of one rung: its preconditioner, its step size, its noise budget.
 
 The preconditioner is the inverse of the mean curvature within the modes. It does not grow with the distance between
 them, as a covariance does. On the way to them it comes from Hessians, by differences of gradients at the chains'
-positions; once a rung has settled, from the outer products of its gradients, which at temperature tau have the mean
+positions; once a rung has settled, from the outer products of the gradients of its law's v, which have the mean
 
-.. math:: E[g g^T] / \tau = E[\nabla^2 U]
+.. math:: E[\nabla v\, \nabla v^T] = E[\nabla^2 v]
 
-(Titsias 2023, "Optimal preconditioning and Fisher adaptive Langevin sampling"). With noisy gradients it comes from
-Hessians to the end: common random numbers cancel the noise in differences, not in outer products.
+(Titsias 2023, "Optimal preconditioning and Fisher adaptive Langevin sampling"), times the law's step scale s: with
+s = T of a tempered law that is the curvature of U. With noisy gradients it comes from Hessians to the end: common
+random numbers cancel the noise in differences, not in outer products.
 
 A diagonal preconditioner takes memory and work that are linear in the number of parameters: of the outer products only
 the diagonals, and of a Hessian H the norms of its rows, :math:`E[(H s)_i^2]` with random signs s (Dauphin et al. 2015,
@@ -34,12 +35,13 @@ from invsamp.engine.preconditioner import WIDEST, metric_of, size
 from invsamp.engine.replica import Replica
 from invsamp.estimators import Exact
 from invsamp.evaluate.requests import Asks
+from invsamp.laws import noise_room
 from invsamp.metric import DiagonalMetric
 
 #: Step size of an unadjusted kernel as a fraction of the stability limit: the stiffest direction's variance
 #: is then 1 / (1 - 0.05) of the right one.
 STABILITY_FRACTION = 0.05
-#: Mean square of a whitened gradient, in units of the temperature, below which the chains are taken to have settled.
+#: Mean square of a whitened gradient of v, times the step scale, below which the chains are taken to have settled.
 SETTLED = 5.0
 #: Bounces in one move of an adjusted kernel after which it counts as refused when the step size is adapted. A flat
 #: energy accepts moves of any length, up to those that the domain gives up on.
@@ -64,7 +66,7 @@ class Tuner:
         rung = replica.rung
         self._problem = problem
         self._finds_step = rung.step_size is None
-        self._finds_metric = preconditioner is not None
+        self._finds_metric = preconditioner is not None and rung.kernel.gradient
         # energies without noise let an unadjusted rung find the typical set with the adjusted kernel, which
         # cannot blow up on the way
         self._explores_adjusted = self._finds_step and isinstance(rung.estimator, Exact)
@@ -136,7 +138,7 @@ class Tuner:
         if self._last:
             self._budget.record()
         if progress >= 0.5 and self._finds_metric and not self._last:
-            gradient = replica.estimate.gradient
+            gradient = replica.reduced_gradient(replica.estimate)
             self._outer += np.einsum("ci,ci->i", gradient, gradient) if self._diagonal else gradient.T @ gradient
             self._count += len(gradient)
             self._squares.append(float(np.square(replica.metric.whiten(gradient)).sum()) / len(gradient))
@@ -209,7 +211,8 @@ class Tuner:
         if self._last:
             excess = np.full_like(excess, excess.mean())
         gain = 3.0 / (10.0 + self._moves) ** 0.6
-        replica.step_size = replica.step_size * np.exp(gain * excess)[:, None]
+        longer = replica.step_size * np.exp(gain * excess)[:, None]
+        replica.step_size = np.minimum(longer, replica.kernel.longest_step)
         if self._last and progress >= 0.5:
             self._tail.append(float(np.log(np.ravel(replica.step_size)[0])))
 
@@ -218,7 +221,7 @@ class Tuner:
         old, settled = replica.metric, self._settled()
         for _ in range(_ROUNDS if self._diagonal and not settled else 1):
             if settled:
-                curvature = self._outer / self._count / replica.temperature
+                curvature = self._outer / self._count * replica.law.step_scale
             else:
                 curvature = yield from (self._row_norms() if self._diagonal else self._mean_hessian())
             metric = metric_of(curvature, self._scale)
@@ -234,19 +237,19 @@ class Tuner:
     def _settled(self) -> bool:
         """Whether the window's gradients tell the mean curvature: exact, and no longer those of the way down.
 
-        In coordinates whitened by the curvature where the chains are, a settled gradient has mean square tau in each,
-        more only where walls hold the chains against it. On the way down it is larger by far, or falls, and a metric
-        made of that would make the way longer still.
+        In coordinates whitened by the curvature where the chains are, a settled gradient of v has mean square 1 / s in
+        each, s the law's step scale, more only where walls hold the chains against it. On the way down it is larger by
+        far, or falls, and a metric made of that would make the way longer still.
         """
         replica, d = self.replica, len(self._scale)
         enough = _GRADIENTS * (d ** (1 / 3) if self._diagonal else d)
         if self._first or not isinstance(replica.rung.estimator, Exact) or self._count < enough:
             return False
         earlier, later = (float(np.mean(part)) / d for part in np.array_split(self._squares, 2))
-        return later > 0.5 * earlier and (replica.bounded or later < SETTLED * replica.temperature)
+        return later > 0.5 * earlier and (replica.bounded or later * replica.law.step_scale < SETTLED)
 
     def _mean_hessian(self) -> Asks[Array]:
-        """Mean over the chains of the energy's Hessian, by differences of gradients along whitened coordinates."""
+        """Mean over the chains of v's Hessian times the step scale, by differences of gradients."""
         replica = self.replica
         chains, d = replica.position.shape
         along = np.tile(replica.metric.colour(_DIFFERENCE * np.eye(d)), (chains, 1))
@@ -260,7 +263,7 @@ class Tuner:
         return back @ (0.5 * (mean + mean.T)) @ back.T
 
     def _row_norms(self) -> Asks[Array]:
-        """Norms of the rows of the energy's Hessian in whitened coordinates, (d,), as curvatures."""
+        """Norms of the rows of v's Hessian times the step scale, in whitened coordinates, (d,), as curvatures."""
         replica, scale = self.replica, np.sqrt(np.asarray(self.replica.metric.matrix))
         chains, d = replica.position.shape
         squares, count = np.zeros(d), 0
@@ -275,7 +278,8 @@ class Tuner:
     def _gradient_change(self, along: Array) -> Asks[tuple[Array, npt.NDArray[np.bool_]]]:
         """Change of the whitened gradient from each chain along n moves (chains * n, d), and which could be solved.
 
-        A move out of the domain is made backwards, and the change taken with the other sign.
+        The gradient is that of v times the step scale: of a tempered law, that of U. A move out of the domain is made
+        backwards, and the change taken with the other sign.
         """
         chains, d = self.replica.position.shape
         chain = np.repeat(np.arange(chains), len(along) // chains)
@@ -292,14 +296,15 @@ class Tuner:
         sign = np.where(replica.domain.contains(here + along), 1.0, -1.0)[:, None]
         # common random numbers: the noise of both estimates is the same and cancels
         state = probe.bit_generator.state
-        there = yield from replica.estimator.estimate(probe, here + sign * along)
+        there = yield from replica.estimator.estimate(probe, here + sign * along, replica.gradients)
         if replica.estimator.exact:
-            energy, gradient = (part[chain] for part in replica.estimate[:2])
+            start = replica.estimate.take(chain)
         else:
             probe.bit_generator.state = state
-            energy, gradient = (yield from replica.estimator.estimate(probe, here))[:2]
-        known = np.isfinite(energy) & np.isfinite(there.energy)
-        return sign * replica.metric.whiten(there.gradient - gradient), known
+            start = yield from replica.estimator.estimate(probe, here, replica.gradients)
+        known = np.isfinite(replica.reduced_energy(start)) & np.isfinite(replica.reduced_energy(there))
+        change = replica.reduced_gradient(there) - replica.reduced_gradient(start)
+        return sign * replica.metric.whiten(change) * replica.law.step_scale, known
 
     def _stable_step(self, curvature: Array) -> Array:
         replica = self.replica
@@ -312,7 +317,7 @@ class Tuner:
             white = replica.metric.whiten_covariance(noise)
             largest = np.linalg.eigvalsh(white).max() if white.ndim == 3 else white.max()
             # half of the noise budget 2 alpha tau / s^2: room for states noisier than those met so far
-            step = np.minimum(step, kernel.friction * replica.rung.temperature / max(float(largest), 1e-300))
+            step = np.minimum(step, kernel.friction * noise_room(replica.rung.law) / max(float(largest), 1e-300))
         return step
 
     def _measure_curvature(self, iterations: int) -> Asks[None]:

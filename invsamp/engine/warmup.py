@@ -65,6 +65,8 @@ class WarmUp:
 
     def begin(self) -> None:
         """Before the first step."""
+        for replica in self._replicas:
+            replica.warming = True
         for tuner in self._tuners:
             tuner.begin()
         self._open()
@@ -134,7 +136,7 @@ class WarmUp:
             self._exchange.resolve()
             self._exchange.reset()
         for replica in self._replicas:
-            replica.counts = Counts()
+            replica.counts, replica.warming = Counts(), False
 
 
 def check_length(rungs: Sequence[Rung], preconditioner: str | None, steps: int, chains: int) -> None:

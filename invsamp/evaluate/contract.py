@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from invsamp.contract import Potential
-from invsamp.evaluate.requests import Estimate, Request
+from invsamp.evaluate.requests import Estimate, Request, guarded
 from invsamp.posing.forward import own_array
 
 
@@ -88,31 +88,22 @@ class Checked:
     def _checked(self, request: Request, found: Any) -> Estimate:
         if not isinstance(found, Estimate):
             raise self._wrong("an Estimate for each request", repr(found))
-        wanted = _shapes(request)
         # what comes of gradients that nobody asked for is nobody's business
-        given = [None if k % 2 and not request.gradient else part for k, part in enumerate(found[:4])]
+        asked = [True, request.gradient, True, request.gradient, True, request.gradient == "apart"]
+        given = [part if wanted else None for part, wanted in zip(found.arrays, asked, strict=True)]
+        right = _shapes(request, found.prior is not None or self._solvers[request.fidelity].apart)
         shapes = [None if part is None else np.shape(part) for part in given]
-        if shapes != wanted:
-            raise self._wrong(_in_words(wanted), _in_words(shapes))
+        for first, last in ((0, 4), (4, 6)):
+            if shapes[first:last] != right[first:last]:
+                raise self._wrong(_in_words(right[first:last], first), _in_words(shapes[first:last], first))
         try:
-            energy, gradient, *variances = (
-                None if part is None else own_array(part, name) for name, part in zip(_NAMES, given, strict=True)
-            )
+            parts = [None if part is None else own_array(part, name) for name, part in zip(_NAMES, given, strict=True)]
         except ValueError as error:
             raise EvaluatorError(f"{self._evaluator!r} must give numbers: {error}") from error
-        assert energy is not None
-        bad = ~np.isfinite(energy)
-        for part in (gradient, *variances):
-            if part is not None:
-                bad |= ~np.isfinite(part.reshape(len(part), -1)).all(axis=1)
-        if bad.any():
-            energy[bad] = np.inf
-            for part in (gradient, *variances):
-                if part is not None:
-                    part[bad] = 0.0
-        if variances[0] is not None and (variances[0] < 0.0).any():
-            raise self._wrong("variances that are not negative", variances[0].min())
-        return Estimate(energy, gradient, *variances, bool(bad.any()))  # type: ignore[arg-type, call-arg]
+        estimate, _ = guarded(Estimate(*parts))  # type: ignore[arg-type]
+        if estimate.energy_variance is not None and (estimate.energy_variance < 0.0).any():
+            raise self._wrong("variances that are not negative", estimate.energy_variance.min())
+        return estimate
 
     def _compare(self, requests: tuple[Request, ...], found: tuple[Estimate, ...]) -> None:
         """Asked for by itself, a request must have the same answer: one that another should have is of no use."""
@@ -128,23 +119,29 @@ class Checked:
         return EvaluatorError(f"{self._evaluator!r} must give {right}, got {value}")
 
 
-_NAMES = ("energies", "gradients", "variances of energies", "variances of gradients")
+_NAMES = (
+    *("energies", "gradients", "variances of energies", "variances of gradients"),
+    *("prior energies", "gradients of prior energies"),
+)
 
 
-def _shapes(request: Request) -> list[tuple[int, ...] | None]:
-    """Of an estimate's energy, gradient and variances; None for what is not asked for."""
+def _shapes(request: Request, prior: bool) -> list[tuple[int, ...] | None]:
+    """Of an estimate's energy, gradient, variances and prior parts; None for what is not asked for."""
     rows, d = request.position.shape
     gradient = (rows, d) if request.gradient else None
+    parts = [(rows,) if prior else None, (rows, d) if request.gradient == "apart" else None]
     if request.batch is None:
-        return [(rows,), gradient, None, None]
+        return [(rows,), gradient, None, None, *parts]
     by_structure = {"isotropic": (rows,), "diagonal": (rows, d), "full": (rows, d, d)}
-    return [(rows,), gradient, (rows,), by_structure[request.batch.structure] if request.gradient else None]
+    variance = by_structure[request.batch.structure] if request.gradient else None
+    return [(rows,), gradient, (rows,), variance, *parts]
 
 
-def _in_words(shapes: Sequence[tuple[int, ...] | None]) -> str:
-    return ", ".join(
-        f"{name} of shape {shape}" for name, shape in zip(_NAMES, shapes, strict=True) if shape is not None
-    )
+def _in_words(shapes: Sequence[tuple[int, ...] | None], first: int) -> str:
+    told = [
+        f"{name} of shape {shape}" for name, shape in zip(_NAMES[first:], shapes, strict=False) if shape is not None
+    ]
+    return ", ".join(told) or "none"
 
 
 def _alike(one: Estimate, other: Estimate) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from invsamp.contract import Potential
+from invsamp.contract import Gradients, Potential
 from invsamp.evaluate.requests import Estimate, Request, joined, rows_of
 from invsamp.evaluate.solving import separable, solve
 
@@ -50,7 +50,7 @@ class Executed:
         self._executor = executor
         told = getattr(executor, "_max_workers", None)
         self._workers = workers or (told if isinstance(told, int) else None)
-        self._splits: dict[tuple[str, bool, bool], bool] = {}  # by kind of request
+        self._splits: dict[tuple[str, Gradients, bool], bool] = {}  # by kind of request
 
     def __repr__(self) -> str:
         return f"the executor {self._executor!r}"

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Array, Terms
+from invsamp.contract import Array, Gradients, Terms
 
 Structure = Literal["isotropic", "diagonal", "full"]
 STRUCTURES: tuple[Structure, ...] = ("isotropic", "diagonal", "full")
@@ -41,7 +41,7 @@ class Request(NamedTuple):
 
     fidelity: str
     position: Array
-    gradient: bool = True
+    gradient: Gradients = True
     batch: Batch | None = None
 
 
@@ -49,23 +49,32 @@ class Estimate(NamedTuple):
     """Energy and gradient at a position; the variances are None where there is no noise.
 
     ``gradient_variance`` has shape (chains,) for isotropic noise, (chains, d) for independent entries and
-    (chains, d, d) for a full covariance. The gradient is None where it was not asked for. ``failed`` says whether any
-    energy is infinite because a solve failed; its gradient is 0.
+    (chains, d, d) for a full covariance. The gradient is None where it was not asked for. ``prior`` is the part of the
+    energy that is the prior's, None where a potential does not tell it (`invsamp.contract.SplitPotential`);
+    ``prior_gradient`` comes only where it is asked for. ``failed`` says whether any energy is infinite because a solve
+    failed; its gradient is 0.
     """
 
     energy: Array
     gradient: Array
     energy_variance: Array | None = None
     gradient_variance: Array | None = None
+    prior: Array | None = None
+    prior_gradient: Array | None = None
     failed: bool = False
+
+    @property
+    def arrays(self) -> tuple[Array | None, ...]:
+        """All but ``failed``."""
+        return self[:-1]
 
     def take(self, rows: Rows) -> Estimate:
         """The estimate of the chains ``rows`` alone."""
-        return Estimate(*(None if part is None else part[rows] for part in self[:4]))  # type: ignore[arg-type]
+        return Estimate(*(None if part is None else part[rows] for part in self.arrays))  # type: ignore[arg-type]
 
     def replaced(self, rows: Rows, new: Estimate) -> Estimate:
         """A copy in which the chains ``rows`` have the estimate ``new``."""
-        return Estimate(*map(lambda old, part: _replaced(old, rows, part), self[:4], new[:4]))  # type: ignore[arg-type]
+        return Estimate(*map(lambda old, part: _replaced(old, rows, part), self.arrays, new.arrays))  # type: ignore[arg-type]
 
 
 Asks = Generator[tuple[Request, ...], tuple[Estimate, ...], Result]
@@ -120,7 +129,7 @@ def joined(parts: Sequence[Estimate]) -> Estimate:
     """Estimates of rows one after the other as one."""
     if len(parts) == 1:
         return parts[0]
-    columns = [None if c[0] is None else np.concatenate(c) for c in zip(*(part[:4] for part in parts), strict=True)]
+    columns = [None if c[0] is None else np.concatenate(c) for c in zip(*(part.arrays for part in parts), strict=True)]
     return Estimate(*columns, any(part.failed for part in parts))  # type: ignore[arg-type, call-arg]
 
 
@@ -133,9 +142,14 @@ def check_shapes(request: Request, found: Estimate) -> None:
             f"the potential of fidelity {request.fidelity!r} must return an energy of shape {position.shape[:1]} and a "
             f"gradient of shape {position.shape}, got {energy} and {gradient}"
         )
+    if found.prior is not None and found.prior.shape != energy:
+        raise ValueError(
+            f"the potential of fidelity {request.fidelity!r} must return a prior energy of shape {energy}, got "
+            f"{found.prior.shape}"
+        )
 
 
-def reduced(terms: Terms, batch: Batch) -> Estimate:
+def reduced(terms: Terms, batch: Batch, gradient: Gradients = True) -> Estimate:
     r"""Estimate of a whole sum from the terms of a batch, with its own sample variances.
 
     With G the total and n the size of the batch, sums are multiplied by :math:`G/n`, and the variance of that is
@@ -149,7 +163,24 @@ def reduced(terms: Terms, batch: Batch) -> Estimate:
         terms.prior_gradient + scale * terms.gradients.sum(axis=1),
         variance_scale * terms.energies.var(axis=1, ddof=1),
         variance_scale * sample_variance(terms.gradients, batch.structure),
+        terms.prior_energy,
+        terms.prior_gradient if gradient == "apart" else None,
     )
+
+
+def guarded(found: Estimate) -> tuple[Estimate, int]:
+    """Energies +inf, gradients and variances 0 where any of them is not finite, and in how many rows.
+
+    The prior's own energy and gradient stay where they are finite: a solve that failed says nothing of them.
+    """
+    energy, gradient, *variances, prior, slope, _ = found
+    without = _not_finite(prior, slope)
+    bad = _not_finite(energy, gradient, *variances) | without
+    if not (count := int(np.count_nonzero(bad))):
+        return found, 0
+    rest = [_filled(bad, part, 0.0) for part in (gradient, *variances)]
+    apart = _filled(without, prior, np.inf), _filled(without, slope, 0.0)
+    return Estimate(_filled(bad, energy, np.inf), *rest, *apart, True), count  # type: ignore[arg-type, call-arg]
 
 
 def sample_variance(values: Array, structure: Structure) -> Array:
@@ -159,6 +190,16 @@ def sample_variance(values: Array, structure: Structure) -> Array:
         return np.swapaxes(centred, 1, 2) @ centred / (values.shape[1] - 1)
     by_entry = values.var(axis=1, ddof=1)
     return by_entry if structure == "diagonal" else by_entry.mean(axis=1)
+
+
+def _not_finite(*parts: Array | None) -> npt.NDArray[np.bool_]:
+    """In which rows any of some parts is not finite."""
+    rows = [~np.isfinite(part.reshape(len(part), -1)).all(axis=1) for part in parts if part is not None]
+    return np.asarray(np.any(rows, axis=0)) if rows else np.zeros(1, dtype=bool)
+
+
+def _filled(rows: npt.NDArray[np.bool_], part: Array | None, value: float) -> Array | None:
+    return None if part is None else np.where(rows.reshape(-1, *[1] * (part.ndim - 1)), value, part)
 
 
 def _replaced(old: Array | None, rows: Rows, new: Array | None) -> Array | None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Array, Potential, Terms
+from invsamp.contract import Array, Gradients, Parts, Potential, SplitPotential, Terms, sums_groups
 from invsamp.evaluate.requests import Answer, Batch, Estimate, Request, joined, reduced, rows_of
 from invsamp.posing.forward import own_array
 
@@ -16,12 +16,25 @@ def solve(potential: Potential, request: Request) -> Estimate:
     """What a potential gives for a request, as it is: energies of failed solves are not finite."""
     position = np.array(request.position)  # a potential may write into what it is given
     if request.batch is not None:
-        return reduced(batch_terms(potential, position, request.batch), request.batch)
+        return reduced(batch_terms(potential, position, request.batch), request.batch, request.gradient)
     # and use the memory of what it returns again
+    if isinstance(potential, SplitPotential):
+        return estimated(potential.parts(position, request.gradient), request.gradient)
     if request.gradient:
         energy, gradient = potential.energy_and_gradient(position)
         return Estimate(own_array(energy, "energies"), own_array(gradient, "gradients"))
     return Estimate(own_array(potential.energy(position), "energies"), None)  # type: ignore[arg-type]
+
+
+def estimated(parts: Parts, gradient: Gradients) -> Estimate:
+    """What a potential that tells its parts was asked for, in arrays of its own."""
+    energy, slope, prior, prior_slope = parts
+    return Estimate(
+        own_array(energy, "energies"),
+        own_array(slope, "gradients") if gradient else None,  # type: ignore[arg-type]
+        prior=own_array(prior, "prior energies"),
+        prior_gradient=own_array(prior_slope, "gradients of the prior energy") if gradient == "apart" else None,
+    )
 
 
 def batch_terms(potential: Potential, position: Array, batch: Batch) -> Terms:
@@ -29,7 +42,7 @@ def batch_terms(potential: Potential, position: Array, batch: Batch) -> Terms:
     termwise: Any = potential  # minibatches refuse others
     if batch.counted is None:
         return termwise.terms(position, batch.members)
-    if hasattr(potential, "group_terms"):
+    if sums_groups(termwise):
         return termwise.group_terms(position, batch.members, batch.counted)
     return summed(termwise.terms(position, batch.members.reshape(len(position), -1)), batch.members, batch.counted)
 
@@ -51,7 +64,7 @@ def separable(request: Request, answer: Answer) -> bool:
         return False
     whole, *parts = answer((request, *_pieces(request)))
     again = joined(parts)
-    return all(_repeated(one, many) for one, many in zip(whole[:4], again[:4], strict=True))
+    return all(_repeated(one, many) for one, many in zip(whole.arrays, again.arrays, strict=True))
 
 
 def _repeated(one: Array | None, many: Array | None) -> bool:

@@ -15,7 +15,7 @@ from invsamp.fidelities.levels import Noise
 from invsamp.fidelities.reweighting import weights
 from invsamp.fidelities.states import level_name
 from invsamp.fidelities.swap_forecast import Side, forecast
-from invsamp.ladder import check_temperatures
+from invsamp.laws import check_temperatures
 from invsamp.results.run import Run
 
 #: Hot temperatures at which swaps with the cold rung are forecast.

@@ -2,7 +2,7 @@ r"""What a kernel is, and what it is given.
 
 A step is a generator: it yields what it wants evaluated (through `ActiveRung.evaluate`), as often as it likes, and
 returns where the chains are then. It is vectorised over the chains of a rung. It sees whitened coordinates w and
-reduced energies, whose density is :math:`e^{-v(w)}` whatever the rung's temperature, and step sizes to match.
+reduced energies, whose density is :math:`e^{-v(w)}` whatever the rung's law, and step sizes to match.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ActiveRung(Protocol):
         ...
 
     def evaluate(self, position: Array) -> Asks[Estimate]:
-        """Energy and gradient at positions (chains, d), as the rung's estimator tells them."""
+        """Energy and gradient at positions (rows, d), as the rung's estimator tells them."""
         ...
 
     def energy(self, estimate: Estimate) -> Array:
@@ -92,17 +92,21 @@ class ActiveRung(Protocol):
 class Kernel(Protocol):
     """How a rung moves: a frozen dataclass of settings, which prints, compares and pickles.
 
-    ``adjusted``: draws are exact at any step size; needs exact energies. ``friction``: the share of the momentum that
-    is lost in a step, 1 where there is none. ``target_acceptance``: the mean acceptance at which the step size of an
-    adjusted kernel is best. ``stability_limit``: the largest step size times curvature at which an unadjusted one is
-    stable. ``short_steps``: whether an adjusted kernel needs a short step now and then to leave spots of high
-    curvature.
+    ``gradient``: whether it wants gradients; one that does not gets energies alone, and no preconditioner, which
+    warm-up makes of gradients. ``adjusted``: draws are exact at any step size; needs exact energies. ``friction``: the
+    share of the momentum that is lost in a step, 1 where there is none. ``target_acceptance``: the mean acceptance at
+    which the step size of an adjusted kernel is best; ``longest_step``: where warm-up stops looking for it.
+    ``stability_limit``: the largest step size times curvature at which an unadjusted one is stable. ``short_steps``:
+    whether an adjusted kernel needs a short step now and then to leave spots of high curvature.
     """
 
     @property
     def name(self) -> str:
         """As reports call it, such as "mala"."""
         ...
+
+    @property
+    def gradient(self) -> bool: ...
 
     @property
     def adjusted(self) -> bool: ...
@@ -117,6 +121,9 @@ class Kernel(Protocol):
     def stability_limit(self) -> float: ...
 
     @property
+    def longest_step(self) -> float: ...
+
+    @property
     def short_steps(self) -> bool: ...
 
     def init(self, rng: np.random.Generator, shape: tuple[int, int]) -> Memory:
@@ -128,7 +135,10 @@ class Kernel(Protocol):
         ...
 
     def arrived(self, rung: ActiveRung, memory: Memory, rows: Rows, change: Array) -> Memory:
-        """Memory after the chains ``rows`` got other positions by a swap; ``change`` is that of their `gradient`s."""
+        """Memory after the chains ``rows`` got other positions by a swap.
+
+        ``change`` (k, d) is that of their `gradient`s, 0 for a kernel that wants none.
+        """
         ...
 
 
@@ -141,15 +151,24 @@ def decided(accept: Mask, there: Point, here: Point) -> Point:
     by_row, old, new = accept[:, None], here.estimate, there.estimate
     return Point(
         np.where(by_row, there.position, here.position),
-        Estimate(np.where(accept, new.energy, old.energy), np.where(by_row, new.gradient, old.gradient)),
+        Estimate(
+            np.where(accept, new.energy, old.energy),
+            _chosen(by_row, new.gradient, old.gradient),  # type: ignore[arg-type]
+            prior=_chosen(accept, new.prior, old.prior),
+            prior_gradient=_chosen(by_row, new.prior_gradient, old.prior_gradient),
+        ),
     )
 
 
-def where_solved(there: Point, here: Point) -> tuple[Point, Mask | None]:
-    """There, or here for those chains whose solve failed there, and which they are; None: no chain's."""
+def _chosen(accept: Mask, new: Array | None, old: Array | None) -> Array | None:
+    return None if new is None or old is None else np.where(accept, new, old)
+
+
+def where_solved(rung: ActiveRung, there: Point, here: Point) -> tuple[Point, Mask | None]:
+    """There, or here for those chains whose law is unknown there, as a solve failed, and which; None: no chain's."""
     if not there.estimate.failed:
         return there, None
-    refused = ~np.isfinite(there.estimate.energy)
+    refused = ~np.isfinite(rung.energy(there.estimate))
     rows = np.flatnonzero(refused)
     position = there.position.copy()
     position[rows] = here.position[rows]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -30,6 +31,8 @@ class Langevin:
     #: Roberts and Rosenthal (1998).
     target_acceptance: ClassVar[float] = 0.574
     stability_limit: ClassVar[float] = 2.0
+    gradient: ClassVar[bool] = True
+    longest_step: ClassVar[float] = math.inf
     short_steps: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -54,7 +57,7 @@ class Langevin:
         end, velocity, failed = rung.follow(here.position, move)
         there = Point(end, (yield from rung.evaluate(end)))
         if not self.adjusted:
-            return where_solved(there, here)[0], memory, Info(clipped=clipped) if clipped else NOTHING
+            return where_solved(rung, there, here)[0], memory, Info(clipped=clipped) if clipped else NOTHING
         energies = rung.energy(here.estimate), rung.energy(there.estimate)
         log_ratio = log_acceptance(energies, noise, velocity, rung.gradient(there.estimate), step_size)
         if failed is not None:

@@ -88,6 +88,8 @@ class Momentum:
     adjusted: bool = False
     #: Each refusal undoes the path so far: best in trials on a posterior of 64 unknowns, by a flat maximum.
     target_acceptance: ClassVar[float] = 0.93
+    gradient: ClassVar[bool] = True
+    longest_step: ClassVar[float] = math.inf
     short_steps: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -132,7 +134,7 @@ class Momentum:
             rung.gradient(here.estimate), rung.normal(), step_size, rung.gradient_noise(here), self.friction
         )
         end, velocity, failed = rung.follow(here.position, kick + kept * np.sqrt(step_size) * memory["momentum"])
-        point, refused = where_solved(Point(end, (yield from rung.evaluate(end))), here)
+        point, refused = where_solved(rung, Point(end, (yield from rung.evaluate(end))), here)
         momentum = velocity / np.sqrt(step_size)
         for stayed in (failed, refused):
             if stayed is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
@@ -34,6 +35,8 @@ class Paths(ABC):
     friction: ClassVar[float] = 1.0
     target_acceptance: ClassVar[float] = 0.8
     stability_limit: ClassVar[float] = 2.0
+    gradient: ClassVar[bool] = True
+    longest_step: ClassVar[float] = math.inf
     short_steps: ClassVar[bool] = False
 
     @abstractmethod
@@ -64,7 +67,7 @@ class Paths(ABC):
                 gradient = rung.gradient(there.estimate)
                 velocity, after = self.kick(turned / step, gradient, 0.5 * step)
                 work += before + after
-                broken |= _broken(there, failed)
+                broken |= _broken(rung, there, failed)
             log_ratio = rung.energy(here.estimate) - rung.energy(there.estimate) - work
         log_ratio[broken | np.isnan(log_ratio)] = -np.inf
         accept = rung.log_uniform() < log_ratio
@@ -86,9 +89,9 @@ def van_der_corput(index: int) -> float:
     return share
 
 
-def _broken(there: Point, failed: Mask | None) -> Mask | bool:
+def _broken(rung: ActiveRung, there: Point, failed: Mask | None) -> Mask | bool:
     """Which chains' paths cannot be accepted: the walls gave them up, or the solve at their end failed."""
-    solved = np.isfinite(there.estimate.energy) if there.estimate.failed else None
+    solved = np.isfinite(rung.energy(there.estimate)) if there.estimate.failed else None
     if solved is None:
         return False if failed is None else failed
     return ~solved if failed is None else ~solved | failed

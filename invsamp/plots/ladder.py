@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from invsamp.arguments import text
 from invsamp.diagnostics import swap_rates
 from invsamp.diagnostics.checks import SWAP_RATE_LIMIT
+from invsamp.diagnostics.ladders import law_labels
 from invsamp.diagnostics.weights import quantiles
 from invsamp.plots.figure import (
     COLD,
@@ -101,7 +102,8 @@ def plot_ladder(run: Run, name: str | None = None) -> Figure:
 
 def _rates(axes: Axes, run: Run, rates: np.ndarray) -> None:
     report = run.report
-    temperatures = report.get("temperatures") or list(range(run.rungs))
+    rungs = [f"{value:.3g}" for value in report.get("temperatures") or []] or law_labels(report)
+    rungs = rungs or [str(rung) for rung in range(run.rungs)]
     heights = np.nan_to_num(rates)
     colors = [COLD if rate >= SWAP_RATE_LIMIT else HOT for rate in heights]
     axes.bar(np.arange(len(rates)), heights, width=0.55, color=colors, alpha=0.85)
@@ -112,14 +114,14 @@ def _rates(axes: Axes, run: Run, rates: np.ndarray) -> None:
             text, (pair, height), (0, 3), textcoords="offset points", ha="center", va="bottom", fontsize=8, color=INK
         )
     axes.axhline(SWAP_RATE_LIMIT, color=HOT, lw=1.0, ls=(0, (4, 2)))
-    labels = [f"{cold:.3g} ↔ {hot:.3g}" for cold, hot in pairwise(temperatures)]
+    labels = [f"{cold} ↔ {hot}" for cold, hot in pairwise(rungs)]
     axes.set_xticks(np.arange(len(rates)), labels)
     axes.set_xlim(-0.7, len(rates) - 0.3)
     axes.set_ylim(0, max(1.45 * heights.max(), 4 * SWAP_RATE_LIMIT))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     axes.locator_params(axis="y", nbins=4)
     clean(axes)
-    axes.set_xlabel("temperatures", color=INK, fontsize=9)
+    axes.set_xlabel("temperatures" if report.get("temperatures") else "laws", color=INK, fontsize=9)
     title(axes, "accepted swaps")
     if "round_trips" in report:
         axes.set_title(f"{report['round_trips']:,} round trips", loc="right", fontsize=9, color=INK)
@@ -195,8 +197,8 @@ def _ridges(axes: Axes, samples: list[np.ndarray], weights: list[np.ndarray | No
 
 def _rung_names(run: Run) -> list[str]:
     report = run.report
-    temperatures, fidelities = report.get("temperatures") or [], report.get("fidelities") or []
-    names = [f"T = {value:.3g}" for value in temperatures] or [f"rung {rung}" for rung in range(run.rungs)]
+    fidelities = report.get("fidelities") or []
+    names = law_labels(report) or [f"rung {rung}" for rung in range(run.rungs)]
     if len(set(fidelities)) > 1:
         names = [f"{name}, {fidelity}" for name, fidelity in zip(names, fidelities, strict=True)]
     return names

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Array, Terms, derivative_error
+from invsamp.contract import Array, Gradients, Parts, Terms, derivative_error
 from invsamp.domains import Box, Domain, Unbounded
 from invsamp.posing import column_families
 from invsamp.posing.bound_noise import BoundNoise
@@ -51,24 +51,28 @@ class PosteriorPotential:
 
     def energy(self, position: Array) -> Array:
         """Energy, shape (chains,)."""
-        theta, _, value, slope, _, inside, everywhere = self._pose(position)
-        if everywhere:
-            return self._energy(theta, value, slope)
-        energy = np.full(len(inside), np.inf)
-        if inside.any():
-            energy[inside] = self._energy(theta[inside], value[inside], slope[inside])
-        return energy
+        return self.parts(position, False).energy
 
     def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
         """Energy (chains,) and its gradient (chains, dimension)."""
-        theta, derivative, value, slope, jacobian_slope, inside, everywhere = self._pose(position)
-        if everywhere:
-            return self._energy_and_gradient(theta, derivative, value, slope, jacobian_slope)
-        energy, gradient = np.full(len(inside), np.inf), np.zeros(theta.shape)
-        if inside.any():
-            parts = (part[inside] for part in (theta, derivative, value, slope, jacobian_slope))
-            energy[inside], gradient[inside] = self._energy_and_gradient(*parts)
+        energy, gradient, _, _ = self.parts(position, True)
+        assert gradient is not None  # it was asked for
         return energy, gradient
+
+    def parts(self, position: Array, gradient: Gradients) -> Parts:
+        """Energy and, of it, what is the prior's; see `invsamp.contract.SplitPotential`."""
+        *posed, inside, everywhere = self._pose(position)
+        if everywhere:
+            return self._parts(gradient, *posed)
+        chains, d = len(inside), self.dimension
+        slope, prior_slope = (np.zeros((chains, d)) if wanted else None for wanted in (gradient, gradient == "apart"))
+        found = Parts(np.full(chains, np.inf), slope, np.full(chains, np.inf), prior_slope)
+        if inside.any():
+            solved = self._parts(gradient, *(part[inside] for part in posed))
+            for target, part in zip(found, solved, strict=True):
+                if target is not None and part is not None:
+                    target[inside] = part
+        return found
 
     def terms(self, position: Array, indices: npt.NDArray[np.intp]) -> Terms:
         """Terms at ``indices``, shape (chains, batch), of the m data; see `invsamp.contract.Terms`.
@@ -129,19 +133,20 @@ class PosteriorPotential:
             inside &= self._slow_domain.contains(position)
         return theta, derivative, value, slope, jacobian_slope, inside, bool(inside.all())
 
-    def _energy(self, theta: Array, value: Array, slope: Array) -> Array:
-        y = self._model(np.ascontiguousarray(theta[:, self._columns]))
-        self._noise.accumulate(theta, y, value, slope)
-        return np.where(np.isfinite(value), -value, np.inf)
-
-    def _energy_and_gradient(
-        self, theta: Array, derivative: Array, value: Array, slope: Array, jacobian_slope: Array
-    ) -> tuple[Array, Array]:
-        y, vjp = self._model.linearize(np.ascontiguousarray(theta[:, self._columns]))
+    def _parts(
+        self, gradient: Gradients, theta: Array, derivative: Array, value: Array, slope: Array, jacobian_slope: Array
+    ) -> Parts:
+        """Of points inside; ``value`` and ``slope`` are those of the log prior density, and are written over."""
+        prior, selected = -value, np.ascontiguousarray(theta[:, self._columns])
+        if not gradient:
+            self._noise.accumulate(theta, self._model(selected), value, slope)
+            return Parts(np.where(np.isfinite(value), -value, np.inf), None, prior, None)
+        prior_slope = -(slope * derivative + jacobian_slope) if gradient == "apart" else None
+        y, vjp = self._model.linearize(selected)
         y_slope = self._noise.accumulate(theta, y, value, slope)
         slope[:, self._columns] += vjp(y_slope)
         column_families.finish(value, slope, derivative, jacobian_slope)
-        return value, slope
+        return Parts(value, slope, prior, prior_slope)
 
     def _data_terms(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
         """Minus log-likelihoods (rows, batch) at theta and their gradients in theta (rows, batch, dimension)."""

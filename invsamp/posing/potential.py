@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from invsamp import arguments
 from invsamp.arguments import array, generator, instance, integer, numbers, one_of, optional, store, text
-from invsamp.contract import Array, Potential, Terms
+from invsamp.contract import Array, Gradients, Parts, Potential, Terms
 from invsamp.domains import Domain, DomainLike, Unbounded, bound_domain, named_columns, point_inside
 from invsamp.names import check_names
 from invsamp.posing.walk import walk
@@ -90,14 +90,20 @@ class SumPotential:
 
     def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
         """Energy (chains,) and gradient (chains, dimension) of the full sum."""
-        everything = np.broadcast_to(self.data, (len(position), *self.data.shape))
-        energy, gradient = self._prior(position)
-        energies, gradients = self.term(position, everything)
-        return energy + energies.sum(axis=1), gradient + gradients.sum(axis=1)
+        energy, gradient, _, _ = self.parts(position, True)
+        assert gradient is not None  # it was asked for
+        return energy, gradient
 
     def energy(self, position: Array) -> Array:
         """Energy, shape (chains,)."""
-        return self.energy_and_gradient(position)[0]
+        return self.parts(position, False).energy
+
+    def parts(self, position: Array, gradient: Gradients) -> Parts:
+        """Energy, and of it what is the prior's; see `invsamp.contract.SplitPotential`."""
+        everything = np.broadcast_to(self.data, (len(position), *self.data.shape))
+        prior, slope = self._prior(position)
+        energies, gradients = self.term(position, everything)
+        return Parts(prior + energies.sum(axis=1), slope + gradients.sum(axis=1), prior, slope)
 
     def _prior(self, position: Array) -> tuple[Array, Array]:
         if self.prior is None:

@@ -2,8 +2,9 @@
 
 Arguments that all share
 ------------------------
-temperatures : sequence of float
-    From 1 upwards, one for each rung.
+temperatures : sequence of float or Law
+    From 1 upwards, one for each rung. Entries may be laws in place of temperatures, such as `tempered_likelihood`, the
+    first of them the posterior's.
 step_size : float, Schedule, sequence of them for each rung, or None
     In the coordinates that the sampler moves in. None: found in warm-up, with a preconditioner.
 fidelity : str or int

@@ -26,8 +26,8 @@ from invsamp.ladder import (
     Swap,
     SwapEnergies,
     as_fidelity,
-    check_temperatures,
 )
+from invsamp.laws import Law, as_ladder
 from invsamp.schedules import Schedule
 from invsamp.swap import rules
 from invsamp.swap.schemes import SwapScheme, deo
@@ -37,7 +37,7 @@ StepSizes = float | Schedule | None | Sequence[float | Schedule | None]
 
 
 def relangevin(
-    temperatures: Sequence[float] = (1.0, 4.0),
+    temperatures: Sequence[Law | float] = (1.0, 4.0),
     step_size: StepSizes = None,
     *,
     adjusted: bool = True,
@@ -75,7 +75,7 @@ def relangevin(
 
 
 def resgld(
-    temperatures: Sequence[float] = (1.0, 4.0),
+    temperatures: Sequence[Law | float] = (1.0, 4.0),
     step_size: StepSizes = None,
     *,
     estimator: Estimator | Sequence[Estimator] | None = None,
@@ -107,7 +107,7 @@ def resgld(
     ----------
     Deng et al. (2020), ICML, "Non-convex learning via replica exchange stochastic gradient MCMC", eq. (7).
     """
-    flat = [0] * len(check_temperatures(temperatures)) if fidelities is None else fidelities
+    flat = [0] * len(as_ladder(temperatures)) if fidelities is None else fidelities
     variance = running_average() if energy_variance is None else energy_variance
     rungs = _rungs(temperatures, step_size, flat, estimator, energy_variance=variance)
     rule = rules.corrected() if swap is None else swap
@@ -115,7 +115,7 @@ def resgld(
 
 
 def r2sgld(
-    temperatures: Sequence[float] = (1.0, 10.0),
+    temperatures: Sequence[Law | float] = (1.0, 10.0),
     step_size: StepSizes = None,
     *,
     estimator: Estimator | Sequence[Estimator] | None = None,
@@ -158,7 +158,7 @@ def r2sgld(
 
 
 def multi_variance_resgld(
-    temperatures: Sequence[float] = (1.0, 4.0),
+    temperatures: Sequence[Law | float] = (1.0, 4.0),
     step_size: StepSizes = None,
     *,
     estimator: Estimator | Sequence[Estimator] | None = None,
@@ -203,7 +203,7 @@ def multi_variance_resgld(
 
 
 def fast_resgld(
-    temperatures: Sequence[float] = (1.0, 4.0),
+    temperatures: Sequence[Law | float] = (1.0, 4.0),
     step_size: StepSizes = None,
     *,
     estimator: Estimator | Sequence[Estimator] | None = None,
@@ -270,19 +270,19 @@ def fast_resgld(
     return _exchange(rungs, swap, swap_fraction, scheme, preconditioner, boundary, swap_energies)
 
 
-def _graded(fidelities: Sequence[str | int] | None, temperatures: Sequence[float]) -> Sequence[str | int]:
-    return range(len(check_temperatures(temperatures))) if fidelities is None else fidelities
+def _graded(fidelities: Sequence[str | int] | None, temperatures: Sequence[Law | float]) -> Sequence[str | int]:
+    return range(len(as_ladder(temperatures))) if fidelities is None else fidelities
 
 
 def _rungs(
-    temperatures: Sequence[float],
+    temperatures: Sequence[Law | float],
     step_size: StepSizes,
     fidelities: Sequence[str | int],
     estimator: Estimator | Sequence[Estimator] | None,
     **parts: object,
 ) -> tuple[Rung, ...]:
-    temperatures = check_temperatures(temperatures)
-    n = len(temperatures)
+    laws = as_ladder(temperatures)
+    n = len(laws)
     estimator = exact_energies() if estimator is None else estimator
     columns: dict[str, Sequence[Any]] = {
         "fidelities": sequence("fidelities", fidelities),
@@ -295,8 +295,8 @@ def _rungs(
     for k, fidelity in enumerate(columns["fidelities"]):
         as_fidelity(f"fidelities[{k}]", fidelity)
     return tuple(
-        Rung(t, f, e, step_size=h, **parts)  # type: ignore[arg-type]
-        for t, f, h, e in zip(temperatures, *columns.values(), strict=True)
+        Rung(law, f, e, step_size=h, **parts)  # type: ignore[arg-type]
+        for law, f, h, e in zip(laws, *columns.values(), strict=True)
     )
 
 

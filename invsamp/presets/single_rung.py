@@ -36,7 +36,7 @@ def sgld(
     Welling and Teh (2011), ICML, eq. (4), with :math:`\eta = \epsilon / 2`.
     """
     told = exact_energies() if estimator is None else estimator
-    rung = Rung(1.0, fidelity, told, Langevin(), step_size, gradient_noise=gradient_noise)
+    rung = Rung(fidelity=fidelity, estimator=told, step_size=step_size, gradient_noise=gradient_noise)
     return _single(rung, preconditioner, boundary)
 
 
@@ -77,7 +77,7 @@ def cyclic_sgld(
     """
     schedule = cyclic_cosine(step_size, cycles=cycles)
     told = exact_energies() if estimator is None else estimator
-    rung = Rung(1.0, fidelity, told, Langevin(), schedule, gradient_noise=gradient_noise)
+    rung = Rung(fidelity=fidelity, estimator=told, step_size=schedule, gradient_noise=gradient_noise)
     return _single(rung, preconditioner, boundary)
 
 
@@ -114,7 +114,7 @@ def sghmc(
     """
     kernel = Momentum(friction)
     told = exact_energies() if estimator is None else estimator
-    rung = Rung(1.0, fidelity, told, kernel, step_size, gradient_noise=gradient_noise)
+    rung = Rung(fidelity=fidelity, estimator=told, kernel=kernel, step_size=step_size, gradient_noise=gradient_noise)
     return _single(rung, preconditioner, boundary)
 
 
@@ -135,7 +135,7 @@ def mala(
     ----------
     Roberts and Tweedie (1996), Bernoulli 2(4).
     """
-    rung = Rung(1.0, fidelity, kernel=Langevin(adjusted=True), step_size=step_size)
+    rung = Rung(fidelity=fidelity, kernel=Langevin(adjusted=True), step_size=step_size)
     return _single(rung, preconditioner, boundary)
 
 
@@ -167,7 +167,7 @@ def ghmc(
     ----------
     Horowitz (1991), Physics Letters B 268; thresholds by Neal (2020), arXiv:2001.11950.
     """
-    rung = Rung(1.0, fidelity, kernel=Momentum(friction, adjusted=True), step_size=step_size)
+    rung = Rung(fidelity=fidelity, kernel=Momentum(friction, adjusted=True), step_size=step_size)
     return _single(rung, preconditioner, boundary)
 
 
@@ -199,7 +199,7 @@ def hmc(
     ----------
     Duane, Kennedy, Pendleton and Roweth (1987), Physics Letters B 195.
     """
-    return _single(Rung(1.0, fidelity, kernel=Hamiltonian(length), step_size=step_size), preconditioner, boundary)
+    return _single(Rung(fidelity=fidelity, kernel=Hamiltonian(length), step_size=step_size), preconditioner, boundary)
 
 
 def mams(
@@ -229,7 +229,9 @@ def mams(
     ----------
     Robnik, Cohn-Gordon and Seljak (2025), arXiv:2503.01707.
     """
-    return _single(Rung(1.0, fidelity, kernel=Microcanonical(length), step_size=step_size), preconditioner, boundary)
+    return _single(
+        Rung(fidelity=fidelity, kernel=Microcanonical(length), step_size=step_size), preconditioner, boundary
+    )
 
 
 def _single(rung: Rung, preconditioner: str | None, boundary: Boundary | str) -> Sampler:

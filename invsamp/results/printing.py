@@ -9,7 +9,7 @@ import numpy as np
 
 from invsamp.contract import Array
 from invsamp.diagnostics.checks import diagnose
-from invsamp.diagnostics.ladders import swap_rates
+from invsamp.diagnostics.ladders import law_labels, swap_rates
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,10 +42,9 @@ def _headline(report: Mapping[str, Any]) -> str:
     rates = swap_rates(report)
     if len(rates):
         temperatures = ", ".join(f"{value:.3g}" for value in report.get("temperatures") or [])
+        rungs = f"temperatures {temperatures}" if temperatures else "laws " + ", ".join(law_labels(report))
         rate_text = ", ".join("not tried" if np.isnan(rate) else f"{rate:.1%}" for rate in rates)
-        lines.append(
-            f"temperatures {temperatures}; swap rate {rate_text}; {report.get('round_trips', '?')} round trips"
-        )
+        lines.append(f"{rungs}; swap rate {rate_text}; {report.get('round_trips', '?')} round trips")
     sizes = [size for size in report.get("step_sizes") or [] if size is not None]
     if sizes:
         sources = dict.fromkeys(report.get("step_size_source") or [])

@@ -1,15 +1,18 @@
 r"""Swap rules: the log acceptance of exchanging the positions of two neighbouring rungs.
 
-Every rule is a linear combination of at most four energies, less a penalty for their noise. With the
-colder rung c at position t_c, the hotter rung h at t_h, and coefficients k,
+Every rule is a sum over at most four energies, those of both rungs' models at both positions, of the values that the
+two rungs' laws give them, less a penalty for their noise. With the colder rung c at position t_c, the hotter rung h at
+t_h, their laws :math:`L_c` and :math:`L_h`, and weights w,
 
-.. math:: \log S = \sum_{e} k_e U_e - \frac{1}{2F} \sum_{e} k_e^2 v_e, \qquad
+.. math:: \log S = \sum_{e} w_{ce} L_c(e) + w_{he} L_h(e) - \frac{1}{2F} \sum_{e} k_e^2 v_e, \qquad
           e \in \{U_c(t_c), U_c(t_h), U_h(t_h), U_h(t_c)\},
 
-v_e the variance of the noise of energy e. For Gaussian noise of known variance that is the same for the
-forward and the reverse swap, F = 1 keeps detailed balance exactly (Ceperley and Dewing 1999). Rules with all four
-energies have the same variance both ways by construction; those with each rung's own energy have it where the two
-variances are constant or the same function, and are equalised where they are not (see `fast`).
+v_e the variance of the noise of energy e. The noise is in the misfit: where the laws are linear, with factors b of the
+misfit (:math:`1/\tau` at a temperature), :math:`k_e = w_{ce} b_c + w_{he} b_h`; other laws need exact energies. For
+Gaussian noise of known variance that is the same for the forward and the reverse swap, F = 1 keeps detailed balance
+exactly (Ceperley and Dewing 1999). Rules with all four energies have the same variance both ways by construction; those
+with each rung's own energy have it where the two variances are constant or the same function, and are equalised where
+they are not (see `fast`).
 A rule with several stages accepts if every stage accepts, and evaluates a stage only after the one before. Each
 stage draws its noisy energies afresh and pays its own penalty, so that each keeps detailed balance by itself.
 """
@@ -24,13 +27,23 @@ from invsamp.arguments import boolean, instance, optional, real
 from invsamp.swap.discrepancy import Discrepancy
 
 
-class Coefficients(NamedTuple):
-    """Coefficients of the four energies in one stage's log acceptance, and of what was learnt of their difference."""
+class Weights(NamedTuple):
+    """What is taken of the value that the colder rung's law gives an energy, and of the hotter one's."""
 
-    cold_at_cold: float = 0.0
-    cold_at_hot: float = 0.0
-    hot_at_hot: float = 0.0
-    hot_at_cold: float = 0.0
+    cold: float = 0.0
+    hot: float = 0.0
+
+
+class Stage(NamedTuple):
+    """One stage's log acceptance: a model's energy at a position enters by both laws.
+
+    What was learnt of the difference of the energies enters as a misfit does in the colder rung's law.
+    """
+
+    cold_at_cold: Weights = Weights()
+    cold_at_hot: Weights = Weights()
+    hot_at_hot: Weights = Weights()
+    hot_at_cold: Weights = Weights()
     learnt_at_cold: float = 0.0
     learnt_at_hot: float = 0.0
 
@@ -59,8 +72,8 @@ class SwapRule(Protocol):
         """How the difference of the two rungs' energies is learnt, where the rule uses it."""
         ...
 
-    def stages(self, cold_temperature: float, hot_temperature: float) -> tuple[Coefficients, ...]:
-        """Coefficients of each stage."""
+    def stages(self) -> tuple[Stage, ...]:
+        """Weights of each stage."""
         ...
 
     def resolve(self, cold_variance: float, hot_variance: float) -> SwapRule:
@@ -84,10 +97,9 @@ class OwnEnergies:
         """True unless the user vouches for equal mean energies."""
         return not self.assume_unbiased
 
-    def stages(self, cold_temperature: float, hot_temperature: float) -> tuple[Coefficients, ...]:
+    def stages(self) -> tuple[Stage, ...]:
         """One stage."""
-        gap = 1.0 / cold_temperature - 1.0 / hot_temperature
-        return (Coefficients(cold_at_cold=gap, hot_at_hot=-gap),)
+        return (Stage(cold_at_cold=Weights(1.0, -1.0), hot_at_hot=Weights(-1.0, 1.0)),)
 
     def resolve(self, cold_variance: float, hot_variance: float) -> SwapRule:
         """Nothing to fill in."""
@@ -110,12 +122,11 @@ class MultiVariance:
         """True unless the user vouches for equal mean energies."""
         return not self.assume_unbiased
 
-    def stages(self, cold_temperature: float, hot_temperature: float) -> tuple[Coefficients, ...]:
+    def stages(self) -> tuple[Stage, ...]:
         """One stage with all four energies."""
-        gap = 1.0 / cold_temperature - 1.0 / hot_temperature
-        weight = 0.5 if self.weight is None else self.weight
-        cold, hot = gap * weight, gap * (1.0 - weight)
-        return (Coefficients(cold, -cold, -hot, hot),)
+        cold = 0.5 if self.weight is None else self.weight
+        hot = 1.0 - cold
+        return (Stage(Weights(cold, -cold), Weights(-cold, cold), Weights(-hot, hot), Weights(hot, -hot)),)
 
     def resolve(self, cold_variance: float, hot_variance: float) -> SwapRule:
         """The weight of least variance, hot / (cold + hot), where none was given."""
@@ -127,7 +138,7 @@ class MultiVariance:
 
 @dataclass(frozen=True)
 class ProductTarget:
-    """Metropolis rule of the product of two different tempered targets, in one stage or two."""
+    """Metropolis rule of the product of two rungs' laws, of different models, in one stage or two."""
 
     delayed: bool = False
     discrepancy: Discrepancy | None = None
@@ -136,16 +147,20 @@ class ProductTarget:
     needs_common_energy: ClassVar[bool] = False
     equalise: ClassVar[bool] = False
 
-    def stages(self, cold_temperature: float, hot_temperature: float) -> tuple[Coefficients, ...]:
+    def stages(self) -> tuple[Stage, ...]:
         """One stage with all four energies, or a cheap one with the hot rung's and a second with the rest."""
-        cold, hot = 1.0 / cold_temperature, 1.0 / hot_temperature
+        here, there = Weights(cold=1.0), Weights(cold=-1.0)
         if not self.delayed:
-            return (Coefficients(cold, -cold, hot, -hot),)
-        gap = cold - hot
-        learnt = 0.0 if self.discrepancy is None else cold
+            return (Stage(here, there, Weights(hot=1.0), Weights(hot=-1.0)),)
+        learnt = 0.0 if self.discrepancy is None else 1.0
         return (
-            Coefficients(hot_at_cold=gap, hot_at_hot=-gap, learnt_at_cold=learnt, learnt_at_hot=-learnt),
-            Coefficients(cold, -cold, cold, -cold, -learnt, learnt),
+            Stage(
+                hot_at_cold=Weights(1.0, -1.0),
+                hot_at_hot=Weights(-1.0, 1.0),
+                learnt_at_cold=learnt,
+                learnt_at_hot=-learnt,
+            ),
+            Stage(here, there, here, there, -learnt, learnt),
         )
 
     def resolve(self, cold_variance: float, hot_variance: float) -> SwapRule:

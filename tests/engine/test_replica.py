@@ -30,7 +30,7 @@ def replica(function=square, domain=None, start=None, chains=4, **rung):
 
 class TestStep:
     def test_unadjusted_moves_by_gradient_and_noise(self):
-        made = replica(start=[[1.0, 2.0]], temperature=2.0)
+        made = replica(start=[[1.0, 2.0]], law=2.0)
         noise = np.random.default_rng(made.streams["move"].bit_generator.seed_seq).standard_normal((1, 2))
         made.step()
         np.testing.assert_allclose(made.position, [[1.0, 2.0]] - 0.1 * np.array([[1.0, 2.0]]) + np.sqrt(0.4) * noise)

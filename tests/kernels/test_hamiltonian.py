@@ -86,7 +86,7 @@ class TestLaw:
 
     def test_on_a_ladder(self, draw, agrees):
         sampler = relangevin((1.0, 3.0), 0.4, swap_fraction=0.5, preconditioner=None)
-        rungs = [Rung(rung.temperature, kernel=Hamiltonian(1.5), step_size=0.4) for rung in sampler.rungs]
+        rungs = [Rung(rung.law, kernel=Hamiltonian(1.5), step_size=0.4) for rung in sampler.rungs]
         run = draw(Target(FunctionPotential(quartic, 1)), type(sampler)(rungs, sampler.swap), draws=500, warmup=100)
         assert run.report["swap_accepts"][0] > 0.3 * run.report["swap_attempts"][0]
         assert agrees(even_moments(run), QUARTIC)

@@ -17,7 +17,7 @@ from invsamp.diagnostics.divergences import divergence_on_grid, iid_floor
 from invsamp.presets import r2sgld, resgld, sgld
 from invsamp.problems import constrained_mixtures as problem
 from invsamp.sampler import sample
-from invsamp.swap.rules import Coefficients
+from invsamp.swap.rules import Stage
 from invsamp.variances.models import known
 
 pytestmark = pytest.mark.slow
@@ -35,9 +35,9 @@ class SwapAlways:
     equalise: ClassVar[bool] = False
     discrepancy: ClassVar[None] = None
 
-    def stages(self, cold_temperature: float, hot_temperature: float) -> tuple[Coefficients, ...]:
+    def stages(self) -> tuple[Stage, ...]:
         """One stage in which no energy has a weight."""
-        return (Coefficients(),)
+        return (Stage(),)
 
     def resolve(self, cold_variance: float, hot_variance: float) -> SwapAlways:
         """Nothing to fill in."""

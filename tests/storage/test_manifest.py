@@ -50,7 +50,11 @@ def other_name(theta):
         (posterior(forward=other_name), iv.mala(), "forward.model.function was <function double>, is <function other"),
         (posterior(), iv.sgld(), "sampler.rungs[0].kernel.adjusted was True, is False"),
         (posterior(), iv.mala(preconditioner="diagonal"), "sampler.preconditioner was 'auto', is 'diagonal'"),
-        (posterior(), iv.fast_resgld(temperatures=(1.0, 2.0)), "sampler.rungs[1] was absent, is Rung(temperature=2.0"),
+        (
+            posterior(),
+            iv.fast_resgld(temperatures=(1.0, 2.0)),
+            "sampler.rungs[1] was absent, is Rung(law=Tempered(temp",
+        ),
     ],
 )
 def test_what_differs_is_named_with_both_values(changed, sampler, named):
@@ -65,7 +69,7 @@ def test_only_the_setting_that_differs_is_named():
         sampler = iv.fast_resgld(temperatures=(1.0, temperature))
         return json.loads(json.dumps(manifest.describe(posterior(), sampler)))
 
-    assert manifest.differences(told(2.0), told(2.5)) == ["sampler.rungs[1].temperature was 2.0, is 2.5"]
+    assert manifest.differences(told(2.0), told(2.5)) == ["sampler.rungs[1].law.temperature was 2.0, is 2.5"]
 
 
 def test_an_entry_of_a_large_array_of_settings_is_seen():

@@ -36,6 +36,8 @@ SMEARED = GaussianMixture((0.75, 0.25), (-3.5, 2.5), (0.8, 0.65))
 POINTS = grid(-13.5, 10.0, 174)
 TRUTH = on_grid(MIXTURE, POINTS)
 COLD, HOT = Level(MIXTURE), Level(MIXTURE, 10.0)
+#: A part of the mixtures' energies that is not tempered.
+PRIOR = GaussianMixture((1.0,), (-1.0,), (4.0,))
 #: Noise of f-reSGLD's section 5.1, and the same taken out of the injected noise.
 NOISY = replace(COLD, energy_sd=1.0, gradient_sd=2.0), replace(HOT, energy_sd=3.0, gradient_sd=5.0)
 BUDGET = replace(NOISY[0], subtracted=4.0), replace(NOISY[1], subtracted=25.0)
@@ -95,20 +97,40 @@ class TestOracle:
         law = chain((Level(MIXTURE, adjusted=True), Level(hot, 10.0, adjusted=True)), rule).law
         np.testing.assert_allclose(law, np.outer(TRUTH, on_grid(hot, POINTS, 10.0)), atol=1e-10)
 
+    @pytest.mark.parametrize("fine", [True, False])
+    @pytest.mark.parametrize("rule", [product_target(), delayed_acceptance(Discrepancy())], ids=["product", "delayed"])
+    def test_product_law_where_the_likelihood_is_tempered(self, rule, fine):
+        """Prior and a tenth of the misfit on the hot rung; the cold one's prior makes no difference to its law."""
+        potential = MIXTURE if fine else SMEARED
+        cold, hot = Level(MIXTURE, adjusted=True), Level(potential, 10.0, adjusted=True, prior=PRIOR)
+        law = chain((cold, hot), rule, discrepancy=lambda position: np.sin(position[:, 0])).law
+        wanted = np.outer(TRUTH, on_grid(potential, POINTS, 10.0, PRIOR))
+        np.testing.assert_allclose(law, wanted, atol=1e-10)
+        assert np.abs(law - np.outer(TRUTH, on_grid(potential, POINTS, 10.0))).max() > 1e-4
+
+    @pytest.mark.parametrize("rule", [naive(), fast(), multi_variance(0.3)], ids=["naive", "fast", "multi"])
+    def test_rules_of_one_energy_where_the_likelihood_is_tempered(self, rule):
+        rungs = Level(MIXTURE, 2.0, adjusted=True, prior=PRIOR), Level(MIXTURE, 10.0, adjusted=True, prior=PRIOR)
+        law = TwoRungs(*rungs, rule, points=POINTS).law
+        wanted = np.outer(*(on_grid(MIXTURE, POINTS, level.temperature, PRIOR) for level in rungs))
+        np.testing.assert_allclose(law, wanted, atol=1e-10)
+
     @pytest.mark.parametrize("rule", [fast(assume_unbiased=True), multi_variance(0.5, assume_unbiased=True)])
     def test_a_wrong_rule_is_seen(self, rule):
         rungs = Level(MIXTURE, adjusted=True), Level(SMEARED, 10.0, adjusted=True)
         assert figures(rungs, rule)["W1"] > 1.0
 
+    @pytest.mark.parametrize("tempered", ["all", "misfit"])
     @pytest.mark.parametrize("rule", [product_target(), delayed_acceptance(), delayed_acceptance(Discrepancy())])
-    def test_noisy_stages_keep_detailed_balance(self, rule):
+    def test_noisy_stages_keep_detailed_balance(self, rule, tempered):
         """Product of the stages' mean acceptances against the product law; without its penalty it does not."""
-        cold = Level(MIXTURE, energy_sd=1.5)
-        hot = Level(SMEARED, 10.0, energy_sd=rising)
+        prior = PRIOR if tempered == "misfit" else None
+        cold = Level(MIXTURE, energy_sd=1.5, prior=prior)
+        hot = Level(SMEARED, 10.0, energy_sd=rising, prior=prior)
 
         def worst(cold, hot):
             stages = acceptance(rule, cold, hot, POINTS, lambda position: 3.0 * np.sin(position[:, 0]))
-            flow = np.outer(TRUTH, on_grid(SMEARED, POINTS, 10.0)) * np.prod(stages, axis=0)
+            flow = np.outer(TRUTH, on_grid(SMEARED, POINTS, 10.0, prior)) * np.prod(stages, axis=0)
             return np.abs(flow - flow.T).max() / flow.max()
 
         assert worst(cold, hot) < 1e-10

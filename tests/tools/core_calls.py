@@ -158,6 +158,8 @@ def samplers_calls() -> dict[str, Call]:
         "cyclic_cosine": {"step_size": 0.1, "cycle": 10},
         "cyclic_sgld": {"step_size": 0.1},
         "geometric": {"hottest": 4.0, "rungs": 3},
+        "tempered": {"temperature": 2.0},
+        "tempered_likelihood": {"beta": 0.5},
         "minibatch": {"size": 2},
         "known": {},
         "penalised": {"strength": 1.0},

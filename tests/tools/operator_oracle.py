@@ -23,7 +23,7 @@ cell it is 3e-9. The kink of a noise-free acceptance leaves an error of second o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -62,6 +62,8 @@ class Level:
         Temperature in the swap, where it is not that of the kernel.
     adjusted : bool
         A Metropolis-adjusted kernel: the tempered law on the grid exactly, whatever the step size.
+    prior : Potential, optional
+        Of the potential's energy the prior's: then the law is prior and misfit / temperature, of adjusted kernels only.
     """
 
     potential: Potential
@@ -73,6 +75,13 @@ class Level:
     subtracted: Noise | None = None
     swap_temperature: float | None = None
     adjusted: bool = False
+    prior: Potential | None = None
+
+    def value(self, position: Array, energy: Array) -> Array:
+        """What the law gives an energy (n,) at a position, as a swap takes it."""
+        temperature = self.swap_temperature or self.temperature
+        prior = 0.0 if self.prior is None else self.prior.energy(position)
+        return np.asarray(prior + (energy - prior) / temperature)
 
 
 def grid(lower: float = -15.0, upper: float = 12.0, points: int = 200) -> Array:
@@ -123,8 +132,8 @@ class TwoRungs:
     def _leading(self) -> tuple[Array, Array]:
         n = len(self.points)
         flat = LinearOperator((n * n, n * n), matvec=lambda law: self.step(law.reshape(n, n)).ravel(), dtype=float)
-        start = np.outer(*(on_grid(r.potential, self.points, r.temperature) for r in (self.cold, self.hot))).ravel()
-        values, vectors = eigs(flat, k=2, which="LM", ncv=30, v0=start, tol=1e-6)
+        start = np.outer(*(on_grid(r.potential, self.points, r.temperature, r.prior) for r in (self.cold, self.hot)))
+        values, vectors = eigs(flat, k=2, which="LM", ncv=30, v0=start.ravel(), tol=1e-6)
         order = np.argsort(-np.abs(values))
         return values[order], vectors[:, order]
 
@@ -190,7 +199,8 @@ def transition(level: Level, points: Array) -> Array:
     proposal /= proposal.sum(axis=1, keepdims=True)
     if not level.adjusted:
         return proposal
-    log_ratio = (energy[:, None] - energy) / level.temperature
+    value = replace(level, swap_temperature=None).value(position, energy)
+    log_ratio = value[:, None] - value
     with np.errstate(divide="ignore", invalid="ignore"):
         log_ratio = log_ratio + np.log(proposal.T) - np.log(proposal)
     moves = proposal * np.exp(np.minimum(np.nan_to_num(log_ratio, nan=0.0), 0.0))
@@ -218,21 +228,31 @@ def acceptance(
         terms[name] = energy, true, told
     none = np.zeros(len(points))
     terms["learnt"] = (none if discrepancy is None else discrepancy(position)), none, none
-    temperatures = [level.swap_temperature or level.temperature for level in (cold, hot)]
-    return [_mean_acceptance(stage, terms, rule) for stage in rule.stages(*temperatures)]
+    return [_mean_acceptance(stage, terms, rule, (cold, hot), position) for stage in rule.stages()]
 
 
-def _mean_acceptance(stage: Any, terms: dict[str, tuple[Array, Array, Array]], rule: SwapRule) -> Array:
+def _mean_acceptance(
+    stage: Any,
+    terms: dict[str, tuple[Array, Array, Array]],
+    rule: SwapRule,
+    levels: tuple[Level, Level],
+    position: Array,
+) -> Array:
     n = len(terms["cold"][0])
     mean, true, told = (np.zeros((n, n)) for _ in range(3))
-    for name, coefficient in stage._asdict().items():
-        if coefficient == 0.0:
-            continue
+    slopes = [1.0 / (level.swap_temperature or level.temperature) for level in levels]
+    for name, weights in stage._asdict().items():
         rung, at = name.split("_at_")
-        energy, variance, variance_told = (v[:, None] if at == "cold" else v[None, :] for v in terms[rung])
-        mean = mean + coefficient * energy
-        true = true + coefficient**2 * variance
-        told = told + coefficient**2 * variance_told
+        energy, variance, variance_told = terms[rung]
+        if rung == "learnt":
+            coefficient, value = weights * slopes[0], weights * slopes[0] * energy
+        else:
+            coefficient = sum(w * slope for w, slope in zip(weights, slopes, strict=True))
+            value = sum(w * level.value(position, energy) for w, level in zip(weights, levels, strict=True))
+        along = (slice(None), None) if at == "cold" else (None, slice(None))
+        mean = mean + np.broadcast_to(value, (n,))[along]
+        true = true + (coefficient**2 * variance)[along]
+        told = told + (coefficient**2 * variance_told)[along]
     if rule.equalise:
         added = np.maximum(told, told.T) - told
         true, told = true + added, told + added
@@ -247,9 +267,9 @@ def mean_of_least(mean: Array, variance: Array) -> Array:
     return np.where(variance > 0.0, noisy, np.exp(np.minimum(mean, 0.0)))
 
 
-def on_grid(potential: Potential, points: Array, temperature: float = 1.0) -> Array:
-    """Probabilities (n,) of the grid's points under the potential's tempered law."""
-    energy = potential.energy(points[:, None]) / temperature
+def on_grid(potential: Potential, points: Array, temperature: float = 1.0, prior: Potential | None = None) -> Array:
+    """Probabilities (n,) of the grid's points under the potential's law, all of it tempered or all but a prior."""
+    energy = Level(potential, temperature, prior=prior).value(points[:, None], potential.energy(points[:, None]))
     law = np.exp(energy.min() - energy)
     return np.asarray(law / law.sum())
 

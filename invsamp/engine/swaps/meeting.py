@@ -6,11 +6,12 @@ import numpy as np
 
 from invsamp.contract import Array
 from invsamp.engine.replica import Replica
-from invsamp.engine.swaps.side import Side, Wanted
+from invsamp.engine.swaps.side import Side, Wanted, energies
 from invsamp.estimators import Noisy
-from invsamp.evaluate.requests import Asks, Rows, gathered
+from invsamp.evaluate.requests import Asks, Estimate, Rows, gathered
+from invsamp.laws import combined
 from invsamp.swap.discrepancy import DiscrepancyState
-from invsamp.swap.rules import Coefficients, SwapRule
+from invsamp.swap.rules import Stage, SwapRule, Weights
 from invsamp.variances.models import Known, RunningAverage
 
 _OTHER = {"cold": "hot", "hot": "cold"}
@@ -50,35 +51,29 @@ class Meeting:
         # means of the learnt difference, by position
         self._means: dict[str, Array] = {}
         # energies as far as they are known, by rung and position
-        self._known: dict[tuple[str, str], tuple[Rows, Array]] = {}
+        self._known: dict[tuple[str, str], tuple[Rows, Estimate]] = {}
         for name, side in self._sides.items():
-            if side.energy is not None:
-                self._known[name, name] = np.arange(len(side.energy)), side.energy
+            if side.estimate is not None:
+                self._known[name, name] = np.arange(len(side.position)), side.estimate
                 if same:
                     self._known[_OTHER[name], name] = self._known[name, name]
 
-    def stages(self) -> tuple[Coefficients, ...]:
-        """Coefficients of each stage, at the rungs' temperatures."""
-        return self._rule.stages(self._cold.replica.temperature, self._hot.replica.temperature)
-
-    def log_ratio(self, stage: Coefficients, rows: Rows) -> Asks[tuple[Array, float]]:
+    def log_ratio(self, stage: Stage, rows: Rows) -> Asks[tuple[Array, float]]:
         """Log ratio of one stage for the chains ``rows``, and the sum of the sds of its noise."""
-        energies = yield from self._energies(stage, rows)
+        taken = yield from self._taken(stage, rows)
         total, noise, back = np.zeros(len(rows)), np.zeros(len(rows)), np.zeros(len(rows))
         with np.errstate(invalid="ignore"):
-            for name, coefficient in stage._asdict().items():
-                if coefficient == 0.0:
-                    continue
-                rung, at = name.split("_at_")
-                if rung == "learnt":
-                    total = total + coefficient * self._mean_difference(at, rows)
-                    continue
-                energy, variance, after = energies[rung, at]
-                total = total + coefficient * energy
+            for (rung, at), weights in _wanted(stage):
+                estimate, variance, after = taken[rung, at]
+                value, slope = self._value(weights, estimate)
+                total = total + value
                 if variance is not None:
-                    noise = noise + coefficient**2 * variance
+                    noise = noise + slope**2 * variance
                     if after is not None:
-                        back = back + coefficient**2 * after
+                        back = back + slope**2 * after
+            for at, weight in (("cold", stage.learnt_at_cold), ("hot", stage.learnt_at_hot)):
+                if weight and (factors := self._cold.replica.law.factors):
+                    total = total + weight * factors[1] * self._mean_difference(at, rows)
         if self._added is not None:
             missing = np.maximum(back - noise, 0.0)
             total = total + np.sqrt(missing) * self._added.standard_normal(len(rows))
@@ -102,21 +97,30 @@ class Meeting:
                 continue
             rows, first, second = np.intersect1d(cold[0], hot[0], True, return_indices=True)
             with np.errstate(invalid="ignore"):  # inf - inf: no difference
-                found.append((place.position[rows], cold[1][first] - hot[1][second]))
+                found.append((place.position[rows], cold[1].energy[first] - hot[1].energy[second]))
         return found
 
-    def _energies(
-        self, stage: Coefficients, rows: Rows
-    ) -> Asks[dict[tuple[str, str], tuple[Array, Array | None, Array | None]]]:
+    def _value(self, weights: Weights, estimate: Estimate) -> tuple[Array, float]:
+        """What an energy adds to the log ratio (k,), and what a unit of misfit does, by which its noise counts."""
+        cold, hot = self._cold.replica, self._hot.replica
+        if (mine := cold.law.factors) is None or (other := hot.law.factors) is None:
+            # energies are exact, as others are refused
+            values = [w * r.reduced_energy(estimate) for w, r in zip(weights, (cold, hot), strict=True) if w]
+            return np.sum(values, axis=0), 0.0
+        prior, misfit = (weights.cold * mine[k] + weights.hot * other[k] for k in (0, 1))
+        if prior == misfit == 0.0:
+            return np.zeros(len(estimate.energy)), 0.0
+        return combined(prior, misfit, estimate.energy, estimate.prior), misfit
+
+    def _taken(
+        self, stage: Stage, rows: Rows
+    ) -> Asks[dict[tuple[str, str], tuple[Estimate, Array | None, Array | None]]]:
         """Energies of a stage by rung and position, each with its variances before and after the swap."""
         asked: dict[str, list[tuple[str, str]]] = {"cold": [], "hot": []}
-        found: dict[tuple[str, str], tuple[Array, Array | None, Array | None]] = {}
-        for name, coefficient in stage._asdict().items():
-            rung, at = name.split("_at_")
-            if coefficient == 0.0 or rung == "learnt":
-                continue
-            if self._sides[rung].energy is not None and (rung == at or self._same):
-                found[rung, at] = self._known[rung, at][1][rows], None, None
+        found: dict[tuple[str, str], tuple[Estimate, Array | None, Array | None]] = {}
+        for (rung, at), _ in _wanted(stage):
+            if self._sides[rung].estimate is not None and (rung == at or self._same):
+                found[rung, at] = energies(self._known[rung, at][1], rows), None, None
             else:
                 asked[rung].append((rung, at))
         after = self._added is not None
@@ -129,10 +133,10 @@ class Meeting:
         )
         for (rung, keys), told in zip(pending.items(), answers, strict=True):
             for key, answer in zip(keys, told, strict=True):
-                found[key] = answer.energy, answer.variance, answer.after
+                found[key] = answer.estimate, answer.variance, answer.after
                 # the first time it was for all the chains that a later stage may ask for
                 if not (self._sides[rung].noise_free and key in self._known):
-                    self._known[key] = rows, answer.energy
+                    self._known[key] = rows, answer.estimate
         return found
 
     def _mean_difference(self, at: str, rows: Rows) -> Array:
@@ -146,9 +150,22 @@ class Meeting:
         return self._means[at][rows]
 
 
+def _wanted(stage: Stage) -> list[tuple[tuple[str, str], Weights]]:
+    """The energies that a stage takes, by rung and position."""
+    keys = ("cold", "cold"), ("cold", "hot"), ("hot", "hot"), ("hot", "cold")
+    return [(key, weights) for key, weights in zip(keys, stage[:4], strict=True) if any(weights)]
+
+
 def estimates_alike(cold: Replica, hot: Replica) -> bool:
-    """Whether what one rung knows at a position is what the other would find there: estimates go with positions."""
-    alike = cold.rung.estimator == hot.rung.estimator and (cold.estimator.exact or cold.structure == hot.structure)
+    """Whether what one rung knows at a position is what the other would find there: estimates go with positions.
+
+    Energies that come with gradients may differ from those that do not, by an integrator's tolerance.
+    """
+    alike = (
+        cold.gradients == hot.gradients
+        and cold.rung.estimator == hot.rung.estimator
+        and (cold.estimator.exact or cold.structure == hot.structure)
+    )
     return cold.evaluator is hot.evaluator and alike
 
 

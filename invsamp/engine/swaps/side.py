@@ -21,9 +21,9 @@ class Wanted(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """An energy (k,), its variance (None: it is exact) and that after the swap (None where it was not asked for)."""
+    """An estimate of an energy (k,), its variance (None: it is exact) and that after the swap (None: not asked for)."""
 
-    energy: Array
+    estimate: Estimate
     variance: Array | None
     after: Array | None
 
@@ -42,22 +42,22 @@ class Side:
 
     def __init__(self, replica: Replica, there: Array, *, whole: bool = False) -> None:
         self.replica, self.position, self._there, self._whole = replica, replica.position, there, whole
-        #: (chains,) at its own position, where estimates are exact.
-        self.energy = replica.estimate.energy if replica.estimator.exact else None
+        #: At its own position, where estimates are exact.
+        self.estimate = replica.estimate if replica.estimator.exact else None
         #: Whether swaps get its energies without noise.
         self.noise_free = whole or replica.estimator.exact_energy
         # the estimate at the other rung's positions, where it is exact
         self._crossed: tuple[Rows, Estimate] | None = None
         # energies without noise of an estimator that has some, by whether they are at the other rung's positions
-        self._drawn: dict[bool, tuple[Rows, Array]] = {}
+        self._drawn: dict[bool, tuple[Rows, Estimate]] = {}
 
     def answer(self, wanted: Sequence[Wanted], rows: Rows) -> Asks[list[Answer]]:
         """Energies for the chains ``rows``."""
         answers = []
         for across, after in wanted:
-            energy, variance = yield from self._energy(across, rows)
+            estimate, variance = yield from self._estimate(across, rows)
             back = (yield from self._variance_after(across, rows)) if after and variance is not None else None
-            answers.append(Answer(energy, variance, back))
+            answers.append(Answer(estimate, variance, back))
         return answers
 
     def arrive(self, rows: Rows, estimate: Estimate | None) -> Asks[None]:
@@ -74,33 +74,33 @@ class Side:
             replica.set_estimate(rows, crossed.take(np.searchsorted(solved, rows)))
         else:
             yield from replica.reevaluate(rows)
-        replica.arrived(rows, before.gradient[rows])
+        replica.arrived(rows, before)
 
-    def _energy(self, across: bool, rows: Rows) -> Asks[tuple[Array, Array | None]]:
+    def _estimate(self, across: bool, rows: Rows) -> Asks[tuple[Estimate, Array | None]]:
         replica = self.replica
         if not replica.estimator.exact:
-            return (yield from self._fresh_energy(across, rows))
+            return (yield from self._fresh(across, rows))
         if not across:
-            return replica.estimate.energy[rows], None
+            return energies(replica.estimate, rows), None
         if self._crossed is None:
-            found = yield from replica.estimator.estimate(replica.streams["swap"], self._there[rows])
+            found = yield from replica.estimator.estimate(replica.streams["swap"], self._there[rows], replica.gradients)
             self._crossed = rows, found
         solved, estimate = self._crossed
-        return estimate.energy[np.searchsorted(solved, rows)], None
+        return energies(estimate, np.searchsorted(solved, rows)), None
 
-    def _fresh_energy(self, across: bool, rows: Rows) -> Asks[tuple[Array, Array | None]]:
+    def _fresh(self, across: bool, rows: Rows) -> Asks[tuple[Estimate, Array | None]]:
         """Energy and variance where the estimates at hand are noisy; kept for the next stage if it is not."""
         replica, position = self.replica, (self._there if across else self.position)[rows]
         if self.noise_free and across in self._drawn:
-            solved, energy = self._drawn[across]
-            return energy[np.searchsorted(solved, rows)], None
+            solved, known = self._drawn[across]
+            return energies(known, np.searchsorted(solved, rows)), None
         if self._whole:
             (found,) = yield (Request(replica.fidelity, position, gradient=False),)
         else:
             found = yield from replica.estimator.estimate(replica.streams["swap"], position, gradient=False)
-        self._drawn[across] = rows, found.energy
+        self._drawn[across] = rows, found
         variance = None if self.noise_free else replica.energy_variance(position, found.energy_variance)
-        return found.energy, variance
+        return found, variance
 
     def _variance_after(self, across: bool, rows: Rows) -> Asks[Array]:
         """Variance of the energy that takes the place of this one after the swap: the rung's, where it would be."""
@@ -112,3 +112,9 @@ class Side:
         variance = replica.energy_variance(position, stated)
         assert variance is not None  # the rung's energies are noisy
         return variance
+
+
+def energies(estimate: Estimate, rows: Rows) -> Estimate:
+    """Energy and prior energy alone, of some chains: all that a swap takes of an estimate."""
+    prior = None if estimate.prior is None else estimate.prior[rows]
+    return Estimate(estimate.energy[rows], None, prior=prior)  # type: ignore[arg-type]

@@ -103,7 +103,7 @@ class TestEqualised:
         for replica, position in zip(replicas, positions, strict=True):
             replica.start(np.tile(position, (chains, 1)))
         added = np.random.default_rng(seed) if rule.equalise else None
-        (stage,) = rule.stages(1.0, 4.0)
+        (stage,) = rule.stages()
         ratio, noise = log_ratio(replicas, rule, stage, added=added)
         return np.minimum(1.0, np.exp(ratio)).mean(), noise / chains
 
@@ -172,7 +172,7 @@ class TestDifferences:
         replicas = pair((fine, coarse))
         rule = delayed_acceptance()
         meeting, answer = Meeting(*replicas, rule, same=False), replicas[0].answer
-        first, second = rule.stages(1.0, 4.0)
+        first, second = rule.stages()
         answered(meeting.log_ratio(first, np.arange(64)), answer)
         solves = [replica.evaluator.evaluations for replica in replicas]
         assert [len(position) for position, _ in meeting.differences()] == [64]

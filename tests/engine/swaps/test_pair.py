@@ -108,7 +108,7 @@ class TestNoisyRatio:
         replicas, _ = ladder((fine, fine), rungs=rungs, rule=rule, chains=len(grid[0]))
         for replica, position in zip(replicas, positions, strict=True):
             replica.start(np.tile(position, (len(grid[0]), 1)))
-        (stage,) = rule.stages(1.0, 4.0)
+        (stage,) = rule.stages()
         ratio, _ = log_ratio(replicas, rule, stage)
         return np.outer(weight, weight).ravel() @ np.minimum(1.0, np.exp(ratio))
 
