@@ -50,7 +50,7 @@ class BoundNoise:
     """
 
     def __init__(self, noise: Noise | Outputs, data: Array, prior: Prior) -> None:
-        instance("noise", noise, Noise | Outputs, "a noise such as GaussianNoise(0.1)")
+        instance("noise", noise, (Noise, Outputs), "a noise such as GaussianNoise(0.1)")
         if data.size == 0 or np.isnan(data).all():
             raise ValueError(f"data must hold at least one number, got shape {data.shape}")
         self.data, self.outputs = data.reshape(-1), data.size
