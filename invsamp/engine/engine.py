@@ -93,6 +93,8 @@ class Engine:
         self._warm_up: WarmUp | None = None
         self._warm_up_evaluations: dict[str, int] = {}
         self._outside = [0] * len(self.replicas)  # draws outside the domain, by rung
+        kernels = {type(rung.kernel).__module__ for rung in sampler.rungs}
+        self._may_leave = self.boundary.leaves or not all(name.startswith("invsamp.") for name in kernels)
         self._said_before: list[str] = []  # by solves that failed before the run was restored
         self._check_evaluations: dict[str, int] = {}
         self._mistakes: list[str] = []  # in gradients, of the fidelities checked here
@@ -224,7 +226,7 @@ class Engine:
     def count(self, segment: Segment) -> None:
         """Count the draws of a segment, and which of them lie outside the domain, before they leave memory."""
         self.kept += segment.energies.shape[-1]
-        if self.boundary.leaves:
+        if self._may_leave:
             domain, d = self.problem.sampling_domain, segment.positions.shape[-1]
             for k, rung in enumerate(segment.positions):
                 self._outside[k] += int((~domain.contains(rung.reshape(-1, d))).sum())

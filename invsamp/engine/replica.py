@@ -12,12 +12,13 @@ import numpy.typing as npt
 from invsamp.contract import Array, Gradients
 from invsamp.domains import Domain, Unbounded
 from invsamp.engine.evaluation import Evaluator
+from invsamp.engine.first_steps import FIRST_STEPS, check_memory, checked_step
 from invsamp.engine.noise_models import NoiseModels, Samples
 from invsamp.engine.streams import Stream, log_uniform
 from invsamp.estimators import BoundEstimator, probe
 from invsamp.evaluate.requests import Answer, Asks, Estimate, Request, Rows, answered, check_shapes
 from invsamp.kernels import Info, Kernel, Langevin, Point
-from invsamp.kernels.contract import Memory, Path, StepSize
+from invsamp.kernels.contract import Memory, Moved, Path, StepSize
 from invsamp.ladder import Rung
 from invsamp.laws import Law
 from invsamp.metric import IdentityMetric, Metric
@@ -114,6 +115,7 @@ class Replica:
         self.iteration = 0
         self.counts = Counts()
         self._active = _ActiveRung(self)
+        self._unchecked = FIRST_STEPS
         self.uncovered: float | None = None  # fraction of the states that the pilot of its variances leaves out
         self.log_ratio: Array | None = None  # (chains,) log Metropolis ratios of the last adjusted, full step
         self.bounces: npt.NDArray[np.int64] | None = None  # (chains,) walls hit in the last step
@@ -167,6 +169,7 @@ class Replica:
         check_shapes(Request(self.fidelity, position, self.gradients), self.estimate)
         chains, d = position.shape
         self.memory = self.rung.kernel.init(self.streams["kernel"], (chains, d))
+        check_memory("kernel", self.rung.kernel, self.memory)
         self._open_streams(position.shape)
 
     def state(self) -> dict[str, Any]:
@@ -215,7 +218,11 @@ class Replica:
         short = adjusted and kernel.short_steps and finds_step and self.iteration % SHORT_EVERY == 0
         self._active.step_size = self._reduced(SHORT * self.step_size if short else self.step_size)
         here, failed = self.point, self._failures()
-        point, memory, info = yield from kernel.step(self._active, here, self.memory)
+        try:
+            point, memory, info = yield from self._step(kernel, here)
+        except Exception as error:
+            error.add_note(f"in a step of the kernel {kernel!r}")
+            raise
         if self._failures() == failed:
             self.counts.failing_in_a_row = 0
         else:
@@ -226,6 +233,12 @@ class Replica:
         if self.law_memory:
             self.law_memory = self.law.updated(self.law_memory, point.estimate, self.iteration, self.warming)
         self._count(info, short)
+
+    def _step(self, kernel: Kernel, here: Point) -> Asks[Moved]:
+        if not self._unchecked or self.exploring:
+            return kernel.step(self._active, here, self.memory)
+        self._unchecked -= 1
+        return checked_step(kernel, self._active, here, self.memory, self.domain, self.evaluator.levels)
 
     def _count(self, info: Info, short: bool) -> None:
         self.counts.steps += 1
@@ -299,6 +312,7 @@ class Replica:
             change = self.metric.whiten(new - old)
         self._active.step_size = self._reduced(self.step_size)
         self.memory = self.rung.kernel.arrived(self._active, self.memory, rows, change)
+        check_memory("kernel", self.rung.kernel, self.memory)
 
     def reduced_energy(self, estimate: Estimate) -> Array:
         """What the rung's density is the exponential of, with the other sign (chains,)."""

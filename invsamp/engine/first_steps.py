@@ -1,0 +1,164 @@
+"""The first steps of a rung's kernel are looked at as they are made: what is asked for, and what they return.
+
+What a kernel or an estimator of somebody's own does wrong, it mostly does from its first step on, and later steps are
+to be cheap.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection, Generator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.domains import Domain
+from invsamp.evaluate.requests import Asks, Batch, Estimate, Request
+from invsamp.kernels.contract import Info, Kernel, Memory, Moved, Point
+
+#: Steps that are looked at, by a rung's own kernel, in each process that goes on with a run.
+FIRST_STEPS = 8
+
+
+class PartError(RuntimeError):
+    """A part of a sampler asks for, or returns, what its contract does not allow."""
+
+
+def checked_step(
+    kernel: Kernel, rung: Any, here: Point, memory: Memory, domain: Domain, fidelities: Collection[str]
+) -> Asks[Moved]:
+    """A step of a kernel.
+
+    Raises
+    ------
+    PartError
+        If it yields something else than requests, or returns positions that it cannot have found: outside the domain,
+        not finite, or with an energy that nobody told it there.
+    """
+    name, told = f"the kernel {kernel!r}", [here]
+    evaluate = rung.evaluate
+
+    def told_at(position: Any) -> Asks[Estimate]:
+        _check_positions(name, "rung.evaluate of", position, here.position.shape[1])
+        estimate = yield from evaluate(position)
+        told.append(Point(position, estimate))
+        return estimate
+
+    rung.evaluate = told_at
+    try:
+        moved = yield from _asked(kernel.step(rung, here, memory), name, fidelities, told)
+    finally:
+        rung.evaluate = evaluate
+    if not (isinstance(moved, tuple) and len(moved) == 3):
+        raise _wrong(name, "return a Point, its memory and an Info", moved)
+    point, memory, info = moved
+    _check_point(name, point, here)
+    check_memory("kernel", kernel, memory)
+    _check_info(name, info, len(here.position), kernel.adjusted)
+    left = domain.contains(here.position) & ~domain.contains(point.position)
+    if left.any():
+        row = int(np.argmax(left))
+        where = f"{point.position[row].tolist()} from {here.position[row].tolist()}"
+        raise _wrong(name, f"stay within the domain {domain}, as rung.follow does, or refuse such moves", where)
+    unknown = ~_is_told(point, told)
+    if unknown.any():
+        row = int(np.argmax(unknown))
+        what = f"{point.estimate.energy[row]} at {point.position[row].tolist()} for chain {row}"
+        raise _wrong(name, "return positions with the energy that it was told there", what)
+    return point, memory, info
+
+
+def check_memory(kind: str, part: Any, memory: Any) -> None:
+    """`PartError` unless it is plain arrays by name."""
+    plain = isinstance(memory, dict) and all(
+        isinstance(key, str) and isinstance(value, np.ndarray | np.generic) for key, value in memory.items()
+    )
+    if not plain:
+        raise _wrong(f"the {kind} {part!r}", "keep a dict of arrays by name as its memory", memory)
+
+
+def _asked(asking: Any, name: str, fidelities: Collection[str], told: list[Point]) -> Asks[Any]:
+    if not isinstance(asking, Generator):
+        raise _wrong(name, "have a step that is a generator, which yields what it asks for", asking)
+    estimates = None
+    while True:
+        try:
+            requests = asking.send(estimates)
+        except StopIteration as end:
+            return end.value
+        _check_requests(name, requests, fidelities, told[0].position.shape[1])
+        estimates = yield requests
+        told += [Point(request.position, found) for request, found in zip(requests, estimates, strict=True)]
+
+
+def _check_requests(name: str, requests: Any, fidelities: Collection[str], d: int) -> None:
+    if not (isinstance(requests, tuple) and all(isinstance(request, Request) for request in requests)):
+        raise _wrong(name, "yield a tuple of Requests, as `yield from rung.evaluate(position)` does", requests)
+    for request in requests:
+        if request.fidelity not in fidelities:
+            raise _wrong(name, f"ask for one of the fidelities {list(fidelities)}", request.fidelity)
+        if not isinstance(request.batch, Batch | None):
+            raise _wrong(name, "ask for a Batch of the data, or None", request.batch)
+        _check_positions(name, "ask for", request.position, d)
+
+
+def _check_positions(name: str, what: str, position: Any, d: int) -> None:
+    if not (_is_real(position) and position.ndim == 2 and position.shape[1] == d):
+        raise _wrong(name, f"{what} positions in an array of floats of shape (rows, {d})", position)
+
+
+def _check_point(name: str, point: Any, here: Point) -> None:
+    if not (isinstance(point, Point) and isinstance(point.estimate, Estimate)):
+        raise _wrong(name, "return a Point of positions and an Estimate", point)
+    position, (energy, gradient) = point.position, point.estimate[:2]
+    if not (_is_real(position) and position.shape == here.position.shape):
+        raise _wrong(name, f"return positions in an array of floats of shape {here.position.shape}", position)
+    if not np.isfinite(position).all():
+        raise _wrong(name, "return finite positions", position)
+    if not (_is_real(energy) and energy.shape == position.shape[:1]):
+        raise _wrong(name, f"return energies of shape {position.shape[:1]}", energy)
+    if not (energy > -np.inf).all():
+        raise _wrong(name, "return energies that are no NaN", energy)
+    before = here.estimate.gradient
+    if (gradient is None) != (before is None) or (
+        gradient is not None and not (_is_real(gradient) and gradient.shape == before.shape)
+    ):
+        raise _wrong(name, f"return gradients of shape {np.shape(before)}", gradient)
+
+
+def _check_info(name: str, info: Any, chains: int, adjusted: bool) -> None:
+    if not isinstance(info, Info):
+        raise _wrong(name, "return an Info", info)
+    ratio = info.log_ratio
+    if adjusted and ratio is None:
+        raise _wrong(name, "tell its log ratios in Info, as it is adjusted", info)
+    if ratio is not None and not (_is_real(ratio) and ratio.shape == (chains,) and not np.isnan(ratio).any()):
+        raise _wrong(name, f"tell log ratios of shape ({chains},), none of them NaN", ratio)
+    for what, most in (("accepted", chains), ("clipped", np.inf)):
+        count = getattr(info, what)
+        try:
+            fits = 0 <= operator.index(count) <= most
+        except TypeError:
+            fits = False
+        if not fits:
+            raise _wrong(name, f"tell {what} as a count", count)
+
+
+def _is_told(point: Point, told: list[Point]) -> npt.NDArray[np.bool_]:
+    """Which chains have the energy that belongs to their position."""
+    known = np.zeros(len(point.position), dtype=bool)
+    for position, estimate in told:
+        for row in np.flatnonzero(~known):
+            same = (position == point.position[row]).all(axis=1) & (estimate.energy == point.estimate.energy[row])
+            known[row] = same.any()
+    return known
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == np.float64
+
+
+def _wrong(name: str, right: str, value: Any) -> PartError:
+    shown = f"an array of {value.dtype} of shape {value.shape}: {value}" if isinstance(value, np.ndarray) else value
+    return PartError(f"{name} must {right}, got {str(shown)[:300]}")
