@@ -241,8 +241,8 @@ def _boundary_warnings(report: Mapping[str, Any]) -> list[str]:
     boundary, outside = report.get("boundary"), report.get("outside") or [0.0]
     if outside[0] > 0.0 and boundary == "reflect":
         return [
-            f"the kernel {report['kernels'][0]!r} has left the domain, where {outside[0]:.2%} of the draws lie: the run "
-            "samples another posterior. A kernel has to end its moves by `rung.follow`, or to refuse them."
+            f"the kernel {report['kernels'][0]!r} has left the domain: {outside[0]:.2%} of the draws lie outside, and "
+            "the run samples another posterior. A kernel has to end its moves by `rung.follow`, or to refuse them."
         ]
     if outside[0] > 0.0:
         return [

@@ -203,4 +203,4 @@ class TestLater:
 
         run = iv.sample(TARGET, sampler(straight, after=30), **LENGTH)
         assert run.report["outside"][0] > 0.1
-        assert any("the kernel 'walk' has left the domain, where" in message for message in run.warnings())
+        assert any("the kernel 'walk' has left the domain: " in message for message in run.warnings())
