@@ -23,6 +23,7 @@ from invsamp.posing.adapters import (
     with_jacobian,
 )
 from invsamp.posing.counts import BinomialNoise, CategoricalNoise, NegativeBinomialNoise, PoissonNoise
+from invsamp.posing.covariances import AutoRegressive, ExponentialCorrelation, Precision
 from invsamp.posing.distributions import (
     Beta,
     Cauchy,
@@ -34,7 +35,11 @@ from invsamp.posing.distributions import (
     Uniform,
 )
 from invsamp.posing.forward import ModelError
-from invsamp.posing.noise import GaussianNoise, LogNormalNoise, Noise, StudentTNoise
+from invsamp.posing.limited_noise import CensoredNoise, TruncatedNoise
+from invsamp.posing.marginal_noise import MarginalNoise
+from invsamp.posing.mixture_noise import MixtureNoise
+from invsamp.posing.noise import GaussianNoise, LogNormalNoise, StudentTNoise
+from invsamp.posing.noise_contract import Noise
 from invsamp.posing.outputs import Outputs
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.potential import FunctionPotential, SumPotential, Target
@@ -72,14 +77,17 @@ except metadata.PackageNotFoundError:  # run from a checkout that was never inst
 load = Run.load
 
 __all__ = [
+    "AutoRegressive",
     "Ball",
     "Beta",
     "BinomialNoise",
     "Box",
     "CategoricalNoise",
     "Cauchy",
+    "CensoredNoise",
     "Discrepancy",
     "Ellipsoid",
+    "ExponentialCorrelation",
     "ForwardModel",
     "FunctionPotential",
     "Gamma",
@@ -92,7 +100,9 @@ __all__ = [
     "LevelSet",
     "LogNormal",
     "LogNormalNoise",
+    "MarginalNoise",
     "Microcanonical",
+    "MixtureNoise",
     "ModelError",
     "Momentum",
     "MultivariateNormal",
@@ -104,6 +114,7 @@ __all__ = [
     "Polygon",
     "Posterior",
     "Potential",
+    "Precision",
     "Prior",
     "Problem",
     "Product",
@@ -116,6 +127,7 @@ __all__ = [
     "Target",
     "Terms",
     "TermwisePotential",
+    "TruncatedNoise",
     "Unbounded",
     "Uniform",
     "__version__",

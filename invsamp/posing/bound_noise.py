@@ -11,7 +11,7 @@ import numpy.typing as npt
 from invsamp.arguments import instance
 from invsamp.contract import Array
 from invsamp.posing import likelihood
-from invsamp.posing.noise import CompiledNoise, Noise
+from invsamp.posing.noise_contract import CompiledNoise, Noise
 from invsamp.posing.outputs import Outputs
 from invsamp.posing.prior import Prior
 from invsamp.posing.quantity import Quantity

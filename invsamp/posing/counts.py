@@ -14,7 +14,7 @@ from invsamp.arguments import array, store
 from invsamp.contract import Array
 from invsamp.posing import likelihood
 from invsamp.posing.distribution import freeze
-from invsamp.posing.noise import CompiledNoise, Noise, quantity
+from invsamp.posing.noise_contract import CompiledNoise, Noise, quantity
 
 
 class _Counts(CompiledNoise):

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import instance
-from invsamp.posing.noise import Noise
+from invsamp.posing.noise_contract import Noise
 
 
 class Outputs:

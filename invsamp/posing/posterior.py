@@ -17,7 +17,8 @@ from invsamp.posing.bound_noise import BoundNoise
 from invsamp.posing.coordinates import choose_coordinates
 from invsamp.posing.forward import GuardedModel
 from invsamp.posing.gradient_check import GradientCheck, check_gradient
-from invsamp.posing.noise import Noise
+from invsamp.posing.noise_contract import Noise
+from invsamp.posing.outputs import Outputs
 from invsamp.posing.posterior_potential import PosteriorPotential
 from invsamp.posing.prior import Prior, as_selector, by_name
 from invsamp.posing.transforms import Coordinates
@@ -45,7 +46,7 @@ class Posterior:
     data : array_like
         Observations of any shape; models return them flattened in C order. Those that a masked array masks are missing:
         models predict them all the same. So is NaN, with a warning.
-    noise : Noise
+    noise : Noise or Outputs
     domain : Domain, constraint, or a sequence of these, optional
         Where theta must lie: domains of all its columns, `invsamp.domains.Product` of some of them by name, and
         ``constraint("sigma > 1 + beta")``; all of a sequence.
@@ -74,7 +75,7 @@ class Posterior:
         prior: Prior,
         forward: ForwardModel | Mapping[str, ForwardModel],
         data: npt.ArrayLike,
-        noise: Noise,
+        noise: Noise | Outputs,
         domain: DomainLike | None = None,
         transforms: Mapping[str, str] | None = None,
     ) -> None:

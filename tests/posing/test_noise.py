@@ -9,7 +9,8 @@ from scipy import stats
 
 from invsamp.posing.bound_noise import BoundNoise
 from invsamp.posing.distributions import HalfNormal, LogNormal, Normal
-from invsamp.posing.noise import GaussianNoise, LogNormalNoise, Noise, StudentTNoise
+from invsamp.posing.noise import GaussianNoise, LogNormalNoise, StudentTNoise
+from invsamp.posing.noise_contract import Noise
 from invsamp.posing.prior import Prior
 
 NOISES = {

@@ -24,6 +24,7 @@ def posing_calls() -> dict[str, Call]:
     theta, rng = np.zeros((2, 2)), np.random.default_rng(0)
     several = {"parameters": {"none", "entries", "text"}}
     noise = {"scale": {*SHAPELESS, "text"} - {"signed"}}
+    limits = {"lower": SHAPELESS, "upper": SHAPELESS}
     families = {
         "Uniform": {"lower": 0.0, "upper": 1.0},
         "Normal": {"mean": 0.0, "sd": 1.0},
@@ -55,6 +56,23 @@ def posing_calls() -> dict[str, Call]:
             iv.NegativeBinomialNoise, {"dispersion": 0.1}, {"dispersion": {*SHAPELESS, "text"} - {"signed"}}
         ),
         "BinomialNoise": Call(iv.BinomialNoise, {"trials": 5}, {"trials": {"integer", "any shape", "empty"}}),
+        "AutoRegressive": Call(
+            iv.AutoRegressive, {"correlation": 0.5}, {"correlation": {*SHAPELESS, "text"} - {"signed", "integer"}}
+        ),
+        "ExponentialCorrelation": Call(
+            iv.ExponentialCorrelation,
+            {"time": 1.0, "times": [0.0, 1.0]},
+            {"time": {*SHAPELESS, "text"} - {"signed"}},
+        ),
+        "Precision": Call(iv.Precision, {"matrix": np.eye(2)}),
+        "CensoredNoise": Call(iv.CensoredNoise, {"noise": iv.GaussianNoise(1.0), "lower": 0.0, "upper": 1.0}, limits),
+        "TruncatedNoise": Call(iv.TruncatedNoise, {"noise": iv.GaussianNoise(1.0), "lower": 0.0, "upper": 1.0}, limits),
+        "MixtureNoise": Call(
+            iv.MixtureNoise,
+            {"noise": iv.GaussianNoise(1.0), "outliers": iv.GaussianNoise(9.0), "fraction": 0.1},
+            {"fraction": {*SHAPELESS, "text"} - {"signed", "integer"}},
+        ),
+        "MarginalNoise": Call(iv.MarginalNoise, {"noise": iv.GaussianNoise(1.0), "concentration": 1.0, "rate": 1.0}),
         "PoissonNoise": Call(iv.PoissonNoise),
         "CategoricalNoise": Call(iv.CategoricalNoise),
         "Outputs": Call(lambda a: iv.Outputs(a=a), {"a": iv.PoissonNoise()}),
