@@ -39,12 +39,14 @@ def run(code: str, page: str, names: dict, **changes: str) -> dict:
 
 
 def test_dynamics_identifies_its_system() -> None:
-    (code,) = blocks("dynamics.md")
+    code, *others = blocks("dynamics.md")
     found = run(code, "dynamics.md", {}, **{"draws=2000": "draws=500, warmup=500, progress=False"})["run"].summary()
     truth = dict(zip(("alpha", "beta", "gamma", "delta"), (1.0, 0.1, 1.5, 0.075), strict=True))
     # one data set: five posterior standard deviations are exceeded once in 400,000
     for name, value in truth.items():
         assert abs(found["mean"][name] - value) < 5 * found["sd"][name] < 0.2 * value
+    for other in others:
+        run(other, "dynamics.md", {})
 
 
 def test_a_heat_equation_with_unknowns_of_every_kind() -> None:

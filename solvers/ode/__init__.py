@@ -7,6 +7,7 @@ compiled integrator), `integrators` (statuses, LSODA) with `newton` (its Jacobia
 that can be trusted).
 """
 
+from invsamp.solvers.ode.doses import Event
 from invsamp.solvers.ode.integrators import Status
 from invsamp.solvers.ode.model import OdeModel, SensitiveSolution, Solution
 from invsamp.solvers.ode.observation import OdeObservation
@@ -14,6 +15,7 @@ from invsamp.solvers.ode.shooting import MultipleShooting
 from invsamp.solvers.ode.shooting_fit import ShootingFit
 
 __all__ = [
+    "Event",
     "MultipleShooting",
     "OdeModel",
     "OdeObservation",

@@ -34,7 +34,9 @@ def failure(status: npt.NDArray[np.int64], ended: Array, until: float, *, method
     elif kind == Status.NON_FINITE:
         advice = "the solution blows up, or leaves where rhs is defined: keep the parameters away from there"
     elif kind == Status.STEP_TOO_SMALL:
-        advice = "the solution blows up, or rhs jumps: give the times of jumps as breakpoints"
+        advice = (
+            "the solution blows up, or rhs jumps: give the times of jumps as breakpoints; or events follow ever faster"
+        )
     elif kind == Status.STOPPED:
         advice = "the event came before the last observation: a value after it does not exist"
     else:

@@ -1,27 +1,79 @@
-"""Times at which a trajectory is interrupted: breakpoints, and doses that are added to states."""
+"""What interrupts a trajectory: breakpoints, doses that are added to states, events that change them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import array, real, shown
+from invsamp.arguments import instance, one_of, sequence, shown, store
+from invsamp.solvers.ode.happenings import Events
+from invsamp.solvers.ode.probing import probe
+from invsamp.solvers.ode.quantities import Quantities, Quantity, check_quantity
+from invsamp.solvers.ode.right_hand_side import prepare_function
+from invsamp.solvers.ode.trajectories import Course
 
 Array = npt.NDArray[np.float64]
 #: A time, and what is added to which states then.
-Dose = tuple[float, Mapping[str, float] | Sequence[tuple[str, float]]]
+Dose = tuple[Quantity, Mapping[str, Quantity] | tuple[tuple[str, Quantity], ...]]
+DIRECTIONS = {"both": 0, "up": 1, "down": -1}
 
 
-def check_breakpoints(breakpoints: Any) -> tuple[float, ...]:
-    """The times as floats; ValueError unless they are finite."""
-    return tuple(array("breakpoints", breakpoints, ("times",), empty=True).tolist())
+@dataclass(frozen=True)
+class Event:
+    """Something that happens to a trajectory, at a given time or when a function of the states passes zero.
+
+    Sensitivities follow through it, also where its time depends on the parameters.
+
+    Parameters
+    ----------
+    when : callable, optional
+        ``when(t, x, p)``: the event happens where this changes its sign. A change and back within one step of the
+        integrator is not seen. Say here, too, where the right-hand side jumps: ``when=lambda t, x, p: x[0] - 1`` and no
+        change for ``if x[0] > 1``.
+    at : float, str or callable, optional
+        Time of the event, in place of ``when``: a number, the name of a parameter, or a function of the parameters p.
+        An event before the initial time does not happen.
+    change : callable, optional
+        ``change(t, x, p)`` returning the new states; they stay as they are by default.
+    direction : {"both", "up", "down"}
+        Which change of the sign of ``when`` counts.
+
+    Raises
+    ------
+    ValueError
+        Unless exactly one of ``when`` and ``at`` is given.
+
+    Notes
+    -----
+    ``when`` and ``change`` consist of arithmetic and elementary functions, without branches. What an event changes may
+    set off others. Outputs at the time of an event are those before it. An event counts as a step for `max_steps`.
+    """
+
+    when: Callable[[Any, Any, Any], Any] | None = None
+    at: Quantity | None = None
+    change: Callable[[Any, Any, Any], Any] | None = None
+    direction: Literal["both", "up", "down"] = "both"
+
+    def __post_init__(self) -> None:
+        if (self.when is None) == (self.at is None):
+            raise ValueError(f"when or at must be given, and not both, got {self.when!r} and {self.at!r}")
+        one_of("direction", self.direction, tuple(DIRECTIONS))
 
 
-def check_doses(doses: Any, states: tuple[str, ...]) -> tuple[Dose, ...]:
+def check_breakpoints(breakpoints: Any, parameters: tuple[str, ...]) -> tuple[Quantity, ...]:
+    """The times; ValueError unless they are finite, names of parameters, or functions of these."""
+    if isinstance(breakpoints, np.ndarray):
+        breakpoints = breakpoints.tolist()
+    listed = sequence("breakpoints", breakpoints, "a sequence of times", least=0)
+    return tuple(check_quantity(f"breakpoints[{k}]", each, parameters) for k, each in enumerate(listed))
+
+
+def check_doses(doses: Any, states: tuple[str, ...], parameters: tuple[str, ...]) -> tuple[Dose, ...]:
     """Doses as pairs in place of mappings, so that a model can be hashed.
 
     Raises
@@ -36,23 +88,134 @@ def check_doses(doses: Any, states: tuple[str, ...]) -> tuple[Dose, ...]:
         raise ValueError(f"{right}, got {shown(doses)}") from None
     checked = []
     for index, (time, amounts) in enumerate(pairs):
-        when = real(f"doses[{index}]: its time", time)
+        when = check_quantity(f"doses[{index}]: its time", time, parameters)
         if unknown := [state for state in amounts if state not in states]:
             raise ValueError(f"doses must name states out of {states}, got {unknown} at {when}")
-        for state, amount in amounts.items():
-            if isinstance(amount, str):
-                raise ValueError(
-                    f"doses must have known amounts, got {amount!r} for {state!r} at {when}: an unknown dose at t0 is "
-                    f"an unknown initial value, and a later one a rate, p[k] / duration between two breakpoints"
-                )
-        given = tuple((state, real(f"doses[{index}]: {state!r}", amount)) for state, amount in amounts.items())
+        given = tuple(
+            (state, check_quantity(f"doses[{index}]: {state!r}", amount, parameters))
+            for state, amount in amounts.items()
+        )
         checked.append((when, given))
     return tuple(checked)
 
 
+def check_events(events: Any, n: int, parameters: tuple[str, ...]) -> tuple[Event, ...]:
+    """The events; ValueError for functions that do not fit n states and the parameters, or cannot be traced."""
+    checked = []
+    for k, event in enumerate(sequence("events", events, "a sequence of Event", least=0)):
+        instance(f"events[{k}]", event, Event, "an Event")
+        if event.at is not None:
+            store(event, at=check_quantity(f"events[{k}].at", event.at, parameters))
+        for name, values in (("when", None), ("change", n)):
+            if (function := getattr(event, name)) is not None:
+                probe(f"events[{k}].{name}", function, n, len(parameters))
+                prepare_function(f"events[{k}].{name}", function, n, len(parameters), values, False)
+        checked.append(event)
+    return tuple(checked)
+
+
+def course(
+    breakpoints: tuple[Quantity, ...],
+    doses: tuple[Dose, ...],
+    events: tuple[Event, ...],
+    states: tuple[str, ...],
+    parameters: tuple[str, ...],
+    p: Array,
+    width: int,
+) -> Course:
+    """What interrupts trajectories of ``width`` components at parameters p (batch, q)."""
+    plan = _plan(breakpoints, doses, events, states, parameters, width)
+    if not plan.times.entries:
+        return plan.fixed
+    n, q, (count, columns) = len(states), len(parameters), (len(plan.times.entries), width // len(states) - 1)
+    times = np.empty((len(p), plan.fixed.pauses.shape[1] + count))
+    jumps, which = np.zeros((*times.shape, width)), np.full(times.shape, -1)
+    shifts = np.zeros((*times.shape, columns))
+    old = slice(0, times.shape[1] - count)
+    times[:, old], jumps[:, old], which[:, old] = plan.fixed.pauses, plan.fixed.jumps, plan.fixed.which
+    times[:, old.stop :], which[:, old.stop :] = plan.times.values(p), plan.resets
+    amounts = plan.amounts.values(p)
+    for k, (entry, state) in enumerate(plan.given):
+        jumps[:, old.stop + entry, state] += amounts[:, k]
+    if columns:
+        shifts[:, old.stop :, :q] = plan.times.slopes(p)
+        slopes = plan.amounts.slopes(p)
+        for k, (entry, state) in enumerate(plan.given):
+            jumps[:, old.stop + entry, n + state : n * (1 + q) : n] += slopes[:, k]
+    order = np.argsort(times, axis=1, kind="stable")
+    return plan.fixed._replace(
+        pauses=np.take_along_axis(times, order, 1),
+        jumps=np.take_along_axis(jumps, order[..., None], 1),
+        shifts=np.take_along_axis(shifts, order[..., None], 1),
+        which=np.take_along_axis(which, order, 1),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """A course: what does not depend on the parameters, and what does."""
+
+    fixed: Course
+    times: Quantities
+    resets: npt.NDArray[np.int64]  # of each of the times
+    amounts: Quantities
+    given: tuple[tuple[int, int], ...]  # of each amount: which of the times, and the state
+
+
 @lru_cache(maxsize=64)
-def pauses(
-    breakpoints: tuple[float, ...], doses: tuple[Dose, ...], states: tuple[str, ...], width: int
+def _plan(
+    breakpoints: tuple[Quantity, ...],
+    doses: tuple[Dose, ...],
+    events: tuple[Event, ...],
+    states: tuple[str, ...],
+    parameters: tuple[str, ...],
+    width: int,
+) -> _Plan:
+    n, q, slopes = len(states), len(parameters), width > len(states)
+    at_zero = [event for event in events if event.when is not None]
+    at_times = [event for event in events if event.at is not None]
+
+    def address(function: Callable[..., Any] | None, values: int | None, slopes: bool) -> int:
+        return 0 if function is None else prepare_function("events", function, n, q, values, slopes).address
+
+    compiled = Events(
+        np.array([address(event.when, None, False) for event in at_zero], dtype=np.int64),
+        np.array([address(event.when, None, True) for event in at_zero], dtype=np.int64),
+        np.array([DIRECTIONS[event.direction] for event in at_zero], dtype=np.int64),
+        np.array([address(event.change, n, slopes) for event in (*at_zero, *at_times)], dtype=np.int64),
+    )
+    fixed = [dose for dose in doses if not _depends(dose)]
+    times, jumps = _fixed(tuple(time for time in breakpoints if isinstance(time, float)), tuple(fixed), states, width)
+    others = [dose for dose in doses if _depends(dose)]
+    moving = [time for time in breakpoints if not isinstance(time, float)]
+    amounts = [
+        (k, states.index(state), amount) for k, (_, given) in enumerate(others) for state, amount in dict(given).items()
+    ]
+    return _Plan(
+        Course(
+            times[None],
+            jumps[None],
+            np.zeros((1, len(times), width // n - 1)),
+            np.full((1, len(times)), -1),
+            0,
+            compiled,
+        ),
+        Quantities(
+            (*(time for time, _ in others), *moving, *(event.at for event in at_times if event.at is not None)),
+            parameters,
+        ),
+        np.array([-1] * (len(others) + len(moving)) + [len(at_zero) + k for k in range(len(at_times))], dtype=np.int64),
+        Quantities(tuple(amount for *_, amount in amounts), parameters),
+        tuple((entry, state) for entry, state, _ in amounts),
+    )
+
+
+def _depends(dose: Dose) -> bool:
+    return not all(isinstance(each, float) for each in (dose[0], *dict(dose[1]).values()))
+
+
+def _fixed(
+    breakpoints: tuple[float, ...], doses: tuple[Any, ...], states: tuple[str, ...], width: int
 ) -> tuple[Array, Array]:
     """Times at which the integration restarts, and what y of the given width gains there."""
     times = np.array(sorted({*breakpoints, *(time for time, _ in doses)}), dtype=float)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from numba import njit
 from scipy.integrate import ODEintWarning, odeint
 
-from invsamp.solvers.ode.march import inset
+from invsamp.solvers.ode.happenings import inset, leave
 from invsamp.solvers.ode.newton import MOST_DENSE, bands, whole
 from invsamp.solvers.ode.pointers import call
 from invsamp.solvers.ode.trajectories import Course, Outcome, integrate
@@ -79,7 +79,8 @@ def lsoda(
             wanted = times[row if len(times) > 1 else 0]
             wanted = wanted[np.isfinite(wanted)]
             p = np.ascontiguousarray(parameters[row], dtype=float)
-            trajectory = _Lsoda(rhs, p, course, control, control.absolute[row], outcome.peaks[row])
+            own = course.of_rows(np.array([row]))
+            trajectory = _Lsoda(rhs, p, own, control, control.absolute[row], outcome.peaks[row])
             values = trajectory.run(initial[row].astype(float), wanted, float(start[row]))
             outcome.status[row] = trajectory.status
             outcome.evaluations[row] = trajectory.evaluations
@@ -183,18 +184,19 @@ class _Lsoda:
         out = np.empty((len(times), len(y)))
         done, t, self.ended = int(np.searchsorted(times, start, side="right")), start, start
         out[:done] = y
-        if not (np.isfinite(y).all() and np.isfinite(self.p).all()):
+        pauses = self.course.pauses[0]
+        if not (np.isfinite(y).all() and np.isfinite(self.p).all()) or np.isnan(pauses).any():
             self.status = Status.NON_FINITE
-        pause = int(np.searchsorted(self.course.pauses, start))
+        pause = int(np.searchsorted(pauses, start))
         while done < len(times) and self.status == Status.OK:
             lower, upper, target, last = -math.inf, math.inf, float(times[-1]), len(times)
-            if pause < len(self.course.pauses) and self.course.pauses[pause] == t:
+            while pause < len(pauses) and pauses[pause] == t:
                 lower = t + inset(t)
-                y = y + self.course.jumps[pause]
+                y = self._left(y, t, pause)
                 pause += 1
-            stops_at_target = pause < len(self.course.pauses) and bool(self.course.pauses[pause] <= target)
+            stops_at_target = pause < len(pauses) and bool(pauses[pause] <= target)
             if stops_at_target:
-                target = float(self.course.pauses[pause])
+                target = float(pauses[pause])
                 upper = target - inset(target)
                 last = int(np.searchsorted(times, target, side="right"))
             nodes = np.concatenate([[t], times[done:last]])
@@ -206,6 +208,16 @@ class _Lsoda:
             out[done:last] = values[1 : 1 + last - done]
             y, t, done, self.ended = values[-1], target, last, target
         return out
+
+    def _left(self, y: Array, t: float, pause: int) -> Array:
+        """y after a pause."""
+        _, jumps, shifts, which, _, events = self.course
+        if which[0, pause] < 0 and not shifts[0, pause].any():
+            return np.asarray(y + jumps[0, pause])
+        work, sides = np.stack([y, y, y]), np.empty((2, 0))
+        arguments = which[0, pause], t, self.p, jumps[0, pause], shifts[0, pause]
+        self.evaluations += leave(self.rhs, self.control.n_states, events, *arguments, sides, work)
+        return np.array(work[0])
 
     def _stretch(self, y: Array, nodes: Array, lower: float, upper: float, critical: bool) -> Array | None:
         rtol, max_steps = self.control.rtol, self.control.max_steps

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from numba import njit
 
 from invsamp.solvers.ode import dop853, dormand_prince
+from invsamp.solvers.ode.happenings import Events, crosses, crossing, happen, inset, leave, look_around
 from invsamp.solvers.ode.pointers import call
 from invsamp.solvers.ode.runge_kutta import error_norm, step
 
@@ -25,6 +26,8 @@ OK, TOO_MANY_STEPS, NON_FINITE, STEP_TOO_SMALL, STOPPED = range(5)
 STIFF = 6
 #: Steps in a row at the edge of stability that tell stiffness, and within it that take the word back.
 _STIFF_STEPS, _OTHER_STEPS = 15, 6
+#: How far on either side of an event, in parts of a step, the right-hand side is asked: it may switch there.
+_ASIDE = 1e-12
 #: Every so many steps the edge of stability is looked for.
 _LOOK_EVERY = 50
 # rows of the work array
@@ -50,7 +53,10 @@ def march_rows(
     start: Array,
     pauses: Array,
     jumps: Array,
+    shifts: Array,
+    which: Integers,
     stop: int,
+    events: Events,
     rtol: float,
     absolute: Array,
     max_steps: int,
@@ -71,9 +77,10 @@ def march_rows(
     work = np.empty((_SCRATCH + 1, initial.shape[1]))
     for row in range(first, last):
         t = times[0] if len(times) == 1 else times[row]
+        k = 0 if len(pauses) == 1 else row
         status[row], evaluations[row], steps[row], ended[row] = _trajectory(
-            order, rhs, n, parameters[row], initial[row], t, start[row], pauses, jumps, stop, rtol, absolute[row],
-            max_steps, hopeless, values[row], peaks[row], work,
+            order, rhs, n, parameters[row], initial[row], t, start[row], pauses[k], jumps[k], shifts[k], which[k],
+            stop, events, rtol, absolute[row], max_steps, hopeless, values[row], peaks[row], work,
         )  # fmt: skip
 
 
@@ -88,7 +95,10 @@ def _trajectory(
     t: float,
     pauses: Array,
     jumps: Array,
+    shifts: Array,
+    which: Integers,
     stop: int,
+    events: Events,
     rtol: float,
     absolute: Array,
     max_steps: int,
@@ -97,7 +107,7 @@ def _trajectory(
     peaks: Array,
     work: Array,
 ) -> tuple[int, int, int, float]:
-    """One trajectory, restarted at every pause: (status, evaluations, steps, time reached)."""
+    """One trajectory, restarted at every pause and event: (status, evaluations, steps, time reached)."""
     y = work[_Y]
     for i in range(len(y)):
         y[i] = initial[i]
@@ -112,28 +122,42 @@ def _trajectory(
         done += 1
     status = OK if _is_finite(y) and _is_finite(p) else NON_FINITE
     evaluations = steps = pause = 0
+    if len(pauses) > 0 and math.isnan(pauses[-1]):  # they are sorted: NaN comes last
+        status = NON_FINITE
     while pause < len(pauses) and pauses[pause] < t:
         pause += 1
     side = 0.0 if stop == 0 else _value(stop, t, y, p, work)
+    sides, fired = np.empty((2, len(events.roots))), -1
+    look_around(events, t, y, p, sides[0])
     while done < wanted and status == OK:
         # the right-hand side may switch at a pause: it is never asked for its value there
-        lower, upper, target = -math.inf, math.inf, times[wanted - 1]
-        if pause < len(pauses) and pauses[pause] == t:
-            lower = t + inset(t)
-            for i in range(len(y)):
-                y[i] += jumps[pause, i]
+        lower, upper, target, changed = -math.inf, math.inf, times[wanted - 1], fired >= 0
+        if fired >= 0:
+            more = happen(rhs, n, events, fired, t, p, sides, work)
+            if more < 0:
+                status = STEP_TOO_SMALL
+                break
+            evaluations += more
+        while pause < len(pauses) and pauses[pause] == t:
+            lower, changed = t + inset(t), True
+            evaluations += leave(rhs, n, events, which[pause], t, p, jumps[pause], shifts[pause], sides, work)
             pause += 1
+        if changed:
+            steps += int(len(events.roots) > 0)  # events without end come to the bound on steps
+            if not _is_finite(y):
+                status = NON_FINITE
+                break
             if stop != 0:
                 before = side
                 side = _value(stop, t, y, p, work)
-                if _crosses(before, side):
+                if crosses(before, side):
                     status = STOPPED
                     break
         if pause < len(pauses) and pauses[pause] <= target:
             target = pauses[pause]
             upper = target - inset(target)
-        status, done, evaluated, stepped, t, side = _stretch(
-            order, rhs, n, p, times, wanted, done, t, target, lower, upper, stop, side, rtol, absolute,
+        status, done, evaluated, stepped, t, side, fired = _stretch(
+            order, rhs, n, p, times, wanted, done, t, target, lower, upper, stop, side, events, sides, rtol, absolute,
             max_steps - steps, hopeless, out, peaks, work,
         )  # fmt: skip
         evaluations += evaluated
@@ -159,6 +183,8 @@ def _stretch(
     upper: float,
     stop: int,
     side: float,
+    events: Events,
+    sides: Array,
     rtol: float,
     absolute: Array,
     max_steps: int,
@@ -166,19 +192,23 @@ def _stretch(
     out: Array,
     peaks: Array,
     work: Array,
-) -> tuple[int, int, int, int, float, float]:
-    """From t to target without a pause: (status, outputs done, evaluations, steps, time reached, side of stop)."""
+) -> tuple[int, int, int, int, float, float, int]:
+    """From t to target without a pause, or to the first event on the way.
+
+    Returns status, outputs done, evaluations, steps, time reached, side of ``stop``, and the event or -1. At an event
+    y is that just after it, without what it changes, and the first stage holds the derivative just before it.
+    """
     y, z, k, q = work[_Y], work[_NEXT], work[_K:_Q], work[_Q:_SCRATCH]
     stages, exponent = (_LAST5, -1 / 5) if order == 5 else (_LAST8, -1 / 8)
     call(rhs, min(max(t, lower), upper), y, p, k, 0)
     if not _is_finite(k[0]):
-        return NON_FINITE, done, 1, 0, t, side
+        return NON_FINITE, done, 1, 0, t, side, -1
     step = _first_step(order, rhs, n, p, t, target, lower, upper, rtol, absolute, work)
     evaluations, steps, rejected = 2, 0, False
     stiff = other = 0
     while t < target:
         if steps >= max_steps:
-            return STIFF if stiff >= _STIFF_STEPS else TOO_MANY_STEPS, done, evaluations, steps, t, side
+            return STIFF if stiff >= _STIFF_STEPS else TOO_MANY_STEPS, done, evaluations, steps, t, side, -1
         least = 10 * (np.nextafter(t, math.inf) - t)
         if not rejected:
             step = max(step, least)
@@ -197,20 +227,30 @@ def _stretch(
             step = h * (max(LEAST_FACTOR, SAFETY * error**exponent) if error < math.inf else LEAST_FACTOR)
             rejected = True
             if step < least:
-                return STEP_TOO_SMALL if error < math.inf else NON_FINITE, done, evaluations, steps, t, side
+                return STEP_TOO_SMALL if error < math.inf else NON_FINITE, done, evaluations, steps, t, side, -1
             continue
         for i in range(n, len(y)):
             if not math.isfinite(z[i]):
-                return NON_FINITE, done, evaluations, steps, t, side
-        last, status = t_new, OK
-        interpolated = False
+                return NON_FINITE, done, evaluations, steps, t, side, -1
+        last, status, before, interpolated = t_new, OK, side, False
         if stop != 0:
-            before = side
             side = _value(stop, t_new, z, p, work)
-            if _crosses(before, side):
+            if crosses(before, side):
                 evaluations += _interpolate(order, rhs, t, h, lower, upper, p, work)
                 interpolated = True
                 last, status = _locate(order, stop, n, t, h, before, p, work), STOPPED
+        fired, low, high = -1, 0.0, 1.0
+        if len(events.roots) > 0:
+            look_around(events, t_new, z, p, sides[1])
+            if crossing(events, sides[0], sides[1]) >= 0:
+                if not interpolated:
+                    evaluations += _interpolate(order, rhs, t, h, lower, upper, p, work)
+                    interpolated = True
+                fired, low, high = _first_event(order, n, events, t, h, p, sides, work)
+                if t + high * h <= last:
+                    last, status, side = t + high * h, OK, before
+                else:
+                    fired = -1
         first = done
         while done < wanted and times[done] <= last:
             done += 1
@@ -222,12 +262,21 @@ def _stretch(
             else:
                 _write8(first, done, t, h, times, y, q, out)
         steps += 1
+        if fired >= 0:
+            _inside(order, n, low, work, z)
+            call(rhs, min(max(t + low * h, lower), upper), z, p, k, 0)
+            _inside(order, len(y), high, work, z)
+            for i in range(len(y)):
+                y[i] = z[i]
+                peaks[i] = max(peaks[i], abs(z[i]))
+            return OK, done, evaluations + 1, steps, last, side, fired
+        sides[0] = sides[1]
         if status == STOPPED:
-            return status, done, evaluations, steps, last, side
+            return status, done, evaluations, steps, last, side, -1
         if stiff > 0 or steps % _LOOK_EVERY == 0:
             stiff, other = _look(order, n, h, stiff, other, work)
             if hopeless and stiff >= _STIFF_STEPS and target - t_new > (max_steps - steps) * h:
-                return STIFF, done, evaluations, steps, t_new, side
+                return STIFF, done, evaluations, steps, t_new, side, -1
         factor = MOST_FACTOR if error == 0 else min(MOST_FACTOR, SAFETY * error**exponent)
         step = h * (min(factor, 1.0) if rejected else factor)
         rejected = False
@@ -236,7 +285,7 @@ def _stretch(
             y[i] = z[i]
             peaks[i] = max(peaks[i], abs(z[i]))
             k[0, i] = k[stages, i]
-    return OK, done, evaluations, steps, t, side
+    return OK, done, evaluations, steps, t, side, -1
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -316,22 +365,10 @@ def _is_finite(values: Array) -> bool:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def inset(t: float) -> float:
-    """How far from a pause the right-hand side is evaluated: some roundings, as in ``t - dose_time < duration``."""
-    return 8 * (np.nextafter(abs(t), math.inf) - abs(t))
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def _value(stop: int, t: float, y: Array, p: Array, work: Array) -> float:
     scratch = work[_SCRATCH:]
     call(stop, t, y, p, scratch, 0)
     return scratch[0, 0]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _crosses(before: float, after: float) -> bool:
-    # a trajectory that starts at zero has not crossed it
-    return (before < 0 <= after) or (before > 0 >= after)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -342,11 +379,31 @@ def _locate(order: int, stop: int, n: int, t: float, h: float, before: float, p:
     for _ in range(54):
         x = (low + high) / 2
         _inside(order, n, x, work, z)
-        if _crosses(before, _value(stop, t + x * h, z, p, work)):
+        if crosses(before, _value(stop, t + x * h, z, p, work)):
             high = x
         else:
             low = x
     return t + high * h
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _first_event(
+    order: int, n: int, events: Events, t: float, h: float, p: Array, sides: Array, work: Array
+) -> tuple[int, float, float]:
+    """The first event within the step, and the parts of the step just before and just after it, by bisection."""
+    z, kept, here = work[_NEXT], work[_NEXT].copy(), sides[1].copy()
+    low, high, fired = 0.0, 1.0, crossing(events, sides[0], sides[1])
+    for _ in range(54):
+        x = (low + high) / 2
+        _inside(order, n, x, work, z)
+        look_around(events, t + x * h, z, p, here)
+        crossed = crossing(events, sides[0], here)
+        if crossed >= 0:
+            high, fired = x, crossed
+        else:
+            low = x
+    z[:] = kept
+    return fired, max(low - _ASIDE, 0.0), min(high + _ASIDE, 1.0)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

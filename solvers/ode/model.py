@@ -5,7 +5,7 @@ Trajectories are integrated in batches; one that fails gets a status and NaN, ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple
 
@@ -16,11 +16,12 @@ from invsamp import arguments
 from invsamp.arguments import function, integer, names, numbers, one_of, real, sequence, shown, store
 from invsamp.solvers.ode.advice import failure
 from invsamp.solvers.ode.differentiation import differentiate
-from invsamp.solvers.ode.doses import Dose, check_breakpoints, check_doses, pauses
+from invsamp.solvers.ode.doses import Dose, Event, check_breakpoints, check_doses, check_events, course
 from invsamp.solvers.ode.integrators import Array, Control, Status, dop853, lsoda, rk45, with_fallback
-from invsamp.solvers.ode.observation import OdeObservation, observe
+from invsamp.solvers.ode.observation import Initial, OdeObservation, observe
 from invsamp.solvers.ode.output_times import check_times
 from invsamp.solvers.ode.probing import probe
+from invsamp.solvers.ode.quantities import Quantity
 from invsamp.solvers.ode.right_hand_side import (
     Jacobian,
     Prepared,
@@ -31,7 +32,7 @@ from invsamp.solvers.ode.right_hand_side import (
 )
 from invsamp.solvers.ode.state_functions import Function
 from invsamp.solvers.ode.tracing import Rhs
-from invsamp.solvers.ode.trajectories import Course, Integers, Outcome
+from invsamp.solvers.ode.trajectories import Integers, Outcome
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -90,12 +91,16 @@ class OdeModel:
     stop : callable, optional
         ``stop(t, x, p)``: the trajectory ends when this changes its sign from one step to the next. Not with LSODA;
         "auto" does not switch to it then.
-    breakpoints : sequence of float
+    breakpoints : sequence of quantities
         Times at which the right-hand side switches: the integration restarts there, so that no step goes across, and
-        the right-hand side is evaluated on either side only.
-    doses : sequence of (float, {state: amount})
+        the right-hand side is evaluated on either side only. A quantity is a number, the name of a parameter, or a
+        function of the parameters ``p``; sensitivities know of times that depend on parameters.
+    doses : sequence of (quantity, {state: quantity})
         Times at which amounts are added to states at once. A value at the time of a dose is the one before it. A dose
-        at ``t0`` counts.
+        at ``t0`` counts, one before it does not.
+    events : sequence of Event
+        What happens at given times, or where a function of the states passes zero. The latter not with LSODA; "auto"
+        does not switch to it then.
     threads : int, >= 1
         Threads for the rows of a batch, but for LSODA. The numbers do not depend on it.
     error_control : {"full", "states"}
@@ -135,10 +140,11 @@ class OdeModel:
     max_steps: int = 10_000
     jacobian: Jacobian | None = None
     stop: Callable[[Any, Any, Any], Any] | None = None
-    breakpoints: tuple[float, ...] = ()
+    breakpoints: tuple[Quantity, ...] = ()
     doses: tuple[Dose, ...] = ()
     threads: int = 1
     error_control: Literal["full", "states"] = "full"
+    events: tuple[Event, ...] = ()
 
     def __post_init__(self) -> None:
         _check_settings(self)
@@ -236,13 +242,32 @@ class OdeModel:
         """
         p, x0, grid, start = self._check(parameters, initial, times, t0)
         columns = self.state_indices("initial_states", initial_states)
-        n, q = len(self.states), len(self.parameters)
-        rhs = prepare_sensitivities(self.rhs, self.jacobian, n, q, len(columns)).compiled.address
-        seed = np.zeros((q + len(columns), n))
+        q = len(self.parameters)
+        seed = np.zeros((q + len(columns), len(self.states)))
         seed[range(q, len(seed)), columns] = 1.0
-        y0 = np.concatenate([x0, np.broadcast_to(seed.ravel(), (len(x0), seed.size))], axis=1)
+        seeds = np.broadcast_to(seed, (len(x0), *seed.shape))
+        return self.solve_from(p, x0, seeds, np.concatenate([p, x0[:, columns]], axis=1), grid, start)
+
+    def solve_from(
+        self, p: Array, x0: Array, seeds: Array, quantities: Array, grid: Array, start: Array
+    ) -> SensitiveSolution:
+        """As `solve_with_sensitivities`, for initial values that depend on any quantities; arguments are not checked.
+
+        Parameters
+        ----------
+        p, x0, grid, start : arrays
+            Parameters (batch, q), initial values (batch, n), output times (1 or batch, n_times), initial times
+            (batch,).
+        seeds : array, shape (batch, q + n_more, n)
+            Derivatives of the initial values by the parameters, then by other quantities.
+        quantities : array, shape (batch, q + n_more)
+            Their values, for the scale of absolute tolerances.
+        """
+        n, q, columns = len(self.states), len(self.parameters), seeds.shape[1]
+        rhs = prepare_sensitivities(self.rhs, self.jacobian, n, q, columns - q).compiled.address
+        y0 = np.concatenate([x0, seeds.reshape(len(x0), -1)], axis=1)
         states, switched = self._solve(p, x0, grid, start)
-        sizes = np.maximum(np.abs(np.concatenate([p, x0[:, columns]], axis=1)), 1.0)
+        sizes = np.maximum(np.abs(quantities), 1.0)
         absolute = np.full(y0.shape, self.atol)
         absolute[:, n:] /= np.repeat(sizes, n, axis=1)
         full = self.error_control == "full"
@@ -253,7 +278,7 @@ class OdeModel:
             return self._integrate(rhs, p[rows], y0[rows], common, start[rows], *tolerances, switched[rows])[0]
 
         floor = (absolute[:, n:] / self.rtol).reshape(len(p), -1, n) if full else None
-        slopes, status, evaluations, steps = differentiate(states, run, len(seed), self.rtol, floor)
+        slopes, status, evaluations, steps = differentiate(states, run, columns, self.rtol, floor)
         return SensitiveSolution(
             states.values,
             slopes.swapaxes(2, 3),
@@ -267,9 +292,10 @@ class OdeModel:
     def observe(
         self,
         times: npt.ArrayLike,
-        initial: Sequence[str | float],
+        initial: Initial,
         *,
         t0: float | None = None,
+        given: Mapping[str, float | str] | None = None,
         states: Sequence[str] | None = None,
         of: Function | None = None,
         jacobian: Callable[[Any, Any, Any], npt.ArrayLike] | None = None,
@@ -281,10 +307,15 @@ class OdeModel:
         ----------
         times : array, shape (n_times,)
             Observation times, increasing.
-        initial : sequence of n_states entries
-            Per state its known initial value, or the name of the parameter that is its unknown initial value.
+        initial : sequence of n_states entries, or callable
+            Per state its known initial value, the name of a parameter that is its initial value, of the model or a new
+            one, which several states may share, or a function of the model's parameters ``p``. Or one function
+            ``initial(p)`` that returns them all.
         t0 : float, optional
             Time of the initial values; the first observation time by default.
+        given : mapping from parameter to number or name, optional
+            Parameters of the model that are known here, or that have another name here: what differs between
+            experiments (see `experiments`).
         states : sequence of str, optional
             The observed states; all by default.
         of : callable, optional
@@ -299,10 +330,10 @@ class OdeModel:
         Raises
         ------
         ValueError
-            For a wrong number of initial entries, names that clash or are unknown, bad times, both ``states`` and
+            For a wrong number of initial entries, names that are unknown, bad times, both ``states`` and
             ``of``, or an ``of`` that cannot be differentiated.
         """
-        return observe(self, times, initial, t0=t0, states=states, of=of, jacobian=jacobian, mask=mask)
+        return observe(self, times, initial, t0=t0, given=given, states=states, of=of, jacobian=jacobian, mask=mask)
 
     def failure(self, solution: Solution | SensitiveSolution, until: float) -> str | None:
         """What the first failed trajectory of a solution says, and what to try; None if none failed.
@@ -350,10 +381,10 @@ class OdeModel:
     ) -> tuple[Outcome, BoolArray]:
         """Trajectories, and which of them LSODA made in place of the explicit method: at least those ``switched``."""
         n, q = len(self.states), len(self.parameters)
-        course = Course(*pauses(self.breakpoints, self.doses, self.states, y0.shape[1]))
+        way = course(self.breakpoints, self.doses, self.events, self.states, self.parameters, p, y0.shape[1])
         if self.stop is not None:
-            course = course._replace(stop=prepare_stop(self.stop, n, q).address)
-        may_switch = self.method == "auto" and self.stop is None
+            way = way._replace(stop=prepare_stop(self.stop, n, q).address)
+        may_switch = self.method == "auto" and self.stop is None and not len(way.events.roots)
         control = Control(n, rtol, absolute, self.max_steps, self.threads, 0, may_switch)
 
         def solved(method: str, rows: npt.NDArray[np.intp]) -> Outcome:
@@ -362,7 +393,7 @@ class OdeModel:
                 found = prepare_jacobian(self.rhs, self.jacobian, n, q)
                 settings = settings._replace(variations=found.compiled.address if isinstance(found, Prepared) else 0)
             common = times if len(times) == 1 else times[rows]
-            return _INTEGRATORS[method](rhs, p[rows], y0[rows], common, start[rows], course, settings)
+            return _INTEGRATORS[method](rhs, p[rows], y0[rows], common, start[rows], way.of_rows(rows), settings)
 
         explicit = ("DOP853" if rtol < LEAST_RTOL_OF_ORDER_5 else "RK45") if self.method == "auto" else self.method
         return with_fallback(solved, explicit, "LSODA" if may_switch else None, len(p), switched)
@@ -393,9 +424,12 @@ def _check_settings(model: OdeModel) -> None:
         atol=real("atol", model.atol, above=0.0),
         max_steps=integer("max_steps", model.max_steps, least=1),
         threads=integer("threads", model.threads, least=1),
-        breakpoints=check_breakpoints(model.breakpoints),
-        doses=check_doses(model.doses, given["states"]),
+        breakpoints=check_breakpoints(model.breakpoints, given["parameters"]),
+        doses=check_doses(model.doses, given["states"], given["parameters"]),
+        events=check_events(model.events, len(given["states"]), given["parameters"]),
     )
+    if model.method == "LSODA" and any(event.when is not None for event in model.events):
+        raise ValueError("events with when= need method='RK45', 'DOP853' or 'auto', got 'LSODA'")
 
 
 def _has_entries(value: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp import arguments
-from invsamp.arguments import function, increasing, integer, numbers, optional, real, sequence, shown, text
+from invsamp.arguments import function, increasing, integer, numbers, optional, real, shown
+from invsamp.solvers.ode.initial_values import Initial, InitialValues
+from invsamp.solvers.ode.naming import Naming
 from invsamp.solvers.ode.state_functions import Function, StateFunction
 
 if TYPE_CHECKING:
@@ -26,9 +28,10 @@ BoolArray = npt.NDArray[np.bool_]
 def observe(
     model: OdeModel,
     times: npt.ArrayLike,
-    initial: Sequence[str | float],
+    initial: Initial,
     *,
     t0: float | None = None,
+    given: Mapping[str, float | str] | None = None,
     states: Sequence[str] | None = None,
     of: Function | None = None,
     jacobian: Callable[[Any, Any, Any], npt.ArrayLike] | None = None,
@@ -39,16 +42,8 @@ def observe(
     start = float(grid[0]) if t0 is None else real("t0", t0)
     if not start <= grid[0]:
         raise ValueError(f"t0 must not be after the first of times, {grid[0]}, got {t0}")
-    listed = sequence("initial", initial, "a sequence of names and values")
-    if len(listed) != len(model.states):
-        raise ValueError(f"initial must have one name or value for each of the states {model.states}, got {initial}")
-    entries = tuple(
-        text("initial", entry) if isinstance(entry, str) else real(f"initial[{k}]", entry)
-        for k, entry in enumerate(listed)
-    )
-    names = (*model.parameters, *(entry for entry in entries if isinstance(entry, str)))
-    if len(set(names)) < len(names):
-        raise ValueError(f"initial must not repeat a name or name a parameter of the model, got {entries}")
+    begin = InitialValues.of(initial, model.states, model.parameters)
+    names = Naming.of(given, model.parameters, begin.names)
     if of is not None and states is not None:
         raise ValueError(f"states and of exclude each other: of sees all states, got states {tuple(states)}")
     if of is None and jacobian is not None:
@@ -58,15 +53,16 @@ def observe(
     if of is not None:
         output = StateFunction(of, len(model.states), len(model.parameters), jacobian)
     width = output.n_outputs if isinstance(output, StateFunction) else len(output)
-    return OdeObservation(model, grid, start, entries, output, names, as_mask(mask, (len(grid), width)))
+    return OdeObservation(model, grid, start, begin, output, names, as_mask(mask, (len(grid), width)))
 
 
 @dataclass(frozen=True, eq=False)
 class OdeObservation:
     """Observed states of an `OdeModel`, or functions of them, as a forward model; made by `OdeModel.observe`.
 
-    Observations are ordered by time, then by output, without those that the mask leaves out. The columns of theta
-    are `parameters`. Rows that fail are NaN, and `message` says why.
+    Observations are ordered by time, then by output, without those that the mask leaves out. The columns of theta are
+    `parameters`: the model's that are not known here, then those that are initial values. Rows that fail are NaN, and
+    `message` says why.
 
     Observations are the same to the bit with and without their derivatives: a posterior has one energy. Where the
     states can be solved and their sensitivities cannot, only the derivatives are NaN: to a kernel that asks for
@@ -84,9 +80,9 @@ class OdeObservation:
     model: OdeModel
     times: Array
     t0: float
-    initial: tuple[str | float, ...]
+    initial: InitialValues
     output: tuple[int, ...] | StateFunction
-    parameters: tuple[str, ...]
+    naming: Naming
     mask: BoolArray
     data_indices: npt.NDArray[np.intp] | None = None
     _timing: list[float] = field(default_factory=lambda: [0.0, 0.0], init=False, repr=False)
@@ -111,8 +107,8 @@ class OdeObservation:
     def __call__(self, theta: Array) -> Array:
         """Observations, shape (batch, n_observations), at theta, shape (batch, n_parameters)."""
         began = time.perf_counter()
-        p, x0 = self._split(theta)
-        solution = self.model.solve(p, x0, self.times, t0=self.t0)
+        p, more = self._split(theta)
+        solution = self.model.solve(p, self.initial.values(p, more), self.times, t0=self.t0)
         self._note(solution)
         y = self._observed(solution.states, p)
         self._timing[0] += time.perf_counter() - began
@@ -121,21 +117,22 @@ class OdeObservation:
 
     def jacobian(self, theta: Array) -> tuple[Array, Array]:
         """Observations (batch, n_observations) and their Jacobian (batch, n_observations, n_parameters)."""
-        p, x0 = self._split(theta)
-        unknown = [s for s, entry in zip(self.model.states, self.initial, strict=True) if isinstance(entry, str)]
-        solution = self.model.solve_with_sensitivities(p, x0, self.times, t0=self.t0, initial_states=unknown)
+        p, more = self._split(theta)
+        x0, seeds = self.initial.values(p, more), self.initial.slopes(p)
+        own = np.concatenate([p, more], axis=1)
+        solution = self.model.solve_from(p, x0, seeds, own, self.times[None], np.full(len(p), self.t0))
         self._note(solution)
         states, slopes = solution.states, solution.sensitivities
         y = self._observed(states, p)
         if isinstance(self.output, StateFunction):
-            n = len(self.initial)
+            n = len(self.model.states)
             outer = self.output.jacobians(self.times, states, p)
             with np.errstate(all="ignore"):
                 matrix = np.matmul(outer[..., :n], slopes)
                 matrix[..., : p.shape[1]] += outer[..., n:]
         else:
             matrix = slopes[:, :, self.output]
-        return y, matrix.reshape(len(p), self.mask.size, -1)[:, self.mask.ravel()]
+        return y, self.naming.gathered(matrix.reshape(len(p), self.mask.size, -1)[:, self.mask.ravel()])
 
     def linearize(self, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
         """Observations (batch, m) and the product cotangent (batch, m) -> (batch, n_parameters)."""
@@ -181,6 +178,11 @@ class OdeObservation:
         )
 
     @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the columns of theta."""
+        return self.naming.names
+
+    @property
     def derivatives(self) -> str | None:
         """Source of the derivatives of ``of``: "symbolic", "given" or "complex step"; None if states are observed."""
         return self.output.derivatives if isinstance(self.output, StateFunction) else None
@@ -224,12 +226,8 @@ class OdeObservation:
         theta = numbers("theta", theta)
         if theta.ndim != 2 or theta.shape[1] != len(self.parameters):
             raise ValueError(f"theta must have shape (batch, {len(self.parameters)}), got {theta.shape}")
-        q = len(self.model.parameters)
-        x0 = np.empty((len(theta), len(self.initial)))
-        unknown = np.array([isinstance(entry, str) for entry in self.initial])
-        x0[:, unknown] = theta[:, q:]
-        x0[:, ~unknown] = [entry for entry in self.initial if not isinstance(entry, str)]
-        return theta[:, :q], x0
+        q, whole = len(self.model.parameters), self.naming.spread(theta)
+        return whole[:, :q], whole[:, q:]
 
 
 def observed_states(model: OdeModel, states: Sequence[str] | None) -> tuple[int, ...]:

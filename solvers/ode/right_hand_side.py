@@ -24,7 +24,7 @@ from numba.extending import overload
 from invsamp.solvers.ode import tracing
 from invsamp.solvers.ode.fingerprint import fingerprint
 from invsamp.solvers.ode.generated import Compiled, compiled, digest, is_stored, stored
-from invsamp.solvers.ode.tracing import Rhs, sensitivities_source, states_source, trace
+from invsamp.solvers.ode.tracing import Rhs, sensitivities_source, slopes_source, states_source, trace
 from invsamp.solvers.ode.twins import twin
 
 #: ``jacobian(t, x, p)`` returns the rows of df/dx and the rows of df/dp
@@ -100,6 +100,27 @@ def prepare_stop(stop: Callable[..., Any], n: int, q: int) -> Compiled:
         return compiled(source, "stop", key=_key("stop", stop, n, q), scope=scope)
     except Exception as error:
         raise ValueError(f"stop must compile with numba, which says: {_short(error)}") from error
+
+
+@lru_cache(maxsize=256)
+def prepare_function(
+    name: str, function: Callable[..., Any], n: int, q: int, outputs: int | None, slopes: bool
+) -> Compiled:
+    """Compile a function of (t, x, p) with its derivatives, in the order of `slopes_source`.
+
+    ``outputs`` is the number of its values, None for a number in place of a sequence.
+
+    Raises
+    ------
+    ValueError
+        If it does not trace.
+    """
+    kind = f"function{outputs}{slopes}"
+    key = _key(kind, function, n, q)
+    source = stored(kind, key) or slopes_source(
+        trace(function, n, q, name=name, outputs=outputs or 1, scalar=outputs is None), slopes
+    )
+    return compiled(source, kind, key=key or digest(source))
 
 
 def _prepare(

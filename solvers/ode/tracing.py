@@ -28,8 +28,10 @@ class Trace(NamedTuple):
     derivatives: tuple[Any, ...]
 
 
-def trace(rhs: Rhs, n_states: int, n_parameters: int) -> Trace:
-    """Run a right-hand side on symbols.
+def trace(
+    rhs: Rhs, n_states: int, n_parameters: int, *, name: str = "rhs", outputs: int | None = None, scalar: bool = False
+) -> Trace:
+    """Run a right-hand side, or another function of (t, x, p), on symbols.
 
     Parameters
     ----------
@@ -38,6 +40,12 @@ def trace(rhs: Rhs, n_states: int, n_parameters: int) -> Trace:
         `math` and `numpy`, no branches on ``t, x, p``.
     n_states, n_parameters : int
         Lengths of ``x`` and ``p``.
+    name : str
+        What an error calls the function.
+    outputs : int, optional
+        How many values it returns; one per state by default.
+    scalar : bool
+        Whether it returns a number in place of a sequence.
 
     Raises
     ------
@@ -51,16 +59,18 @@ def trace(rhs: Rhs, n_states: int, n_parameters: int) -> Trace:
     x = sympy.symbols(f"state0:{n_states}", real=True, seq=True)
     p = sympy.symbols(f"parameter0:{n_parameters}", real=True, seq=True)
     try:
-        derivatives = tuple(sympy.sympify(entry) for entry in vector_entries(twin(rhs, symbolic)(t, x, p)))
+        values = twin(rhs, symbolic)(t, x, p)
+        derivatives = tuple(sympy.sympify(entry) for entry in vector_entries([values] if scalar else values))
         if not all(isinstance(entry, sympy.Expr) for entry in derivatives):
             raise TypeError(f"expressions are needed, got {derivatives}")
     except Exception as error:
         raise Untraceable(
-            f"rhs must be traceable (arithmetic, arrays, and {', '.join(sorted(_elementary()))}; no branches), "
+            f"{name} must be traceable (arithmetic, arrays, and {', '.join(sorted(_elementary()))}; no branches), "
             f"but tracing raised {type(error).__name__}: {error}"
         ) from error
-    if len(derivatives) != n_states:
-        raise ValueError(f"rhs must return {n_states} values, one per state, got {derivatives}")
+    if len(derivatives) != (wanted := n_states if outputs is None else outputs):
+        each = ", one per state" if wanted == n_states else ""
+        raise ValueError(f"{name} must return {wanted} values{each}, got {derivatives}")
     return Trace(t, tuple(x), tuple(p), derivatives)
 
 
@@ -97,6 +107,19 @@ def sensitivities_source(traced: Trace, n_initial: int, *, by_parameters: bool =
     if q:
         variation[:, :q] += derivative.jacobian(traced.parameters)
     return _source(traced, tuple(S.T), (*traced.derivatives, *variation.T))
+
+
+def slopes_source(traced: Trace, slopes: bool) -> str:
+    """Source of ``evaluate(t, y, p, out)``: the values of a function of (t, x, p), and its derivatives if asked for.
+
+    Those by t follow, by the states (row by row), and by the parameters.
+    """
+    import sympy
+
+    values = sympy.Matrix(traced.derivatives)
+    parts = [values.jacobian([traced.time]), values.jacobian(traced.states)] if slopes else []
+    parts += [values.jacobian(traced.parameters)] if slopes and traced.parameters else []
+    return _source(traced, (), (*traced.derivatives, *(entry for part in parts for entry in part)))
 
 
 def _source(traced: Trace, carried: tuple[Any, ...], outputs: tuple[Any, ...]) -> str:

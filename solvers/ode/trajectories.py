@@ -8,7 +8,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from invsamp.solvers.ode.happenings import Events
 from invsamp.solvers.ode.march import Array, Integers, march_rows
 
 
@@ -24,11 +26,25 @@ class Outcome(NamedTuple):
 
 
 class Course(NamedTuple):
-    """What happens on the way: times at which the integration restarts, and what it adds to y there."""
+    """What happens on the way: times at which the integration restarts, what y becomes there, and events.
 
-    pauses: Array  # (k,), increasing
-    jumps: Array  # (k, m), added on leaving the pause
-    stop: int = 0  # address of g with out[0] = g(t, y, p), whose change of sign ends the integration; 0 for none
+    The arrays have a row for each trajectory, or one for all.
+    """
+
+    pauses: Array  # (rows, k), increasing
+    jumps: Array  # (rows, k, m), added on leaving the pause
+    shifts: Array  # (rows, k, columns): derivatives of the times by what the states are differentiated by
+    which: Integers  # (rows, k): index in `events.changes` of a reset, -1 for none
+    stop: int  # address of g with out[0] = g(t, y, p), whose change of sign ends the integration; 0 for none
+    events: Events
+
+    def of_rows(self, rows: npt.NDArray[np.intp]) -> Course:
+        """That of some of the trajectories."""
+        if len(self.pauses) == 1:
+            return self
+        return self._replace(
+            pauses=self.pauses[rows], jumps=self.jumps[rows], shifts=self.shifts[rows], which=self.which[rows]
+        )
 
 
 def integrate(

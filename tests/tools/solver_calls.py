@@ -115,6 +115,11 @@ def equations_calls() -> dict[str, Call]:
         "heat.HeatEquation.solve": Call(warm.solve, {"theta": [[0.5, 0.5]]}),
         "poisson.PoissonEquation": Call(poisson.PoissonEquation, {"cells": 4}, unknowns),
         "poisson.PoissonEquation.observe": Call(still.observe, {"sensors": [[0.5, 0.5]]}, sensors),
+        "ode.Event": Call(
+            ode.Event,
+            {"when": lambda t, x, p: x[0]},
+            {"when": {"function", "none"}, "at": {"number", "none"}, "change": {"function", "none"}},
+        ),
         "ode.OdeModel": Call(
             ode.OdeModel,
             {"rhs": lotka_volterra.rhs, "states": ("x", "y"), "parameters": ("a", "b", "c", "d")},

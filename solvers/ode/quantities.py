@@ -1,0 +1,111 @@
+"""Numbers that may depend on an ODE's parameters: times and amounts of doses, initial values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.arguments import function, real
+from invsamp.solvers.ode.state_functions import StateFunction
+
+Array = npt.NDArray[np.float64]
+#: A number, the name of a parameter, or a function of the sequence of the model's parameters.
+Quantity = float | str | Callable[[Any], Any]
+
+
+def check_quantity(name: str, value: Any, parameters: tuple[str, ...]) -> Quantity:
+    """The quantity, if it is one; a function is called and differentiated once, so that a wrong one is told at once.
+
+    Raises
+    ------
+    ValueError
+    """
+    if isinstance(value, str):
+        if value not in parameters:
+            raise ValueError(
+                f"{name} must be a number, one of the parameters {parameters} or a function of p, got {value!r}"
+            )
+        return value
+    if callable(value):
+        made = parameter_function(name, value, len(parameters))
+        if made.n_outputs != 1:
+            raise ValueError(f"{name} must return a number, got {made.n_outputs}")
+        return value  # type: ignore[no-any-return]
+    return real(name, value)
+
+
+def parameter_function(name: str, of_parameters: Callable[[Any], Any], count: int) -> StateFunction:
+    """A function ``f(p)`` of ``count`` parameters with its derivatives; one that returns a number has one output."""
+    function(name, of_parameters, f"{name}(p)")
+
+    def outputs(t: Any, x: Any, p: Any) -> Any:
+        values = of_parameters(p)
+        return values if hasattr(values, "__len__") else (values,)
+
+    try:
+        return StateFunction(outputs, 0, count)
+    except ValueError as error:
+        raise ValueError(f"{name} must be a function of the {count} parameters p: {error}") from error
+
+
+@dataclass(frozen=True, eq=False)
+class Quantities:
+    """Several quantities, evaluated for batches of parameters.
+
+    Parameters
+    ----------
+    entries : sequence of Quantity
+        Checked ones.
+    parameters : tuple of str
+    """
+
+    entries: tuple[Quantity, ...]
+    parameters: tuple[str, ...]
+
+    def values(self, p: Array) -> Array:
+        """Values (batch, entries) at parameters (batch, q)."""
+        out = np.empty((len(p), len(self.entries)))
+        for k, entry in enumerate(self.entries):
+            if isinstance(entry, str):
+                out[:, k] = p[:, self.parameters.index(entry)]
+            elif callable(entry):
+                out[:, k] = evaluate(self._function(entry), p)[:, 0]
+            else:
+                out[:, k] = entry
+        return out
+
+    def slopes(self, p: Array) -> Array:
+        """Derivatives (batch, entries, q)."""
+        out = np.zeros((len(p), len(self.entries), len(self.parameters)))
+        for k, entry in enumerate(self.entries):
+            if isinstance(entry, str):
+                out[:, k, self.parameters.index(entry)] = 1.0
+            elif callable(entry):
+                out[:, k] = differentiate(self._function(entry), p)[:, 0]
+        return out
+
+    def _function(self, entry: Callable[[Any], Any]) -> StateFunction:
+        key = id(entry), len(self.parameters)
+        if key not in _FUNCTIONS:
+            _FUNCTIONS[key] = entry, parameter_function("a function of p", entry, len(self.parameters))
+        return _FUNCTIONS[key][1]
+
+
+#: Functions with their derivatives; the function itself is kept, so that its identity stays its own.
+_FUNCTIONS: dict[tuple[int, int], tuple[Any, StateFunction]] = {}
+
+
+def evaluate(made: StateFunction, p: Array) -> Array:
+    """Outputs (batch, n_outputs) of a function of parameters alone."""
+    return made(np.zeros(1), np.empty((len(p), 1, 0)), p)[:, 0]
+
+
+def differentiate(made: StateFunction, p: Array) -> Array:
+    """Its derivatives (batch, n_outputs, q)."""
+    if not p.shape[1]:
+        return np.zeros((len(p), made.n_outputs, 0))
+    return made.jacobians(np.zeros(1), np.empty((len(p), 1, 0)), p)[:, 0]
