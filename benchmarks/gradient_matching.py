@@ -18,8 +18,8 @@ import numpy as np
 
 import invsamp as iv
 from invsamp.contract import Array
-from invsamp.engine.evaluation import Evaluator
-from invsamp.engine.replica import Replica
+from invsamp.engine.rung import RungAtWork
+from invsamp.evaluate.counted import CountedPotential
 from invsamp.posing.adapters import with_jacobian
 from invsamp.solvers.gradient_matching import GradientMatching, linear_in_parameters, match
 from invsamp.solvers.ode import OdeModel
@@ -47,15 +47,15 @@ def step_of(forward: object, data: Array, estimator: object, chains: int) -> Cal
     prior = iv.Prior(**{name: iv.Normal(10.0, 30.0) for name in PARAMETERS})
     posterior = iv.Posterior(prior, forward, data, iv.GaussianNoise(1.0))  # type: ignore[arg-type]
     sampler = iv.sgld(1e-8, estimator=estimator)  # type: ignore[arg-type]
-    replica = Replica(
+    rung = RungAtWork(
         sampler.rungs[0],
-        Evaluator(posterior.potential(), "model"),
+        CountedPotential(posterior.potential(), "model"),
         posterior.sampling_domain,
         np.random.SeedSequence(1),
     )
-    replica.start(np.tile(TRUTH, (chains, 1)))
-    replica.step_size = 1e-8
-    return replica.step
+    rung.start(np.tile(TRUTH, (chains, 1)))
+    rung.step_size = 1e-8
+    return rung.step
 
 
 def medians(steps: dict[str, Callable[[], None]], calls: int, repeats: int) -> dict[str, float]:

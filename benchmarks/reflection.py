@@ -22,9 +22,9 @@ import invsamp as iv
 from invsamp.contract import Array
 from invsamp.domains import Polygon
 from invsamp.domains.contract import MAX_BOUNCES
-from invsamp.engine.evaluation import Evaluator
-from invsamp.engine.replica import Replica
+from invsamp.engine.rung import RungAtWork
 from invsamp.engine.swaps.exchange import Exchange
+from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import answered
 from invsamp.presets import r2sgld
 from invsamp.problems import constrained_mixtures
@@ -115,19 +115,19 @@ def pair(chains: int) -> Callable[[], None]:
     """One pair-iteration of r2SGLD on the flower, as the loop of `invsamp.sample` makes it."""
     target = constrained_mixtures.target("flower")
     sampler = r2sgld((1.0, 10.0), (5e-4, 1.5e-3), estimator=constrained_mixtures.noise())
-    evaluator = Evaluator(target.potential(), "target")
+    potential = CountedPotential(target.potential(), "target")
     swap_seed, *seeds = np.random.SeedSequence(1).spawn(3)
-    replicas = [Replica(rung, evaluator, target.domain, seed) for rung, seed in zip(sampler.rungs, seeds, strict=True)]
-    for replica in replicas:
-        replica.start(target.sample_start(np.random.default_rng(0), chains))
-        replica.step_size = float(replica.rung.step_size)  # type: ignore[arg-type]
-    exchange = Exchange(sampler.swap, replicas, swap_seed)
+    rungs = [RungAtWork(rung, potential, target.domain, seed) for rung, seed in zip(sampler.rungs, seeds, strict=True)]
+    for rung in rungs:
+        rung.start(target.sample_start(np.random.default_rng(0), chains))
+        rung.step_size = float(rung.settings.step_size)  # type: ignore[arg-type]
+    exchange = Exchange(sampler.swap, rungs, swap_seed)
 
     def iterate() -> None:
-        for replica in replicas:
-            replica.step()
+        for rung in rungs:
+            rung.step()
         if exchange.due():
-            answered(exchange.meet(), evaluator.answer_all)
+            answered(exchange.meet(), potential.answer_all)
 
     return iterate
 

@@ -29,13 +29,13 @@ def answered_by(engine: Engine, evaluator: Evaluator | None) -> Iterator[None]:
         yield
         return
     try:
-        evaluator.open({name: solver.potential for name, solver in engine.evaluators.items()})
+        evaluator.open({name: counted.potential for name, counted in engine.potentials.items()})
     except ValueError:  # what was given does not suit it
         raise
     except Exception as error:
         raise EvaluatorError(f"{evaluator!r} failed as it was opened: {type(error).__name__}: {error}") from error
     try:
-        engine.share(Checked(evaluator, engine.evaluators).answer)
+        engine.share(Checked(evaluator, engine.potentials).answer)
         yield
     finally:
         try:

@@ -1,6 +1,6 @@
 """What happens to moves that leave the problem's domain: reflection, and the baselines that it is measured against.
 
-A boundary turns a problem into the one that is walked: the same coordinates, with other walls or other energies. Only
+A boundary turns a problem into the one that is sampled: the same coordinates, with other walls or other energies. Only
 `"reflect"` samples the posterior restricted to its domain.
 """
 

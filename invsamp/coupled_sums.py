@@ -128,7 +128,7 @@ class CoupledSum:
 
     def bind(self, source: Source, structure: Structure) -> BoundEstimator:
         """Join to a fidelity, which knows the others."""
-        levels = self.levels_below(source.fidelity, tuple(source.levels))
+        levels = self.levels_below(source.fidelity, tuple(source.fidelities))
         probabilities = self.probabilities or tuple(DECAY**level for level in range(len(levels)))
         return _BoundCoupledSum(levels, probabilities, self.scheme, structure)
 

@@ -32,7 +32,7 @@ class Source(Protocol):
     fidelity: str
 
     @property
-    def levels(self) -> Mapping[str, Source]:
+    def fidelities(self) -> Mapping[str, Source]:
         """Those of all fidelities of a run by name, from the coarsest to the finest."""
         ...
 

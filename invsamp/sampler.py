@@ -125,7 +125,7 @@ def sample(
     boolean("progress", progress)
     engine = Engine(problem, sampler, plan(draws, warmup, thin, chains, seed, check_gradient))
     if start is not None:
-        engine.given = given_start(problem, engine.walked.sampling_domain, start, chains)
+        engine.given = given_start(problem, engine.sampled.sampling_domain, start, chains)
     path = None if directory is None else as_path(directory)
     check_segment(segment)
     if path is None and segment is not None:

@@ -10,9 +10,9 @@ from asking import Asked
 
 from invsamp import coupled_sums as module
 from invsamp.coupled_sums import DECAY, SCHEMES, CoupledSum, coupled_sum
-from invsamp.engine.evaluation import Evaluator
-from invsamp.engine.replica import Replica
+from invsamp.engine.rung import RungAtWork
 from invsamp.estimators import exact
+from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import answered
 from invsamp.kernels import Langevin
 from invsamp.ladder import GradientNoise, Rung, Sampler
@@ -40,10 +40,10 @@ def level(k):
 TARGET = Target({name: level(k) for k, name in enumerate("abcd")})
 
 
-def evaluators(fidelities="abcd"):
+def potentials(fidelities="abcd"):
     made = {}
     for name in fidelities:
-        made[name] = Evaluator(TARGET.potential(name), name, made)
+        made[name] = CountedPotential(TARGET.potential(name), name, made)
     return made
 
 
@@ -72,7 +72,7 @@ class TestMoments:
     def test_unbiased_with_the_variance_that_it_tells(self, scheme, structure, monkeypatch):
         shown, weight = patterns(scheme)
         monkeypatch.setattr(module, "_indicators", lambda *_: shown)
-        bound = Asked(coupled_sum(probabilities=PROBABILITIES, scheme=scheme), evaluators()["d"], structure)
+        bound = Asked(coupled_sum(probabilities=PROBABILITIES, scheme=scheme), potentials()["d"], structure)
         energy, gradient = bound.estimate(np.random.default_rng(0), np.repeat(self.point, len(shown), axis=0))[:2]
         finest = TARGET.potential("d").energy_and_gradient(self.point)
         np.testing.assert_allclose(weight @ energy, finest[0][0], rtol=1e-12)
@@ -97,7 +97,7 @@ class TestMoments:
 
     def test_estimates_agree_with_the_finest_level(self, agrees):
         """The draws themselves; a sum without its 1 / p is off."""
-        bound = Asked(coupled_sum(probabilities=PROBABILITIES), evaluators()["d"], "full")
+        bound = Asked(coupled_sum(probabilities=PROBABILITIES), potentials()["d"], "full")
         position = np.repeat(self.point, 20_000, axis=0)
         estimate = bound.estimate(np.random.default_rng(2), position)
         away = estimate.gradient - TARGET.potential("d").energy_and_gradient(self.point)[1]
@@ -113,7 +113,7 @@ class TestMoments:
 
 class TestSolves:
     def test_a_level_is_solved_by_the_chains_that_need_it(self, agrees):
-        made = evaluators()
+        made = potentials()
         bound = Asked(coupled_sum(probabilities=PROBABILITIES), made["d"], "full")
         rng, counts = np.random.default_rng(3), []
         for _ in range(200):
@@ -125,7 +125,7 @@ class TestSolves:
         np.testing.assert_array_equal(np.array(counts)[:, 0], 50)
 
     def test_certain_levels_are_the_finest_alone(self):
-        made = evaluators()
+        made = potentials()
         bound = Asked(coupled_sum(probabilities=(1.0, 1.0, 1.0, 1.0)), made["d"], "full")
         position = np.random.default_rng(0).standard_normal((5, 2))
         estimate, wanted = bound.estimate(np.random.default_rng(0), position), level(3).energy_and_gradient(position)
@@ -135,7 +135,7 @@ class TestSolves:
         np.testing.assert_array_equal(bound.probe(np.random.default_rng(0), position, 1)[1], np.zeros((5, 2, 2)))
 
     def test_default_levels_and_probabilities(self):
-        made = evaluators()
+        made = potentials()
         bound = Asked(coupled_sum(), made["c"], "full")
         assert list(bound.levels) == ["a", "b", "c"]
         np.testing.assert_allclose(bound._probabilities, [1.0, DECAY, DECAY**2])
@@ -153,12 +153,12 @@ class TestSolves:
         assert abs(solves["d"] - 0.25 * steps) < 4.0 * np.sqrt(0.25 * 0.75 * steps)
 
     def test_failed_levels_refuse_the_move_and_are_counted(self):
-        made = evaluators("ab")
+        made = potentials("ab")
 
         def failing(position):
             return np.where(position[:, 0] > 0.0, np.nan, 0.0), np.zeros_like(position)
 
-        made["d"] = Evaluator(FunctionPotential(failing, 2), "d", made)
+        made["d"] = CountedPotential(FunctionPotential(failing, 2), "d", made)
         bound = Asked(coupled_sum(probabilities=(1.0, 1.0, 0.5)), made["d"], "full")
         position = np.column_stack([np.tile([1.0, -1.0], 100), np.zeros(200)])
         estimate = bound.estimate(np.random.default_rng(0), position)
@@ -167,17 +167,17 @@ class TestSolves:
         assert not failed[1::2].any()
         np.testing.assert_array_equal(estimate.gradient[failed], 0.0)
         # coarser levels count their own, and the rung notices those too
-        made = {"d": Evaluator(level(3), "d")}
-        levels = {"a": Evaluator(FunctionPotential(failing, 2), "a")} | made
-        made["d"].levels = levels
+        made = {"d": CountedPotential(level(3), "d")}
+        levels = {"a": CountedPotential(FunctionPotential(failing, 2), "a")} | made
+        made["d"].fidelities = levels
         rung = Rung(estimator=coupled_sum(), step_size=0.5)
-        replica = Replica(rung, made["d"], TARGET.sampling_domain, np.random.SeedSequence(0))
-        replica.start(np.tile([[-1e-3, 0.0]], (50, 1)))
-        replica.step_size = 0.5
+        rung = RungAtWork(rung, made["d"], TARGET.sampling_domain, np.random.SeedSequence(0))
+        rung.start(np.tile([[-1e-3, 0.0]], (50, 1)))
+        rung.step_size = 0.5
         for _ in range(5):
-            replica.step()
+            rung.step()
         assert levels["a"].failed > 0
-        assert (replica.position[:, 0] <= 0.0).all()
+        assert (rung.position[:, 0] <= 0.0).all()
 
 
 class TestNoiseInTheBudget:
@@ -203,7 +203,7 @@ class TestNoiseInTheBudget:
 
 class TestSwaps:
     def test_get_the_finest_energy_and_no_penalty(self):
-        made = evaluators()
+        made = potentials()
         bound = Asked(coupled_sum(), made["d"], "full")
         position = np.random.default_rng(0).standard_normal((6, 2))
         energy, variance = bound.energy(np.random.default_rng(0), position)
@@ -235,18 +235,18 @@ class TestSwaps:
         rung = Rung(estimator=coupled_sum(), energy_variance=running_average())
         assert not rung.learns_variance
         noise = GradientNoise(running_average(), "full")
-        replica = Replica(
+        rung = RungAtWork(
             Rung(estimator=coupled_sum(), energy_variance=running_average(), gradient_noise=noise),
-            evaluators()["d"],
+            potentials()["d"],
             TARGET.sampling_domain,
             np.random.SeedSequence(0),
         )
-        replica.start(np.zeros((5, 2)))
-        replica.noise.learn(answered(replica.sample_variances(), replica.answer))
-        assert replica.variance_ready
-        assert replica.energy_variance(replica.position, None) is None
-        told = Asked(coupled_sum(), evaluators()["d"], "full").probe(np.random.default_rng(0), np.zeros((1, 2)), 7)[1]
-        np.testing.assert_allclose(replica.gradient_variance(), np.repeat(told, 5, axis=0), rtol=1e-12)
+        rung.start(np.zeros((5, 2)))
+        rung.noise.learn(answered(rung.sample_variances(), rung.answer))
+        assert rung.variance_ready
+        assert rung.energy_variance(rung.position, None) is None
+        told = Asked(coupled_sum(), potentials()["d"], "full").probe(np.random.default_rng(0), np.zeros((1, 2)), 7)[1]
+        np.testing.assert_allclose(rung.gradient_variance(), np.repeat(told, 5, axis=0), rtol=1e-12)
 
 
 class TestRefusals:

@@ -11,7 +11,7 @@ from scipy import sparse
 import invsamp as iv
 from invsamp import parallel
 from invsamp.boundary import penalised
-from invsamp.engine.evaluation import Evaluator
+from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Request
 from invsamp.evaluate.solving import separable
 from invsamp.fidelities.states import gather
@@ -104,11 +104,11 @@ class TestMisread:
         energies = iv.FunctionPotential(lambda p: (wrong, np.zeros((2, 2))), 2)
         gradients = iv.FunctionPotential(lambda p: (np.zeros(2), np.ma.stack([wrong, wrong])), 2)
         with pytest.raises(WrongShapeError, match="the energy of fidelity 'fine' must"):
-            Evaluator(energies, "fine").energy(THETA[:2])
+            CountedPotential(energies, "fine").energy(THETA[:2])
         with pytest.raises(WrongShapeError, match="the energy of fidelity 'fine' must"):
-            Evaluator(energies, "fine").energy_and_gradient(THETA[:2])
+            CountedPotential(energies, "fine").energy_and_gradient(THETA[:2])
         with pytest.raises(WrongShapeError, match="the gradient of fidelity 'fine' must"):
-            Evaluator(gradients, "fine").energy_and_gradient(THETA[:2])
+            CountedPotential(gradients, "fine").energy_and_gradient(THETA[:2])
 
     def test_a_complex_step_through_a_function_that_drops_it(self):
         model = iv.finite_differences(lambda theta: np.abs(theta), scheme="complex_step")
@@ -213,7 +213,7 @@ class TestMemoryUsedAgain:
         everything = np.tile(np.arange(20), (5, 1))
         for evaluate in (
             lambda potential: potential.energy_and_gradient(THETA.copy()),
-            lambda potential: Evaluator(potential, "sum").terms(THETA, everything),
+            lambda potential: CountedPotential(potential, "sum").terms(THETA, everything),
         ):
             for found, wanted in zip(evaluate(potentials[1]), evaluate(potentials[0]), strict=True):
                 np.testing.assert_array_equal(found, wanted)
@@ -228,7 +228,7 @@ class TestMemoryUsedAgain:
                 return energy, gradient
 
         for potential, wanted in ((Reusing(), True), (Batchwise(), False)):
-            answer = Evaluator(potential, "fine").answer_all
+            answer = CountedPotential(potential, "fine").answer_all
             assert separable(Request("fine", THETA.copy()), answer) is wanted
 
     def test_by_a_potential_whose_gradient_is_checked(self):

@@ -13,8 +13,8 @@ from tempering import LINE, SquareRoot, two_modes_posterior
 
 import invsamp as iv
 from invsamp.contract import SplitPotential
-from invsamp.engine.evaluation import Evaluator
 from invsamp.engine.swaps.meeting import Meeting
+from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Estimate, Request
 from invsamp.laws import Law, Tempered, as_ladder, combined, noise_room
 from invsamp.problems.mixtures import two_modes
@@ -55,12 +55,12 @@ class TestParts:
     def test_failed_solves_and_points_outside(self):
         """Beyond what can be solved the prior is finite; outside the support nothing is solved, and it is not."""
         posterior = iv.Posterior(iv.Prior(x=iv.Uniform(-1.0, 5.0)), SquareRoot(), [1.0], iv.GaussianNoise(0.5))
-        evaluator = Evaluator(posterior.potential(), "model")
-        found = evaluator.answer(Request("model", np.array([[4.0], [-0.5], [7.0]]), "apart"))
+        potential = CountedPotential(posterior.potential(), "model")
+        found = potential.answer(Request("model", np.array([[4.0], [-0.5], [7.0]]), "apart"))
         np.testing.assert_array_equal(np.isfinite(found.energy), [True, False, False])
         np.testing.assert_array_equal(np.isfinite(found.prior), [True, True, False])
         assert found.failed and np.isfinite(found.prior_gradient).all()
-        assert evaluator.failed == 2
+        assert potential.failed == 2
 
 
 class TestLadder:

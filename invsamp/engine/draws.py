@@ -21,25 +21,25 @@ class Draws:
 
     def __init__(self, engine: Engine, capacity: int) -> None:
         self._engine, self.capacity = engine, capacity
-        rungs, (chains, d) = len(engine.replicas), engine.replicas[0].position.shape
+        rungs, (chains, d) = len(engine.rungs), engine.rungs[0].position.shape
         self._room = Segment(
             np.empty((rungs, chains, capacity, d)),
             np.empty((rungs, chains, capacity)),
             np.empty((rungs, capacity)),
             np.zeros((rungs, chains, capacity), dtype=np.intp),
         )
-        self._rows = list(zip(engine.replicas, *self._room[:3], strict=True))
+        self._rows = list(zip(engine.rungs, *self._room[:3], strict=True))
         self.count = 0
 
     def append(self) -> None:
         """Keep what the engine's chains are at now."""
         i = self.count
-        for replica, positions, energies, step_sizes in self._rows:
-            positions[:, i] = replica.position
-            energies[:, i] = replica.estimate.energy
-            step_sizes[i] = replica.step_size
+        for rung, positions, energies, step_sizes in self._rows:
+            positions[:, i] = rung.position
+            energies[:, i] = rung.estimate.energy
+            step_sizes[i] = rung.step_size
         if self._engine.exchange is not None:
-            for row, walkers in zip(self._room.replicas, self._engine.exchange.walkers, strict=True):
+            for row, walkers in zip(self._room.walkers, self._engine.exchange.walkers, strict=True):
                 row[:, i] = walkers.replica
         self.count = i + 1
 
@@ -56,5 +56,5 @@ class Draws:
     def view(self) -> Segment:
         """What was kept since the last time."""
         n = self.count
-        positions, energies, step_sizes, replicas = self._room
-        return Segment(positions[:, :, :n], energies[:, :, :n], step_sizes[:, :n], replicas[:, :, :n])
+        positions, energies, step_sizes, walkers = self._room
+        return Segment(positions[:, :, :n], energies[:, :, :n], step_sizes[:, :n], walkers[:, :, :n])

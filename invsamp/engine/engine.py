@@ -13,16 +13,16 @@ from invsamp.boundary import as_boundary
 from invsamp.contract import Array, Problem
 from invsamp.coupled_sums import CoupledSum
 from invsamp.engine import gradients, reporting
-from invsamp.engine.evaluation import Evaluator
 from invsamp.engine.noise_models import share_pilots
 from invsamp.engine.plan import Plan
 from invsamp.engine.preconditioner import check_memory
-from invsamp.engine.replica import Replica, SolvesFailed
+from invsamp.engine.rung import RungAtWork, SolvesFailed
 from invsamp.engine.segment import Segment
 from invsamp.engine.starts import failure_message, place
 from invsamp.engine.swaps.exchange import Exchange
 from invsamp.engine.warmup import WarmUp, check_length
 from invsamp.estimators import Exact
+from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Answer, Asks, Result, answered, gathered
 from invsamp.ladder import Sampler
 from invsamp.names import check_names
@@ -39,7 +39,7 @@ class Engine:
     sampler : Sampler
     plan : Plan
     answer : callable, optional
-        Answers requests (`invsamp.evaluate.requests.Answer`) with the potentials of `evaluators`. Default: they do.
+        Answers requests (`invsamp.evaluate.requests.Answer`) with the potentials of `potentials`. Default: they do.
 
     Attributes
     ----------
@@ -47,10 +47,10 @@ class Engine:
         Steps made, warm-up included.
     kept : int
         Draws of each chain and rung that were taken from `Draws`.
-    replicas : list of Replica
+    rungs : list of RungAtWork
         The rungs from cold to hot.
-    exchange, evaluators
-        The swaps (None for one rung), and the evaluator of each fidelity.
+    exchange, potentials
+        The swaps (None for one rung), and the potential of each fidelity.
 
     Raises
     ------
@@ -67,19 +67,19 @@ class Engine:
         check_length(sampler.rungs, self._preconditioner, plan.warmup, plan.chains)
         check_memory(self._preconditioner, len(sampler.rungs), plan.chains, problem.dimension)
         self.boundary = as_boundary(sampler.boundary)
-        self.walked = self.boundary.apply(problem)
-        self.evaluators = _evaluators(self.walked, sampler, fidelities)
-        _check_laws(sampler, fidelities, self.evaluators)
+        self.sampled = self.boundary.apply(problem)
+        self.potentials = _potentials(self.sampled, sampler, fidelities)
+        _check_laws(sampler, fidelities, self.potentials)
         apart = any(rung.law.needs_prior for rung in sampler.rungs)
-        for evaluator in self.evaluators.values():
-            evaluator.apart = apart
+        for potential in self.potentials.values():
+            potential.apart = apart
         self._swap_seed, *seeds = np.random.SeedSequence(plan.seed).spawn(len(sampler.rungs) + 1)
-        self.replicas = [
-            Replica(rung, self.evaluators[name], self.walked.sampling_domain, seed, plan.schedule_steps, apart)
+        self.rungs = [
+            RungAtWork(rung, self.potentials[name], self.sampled.sampling_domain, seed, plan.schedule_steps, apart)
             for rung, name, seed in zip(sampler.rungs, fidelities, seeds, strict=True)
         ]
-        share_pilots(self.replicas)
-        self.answer: Answer = next(iter(self.evaluators.values())).answer_all
+        share_pilots(self.rungs)
+        self.answer: Answer = next(iter(self.potentials.values())).answer_all
         #: Where the user lets the chains start, (chains, d).
         self.given: Array | None = None
         #: Whether what all rungs ask for at a time is to be answered together.
@@ -92,10 +92,10 @@ class Engine:
         self.done = self.kept = 0
         self._warm_up: WarmUp | None = None
         self._warm_up_evaluations: dict[str, int] = {}
-        self._outside = [0] * len(self.replicas)  # draws outside the domain, by rung
+        self._outside = [0] * len(self.rungs)  # draws outside the domain, by rung
         kernels = {type(rung.kernel).__module__ for rung in sampler.rungs}
         self._may_leave = self.boundary.leaves or not all(name.startswith("invsamp.") for name in kernels)
-        self._said_before: list[str] = []  # by solves that failed before the run was restored
+        self._messages_before: list[str] = []  # by solves that failed before the run was restored
         self._check_evaluations: dict[str, int] = {}
         self._mistakes: list[str] = []  # in gradients, of the fidelities checked here
         self._seconds, self._since = 0.0, time.perf_counter()
@@ -110,8 +110,8 @@ class Engine:
         ModelError
             If a gradient is not that of its energy, and no acceptance step sets the draws right.
         """
-        for replica in self.replicas:
-            place(self.problem, self.walked, replica, positions, self.plan.chains)
+        for rung in self.rungs:
+            place(self.problem, self.sampled, rung, positions, self.plan.chains)
         if self.plan.check_gradient:
             self._check_gradients()
         self._meet()
@@ -138,21 +138,21 @@ class Engine:
                 self._warm_up.step()
                 self._end_warm_up()
             else:
-                self.do([replica.moves() for replica in self.replicas])
+                self.do([rung.moves() for rung in self.rungs])
                 if self.exchange is not None and self.exchange.due():
                     self.do([self.exchange.meet()])
         except SolvesFailed as failure:
             theta = self.problem.to_theta(failure.position).tolist()
-            said = failure_message(self.walked, self.evaluators[failure.fidelity])
-            reason = f": {said}" if said else ""
+            message = failure_message(self.sampled, self.potentials[failure.fidelity])
+            reason = f": {message}" if message else ""
             raise RuntimeError(f"{failure}; the chains stand at the parameters {theta}{reason}") from failure
         self.done += 1
 
     def share(self, answer: Answer) -> None:
         """Let others answer, all that is asked for at a time at once."""
         self.answer, self.parallel = answer, True
-        for replica in self.replicas:
-            replica.answer = answer
+        for rung in self.rungs:
+            rung.answer = answer
 
     def do(self, askings: Sequence[Asks[Result]]) -> list[Result]:
         """What comes of some that ask and do not depend on each other."""
@@ -162,22 +162,22 @@ class Engine:
 
     def uncounted(self) -> dict[str, gradients.Uncounted]:
         """The potentials by fidelity, evaluated by whoever evaluates for the run, and not counted."""
-        return {name: gradients.Uncounted(evaluator, self.answer) for name, evaluator in self.evaluators.items()}
+        return {name: gradients.Uncounted(potential, self.answer) for name, potential in self.potentials.items()}
 
     def state(self) -> dict[str, Any]:
         """All that the next steps depend on, for `invsamp.engine.state.encode`; between two steps."""
-        evaluators = self.evaluators.values()
+        potentials = self.potentials.values()
         return {
-            "failure_messages": self._said(),
+            "failure_messages": self._failure_messages(),
             "gradient_check_evaluations": dict(self._check_evaluations),
             "gradient_mistakes": list(self._mistakes),
-            "rungs": [replica.state() for replica in self.replicas],
+            "rungs": [rung.state() for rung in self.rungs],
             "exchange": None if self.exchange is None else self.exchange.state(),
             "warm_up": None if self._warm_up is None else self._warm_up.state(),
             "outside": list(self._outside),
-            "evaluations": {e.fidelity: e.evaluations for e in evaluators},
-            "evaluation_seconds": {e.fidelity: e.seconds for e in evaluators},
-            "failed_solves": {e.fidelity: e.failed for e in evaluators},
+            "evaluations": {e.fidelity: e.evaluations for e in potentials},
+            "evaluation_seconds": {e.fidelity: e.seconds for e in potentials},
+            "failed_solves": {e.fidelity: e.failed for e in potentials},
             "warm_up_evaluations": dict(self._warm_up_evaluations),
             "step": self.done,
             "kept": self.kept,
@@ -187,11 +187,11 @@ class Engine:
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a state, in place of `begin`; nothing is solved."""
         self.done, self.kept = state["step"], state["kept"]
-        for replica, own in zip(self.replicas, state["rungs"], strict=True):
-            replica.restore(own)
-            if replica.position.shape != (shape := (self.plan.chains, self.problem.dimension)):
+        for rung, own in zip(self.rungs, state["rungs"], strict=True):
+            rung.restore(own)
+            if rung.position.shape != (shape := (self.plan.chains, self.problem.dimension)):
                 # compiled code takes it as it is
-                raise ValueError(f"the state must hold positions of shape {shape}, got {replica.position.shape}")
+                raise ValueError(f"the state must hold positions of shape {shape}, got {rung.position.shape}")
         self._outside = list(state["outside"])
         self._meet()
         if self.exchange is not None:
@@ -200,13 +200,13 @@ class Engine:
             self._warm_up = self._new_warm_up()
             self._warm_up.restore(state["warm_up"])
         self._warm_up_evaluations = dict(state["warm_up_evaluations"])
-        self._said_before = list(state["failure_messages"])
+        self._messages_before = list(state["failure_messages"])
         self._check_evaluations = dict(state["gradient_check_evaluations"])
         self._mistakes = list(state["gradient_mistakes"])
-        for name, evaluator in self.evaluators.items():
-            evaluator.evaluations = state["evaluations"][name]
-            evaluator.seconds = state["evaluation_seconds"][name]
-            evaluator.failed = state["failed_solves"][name]
+        for name, potential in self.potentials.items():
+            potential.evaluations = state["evaluations"][name]
+            potential.seconds = state["evaluation_seconds"][name]
+            potential.failed = state["failed_solves"][name]
         self._seconds, self._since = state["seconds"], time.perf_counter()
 
     @property
@@ -215,10 +215,10 @@ class Engine:
         return self._seconds + time.perf_counter() - self._since
 
     def statistics(self, segment: Segment) -> dict[str, Any]:
-        """The statistics of some draws by name: energy, and replica and step_size where they are not trivial."""
+        """By name: energy, and where they are not trivial step_size and replica, the number of the walker."""
         found: dict[str, Any] = {"energy": segment.energies}
-        if len(self.replicas) > 1:
-            found["replica"] = segment.replicas
+        if len(self.rungs) > 1:
+            found["replica"] = segment.walkers
         if any(callable(rung.step_size) for rung in self.sampler.rungs):
             found["step_size"] = np.broadcast_to(segment.step_sizes[:, None], segment.energies.shape)
         return found
@@ -233,12 +233,12 @@ class Engine:
 
     def report(self) -> dict[str, Any]:
         """Settings, counts and figures of the run so far, in plain types."""
-        report = reporting.report(self.sampler, self.replicas, self.exchange, self.evaluators)
+        report = reporting.report(self.sampler, self.rungs, self.exchange, self.potentials)
         return report | {
             "warnings": [*map(gradients.slow, self._mistakes), *report["warnings"]],
             "warmup_evaluations": dict(self._warm_up_evaluations),
             "gradient_check_evaluations": dict(self._check_evaluations),
-            "failure_message": next(iter(self._said()), None),
+            "failure_message": next(iter(self._failure_messages()), None),
             "boundary": str(self.boundary),
             "outside": [count / max(1, self.kept * self.plan.chains) for count in self._outside],
             "seed": self.plan.seed,
@@ -251,28 +251,28 @@ class Engine:
             "processes": self.processes(),
         }
 
-    def _said(self) -> list[str]:
+    def _failure_messages(self) -> list[str]:
         """What the last failed solves said, the finest first; of the time before a restore if none has failed since."""
-        found = [failure_message(self.walked, evaluator) for evaluator in reversed(self.evaluators.values())]
-        return [message for message in found if message is not None] or self._said_before
+        found = [failure_message(self.sampled, potential) for potential in reversed(self.potentials.values())]
+        return [message for message in found if message is not None] or self._messages_before
 
     def _check_gradients(self) -> None:
         """Refuse gradients that would bias the draws, warn of those that only slow them down."""
-        checked = gradients.check(self.problem, self.walked, self.replicas, self.uncounted(), self.plan.seed)
+        checked = gradients.check(self.problem, self.sampled, self.rungs, self.uncounted(), self.plan.seed)
         self._check_evaluations, self._mistakes = checked.solves, list(checked.mistakes.values())
-        gradients.tell(checked.mistakes, self.replicas)
+        gradients.tell(checked.mistakes, self.rungs)
 
     def _meet(self) -> None:
-        if len(self.replicas) > 1:
-            self.exchange = Exchange(self.sampler.swap, self.replicas, self._swap_seed)
+        if len(self.rungs) > 1:
+            self.exchange = Exchange(self.sampler.swap, self.rungs, self._swap_seed)
 
     def _new_warm_up(self) -> WarmUp:
-        return WarmUp(self.problem, self.replicas, self.exchange, self.plan.warmup, self._preconditioner, self.do)
+        return WarmUp(self.problem, self.rungs, self.exchange, self.plan.warmup, self._preconditioner, self.do)
 
     def _end_warm_up(self) -> None:
         if self._warm_up is not None and self._warm_up.over:
             self._warm_up = None
-            self._warm_up_evaluations = {name: e.evaluations for name, e in self.evaluators.items()}
+            self._warm_up_evaluations = {name: e.evaluations for name, e in self.potentials.items()}
 
 
 def _fidelity(problem: Problem, wanted: str | int) -> str:
@@ -284,22 +284,22 @@ def _fidelity(problem: Problem, wanted: str | int) -> str:
     return names[max(0, len(names) - 1 - wanted)]
 
 
-def _evaluators(problem: Problem, sampler: Sampler, fidelities: Sequence[str]) -> dict[str, Evaluator]:
+def _potentials(problem: Problem, sampler: Sampler, fidelities: Sequence[str]) -> dict[str, CountedPotential]:
     """One for each fidelity that a rung or its estimator solves, from the coarsest to the finest."""
     used = set(fidelities)
     for rung, own in zip(sampler.rungs, fidelities, strict=True):
         if isinstance(rung.estimator, CoupledSum):
             used.update(rung.estimator.levels_below(own, problem.fidelities))
-    evaluators: dict[str, Evaluator] = {}
+    potentials: dict[str, CountedPotential] = {}
     for name in problem.fidelities:
         if name in used:
-            evaluators[name] = Evaluator(problem.potential(name), name, evaluators)
-    return evaluators
+            potentials[name] = CountedPotential(problem.potential(name), name, potentials)
+    return potentials
 
 
-def _check_laws(sampler: Sampler, fidelities: Sequence[str], evaluators: Mapping[str, Evaluator]) -> None:
+def _check_laws(sampler: Sampler, fidelities: Sequence[str], potentials: Mapping[str, CountedPotential]) -> None:
     """`ValueError` where a law is not to be had of a fidelity, or not with the energies that its swaps get."""
-    unsplit = [name for name, evaluator in evaluators.items() if not evaluator.split]
+    unsplit = [name for name, potential in potentials.items() if not potential.split]
     apart = next((rung.law for rung in sampler.rungs if rung.law.needs_prior), None)
     if apart is not None and unsplit:
         raise ValueError(

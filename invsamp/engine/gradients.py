@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from invsamp.contract import Array, Potential, Problem, derivative_error
-from invsamp.engine.evaluation import Evaluator
-from invsamp.engine.replica import Replica
+from invsamp.engine.rung import RungAtWork
 from invsamp.estimators import BoundEstimator, Minibatch
+from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Answer, Estimate, Request, answered
 from invsamp.posing.forward import ModelError
 from invsamp.posing.slopes import Probe, balanced, blame
@@ -41,15 +41,15 @@ class Checked(NamedTuple):
 
 
 def check(
-    problem: Problem, walked: Problem, replicas: Sequence[Replica], potentials: Mapping[str, Uncounted], seed: int
+    problem: Problem, sampled: Problem, rungs: Sequence[RungAtWork], potentials: Mapping[str, Uncounted], seed: int
 ) -> Checked:
     """Check the gradients of all fidelities, each at the positions of the chains of the first rung that it is for.
 
     Parameters
     ----------
-    problem, walked : Problem
+    problem, sampled : Problem
         As posed, and as the sampler sees it.
-    replicas : sequence of Replica
+    rungs : sequence of RungAtWork
         The rungs, from cold to hot; they are placed.
     potentials : mapping
         By fidelity.
@@ -57,11 +57,11 @@ def check(
         The run's. The directions have a stream of their own.
     """
     found = Checked({}, {})
-    for number, (name, k) in enumerate(_first_rungs(replicas).items()):
-        batch = replicas[k].estimator if isinstance(replicas[k].rung.estimator, Minibatch) else None
+    for number, (name, k) in enumerate(_first_rungs(rungs).items()):
+        batch = rungs[k].estimator if isinstance(rungs[k].settings.estimator, Minibatch) else None
         potential = potentials[name] if batch is None else _OneBatch(potentials[name], batch)
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM, number)))
-        solves, mistake = check_one(problem, walked, name, potential, replicas[k].position, rng)
+        solves, mistake = check_one(problem, sampled, name, potential, rungs[k].position, rng)
         found.solves[name] = solves
         if mistake is not None:
             found.mistakes[name] = mistake
@@ -69,7 +69,7 @@ def check(
 
 
 def check_one(
-    problem: Problem, walked: Problem, fidelity: str, potential: Potential, positions: Array, rng: np.random.Generator
+    problem: Problem, sampled: Problem, fidelity: str, potential: Potential, positions: Array, rng: np.random.Generator
 ) -> tuple[int, str | None]:
     """Solves, and what is wrong in words, of one fidelity, at two of some positions (chains, d) that can be solved."""
     admitted = derivative_error(problem.potential(fidelity))
@@ -78,7 +78,7 @@ def check_one(
     distinct = positions[np.sort(np.unique(positions, axis=0, return_index=True)[1])][:TRIES]
     solves = used = 0
     for position in [*distinct, *distinct]:
-        probe, said = Probe(potential, position, walked.sampling_domain.contains), None
+        probe, message = Probe(potential, position, sampled.sampling_domain.contains), None
         if probe.usable:
             direction = scale * rng.standard_normal(len(scale))
             # of approximate derivatives only the large parts are known to the error that they admit
@@ -87,28 +87,28 @@ def check_one(
             used += 1
             if (mistake := probe.mistake(direction, admitted)) is not None:
                 column, own = blame(probe, direction, mistake.length)
-                said = _said(problem, fidelity, position, column, own, mistake.error, admitted)
+                message = _wrong(problem, fidelity, position, column, own, mistake.error, admitted)
         solves += probe.solves
-        if said or used == STARTS:
-            return solves, said
+        if message or used == STARTS:
+            return solves, message
     return solves, None
 
 
-def tell(mistakes: Mapping[str, str], replicas: Sequence[Replica]) -> None:
+def tell(mistakes: Mapping[str, str], rungs: Sequence[RungAtWork]) -> None:
     """`ModelError` of a mistake in a gradient that moves chains which no acceptance step sets right, else a warning."""
-    unadjusted = {e.fidelity for replica in replicas if not replica.adjusted for e in replica.evaluators}
-    for name, said in mistakes.items():
+    unadjusted = {e.fidelity for rung in rungs if not rung.adjusted for e in rung.potentials}
+    for name, message in mistakes.items():
         if name in unadjusted:
             raise ModelError(
-                f"{said}. The sampler takes gradients at their word, and the draws would be biased. {WHAT_TO_DO}"
+                f"{message}. The sampler takes gradients at their word, and the draws would be biased. {WHAT_TO_DO}"
             )
         # where `sample` was called; a run in a directory is two calls further away
-        warnings.warn(slow(said), stacklevel=7)
+        warnings.warn(slow(message), stacklevel=7)
 
 
-def slow(said: str) -> str:
+def slow(message: str) -> str:
     """The warning of a mistake that biases nothing."""
-    return f"{said}. {ADJUSTED}. {WHAT_TO_DO}"
+    return f"{message}. {ADJUSTED}. {WHAT_TO_DO}"
 
 
 class _OneBatch:
@@ -130,33 +130,33 @@ class _OneBatch:
 class Uncounted:
     """A potential as whoever evaluates for a run does, with evaluations that are not counted: those of checks."""
 
-    def __init__(self, evaluator: Evaluator, answer: Answer) -> None:
-        self._evaluator, self._answered, self.dimension = evaluator, answer, evaluator.dimension
+    def __init__(self, potential: CountedPotential, answer: Answer) -> None:
+        self._potential, self._answered, self.dimension = potential, answer, potential.dimension
 
     def energy(self, position: Array) -> Array:
         """Energy (n,), +inf where it is not finite."""
-        return self.answer((Request(self._evaluator.fidelity, position, gradient=False),))[0].energy
+        return self.answer((Request(self._potential.fidelity, position, gradient=False),))[0].energy
 
     def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
         """Energy and gradient (n, d); +inf and 0 where either is not finite."""
-        (found,) = self.answer((Request(self._evaluator.fidelity, position),))
+        (found,) = self.answer((Request(self._potential.fidelity, position),))
         return found.energy, found.gradient
 
     def answer(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
         """What is asked for of this fidelity."""
-        evaluator = self._evaluator
-        before = evaluator.evaluations, evaluator.seconds, evaluator.failed
+        potential = self._potential
+        before = potential.evaluations, potential.seconds, potential.failed
         found = self._answered(requests)
-        evaluator.evaluations, evaluator.seconds, evaluator.failed = before
+        potential.evaluations, potential.seconds, potential.failed = before
         return found
 
 
-def _first_rungs(replicas: Sequence[Replica]) -> dict[str, int]:
+def _first_rungs(rungs: Sequence[RungAtWork]) -> dict[str, int]:
     """The first rung that each fidelity is evaluated for, from cold to hot."""
     found: dict[str, int] = {}
-    for k, replica in enumerate(replicas):
-        for evaluator in replica.evaluators:
-            found.setdefault(evaluator.fidelity, k)
+    for k, rung in enumerate(rungs):
+        for potential in rung.potentials:
+            found.setdefault(potential.fidelity, k)
     return found
 
 
@@ -170,7 +170,7 @@ def _scale(problem: Problem, positions: Array, rng: np.random.Generator) -> Arra
     return np.where(np.isfinite(spread) & (spread > 0.0), spread, np.maximum(np.abs(positions[0]), 1e-3))
 
 
-def _said(
+def _wrong(
     problem: Problem, fidelity: str, position: Array, column: int, own: Any, error: float, admitted: float
 ) -> str:
     admits = f" (it admits {admitted:.0e})" if admitted else ""

@@ -17,7 +17,7 @@ import numpy as np
 
 from invsamp.contract import Array
 from invsamp.diagnostics.checks import CLIPPED_NOISE_LIMIT, CLIPPED_NOISE_REFUSED
-from invsamp.engine.replica import Replica
+from invsamp.engine.rung import RungAtWork
 from invsamp.laws import Tempered, noise_room
 
 #: Fraction of the states met at the end of warm-up whose noise must fit.
@@ -27,10 +27,10 @@ KEPT = 300
 
 
 class NoiseBudget:
-    """Watches a replica in warm-up and settles its budget."""
+    """Watches a rung in warm-up and settles its budget."""
 
-    def __init__(self, replica: Replica) -> None:
-        self._replica = replica
+    def __init__(self, rung: RungAtWork) -> None:
+        self._rung = rung
         self._positions: list[Array] = []
         self._stated: list[Array | None] = []
         self._before, self._every = (0, 0), 1
@@ -52,18 +52,18 @@ class NoiseBudget:
     def open(self, length: int) -> None:
         """Begin a window of that many steps: the budget is for the states where the chains are."""
         self._every = max(1, length // KEPT)
-        counts = self._replica.counts
+        counts = self._rung.counts
         self._positions, self._stated, self._before = [], [], (counts.steps, counts.clipped)
-        variance = self._replica.gradient_variance()
+        variance = self._rung.gradient_variance()
         if variance is not None:
             self._fit(float(self._levels(variance).max()))
 
     def record(self) -> None:
         """After a step of the last window: keep its states, unless enough are kept."""
-        replica = self._replica
-        if not replica.estimator.exact and (replica.counts.steps - self._before[0]) % self._every == 0:
-            self._positions.append(replica.position)
-            self._stated.append(replica.estimate.gradient_variance)
+        rung = self._rung
+        if not rung.estimator.exact and (rung.counts.steps - self._before[0]) % self._every == 0:
+            self._positions.append(rung.position)
+            self._stated.append(rung.estimate.gradient_variance)
 
     def settle(self) -> None:
         """After warm-up: fix step size or temperature by the states that were kept.
@@ -73,52 +73,52 @@ class NoiseBudget:
         RuntimeError
             If the last window exceeded the budget more often than ``beyond`` lets it.
         """
-        replica, noise = self._replica, self._replica.rung.gradient_noise
-        if noise is None or not self._positions or replica.gradient_variance() is None:
+        rung, noise = self._rung, self._rung.settings.gradient_noise
+        if noise is None or not self._positions or rung.gradient_variance() is None:
             return
-        found = [replica.noise.gradient_variance(*pair) for pair in zip(self._positions, self._stated, strict=True)]
+        found = [rung.noise.gradient_variance(*pair) for pair in zip(self._positions, self._stated, strict=True)]
         levels = np.concatenate([self._levels(variance) for variance in found if variance is not None])
         level = float(np.quantile(levels, FITTING, method="higher"))
         self._fit(level)
-        counts = replica.counts
-        steps = (counts.steps - self._before[0]) * len(replica.position)
+        counts = rung.counts
+        steps = (counts.steps - self._before[0]) * len(rung.position)
         clipped = (counts.clipped - self._before[1]) / steps
         allowed = {"refuse": CLIPPED_NOISE_LIMIT, "clip": CLIPPED_NOISE_REFUSED}.get(noise.beyond, math.inf)
         if clipped > allowed:
             raise RuntimeError(
-                f"the gradient noise of the rung of law {replica.law} exceeded what a step injects "
+                f"the gradient noise of the rung of law {rung.law} exceeded what a step injects "
                 f"in {clipped:.1%} of the last steps of warm-up, above {allowed:.0%}. Take a step_size of at most "
-                f"{self._longest(level):.3g} (now {float(np.max(replica.step_size)):.3g}), gradients of less noise, or "
+                f"{self._longest(level):.3g} (now {float(np.max(rung.step_size)):.3g}), gradients of less noise, or "
                 "beyond='shrink'"
             )
 
     def uncovered(self) -> float | None:
         """Fraction of the kept states that the pilot of a variance model does not cover; None without a pilot."""
-        return self._replica.noise.uncovered(np.concatenate(self._positions)) if self._positions else None
+        return self._rung.noise.uncovered(np.concatenate(self._positions)) if self._positions else None
 
     def _fit(self, level: float) -> None:
-        replica, noise = self._replica, self._replica.rung.gradient_noise
+        rung, noise = self._rung, self._rung.settings.gradient_noise
         assert noise is not None  # there are levels
         if noise.beyond == "shrink":
-            replica.longest_step = self._longest(level)
-            given = replica.rung.step_size
+            rung.longest_step = self._longest(level)
+            given = rung.settings.step_size
             if given is None:
-                replica.step_size = np.minimum(replica.step_size, replica.longest_step)[()]
+                rung.step_size = np.minimum(rung.step_size, rung.longest_step)[()]
             elif not callable(given):  # a schedule is held back at every step
-                replica.step_size = min(float(given), replica.longest_step)
+                rung.step_size = min(float(given), rung.longest_step)
         elif noise.beyond == "effective_temperature":
-            affords = float(np.max(replica.step_size)) * level / (2.0 * replica.rung.kernel.friction)
-            law = replica.rung.law
+            affords = float(np.max(rung.step_size)) * level / (2.0 * rung.settings.kernel.friction)
+            law = rung.settings.law
             assert isinstance(law, Tempered)  # or the rung is refused
-            replica.law = Tempered(max(law.temperature, affords))
+            rung.law = Tempered(max(law.temperature, affords))
 
     def _longest(self, level: float) -> float:
-        budget = 2.0 * self._replica.rung.kernel.friction * noise_room(self._replica.rung.law)
+        budget = 2.0 * self._rung.settings.kernel.friction * noise_room(self._rung.settings.law)
         return budget / level if level > 0.0 else math.inf
 
     def _levels(self, variance: Array) -> Array:
         """Largest variance of the whitened gradients in any direction, shape (n,)."""
-        white = self._replica.metric.whiten_covariance(variance)
+        white = self._rung.metric.whiten_covariance(variance)
         if white.ndim == 3:
             return np.asarray(np.linalg.eigvalsh(white)[:, -1])
         return white if white.ndim == 1 else white.max(axis=1)

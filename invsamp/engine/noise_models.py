@@ -119,7 +119,7 @@ class NoiseModels:
 
 
 class _Rung(Protocol):
-    """What `share_pilots` needs of a replica."""
+    """What `share_pilots` needs of a rung."""
 
     noise: NoiseModels
 
@@ -129,12 +129,12 @@ class _Rung(Protocol):
         ...
 
 
-def share_pilots(replicas: Sequence[_Rung]) -> None:
+def share_pilots(rungs: Sequence[_Rung]) -> None:
     """Give rungs of one fidelity one pilot, where their settings agree. Fidelities never share."""
-    for k, replica in enumerate(replicas):
-        for colder in replicas[:k]:
-            if colder.fidelity == replica.fidelity and colder.noise.may_share(replica.noise):
-                replica.noise = colder.noise
+    for k, rung in enumerate(rungs):
+        for colder in rungs[:k]:
+            if colder.fidelity == rung.fidelity and colder.noise.may_share(rung.noise):
+                rung.noise = colder.noise
                 break
 
 

@@ -58,7 +58,7 @@ class Bar:
         self._pending = 0
 
     def _facts(self) -> dict[str, str]:
-        facts = {name: f"{evaluator.evaluations} solves" for name, evaluator in self._engine.evaluators.items()}
+        facts = {name: f"{potential.evaluations} solves" for name, potential in self._engine.potentials.items()}
         exchange = self._engine.exchange
         if exchange is not None and exchange.attempts.sum():
             facts["swaps"] = f"{exchange.accepts.sum() / exchange.attempts.sum():.0%}"

@@ -66,7 +66,7 @@ def begin_run(engine: Engine, path: Path, segment: int | None, progress: bool) -
 def start_run(engine: Engine, directory: RunDirectory, positions: Array | None) -> None:
     """Place the chains, and make the first checkpoint: a start may have taken long."""
     engine.begin(positions)
-    found = fingerprint(engine, engine.replicas[0].position[0])
+    found = fingerprint(engine, engine.rungs[0].position[0])
     payload = _payload(engine, None if positions is None else positions.copy(), engine.state())
     directory.checkpoint(engine.done, payload, engine.report(), fingerprint=found)
 
@@ -199,8 +199,8 @@ def _created(engine: Engine, path: Path, segment: int | None) -> RunDirectory:
 def _sizes(engine: Engine, directory: RunDirectory) -> tuple[int | None, int]:
     """Draws of a segment as the user said, and at the most."""
     segment = directory.header.about["segment"]
-    chains, d = engine.replicas[0].position.shape
-    return segment, segment or max(FEWEST, BYTES // (8 * len(engine.replicas) * chains * (d + 2)))
+    chains, d = engine.rungs[0].position.shape
+    return segment, segment or max(FEWEST, BYTES // (8 * len(engine.rungs) * chains * (d + 2)))
 
 
 def check_segment(segment: int | None) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from invsamp.engine.evaluation import Evaluator
-from invsamp.engine.replica import Replica
+from invsamp.engine.rung import RungAtWork
 from invsamp.engine.swaps.exchange import Exchange
 from invsamp.engine.tuner import STABILITY_FRACTION
+from invsamp.evaluate.counted import CountedPotential
 from invsamp.ladder import MOST_DENSE, Sampler
 from invsamp.laws import temperatures_of
 from invsamp.metric import DenseMetric, DiagonalMetric
@@ -18,36 +18,36 @@ from invsamp.storage.contents import versions
 
 
 def report(
-    sampler: Sampler, replicas: Sequence[Replica], exchange: Exchange | None, evaluators: Mapping[str, Evaluator]
+    sampler: Sampler, rungs: Sequence[RungAtWork], exchange: Exchange | None, potentials: Mapping[str, CountedPotential]
 ) -> dict[str, Any]:
     """Settings, what rungs (cold to hot) and their swaps have to tell, and counts by fidelity, in plain types."""
     # from cold to hot
-    used = [e.fidelity for r in replicas for e in (r.evaluator, *r.evaluators)]
-    evaluators = {name: evaluators[name] for name in dict.fromkeys(used)}
+    used = [e.fidelity for r in rungs for e in (r.potential, *r.potentials)]
+    potentials = {name: potentials[name] for name in dict.fromkeys(used)}
     swaps = _swaps(exchange)
     attempts = max(1, sum(swaps["swap_attempts"]))
-    dimension = replicas[0].position.shape[1]
+    dimension = rungs[0].position.shape[1]
     preconditioner = sampler.preconditioner_at(dimension)
     why = f" ({dimension} parameters, dense up to {MOST_DENSE})" if preconditioner == "diagonal" else ""
     return {
         "sampler": sampler.told(auto=f"{preconditioner}{why}"),
         "sampler_settings": repr(sampler),
         "preconditioner": preconditioner,
-        "laws": [str(r.law) for r in replicas],
-        "temperatures": temperatures_of([r.law for r in replicas]),
-        "fidelities": [r.evaluator.fidelity for r in replicas],
-        "kernels": [r.rung.kernel.name for r in replicas],
-        "step_sizes": [_step_size(r) for r in replicas],
-        "step_size_source": [_step_size_source(r) for r in replicas],
-        "preconditioner_matrices": [_matrix(r) for r in replicas],
-        "acceptance": [_acceptance(r) for r in replicas],
-        "clipped_noise": [r.counts.clipped / max(1, r.counts.steps * len(r.position)) for r in replicas],
-        "uncovered_variance": [r.uncovered for r in replicas],
-        "reflections": [r.counts.reflected for r in replicas],
-        "reflection_fallbacks": [r.counts.fallbacks for r in replicas],
-        "evaluations": {name: e.evaluations for name, e in evaluators.items()},
-        "evaluation_seconds": {name: e.seconds for name, e in evaluators.items()},
-        "failed_solves": {name: e.failed for name, e in evaluators.items()},
+        "laws": [str(r.law) for r in rungs],
+        "temperatures": temperatures_of([r.law for r in rungs]),
+        "fidelities": [r.potential.fidelity for r in rungs],
+        "kernels": [r.settings.kernel.name for r in rungs],
+        "step_sizes": [_step_size(r) for r in rungs],
+        "step_size_source": [_step_size_source(r) for r in rungs],
+        "preconditioner_matrices": [_matrix(r) for r in rungs],
+        "acceptance": [_acceptance(r) for r in rungs],
+        "clipped_noise": [r.counts.clipped / max(1, r.counts.steps * len(r.position)) for r in rungs],
+        "uncovered_variance": [r.uncovered for r in rungs],
+        "reflections": [r.counts.reflected for r in rungs],
+        "reflection_fallbacks": [r.counts.fallbacks for r in rungs],
+        "evaluations": {name: e.evaluations for name, e in potentials.items()},
+        "evaluation_seconds": {name: e.seconds for name, e in potentials.items()},
+        "failed_solves": {name: e.failed for name, e in potentials.items()},
         **swaps,
         "swap_solves_per_attempt": {name: n / attempts for name, n in swaps["swap_solves"].items()},
         "versions": versions(),
@@ -69,31 +69,31 @@ def _swaps(exchange: Exchange | None) -> dict[str, Any]:
     }
 
 
-def _acceptance(replica: Replica) -> float | None:
-    full_steps = replica.counts.full_steps * len(replica.position)
-    return replica.counts.accepted / max(1, full_steps) if replica.adjusted else None
+def _acceptance(rung: RungAtWork) -> float | None:
+    full_steps = rung.counts.full_steps * len(rung.position)
+    return rung.counts.accepted / max(1, full_steps) if rung.adjusted else None
 
 
-def _step_size(replica: Replica) -> float:
+def _step_size(rung: RungAtWork) -> float:
     """The step size of the recorded steps; of a schedule its mean."""
-    if replica.schedule is None:
-        return float(np.mean(replica.step_size))
+    if rung.schedule is None:
+        return float(np.mean(rung.step_size))
     # a few thousand of the steps show the mean of any schedule
-    steps = np.linspace(replica.iteration - replica.counts.steps, replica.iteration, 2000, endpoint=False)
-    return float(np.mean([replica.schedule(int(k)) for k in steps]))
+    steps = np.linspace(rung.iteration - rung.counts.steps, rung.iteration, 2000, endpoint=False)
+    return float(np.mean([rung.schedule(int(k)) for k in steps]))
 
 
-def _step_size_source(replica: Replica) -> str:
-    if replica.schedule is not None:
-        return f"the mean of {replica.schedule}"
-    if replica.rung.step_size is not None:
-        given = replica.rung.step_size
-        return "given" if replica.step_size == given else f"given as {given:g}, shrunk to the noise budget"
-    if replica.adjusted:
+def _step_size_source(rung: RungAtWork) -> str:
+    if rung.schedule is not None:
+        return f"the mean of {rung.schedule}"
+    if rung.settings.step_size is not None:
+        given = rung.settings.step_size
+        return "given" if rung.step_size == given else f"given as {given:g}, shrunk to the noise budget"
+    if rung.adjusted:
         return "found in warm-up by acceptance"
     return f"found in warm-up as {STABILITY_FRACTION} of the stability limit"
 
 
-def _matrix(replica: Replica) -> list[object] | None:
-    metric = replica.metric
+def _matrix(rung: RungAtWork) -> list[object] | None:
+    metric = rung.metric
     return metric.matrix.tolist() if isinstance(metric, DiagonalMetric | DenseMetric) else None

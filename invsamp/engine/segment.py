@@ -16,4 +16,4 @@ class Segment(NamedTuple):
     positions: Array  # (rungs, chains, draws, d)
     energies: Array  # (rungs, chains, draws)
     step_sizes: Array  # (rungs, draws): of the step that led to the draw
-    replicas: npt.NDArray[np.intp]  # (rungs, chains, draws): which replica is at each rung
+    walkers: npt.NDArray[np.intp]  # (rungs, chains, draws): which walker is at each rung

@@ -10,8 +10,8 @@ import numpy as np
 from invsamp.arguments import numbers
 from invsamp.contract import Array, Problem
 from invsamp.domains import Domain
-from invsamp.engine.evaluation import Evaluator
-from invsamp.engine.replica import Replica
+from invsamp.engine.rung import RungAtWork
+from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import answered
 from invsamp.posing.prior import by_name
 
@@ -63,32 +63,32 @@ def _pack(shapes: Mapping[str, tuple[int, ...]], start: Mapping[str, Array]) -> 
     return np.concatenate([np.broadcast_to(column, (*lead, column.shape[-1])) for column in columns], axis=-1)
 
 
-def place(problem: Problem, walked: Problem, replica: Replica, positions: Array | None, chains: int) -> None:
+def place(problem: Problem, sampled: Problem, rung: RungAtWork, positions: Array | None, chains: int) -> None:
     """Place the chains where the energy is finite; a given start is taken as it is.
 
     Other starts lie inside the domain even where the sampler may leave it.
     """
-    rng = replica.streams["start"]
-    replica.start(problem.sample_start(rng, chains) if positions is None else positions.copy())
+    rng = rung.streams["start"]
+    rung.start(problem.sample_start(rng, chains) if positions is None else positions.copy())
     for _ in range(START_TRIES):
-        failed = np.flatnonzero(~np.isfinite(replica.estimate.energy))
+        failed = np.flatnonzero(~np.isfinite(rung.estimate.energy))
         if not len(failed):
             return
         if positions is not None:
             break
-        replica.position[failed] = problem.sample_start(rng, len(failed))
-        answered(replica.reevaluate(failed), replica.answer)
-    failed = np.flatnonzero(~np.isfinite(replica.estimate.energy))
+        rung.position[failed] = problem.sample_start(rng, len(failed))
+        answered(rung.reevaluate(failed), rung.answer)
+    failed = np.flatnonzero(~np.isfinite(rung.estimate.energy))
     if not len(failed):
         return
-    said = failure_message(walked, replica.evaluator)
+    message = failure_message(sampled, rung.potential)
     raise RuntimeError(
-        f"the energy of fidelity {replica.fidelity!r} is not finite at the starting points "
-        f"{problem.to_theta(replica.position[failed]).tolist()}" + (f": {said}" if said else "")
+        f"the energy of fidelity {rung.fidelity!r} is not finite at the starting points "
+        f"{problem.to_theta(rung.position[failed]).tolist()}" + (f": {message}" if message else "")
     )
 
 
-def failure_message(problem: Problem, evaluator: Evaluator) -> str | None:
+def failure_message(problem: Problem, potential: CountedPotential) -> str | None:
     """What the last failed solve of a fidelity said, where the problem knows; in this process if one failed here."""
-    message: str | None = getattr(problem, "failure_message", lambda fidelity: None)(evaluator.fidelity)
-    return message or evaluator.said
+    message: str | None = getattr(problem, "failure_message", lambda fidelity: None)(potential.fidelity)
+    return message or potential.message

@@ -32,7 +32,7 @@ import numpy.typing as npt
 from invsamp.contract import Array, Problem
 from invsamp.engine.noise_budget import NoiseBudget
 from invsamp.engine.preconditioner import WIDEST, metric_of, size
-from invsamp.engine.replica import Replica
+from invsamp.engine.rung import RungAtWork
 from invsamp.estimators import Exact
 from invsamp.evaluate.requests import Asks
 from invsamp.laws import noise_room
@@ -59,40 +59,40 @@ _DIFFERENCE = 1e-3  # length of a finite difference in whitened coordinates, whe
 
 
 class Tuner:
-    """Warm-up of one replica."""
+    """Warm-up of one rung."""
 
-    def __init__(self, problem: Problem, replica: Replica, preconditioner: str | None) -> None:
-        self.replica, self._diagonal = replica, preconditioner == "diagonal"
-        rung = replica.rung
+    def __init__(self, problem: Problem, rung: RungAtWork, preconditioner: str | None) -> None:
+        self.rung, self._diagonal = rung, preconditioner == "diagonal"
+        settings = rung.settings
         self._problem = problem
-        self._finds_step = rung.step_size is None
-        self._finds_metric = preconditioner is not None and rung.kernel.gradient
+        self._finds_step = settings.step_size is None
+        self._finds_metric = preconditioner is not None and settings.kernel.gradient
         # energies without noise let an unadjusted rung find the typical set with the adjusted kernel, which
         # cannot blow up on the way
-        self._explores_adjusted = self._finds_step and isinstance(rung.estimator, Exact)
+        self._explores_adjusted = self._finds_step and isinstance(settings.estimator, Exact)
         self._clear()
         self._first = True
         self._tail: list[float] = []
         self._last, self._moves = False, 0
-        self._budget = NoiseBudget(replica)
+        self._budget = NoiseBudget(rung)
 
     def begin(self) -> None:
         """Before the first step: a first metric and a first step size, from the spread of the starting points."""
-        replica, rung = self.replica, self.replica.rung
+        rung, settings = self.rung, self.rung.settings
         self._scale = self._spread() if self._finds_metric or self._finds_step else np.ones(0)
         if self._finds_metric:
-            replica.metric = DiagonalMetric(self._scale)
-        if rung.step_size is None:
+            rung.metric = DiagonalMetric(self._scale)
+        if settings.step_size is None:
             # a first guess only, in the coordinates that are stepped in; adaptation moves it by orders of magnitude
             unit = 1.0 if self._finds_metric else float(np.min(self._scale)) ** 2
-            replica.step_size = np.full((len(replica.position), 1), 0.01 * unit)
-        elif not callable(rung.step_size):
-            replica.step_size = float(rung.step_size)
-        self._direction = replica.streams["probe"].standard_normal(replica.position.shape)
-        self._curvature = np.zeros(len(replica.position))
+            rung.step_size = np.full((len(rung.position), 1), 0.01 * unit)
+        elif not callable(settings.step_size):
+            rung.step_size = float(settings.step_size)
+        self._direction = rung.streams["probe"].standard_normal(rung.position.shape)
+        self._curvature = np.zeros(len(rung.position))
 
     def state(self) -> dict[str, Any]:
-        """What was found so far, where the replica does not hold it itself."""
+        """What was found so far, where the rung does not hold it itself."""
         return {
             "scale": self._scale,
             "direction": self._direction,
@@ -117,65 +117,63 @@ class Tuner:
 
     def open(self, length: int, last: bool) -> Asks[None]:
         """Begin a window of that many steps."""
-        replica, rung = self.replica, self.replica.rung
+        rung, settings = self.rung, self.rung.settings
         self._clear()
         self._moves, self._last = 0, last
-        replica.exploring = self._explores_adjusted and not last and not rung.kernel.adjusted
+        rung.exploring = self._explores_adjusted and not last and not settings.kernel.adjusted
         if self._finds_step and last:
-            if replica.adjusted:
-                pooled = float(np.exp(np.mean(np.log(replica.step_size))))
-                replica.step_size = np.full((len(replica.position), 1), pooled)
+            if rung.adjusted:
+                pooled = float(np.exp(np.mean(np.log(rung.step_size))))
+                rung.step_size = np.full((len(rung.position), 1), pooled)
             else:
                 yield from self._measure_curvature(iterations=10)
-                replica.step_size = float(self._stable_step(self._curvature).min())
+                rung.step_size = float(self._stable_step(self._curvature).min())
         self._budget.open(length)
 
     def step(self, progress: float) -> Asks[None]:
-        """One step of the replica, and what is learnt from it; ``progress`` in [0, 1) through the window."""
-        replica = self.replica
-        yield from replica.moves()
+        """One step of the rung, and what is learnt from it; ``progress`` in [0, 1) through the window."""
+        rung = self.rung
+        yield from rung.moves()
         self._moves += 1
         if self._last:
             self._budget.record()
         if progress >= 0.5 and self._finds_metric and not self._last:
-            gradient = replica.reduced_gradient(replica.estimate)
+            gradient = rung.reduced_gradient(rung.estimate)
             self._outer += np.einsum("ci,ci->i", gradient, gradient) if self._diagonal else gradient.T @ gradient
             self._count += len(gradient)
-            self._squares.append(float(np.square(replica.metric.whiten(gradient)).sum()) / len(gradient))
+            self._squares.append(float(np.square(rung.metric.whiten(gradient)).sum()) / len(gradient))
         if not self._finds_step:
             return
-        if replica.adjusted:
+        if rung.adjusted:
             self._adapt_to_acceptance(progress)
         elif not self._last and self._moves % 10 == 1:
             yield from self._measure_curvature(iterations=1)
-            replica.step_size = self._stable_step(self._curvature)[:, None]
+            rung.step_size = self._stable_step(self._curvature)[:, None]
 
     def close(self, last: bool) -> Asks[None]:
         """End a window."""
-        replica = self.replica
+        rung = self.rung
         if not last:
             if self._finds_metric and self._count:
                 yield from self._renew_metric()
             self._first = False
-            if self._finds_step and not replica.rung.kernel.adjusted:
+            if self._finds_step and not rung.settings.kernel.adjusted:
                 yield from self._measure_curvature(iterations=5)
             return
-        replica.exploring = False
+        rung.exploring = False
         if not self._finds_step:
             return
-        if replica.adjusted:
-            replica.step_size = (
-                float(np.exp(np.mean(self._tail))) if self._tail else float(np.ravel(replica.step_size)[0])
-            )
+        if rung.adjusted:
+            rung.step_size = float(np.exp(np.mean(self._tail))) if self._tail else float(np.ravel(rung.step_size)[0])
 
     def settle(self) -> None:
         """After the last window, when the variances have been learnt."""
         self._budget.settle()
-        self.replica.uncovered = self._budget.uncovered()
+        self.rung.uncovered = self._budget.uncovered()
 
     def _spread(self) -> Array:
         """Of the problem's starting points, as a standard deviation (d,); 1 where there is none."""
-        count = int(np.clip(_AT_START // self.replica.position.shape[1], 20, 200))
+        count = int(np.clip(_AT_START // self.rung.position.shape[1], 20, 200))
         points = self._starting_points(count)
         # quartiles, not the standard deviation: a Cauchy prior has none
         low, high = np.quantile(points, (0.25, 0.75), axis=0, overwrite_input=True)
@@ -184,54 +182,54 @@ class Tuner:
 
     def _starting_points(self, count: int) -> Array:
         """Points of the problem's, or near the chains where it finds none and these were told where to start."""
-        rng = self.replica.streams["start"]
+        rng = self.rung.streams["start"]
         try:
             return self._problem.sample_start(rng, count)
         except ValueError:
             around = getattr(self._problem, "sample_inside", None)
             if around is None:
                 raise
-            return np.asarray(around(rng, count, self.replica.position))
+            return np.asarray(around(rng, count, self.rung.position))
 
     def _clear(self) -> None:
         # of the gradients of a window's second half: sum of outer products, or of their diagonals, their number,
         # whitened squares
-        d = self.replica.position.shape[1] if self._finds_metric else 0
+        d = self.rung.position.shape[1] if self._finds_metric else 0
         self._outer, self._count, self._squares = np.zeros((d,) if self._diagonal else (d, d)), 0, list[float]()
 
     def _adapt_to_acceptance(self, progress: float) -> None:
         """Robbins-Monro on the log step size: each chain its own while exploring, one for all at the end."""
-        replica = self.replica
-        if replica.log_ratio is None:
+        rung = self.rung
+        if rung.log_ratio is None:
             return
-        acceptance = np.exp(np.minimum(replica.log_ratio, 0.0))
-        if replica.bounces is not None:
-            acceptance = np.where(replica.bounces > LONG_PATH, 0.0, acceptance)
-        excess = acceptance - replica.kernel.target_acceptance
+        acceptance = np.exp(np.minimum(rung.log_ratio, 0.0))
+        if rung.bounces is not None:
+            acceptance = np.where(rung.bounces > LONG_PATH, 0.0, acceptance)
+        excess = acceptance - rung.kernel.target_acceptance
         if self._last:
             excess = np.full_like(excess, excess.mean())
         gain = 3.0 / (10.0 + self._moves) ** 0.6
-        longer = replica.step_size * np.exp(gain * excess)[:, None]
-        replica.step_size = np.minimum(longer, replica.kernel.longest_step)
+        longer = rung.step_size * np.exp(gain * excess)[:, None]
+        rung.step_size = np.minimum(longer, rung.kernel.longest_step)
         if self._last and progress >= 0.5:
-            self._tail.append(float(np.log(np.ravel(replica.step_size)[0])))
+            self._tail.append(float(np.log(np.ravel(rung.step_size)[0])))
 
     def _renew_metric(self) -> Asks[None]:
-        replica = self.replica
-        old, settled = replica.metric, self._settled()
+        rung = self.rung
+        old, settled = rung.metric, self._settled()
         for _ in range(_ROUNDS if self._diagonal and not settled else 1):
             if settled:
-                curvature = self._outer / self._count * replica.law.step_scale
+                curvature = self._outer / self._count * rung.law.step_scale
             else:
                 curvature = yield from (self._row_norms() if self._diagonal else self._mean_hessian())
             metric = metric_of(curvature, self._scale)
             if metric is None:
                 return  # the rung diverges: no metric helps, and the failed solves will tell
-            replica.metric = metric
-        if self._finds_step and replica.adjusted:
+            rung.metric = metric
+        if self._finds_step and rung.adjusted:
             # the same move lengths as before the change, on average; adaptation does the rest
-            ratio = size(old) / size(replica.metric)
-            replica.step_size = np.clip(replica.step_size * ratio, 1e-3, 1.0)
+            ratio = size(old) / size(rung.metric)
+            rung.step_size = np.clip(rung.step_size * ratio, 1e-3, 1.0)
         self._curvature[:] = 0.0
 
     def _settled(self) -> bool:
@@ -241,36 +239,36 @@ class Tuner:
         each, s the law's step scale, more only where walls hold the chains against it. On the way down it is larger by
         far, or falls, and a metric made of that would make the way longer still.
         """
-        replica, d = self.replica, len(self._scale)
+        rung, d = self.rung, len(self._scale)
         enough = _GRADIENTS * (d ** (1 / 3) if self._diagonal else d)
-        if self._first or not isinstance(replica.rung.estimator, Exact) or self._count < enough:
+        if self._first or not isinstance(rung.settings.estimator, Exact) or self._count < enough:
             return False
         earlier, later = (float(np.mean(part)) / d for part in np.array_split(self._squares, 2))
-        return later > 0.5 * earlier and (replica.bounded or later * replica.law.step_scale < SETTLED)
+        return later > 0.5 * earlier and (rung.bounded or later * rung.law.step_scale < SETTLED)
 
     def _mean_hessian(self) -> Asks[Array]:
         """Mean over the chains of v's Hessian times the step scale, by differences of gradients."""
-        replica = self.replica
-        chains, d = replica.position.shape
-        along = np.tile(replica.metric.colour(_DIFFERENCE * np.eye(d)), (chains, 1))
+        rung = self.rung
+        chains, d = rung.position.shape
+        along = np.tile(rung.metric.colour(_DIFFERENCE * np.eye(d)), (chains, 1))
         change, known = yield from self._gradient_change(along)
         white = (change / _DIFFERENCE).reshape(chains, d, d)
         complete = known.reshape(chains, d).all(axis=1)
         if not complete.any():
             return np.full((d, d), np.nan)
         mean = white[complete].mean(axis=0)
-        back = replica.metric.uncolour(np.eye(d))
+        back = rung.metric.uncolour(np.eye(d))
         return back @ (0.5 * (mean + mean.T)) @ back.T
 
     def _row_norms(self) -> Asks[Array]:
         """Norms of the rows of v's Hessian times the step scale, in whitened coordinates, (d,), as curvatures."""
-        replica, scale = self.replica, np.sqrt(np.asarray(self.replica.metric.matrix))
-        chains, d = replica.position.shape
+        rung, scale = self.rung, np.sqrt(np.asarray(self.rung.metric.matrix))
+        chains, d = rung.position.shape
         squares, count = np.zeros(d), 0
         for _ in range(math.ceil(_PROBES / chains)):
-            signs = replica.streams["probe"].choice((-1.0, 1.0), (chains, d))
+            signs = rung.streams["probe"].choice((-1.0, 1.0), (chains, d))
             # one short move in all directions together: it seldom leaves the domain
-            change, known = yield from self._gradient_change(replica.metric.colour(_DIFFERENCE / np.sqrt(d) * signs))
+            change, known = yield from self._gradient_change(rung.metric.colour(_DIFFERENCE / np.sqrt(d) * signs))
             squares += np.square(change[known] / _DIFFERENCE).sum(axis=0)
             count += int(known.sum())
         return np.sqrt(d * squares / count) / scale**2 if count else np.full(d, np.nan)
@@ -281,7 +279,7 @@ class Tuner:
         The gradient is that of v times the step scale: of a tempered law, that of U. A move out of the domain is made
         backwards, and the change taken with the other sign.
         """
-        chains, d = self.replica.position.shape
+        chains, d = self.rung.position.shape
         chain = np.repeat(np.arange(chains), len(along) // chains)
         rows = max(1, _AT_ONCE // d)
         parts = []
@@ -291,43 +289,43 @@ class Tuner:
 
     def _change_of_rows(self, along: Array, chain: npt.NDArray[np.intp]) -> Asks[tuple[Array, npt.NDArray[np.bool_]]]:
         """The same for some of the moves, each from the position of its own chain."""
-        replica, probe = self.replica, self.replica.streams["probe"]
-        here = replica.position[chain]
-        sign = np.where(replica.domain.contains(here + along), 1.0, -1.0)[:, None]
+        rung, probe = self.rung, self.rung.streams["probe"]
+        here = rung.position[chain]
+        sign = np.where(rung.domain.contains(here + along), 1.0, -1.0)[:, None]
         # common random numbers: the noise of both estimates is the same and cancels
         state = probe.bit_generator.state
-        there = yield from replica.estimator.estimate(probe, here + sign * along, replica.gradients)
-        if replica.estimator.exact:
-            start = replica.estimate.take(chain)
+        there = yield from rung.estimator.estimate(probe, here + sign * along, rung.gradients)
+        if rung.estimator.exact:
+            start = rung.estimate.take(chain)
         else:
             probe.bit_generator.state = state
-            start = yield from replica.estimator.estimate(probe, here, replica.gradients)
-        known = np.isfinite(replica.reduced_energy(start)) & np.isfinite(replica.reduced_energy(there))
-        change = replica.reduced_gradient(there) - replica.reduced_gradient(start)
-        return sign * replica.metric.whiten(change) * replica.law.step_scale, known
+            start = yield from rung.estimator.estimate(probe, here, rung.gradients)
+        known = np.isfinite(rung.reduced_energy(start)) & np.isfinite(rung.reduced_energy(there))
+        change = rung.reduced_gradient(there) - rung.reduced_gradient(start)
+        return sign * rung.metric.whiten(change) * rung.law.step_scale, known
 
     def _stable_step(self, curvature: Array) -> Array:
-        replica = self.replica
+        rung = self.rung
         # a flat energy has no stability limit; a whitened posterior is one wide, others hardly wider than their starts
         least = 1.0 if self._finds_metric else 1.0 / (WIDEST * float(self._scale.max())) ** 2
-        kernel = replica.rung.kernel
+        kernel = rung.settings.kernel
         step = STABILITY_FRACTION * kernel.stability_limit / np.maximum(curvature, least)
-        noise = replica.gradient_variance()
+        noise = rung.gradient_variance()
         if noise is not None:
-            white = replica.metric.whiten_covariance(noise)
+            white = rung.metric.whiten_covariance(noise)
             largest = np.linalg.eigvalsh(white).max() if white.ndim == 3 else white.max()
             # half of the noise budget 2 alpha tau / s^2: room for states noisier than those met so far
-            step = np.minimum(step, kernel.friction * noise_room(replica.rung.law) / max(float(largest), 1e-300))
+            step = np.minimum(step, kernel.friction * noise_room(rung.settings.law) / max(float(largest), 1e-300))
         return step
 
     def _measure_curvature(self, iterations: int) -> Asks[None]:
         """Largest curvature at each chain's position by power iteration; keeps the largest, slowly forgotten."""
-        replica = self.replica
-        d = replica.position.shape[1]
+        rung = self.rung
+        d = rung.position.shape[1]
         for _ in range(iterations):
             norm = np.linalg.norm(self._direction, axis=1, keepdims=True)
             unit = np.where(norm > 0.0, self._direction / np.where(norm > 0.0, norm, 1.0), 1.0 / np.sqrt(d))
-            change, known = yield from self._gradient_change(replica.metric.colour(_DIFFERENCE * unit))
+            change, known = yield from self._gradient_change(rung.metric.colour(_DIFFERENCE * unit))
             difference = change / _DIFFERENCE
             self._direction = np.where(known[:, None], difference, unit)
             found = np.where(known, np.linalg.norm(difference, axis=1), 0.0)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from invsamp.contract import Problem
-from invsamp.engine.replica import Counts, Replica
+from invsamp.engine.rung import Counts, RungAtWork
 from invsamp.engine.swaps.exchange import Exchange
 from invsamp.engine.tuner import Tuner
 from invsamp.evaluate.requests import Asks
@@ -26,12 +26,12 @@ MORE_OFTEN = 4
 
 
 class WarmUp:
-    """Warm-up at work, step by step; afterwards every replica is ready to sample.
+    """Warm-up at work, step by step; afterwards every rung is ready to sample.
 
     Parameters
     ----------
     problem : Problem
-    replicas : list of Replica
+    rungs : list of RungAtWork
         Placed, each at its start (`begin`) or where it was (`restore`).
     exchange : Exchange or None
     steps : int
@@ -44,16 +44,16 @@ class WarmUp:
     def __init__(
         self,
         problem: Problem,
-        replicas: list[Replica],
+        rungs: list[RungAtWork],
         exchange: Exchange | None,
         steps: int,
         preconditioner: str | None,
         do: Callable[[Sequence[Asks[Any]]], list[Any]],
     ) -> None:
-        self._replicas, self._exchange, self._do = replicas, exchange, do
-        self._tuners = [Tuner(problem, replica, preconditioner) for replica in self._replicas]
+        self._rungs, self._exchange, self._do = rungs, exchange, do
+        self._tuners = [Tuner(problem, rung, preconditioner) for rung in self._rungs]
         self._ends = [0, *np.rint(np.cumsum(WINDOWS) * steps).astype(int).tolist()]
-        count = _snapshots([replica.rung for replica in replicas], len(self._replicas[0].position))
+        count = _snapshots([rung.settings for rung in rungs], len(self._rungs[0].position))
         self._snapshots = _spread(count, steps)
         self._more = _spread(min(MORE_OFTEN * count, int(0.6 * steps)), steps)
         self._done, self._window = 0, 0
@@ -65,8 +65,8 @@ class WarmUp:
 
     def begin(self) -> None:
         """Before the first step."""
-        for replica in self._replicas:
-            replica.warming = True
+        for rung in self._rungs:
+            rung.warming = True
         for tuner in self._tuners:
             tuner.begin()
         self._open()
@@ -89,7 +89,7 @@ class WarmUp:
         self._turn()
 
     def state(self) -> dict[str, Any]:
-        """Where warm-up stands, beside what the replicas hold themselves."""
+        """Where warm-up stands, beside what the rungs hold themselves."""
         return {"done": self._done, "window": self._window, "tuners": [tuner.state() for tuner in self._tuners]}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -100,18 +100,18 @@ class WarmUp:
 
     def _train(self) -> None:
         """Variance models learn from some of the steps: all rungs first probe, then learn, cold to hot."""
-        due = [replica for replica in self._replicas if self._is_due(replica)]
+        due = [rung for rung in self._rungs if self._is_due(rung)]
         if not due:
             return
-        found = self._do([replica.sample_variances() for replica in due])
-        for replica, samples in zip(due, found, strict=True):
+        found = self._do([rung.sample_variances() for rung in due])
+        for rung, samples in zip(due, found, strict=True):
             if samples is not None:
-                replica.noise.learn(samples)
+                rung.noise.learn(samples)
 
-    def _is_due(self, replica: Replica) -> bool:
-        models = replica.noise.energy_model, replica.noise.gradient_model
+    def _is_due(self, rung: RungAtWork) -> bool:
+        models = rung.noise.energy_model, rung.noise.gradient_model
         has_pilot = any(isinstance(model, KernelRidge) for model in models)
-        return replica.rung.learns_variance and self._done in (self._more if has_pilot else self._snapshots)
+        return rung.settings.learns_variance and self._done in (self._more if has_pilot else self._snapshots)
 
     def _open(self) -> None:
         first, end = self._ends[self._window : self._window + 2]
@@ -128,15 +128,15 @@ class WarmUp:
                 self._finish()
 
     def _finish(self) -> None:
-        for replica in self._replicas:
-            replica.noise.finish()
+        for rung in self._rungs:
+            rung.noise.finish()
         for tuner in self._tuners:
             tuner.settle()
         if self._exchange is not None:
             self._exchange.resolve()
             self._exchange.reset()
-        for replica in self._replicas:
-            replica.counts, replica.warming = Counts(), False
+        for rung in self._rungs:
+            rung.counts, rung.warming = Counts(), False
 
 
 def check_length(rungs: Sequence[Rung], preconditioner: str | None, steps: int, chains: int) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from invsamp.contract import Potential
+from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Estimate, Request, guarded
 from invsamp.posing.forward import own_array
 
@@ -47,12 +48,12 @@ class Checked:
     Parameters
     ----------
     evaluator : Evaluator
-    solvers : mapping
+    potentials : mapping
         Of each fidelity: they count.
     """
 
-    def __init__(self, evaluator: Evaluator, solvers: Mapping[str, Any]) -> None:
-        self._evaluator, self._solvers = evaluator, solvers
+    def __init__(self, evaluator: Evaluator, potentials: Mapping[str, CountedPotential]) -> None:
+        self._evaluator, self._potentials = evaluator, potentials
         self._compared = False
 
     def answer(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
@@ -71,7 +72,7 @@ class Checked:
         for request, estimate in zip(requests, found, strict=True):
             rows = len(request.position)
             failed = int(np.count_nonzero(np.isinf(estimate.energy))) if estimate.failed else 0
-            self._solvers[request.fidelity].count(rows, failed, seconds * rows)
+            self._potentials[request.fidelity].count(rows, failed, seconds * rows)
         return found
 
     def _asked(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
@@ -91,7 +92,7 @@ class Checked:
         # what comes of gradients that nobody asked for is nobody's business
         asked = [True, request.gradient, True, request.gradient, True, request.gradient == "apart"]
         given = [part if wanted else None for part, wanted in zip(found.arrays, asked, strict=True)]
-        right = _shapes(request, found.prior is not None or self._solvers[request.fidelity].apart)
+        right = _shapes(request, found.prior is not None or self._potentials[request.fidelity].apart)
         shapes = [None if part is None else np.shape(part) for part in given]
         for first, last in ((0, 4), (4, 6)):
             if shapes[first:last] != right[first:last]:

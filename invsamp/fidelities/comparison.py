@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from invsamp.arguments import instance, integer
 from invsamp.contract import Problem
-from invsamp.engine.evaluation import Evaluator
 from invsamp.estimators import Estimator
+from invsamp.evaluate.counted import CountedPotential
 from invsamp.fidelities import advice
 from invsamp.fidelities.compared import Compared, States
 from invsamp.fidelities.levels import Level, agreement, noise_of, seconds_of, solve
@@ -141,9 +141,9 @@ def compare_fidelities(
     ladder = ladder_of(names, thetas, temperatures, fidelities)
     estimators = _estimators(names, estimator)
     given = gather(posterior, thetas, most, rng)
-    levels: dict[str, Evaluator] = {}
+    levels: dict[str, CountedPotential] = {}
     for name in names:
-        levels[name] = Evaluator(posterior.potential(name), name, levels)
+        levels[name] = CountedPotential(posterior.potential(name), name, levels)
     solved = [solve(level, given.position) for level in levels.values()]
     energies, gradients = (np.stack(part) for part in zip(*solved, strict=True))
     failed = (~np.isfinite(energies)).sum(axis=1)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from invsamp import arguments
 from invsamp.arguments import array, instance, optional, real
 from invsamp.contract import Array, Problem
-from invsamp.engine.evaluation import Evaluator
+from invsamp.evaluate.counted import CountedPotential
 
 
 @dataclass(frozen=True)
@@ -83,15 +83,15 @@ def measure_levels(
     noise = real("noise", noise, above=0)
     given = optional(array, "costs", costs, (len(names),), above=0)
     position = problem.to_position(np.atleast_2d(array("theta", theta)))
-    evaluators = [Evaluator(problem.potential(name), name) for name in names]
-    for evaluator in evaluators:
-        evaluator.energy_and_gradient(position[:1])  # what is compiled or factored at the first call is no cost
-        evaluator.seconds = 0.0
-    solved = [evaluator.energy_and_gradient(position) for evaluator in evaluators]
+    potentials = [CountedPotential(problem.potential(name), name) for name in names]
+    for potential in potentials:
+        potential.energy_and_gradient(position[:1])  # what is compiled or factored at the first call is no cost
+        potential.seconds = 0.0
+    solved = [potential.energy_and_gradient(position) for potential in potentials]
     fine = np.isfinite([energy for energy, _ in solved]).all(axis=0)
     if fine.sum() <= problem.dimension:
         raise ValueError(f"theta must hold more than {problem.dimension} states that can be solved, got {fine.sum()}")
-    spent = [e.seconds / len(position) for e in evaluators] if given is None else given.tolist()
+    spent = [e.seconds / len(position) for e in potentials] if given is None else given.tolist()
     gradients = np.stack([gradient[fine] for _, gradient in solved])
     lower = np.linalg.cholesky(gradients[-1].T @ gradients[-1] / fine.sum())
     errors = np.square(np.linalg.solve(lower, (gradients[-1] - gradients).reshape(-1, problem.dimension).T))

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from invsamp.contract import Array
-from invsamp.engine.evaluation import Evaluator
 from invsamp.estimators import Estimator, probe
+from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import answered
 
 
@@ -60,14 +60,14 @@ class Noise(NamedTuple):
     gradient_sd: float
 
 
-def solve(level: Evaluator, position: Array) -> tuple[Array, Array]:
+def solve(level: CountedPotential, position: Array) -> tuple[Array, Array]:
     """Energies and gradients at the states, timed by the level without what is done at the first call."""
     level.energy_and_gradient(position[:1])  # compiles what has to be compiled
     level.evaluations, level.seconds = 0, 0.0
     return level.energy_and_gradient(position)
 
 
-def seconds_of(posterior: Any, level: Evaluator) -> float:
+def seconds_of(posterior: Any, level: CountedPotential) -> float:
     """Seconds per evaluation: as the forward model states them, else as they were measured."""
     model = getattr(posterior, "forward", {}).get(level.fidelity)
     stated = getattr(model, "cost", None)
@@ -94,7 +94,7 @@ def agreement(energies: Array, gradients: Array) -> tuple[float, float, float, f
 
 
 def noise_of(
-    estimator: Estimator | None, level: Evaluator, rng: np.random.Generator, position: Array, probes: int
+    estimator: Estimator | None, level: CountedPotential, rng: np.random.Generator, position: Array, probes: int
 ) -> Noise:
     """Sds of the energies as swaps get them and of a gradient's entry, from the mean variances over the states."""
     if estimator is None:

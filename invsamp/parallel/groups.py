@@ -37,7 +37,7 @@ class Groups:
         models = models_of(engine.problem)
         self._movable = [model for model in models.values() if isinstance(model, Distributed)]
         self._fixed = any(is_fixed(model) for model in models.values())
-        used = {name: model for name, model in models.items() if name in engine.evaluators}
+        used = {name: model for name, model in models.items() if name in engine.potentials}
         self.joint = frozenset(n for n, model in used.items() if is_fixed(model) or isinstance(model, Distributed))
         self.size = comm.size
         self._solving: Communicator | None = None
@@ -63,7 +63,7 @@ class Groups:
 
     def _rounds(self, size: int) -> float:
         """How often in a step the busiest group solves for all chains; processes by themselves share the chains."""
-        requests = sum(replica.fidelity in self.joint for replica in self._engine.replicas)
+        requests = sum(replica.fidelity in self.joint for replica in self._engine.rungs)
         parts = self._engine.plan.chains if size == 1 else 1
         return math.ceil(requests * parts / (self._comm.size // size)) / parts
 
@@ -82,7 +82,7 @@ class Groups:
         for _ in range(2):  # the first one may have to compile
             begin = time.perf_counter()
             for name in sorted(self.joint):
-                self._engine.evaluators[name].potential.energy_and_gradient(position)
+                self._engine.potentials[name].potential.energy_and_gradient(position)
             shortest = min(shortest, time.perf_counter() - begin)
         return float(max(self._comm.allgather(shortest)))
 

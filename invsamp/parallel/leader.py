@@ -44,7 +44,7 @@ class Done(NamedTuple):
     estimate: Estimate
     failed: int
     seconds: float
-    said: str | None  # by a solve that failed
+    message: str | None  # by a solve that failed
 
 
 class Reply(NamedTuple):
@@ -71,7 +71,7 @@ class Leader:
     ----------
     comm : mpi4py.MPI.Comm
     engine : Engine
-        Its evaluators solve here, and count what was solved anywhere.
+        Its potentials solve here, and count what was solved anywhere.
     group : int
         Processes of a group that solves jointly; they are next to each other by rank.
     joint : set of str
@@ -117,7 +117,7 @@ class Leader:
         waiting = [self._patience.seconds, *(whole - busy for busy in self._busy[1:])]
         return {
             "count": self._comm.size,
-            "solved": {name: self._way(name) for name in self._engine.evaluators},
+            "solved": {name: self._way(name) for name in self._engine.potentials},
             "groups": self._comm.size // self._group if self._joint else None,
             "waiting": [max(seconds / whole, 0.0) for seconds in waiting],
         }
@@ -140,10 +140,10 @@ class Leader:
 
     def _here(self, request: Request) -> Estimate:
         """What this process gives by itself, without a detour: it may be cheap."""
-        evaluator = self._engine.evaluators[request.fidelity]
-        before = evaluator.seconds
-        found = evaluator.answer(request)
-        self._learn(request, evaluator.seconds - before)
+        potential = self._engine.potentials[request.fidelity]
+        before = potential.seconds
+        found = potential.answer(request)
+        self._learn(request, potential.seconds - before)
         return found
 
     def _handed_out(self, requests: Sequence[Request]) -> Plan:
@@ -182,8 +182,8 @@ class Leader:
             for done in reply.done:
                 parts[done.request].append(done)
                 if rank:  # what was solved here is counted
-                    evaluator = self._engine.evaluators[requests[done.request].fidelity]
-                    evaluator.count(len(done.rows), done.failed, done.seconds, done.said)
+                    potential = self._engine.potentials[requests[done.request].fidelity]
+                    potential.count(len(done.rows), done.failed, done.seconds, done.message)
         return tuple([self._joined(request, parts[k]) for k, request in enumerate(requests)])
 
     def _exchanged(self, plan: Plan) -> dict[int, Reply]:
@@ -223,15 +223,15 @@ class Leader:
     def _try_out(self, request: Request) -> None:
         """Whether rows of such requests have bits of their own, at starts: the positions may be all the same."""
         kind, rows = _kind(request), max(len(request.position), self._engine.plan.chains)
-        evaluator = self._engine.evaluators[request.fidelity]
-        before = evaluator.evaluations, evaluator.failed, evaluator.seconds
+        potential = self._engine.potentials[request.fidelity]
+        before = potential.evaluations, potential.failed, potential.seconds
         self._splits[kind] = False  # until it is known
         self._splits[kind] = separable(
             _moved(request, starts(self._engine, rows)),
             lambda pieces: self._carried_out(pieces, self._handed_out(pieces)),
         )
         self._tried[kind] = rows
-        evaluator.evaluations, evaluator.failed, evaluator.seconds = before
+        potential.evaluations, potential.failed, potential.seconds = before
 
 
 def solved(engine: Engine, tasks: Sequence[Task], joint: frozenset[str], first: bool) -> Reply:
@@ -242,10 +242,10 @@ def solved(engine: Engine, tasks: Sequence[Task], joint: frozenset[str], first: 
     """
     begin, done, error = time.perf_counter(), [], None
     for number, rows, request in tasks:
-        evaluator = engine.evaluators[request.fidelity]
-        failed, seconds = evaluator.failed, evaluator.seconds
+        potential = engine.potentials[request.fidelity]
+        failed, seconds = potential.failed, potential.seconds
         try:
-            estimate = evaluator.answer(request)
+            estimate = potential.answer(request)
             check_shapes(request, estimate)
         except Exception as mistake:
             if request.fidelity in joint:
@@ -253,9 +253,9 @@ def solved(engine: Engine, tasks: Sequence[Task], joint: frozenset[str], first: 
             error = portable(mistake)
             break
         if first or request.fidelity not in joint:
-            failed, seconds = evaluator.failed - failed, evaluator.seconds - seconds
-            said = failure_message(engine.walked, evaluator) if failed else None
-            done.append(Done(number, rows, estimate, failed, seconds, said))
+            failed, seconds = potential.failed - failed, potential.seconds - seconds
+            message = failure_message(engine.sampled, potential) if failed else None
+            done.append(Done(number, rows, estimate, failed, seconds, message))
     return Reply(done, time.perf_counter() - begin, error)
 
 

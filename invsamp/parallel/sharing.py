@@ -71,7 +71,7 @@ def share(comm: Communicator | None, engine: Engine, work: Callable[[], Result])
     with all_or_none(comm), alone():
         own = comm.Dup()
         groups = Groups(comm, engine)
-        potentials = {name: evaluator.potential for name, evaluator in engine.evaluators.items()}
+        potentials = {name: potential.potential for name, potential in engine.potentials.items()}
         left: BaseException | None = unequal_energies(own, potentials, starts(engine, 1)[0])
         result = None
         if left is None:

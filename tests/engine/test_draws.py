@@ -26,7 +26,7 @@ def test_what_was_kept_is_handed_over_once():
     for count in (5, 2, 5):
         for _ in range(count):
             engine.step()
-            path.append([(replica.position, replica.estimate.energy, replica.step_size) for replica in engine.replicas])
+            path.append([(rung.position, rung.estimate.energy, rung.step_size) for rung in engine.rungs])
             draws.append()
         segment = draws.take()
         assert segment.positions.shape == (3, 3, count, 2)

@@ -78,7 +78,7 @@ def walk(engine, count):
     path = []
     for _ in range(count):
         engine.step()
-        path.append([(r.position, r.estimate.energy, np.ravel(r.step_size)) for r in engine.replicas])
+        path.append([(r.position, r.estimate.energy, np.ravel(r.step_size)) for r in engine.rungs])
     return path
 
 
@@ -123,7 +123,7 @@ def test_keeping_a_state_does_not_touch_the_run():
         kept.append((tree := looked_at.state(), state.encode(tree)))
         looked_at.step()
         left_alone.step()
-    np.testing.assert_equal(looked_at.replicas[0].position, left_alone.replicas[0].position)
+    np.testing.assert_equal(looked_at.rungs[0].position, left_alone.rungs[0].position)
     assert all(state.encode(tree) == data for tree, data in kept)
 
 
@@ -208,8 +208,8 @@ class TestMoreDraws:
         assert more.schedule_steps == PLAN.steps != more.steps
         short = begun("cycles")
         walk(short, PLAN.steps)
-        (ahead,) = restored("cycles", state.encode(short.state()), more).replicas
-        (before,) = short.replicas
+        (ahead,) = restored("cycles", state.encode(short.state()), more).rungs
+        (before,) = short.rungs
         assert ahead.schedule == before.schedule
 
 
@@ -230,6 +230,6 @@ def test_plan_refuses(change, message):
 
 def test_nothing_is_solved_before_it_begins():
     engine = Engine(POSTERIOR, SAMPLERS["relangevin, three fidelities"], PLAN)
-    assert [e.evaluations for e in engine.evaluators.values()] == [0, 0, 0]
+    assert [e.evaluations for e in engine.potentials.values()] == [0, 0, 0]
     with pytest.raises(ValueError, match="warmup must be at least 100"):
         Engine(POSTERIOR, mala(), replace(PLAN, warmup=50))

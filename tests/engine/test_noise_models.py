@@ -59,7 +59,7 @@ def warmed():
         engine.begin()
         while engine.warming:
             engine.step()
-        return engine.replicas, engine.report()
+        return engine.rungs, engine.report()
 
     return run
 
@@ -80,10 +80,10 @@ def ladder(problem_fidelities, model=None, temperatures=(1.0, 4.0)):
 class TestFidelities:
     AT = np.linspace(-1.0, 1.0, 5)[:, None]
 
-    def errors(self, replica, fidelity):
+    def errors(self, rung, fidelity):
         energy = TwoFidelities().potential(fidelity).energy(self.AT)
         truth = 2.0 * np.log(louder_on_the_coarse(self.AT, energy))
-        found = replica.noise.gradient_variance(self.AT, None), replica.noise.energy_variance(self.AT, None)
+        found = rung.noise.gradient_variance(self.AT, None), rung.noise.energy_variance(self.AT, None)
         return [float(np.abs(np.log(variance) - truth).max()) for variance in found]
 
     def test_each_learns_its_own(self, warmed):
@@ -96,7 +96,7 @@ class TestFidelities:
 
     def test_rungs_that_share_one_share_a_pilot(self, warmed):
         rungs, _ = warmed(TwoFidelities(), ladder(("fine", "coarse", "coarse"), temperatures=(1.0, 2.0, 4.0)))
-        cold, middle, hot = (replica.noise for replica in rungs)
+        cold, middle, hot = (rung.noise for rung in rungs)
         assert middle is hot and cold is not middle
         assert max(self.errors(rungs[2], "coarse")) < 0.7
 

@@ -9,7 +9,7 @@ import pytest
 from asking import Asked
 
 from invsamp.coupled_sums import coupled_sum
-from invsamp.engine.evaluation import Evaluator
+from invsamp.evaluate.counted import CountedPotential
 from invsamp.fidelities.hierarchy import _best_probabilities, measure_levels
 from invsamp.posing.potential import FunctionPotential, Target
 
@@ -34,7 +34,7 @@ class TestMeasureLevels:
         assert found.noise == pytest.approx(0.5, rel=1e-6)
         made = {}
         for name in TARGET.fidelities:
-            made[name] = Evaluator(TARGET.potential(name), name, made)
+            made[name] = CountedPotential(TARGET.potential(name), name, made)
         bound = Asked(coupled_sum(probabilities=found.probabilities), made["c"], "full")
         covariance = bound.probe(np.random.default_rng(0), DRAWS, 1)[1].mean(axis=0)
         gradients = TARGET.potential("c").energy_and_gradient(DRAWS)[1]

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from invsamp.domains import HalfSpaces
-from invsamp.engine.evaluation import Evaluator
-from invsamp.engine.replica import Replica
+from invsamp.engine.rung import RungAtWork
 from invsamp.engine.swaps import meeting as swap_meeting
 from invsamp.estimators import exact, noisy
+from invsamp.evaluate.counted import CountedPotential
 from invsamp.kernels import Langevin, Momentum
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
 from invsamp.posing.potential import FunctionPotential, Target
@@ -217,7 +217,7 @@ class TestLadder:
 
         def travel(meeting, rows):
             yield from right(meeting, rows)
-            cold, hot = meeting._cold.replica, meeting._hot.replica
+            cold, hot = meeting._cold.rung, meeting._hot.rung
             first, second = cold.memory["momentum"].copy(), hot.memory["momentum"].copy()
             first[rows], second[rows] = hot.memory["momentum"][rows], cold.memory["momentum"][rows]
             cold.memory, hot.memory = {"momentum": first}, {"momentum": second}
@@ -244,10 +244,10 @@ def test_friction(friction):
 
 def test_adjusted_exploration_leaves_the_momentum_alone():
     """Warm-up may explore with the adjusted kernel: it neither spends nor changes what is carried."""
-    evaluator = Evaluator(gaussian(1.0).potentials, "model")
-    made = Replica(
+    potential = CountedPotential(gaussian(1.0).potentials, "model")
+    made = RungAtWork(
         Rung(kernel=Momentum(), estimator=exact()),
-        evaluator,
+        potential,
         Target(gaussian(1.0).potentials).domain,
         np.random.SeedSequence(0),
     )

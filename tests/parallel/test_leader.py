@@ -8,8 +8,8 @@ import threads
 
 import invsamp as iv
 from invsamp.engine.engine import Engine
-from invsamp.engine.evaluation import Evaluator
 from invsamp.engine.plan import Plan
+from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Request
 from invsamp.evaluate.solving import separable
 from invsamp.parallel import leader
@@ -55,7 +55,7 @@ def answers(comm, requests, models, chains=6):
 
     def work():
         found = [engine.answer(asked) for asked in requests]
-        counts = {name: e.evaluations for name, e in engine.evaluators.items()}
+        counts = {name: e.evaluations for name, e in engine.potentials.items()}
         return [[e.energy for e in one] for one in found], counts, engine.processes()
 
     return share(comm, engine, work)
@@ -70,7 +70,7 @@ def clock(monkeypatch):
         pass
 
     own = Own()
-    monkeypatch.setattr("invsamp.engine.evaluation.perf_counter", own)
+    monkeypatch.setattr("invsamp.evaluate.counted.perf_counter", own)
     return own
 
 
@@ -172,7 +172,7 @@ class TestHandingOut:
 
 class TestSeparable:
     def answer(self, function):
-        return Evaluator(FunctionPotential(function, 2), "fine").answer_all
+        return CountedPotential(FunctionPotential(function, 2), "fine").answer_all
 
     def test_rows_by_themselves(self):
         answer = self.answer(lambda x: (0.5 * (x**2).sum(axis=1), x))

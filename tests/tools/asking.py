@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from invsamp.engine.evaluation import Evaluator
 from invsamp.estimators import probe
+from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import answered
 
 
 class Asked:
-    """A bound estimator without its generators; ``source`` is a potential, or an `Evaluator` that knows its levels."""
+    """A bound estimator without its generators; ``source`` is a potential, or a `CountedPotential` of several."""
 
     def __init__(self, estimator, source, structure="isotropic"):
-        self.source = source if isinstance(source, Evaluator) else Evaluator(source, "model")
+        self.source = source if isinstance(source, CountedPotential) else CountedPotential(source, "model")
         self.bound, self.structure = estimator.bind(self.source, structure), structure
 
     def estimate(self, rng, position):

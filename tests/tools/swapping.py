@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from invsamp.domains import Unbounded
-from invsamp.engine.evaluation import Evaluator
-from invsamp.engine.replica import Replica
+from invsamp.engine.rung import RungAtWork
 from invsamp.engine.swaps.exchange import Exchange
 from invsamp.engine.swaps.meeting import Meeting
+from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import answered
 from invsamp.ladder import Rung, Swap
 from invsamp.posing.potential import FunctionPotential
@@ -35,19 +35,19 @@ def coarse(position):
     return 0.7 * (away**2).sum(axis=1) + 0.3, 1.4 * away
 
 
-def ladder(functions, temperatures=(1.0, 4.0), chains=64, rungs=None, rule=None, seed=0, **swap):
-    """Replicas on the given functions, at normal positions, and their exchange; equal functions share an evaluator."""
-    evaluators = evaluators_of(functions)
+def ladder(functions, temperatures=(1.0, 4.0), chains=64, settings=None, rule=None, seed=0, **swap):
+    """Rungs on the given functions, at normal positions, and their exchange; equal functions share a potential."""
+    potentials = potentials_of(functions)
     root = np.random.SeedSequence(seed)
     swap_seed, *seeds = root.spawn(len(functions) + 1)
-    replicas = []
+    rungs = []
     for k, (function, temperature) in enumerate(zip(functions, temperatures, strict=True)):
-        settings = {"step_size": 0.1} | (rungs[k] if rungs else {})
-        replica = Replica(Rung(temperature, **settings), evaluators[function], Unbounded(), seeds[k])
-        replica.start(math.sqrt(temperature) * np.random.default_rng(k).standard_normal((chains, 2)))
-        replica.step_size = 0.1
-        replicas.append(replica)
-    return replicas, Exchange(Swap(rule, **({"fraction": 1.0} | swap)), replicas, swap_seed)
+        own = {"step_size": 0.1} | (settings[k] if settings else {})
+        rung = RungAtWork(Rung(temperature, **own), potentials[function], Unbounded(), seeds[k])
+        rung.start(math.sqrt(temperature) * np.random.default_rng(k).standard_normal((chains, 2)))
+        rung.step_size = 0.1
+        rungs.append(rung)
+    return rungs, Exchange(Swap(rule, **({"fraction": 1.0} | swap)), rungs, swap_seed)
 
 
 def accept_seed(seed):
@@ -60,22 +60,22 @@ def where(exchange):
     return np.stack([walkers.replica for walkers in exchange.walkers])
 
 
-def evaluators_of(functions):
+def potentials_of(functions):
     """One for each function, which know each other."""
     known, found = {}, {}
     for k, f in enumerate(dict.fromkeys(functions)):
         name = f"{f.__name__} {k}"
-        found[f] = known[name] = Evaluator(FunctionPotential(f, 2), name, known)
+        found[f] = known[name] = CountedPotential(FunctionPotential(f, 2), name, known)
     return found
 
 
 def swap(exchange):
     """A step of the exchange, all that it asks for answered at once."""
     if exchange.due():
-        answered(exchange.meet(), exchange._replicas[0].answer)
+        answered(exchange.meet(), exchange._rungs[0].answer)
 
 
-def log_ratio(replicas, rule, stage, **settings):
+def log_ratio(rungs, rule, stage, **settings):
     """Log ratios of one stage of all chains, and the sum of their noise's sds."""
-    asking = Meeting(*replicas, rule, same=True, **settings).log_ratio(stage, np.arange(len(replicas[0].position)))
-    return answered(asking, replicas[0].answer)
+    asking = Meeting(*rungs, rule, same=True, **settings).log_ratio(stage, np.arange(len(rungs[0].position)))
+    return answered(asking, rungs[0].answer)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.engine.replica import Replica
+from invsamp.engine.rung import RungAtWork
 from invsamp.engine.swaps.pair import Pair
 from invsamp.engine.swaps.walkers import Walkers
 from invsamp.evaluate.requests import Asks, Rows, gathered
@@ -24,18 +24,18 @@ class Exchange:
     Parameters
     ----------
     swap : Swap
-    replicas : sequence of Replica
+    rungs : sequence of RungAtWork
     seed : SeedSequence
     """
 
-    def __init__(self, swap: Swap, replicas: Sequence[Replica], seed: np.random.SeedSequence) -> None:
-        self._swap, self._replicas = swap, replicas
-        when, who, *seeds = seed.spawn(2 + len(replicas) - 1)
+    def __init__(self, swap: Swap, rungs: Sequence[RungAtWork], seed: np.random.SeedSequence) -> None:
+        self._swap, self._rungs = swap, rungs
+        when, who, *seeds = seed.spawn(2 + len(rungs) - 1)
         self._when, self._who = np.random.default_rng(when), np.random.default_rng(who)
-        pairs = itertools.pairwise(replicas)
+        pairs = itertools.pairwise(rungs)
         self.pairs = [Pair(k, swap, *both, seeds[k]) for k, both in enumerate(pairs)]
         #: Who is at each rung.
-        self.walkers = [Walkers.at(k, len(replicas), len(replica.position)) for k, replica in enumerate(replicas)]
+        self.walkers = [Walkers.at(k, len(rungs), len(rung.position)) for k, rung in enumerate(rungs)]
         self._attempt = 0
         self._due = np.empty(0, dtype=bool)
         self._next = 0
@@ -45,9 +45,9 @@ class Exchange:
         """Set every count to zero (at the end of warm-up)."""
         for pair in self.pairs:
             pair.reset()
-        self.walkers = [walkers.reset(k, len(self._replicas)) for k, walkers in enumerate(self.walkers)]
+        self.walkers = [walkers.reset(k, len(self._rungs)) for k, walkers in enumerate(self.walkers)]
         #: Evaluations that swaps took, by fidelity.
-        self.solves = {e.fidelity: 0 for replica in self._replicas for e in replica.evaluators}
+        self.solves = {e.fidelity: 0 for rung in self._rungs for e in rung.potentials}
 
     def due(self) -> bool:
         """Whether rungs meet after this step; asked once after each."""
@@ -59,14 +59,14 @@ class Exchange:
 
     def meet(self) -> Asks[None]:
         """Let those rungs meet whose turn it is."""
-        meeting = self._swap.scheme.pairs(self._attempt, len(self._replicas), self._who)
+        meeting = self._swap.scheme.pairs(self._attempt, len(self._rungs), self._who)
         for apart in _apart(meeting):
             yield from gathered([self._meet(k) for k in apart if self.pairs[k].ready])
         self._attempt += 1
 
     def resolve(self) -> None:
         """Fill in what the rules take from warm-up, which is over: variances and discrepancies."""
-        means = [self._mean_variance(replica) for replica in self._replicas]
+        means = [self._mean_variance(rung) for rung in self._rungs]
         for k, pair in enumerate(self.pairs):
             pair.resolve(*means[k : k + 2])
 
@@ -126,12 +126,12 @@ class Exchange:
             return
         cold, hot = (self.walkers[rung].take(rows) for rung in (k, k + 1))
         for rung, others in ((k, hot), (k + 1, cold)):
-            self.walkers[rung] = self.walkers[rung].arrive(rows, others, rung, len(self._replicas))
+            self.walkers[rung] = self.walkers[rung].arrive(rows, others, rung, len(self._rungs))
 
-    def _mean_variance(self, replica: Replica) -> float:
+    def _mean_variance(self, rung: RungAtWork) -> float:
         if self._swap.energies == "exact":
             return 0.0
-        variance = replica.energy_variance(replica.position, replica.estimate.energy_variance)
+        variance = rung.energy_variance(rung.position, rung.estimate.energy_variance)
         return 0.0 if variance is None else float(np.mean(variance))
 
 

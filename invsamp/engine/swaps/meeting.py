@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from invsamp.contract import Array
-from invsamp.engine.replica import Replica
+from invsamp.engine.rung import RungAtWork
 from invsamp.engine.swaps.side import Side, Wanted, energies
 from invsamp.estimators import Noisy
 from invsamp.evaluate.requests import Asks, Estimate, Rows, gathered
@@ -22,7 +22,7 @@ class Meeting:
 
     Parameters
     ----------
-    cold, hot : Replica
+    cold, hot : RungAtWork
     rule : SwapRule
     same : bool
         Both rungs' estimates are of one potential (`estimates_alike`).
@@ -36,8 +36,8 @@ class Meeting:
 
     def __init__(
         self,
-        cold: Replica,
-        hot: Replica,
+        cold: RungAtWork,
+        hot: RungAtWork,
         rule: SwapRule,
         *,
         same: bool,
@@ -72,7 +72,7 @@ class Meeting:
                     if after is not None:
                         back = back + slope**2 * after
             for at, weight in (("cold", stage.learnt_at_cold), ("hot", stage.learnt_at_hot)):
-                if weight and (factors := self._cold.replica.law.factors):
+                if weight and (factors := self._cold.rung.law.factors):
                     total = total + weight * factors[1] * self._mean_difference(at, rows)
         if self._added is not None:
             missing = np.maximum(back - noise, 0.0)
@@ -85,7 +85,7 @@ class Meeting:
     def exchange(self, rows: Rows) -> Asks[None]:
         """Exchange the positions of the chains ``rows`` and what is known at them; the end of the meeting."""
         sides = self._cold, self._hot
-        leaving = [side.replica.estimate.take(rows) if self._same else None for side in sides]
+        leaving = [side.rung.estimate.take(rows) if self._same else None for side in sides]
         yield from gathered([side.arrive(rows, there) for side, there in zip(sides, leaving[::-1], strict=True)])
 
     def differences(self) -> list[tuple[Array, Array]]:
@@ -102,7 +102,7 @@ class Meeting:
 
     def _value(self, weights: Weights, estimate: Estimate) -> tuple[Array, float]:
         """What an energy adds to the log ratio (k,), and what a unit of misfit does, by which its noise counts."""
-        cold, hot = self._cold.replica, self._hot.replica
+        cold, hot = self._cold.rung, self._hot.rung
         if (mine := cold.law.factors) is None or (other := hot.law.factors) is None:
             # energies are exact, as others are refused
             values = [w * r.reduced_energy(estimate) for w, r in zip(weights, (cold, hot), strict=True) if w]
@@ -156,39 +156,39 @@ def _wanted(stage: Stage) -> list[tuple[tuple[str, str], Weights]]:
     return [(key, weights) for key, weights in zip(keys, stage[:4], strict=True) if any(weights)]
 
 
-def estimates_alike(cold: Replica, hot: Replica) -> bool:
+def estimates_alike(cold: RungAtWork, hot: RungAtWork) -> bool:
     """Whether what one rung knows at a position is what the other would find there: estimates go with positions.
 
     Energies that come with gradients may differ from those that do not, by an integrator's tolerance.
     """
     alike = (
         cold.gradients == hot.gradients
-        and cold.rung.estimator == hot.rung.estimator
+        and cold.settings.estimator == hot.settings.estimator
         and (cold.estimator.exact or cold.structure == hot.structure)
     )
-    return cold.evaluator is hot.evaluator and alike
+    return cold.potential is hot.potential and alike
 
 
-def variances_may_differ(cold: Replica, hot: Replica) -> bool:
+def variances_may_differ(cold: RungAtWork, hot: RungAtWork) -> bool:
     """Whether the sum of the rungs' energy variances may change at a swap.
 
     It does not where both are constant, nor where they are the same function of the position.
     """
     # rungs that share a pilot predict by one function of the position
-    if cold.noise is hot.noise or all(_constant_variance(replica) for replica in (cold, hot)):
+    if cold.noise is hot.noise or all(_constant_variance(rung) for rung in (cold, hot)):
         return False
-    model = cold.rung.energy_variance
-    one_model = isinstance(model, Known) and model == hot.rung.energy_variance
+    model = cold.settings.energy_variance
+    one_model = isinstance(model, Known) and model == hot.settings.energy_variance
     stated = isinstance(model, Known) and model.stated
-    one_noise = cold.evaluator is hot.evaluator and cold.rung.estimator == hot.rung.estimator
+    one_noise = cold.potential is hot.potential and cold.settings.estimator == hot.settings.estimator
     noise_free = cold.estimator.exact_energy or hot.estimator.exact_energy
     return noise_free or not one_model or (stated and not one_noise)
 
 
-def _constant_variance(replica: Replica) -> bool:
+def _constant_variance(rung: RungAtWork) -> bool:
     """Whether the variance of the rung's energies is known to be the same at all positions."""
-    model, estimator = replica.rung.energy_variance, replica.rung.estimator
-    if replica.estimator.exact_energy or isinstance(model, RunningAverage):
+    model, estimator = rung.settings.energy_variance, rung.settings.estimator
+    if rung.estimator.exact_energy or isinstance(model, RunningAverage):
         return True
     if isinstance(model, Known) and not model.stated:
         return not callable(model.value)

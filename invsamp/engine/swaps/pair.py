@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from invsamp.engine.replica import Replica
+from invsamp.engine.rung import RungAtWork
 from invsamp.engine.swaps.meeting import Meeting, estimates_alike, variances_may_differ
 from invsamp.evaluate.requests import Asks, Rows
 from invsamp.ladder import Swap
@@ -27,12 +27,14 @@ class Pair:
     number : int
         k.
     swap : Swap
-    cold, hot : Replica
+    cold, hot : RungAtWork
     seed : SeedSequence
         The pair's own.
     """
 
-    def __init__(self, number: int, swap: Swap, cold: Replica, hot: Replica, seed: np.random.SeedSequence) -> None:
+    def __init__(
+        self, number: int, swap: Swap, cold: RungAtWork, hot: RungAtWork, seed: np.random.SeedSequence
+    ) -> None:
         self.number, self._swap, self._cold, self._hot = number, swap, cold, hot
         self._streams = {name: np.random.default_rng(s) for name, s in zip(_STREAMS, seed.spawn(2), strict=True)}
         self.rule = _rule(swap, cold, hot)
@@ -135,10 +137,10 @@ def _own_energies(rule: SwapRule) -> bool:
     return not any(any(stage.cold_at_hot) or any(stage.hot_at_cold) for stage in rule.stages())
 
 
-def _rule(swap: Swap, cold: Replica, hot: Replica) -> SwapRule:
+def _rule(swap: Swap, cold: RungAtWork, hot: RungAtWork) -> SwapRule:
     if swap.rule is not None:
         return swap.rule
-    if cold.evaluator is hot.evaluator:
+    if cold.potential is hot.potential:
         return fast()
     # what was learnt of a difference of misfits is no difference of a law's values where that is not linear
     return delayed_acceptance(Discrepancy() if cold.law.factors else None)

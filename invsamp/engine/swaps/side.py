@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from invsamp.contract import Array
-from invsamp.engine.replica import Replica
+from invsamp.engine.rung import RungAtWork
 from invsamp.evaluate.requests import Asks, Estimate, Request, Rows
 from invsamp.variances.models import Known
 
@@ -33,19 +33,19 @@ class Side:
 
     Parameters
     ----------
-    replica : Replica
+    rung : RungAtWork
     there : ndarray (chains, d)
         The other rung's positions.
     whole : bool
         Energies are those of the whole potential, whatever the estimator says.
     """
 
-    def __init__(self, replica: Replica, there: Array, *, whole: bool = False) -> None:
-        self.replica, self.position, self._there, self._whole = replica, replica.position, there, whole
+    def __init__(self, rung: RungAtWork, there: Array, *, whole: bool = False) -> None:
+        self.rung, self.position, self._there, self._whole = rung, rung.position, there, whole
         #: At its own position, where estimates are exact.
-        self.estimate = replica.estimate if replica.estimator.exact else None
+        self.estimate = rung.estimate if rung.estimator.exact else None
         #: Whether swaps get its energies without noise.
-        self.noise_free = whole or replica.estimator.exact_energy
+        self.noise_free = whole or rung.estimator.exact_energy
         # the estimate at the other rung's positions, where it is exact
         self._crossed: tuple[Rows, Estimate] | None = None
         # energies without noise of an estimator that has some, by whether they are at the other rung's positions
@@ -62,54 +62,54 @@ class Side:
 
     def arrive(self, rows: Rows, estimate: Estimate | None) -> Asks[None]:
         """Take over the other rung's chains ``rows``, and its estimates if they are of the same potential."""
-        replica, before = self.replica, self.replica.estimate
-        position = replica.position.copy()
+        rung, before = self.rung, self.rung.estimate
+        position = rung.position.copy()
         position[rows] = self._there[rows]
-        replica.position = position
+        rung.position = position
         # what was cached under another fidelity is of no use: take the crossed solve, or solve again
         if estimate is not None:
-            replica.set_estimate(rows, estimate)
+            rung.set_estimate(rows, estimate)
         elif self._crossed is not None:
             solved, crossed = self._crossed
-            replica.set_estimate(rows, crossed.take(np.searchsorted(solved, rows)))
+            rung.set_estimate(rows, crossed.take(np.searchsorted(solved, rows)))
         else:
-            yield from replica.reevaluate(rows)
-        replica.arrived(rows, before)
+            yield from rung.reevaluate(rows)
+        rung.arrived(rows, before)
 
     def _estimate(self, across: bool, rows: Rows) -> Asks[tuple[Estimate, Array | None]]:
-        replica = self.replica
-        if not replica.estimator.exact:
+        rung = self.rung
+        if not rung.estimator.exact:
             return (yield from self._fresh(across, rows))
         if not across:
-            return energies(replica.estimate, rows), None
+            return energies(rung.estimate, rows), None
         if self._crossed is None:
-            found = yield from replica.estimator.estimate(replica.streams["swap"], self._there[rows], replica.gradients)
+            found = yield from rung.estimator.estimate(rung.streams["swap"], self._there[rows], rung.gradients)
             self._crossed = rows, found
         solved, estimate = self._crossed
         return energies(estimate, np.searchsorted(solved, rows)), None
 
     def _fresh(self, across: bool, rows: Rows) -> Asks[tuple[Estimate, Array | None]]:
         """Energy and variance where the estimates at hand are noisy; kept for the next stage if it is not."""
-        replica, position = self.replica, (self._there if across else self.position)[rows]
+        rung, position = self.rung, (self._there if across else self.position)[rows]
         if self.noise_free and across in self._drawn:
             solved, known = self._drawn[across]
             return energies(known, np.searchsorted(solved, rows)), None
         if self._whole:
-            (found,) = yield (Request(replica.fidelity, position, gradient=False),)
+            (found,) = yield (Request(rung.fidelity, position, gradient=False),)
         else:
-            found = yield from replica.estimator.estimate(replica.streams["swap"], position, gradient=False)
+            found = yield from rung.estimator.estimate(rung.streams["swap"], position, gradient=False)
         self._drawn[across] = rows, found
-        variance = None if self.noise_free else replica.energy_variance(position, found.energy_variance)
+        variance = None if self.noise_free else rung.energy_variance(position, found.energy_variance)
         return found, variance
 
     def _variance_after(self, across: bool, rows: Rows) -> Asks[Array]:
         """Variance of the energy that takes the place of this one after the swap: the rung's, where it would be."""
-        replica, position, stated = self.replica, (self.position if across else self._there)[rows], None
-        model = replica.rung.energy_variance
+        rung, position, stated = self.rung, (self.position if across else self._there)[rows], None
+        model = rung.settings.energy_variance
         if isinstance(model, Known) and model.stated:
-            found = yield from replica.estimator.estimate(replica.streams["swap"], position, gradient=False)
+            found = yield from rung.estimator.estimate(rung.streams["swap"], position, gradient=False)
             stated = found.energy_variance
-        variance = replica.energy_variance(position, stated)
+        variance = rung.energy_variance(position, stated)
         assert variance is not None  # the rung's energies are noisy
         return variance
 

@@ -19,13 +19,13 @@ class TestSolves:
     """What an attempt costs: (cold solves, hot solves)."""
 
     def attempt(self, functions, rule, **settings):
-        replicas, exchange = ladder(functions, rule=rule, **settings)
-        before = [replica.evaluator.evaluations for replica in replicas]
+        rungs, exchange = ladder(functions, rule=rule, **settings)
+        before = [rung.potential.evaluations for rung in rungs]
         swap(exchange)
-        spent = [replica.evaluator.evaluations - b for replica, b in zip(replicas, before, strict=True)]
-        for replica in replicas:
-            assert exchange.solves[replica.evaluator.fidelity] == spent[replicas.index(replica)]
-        return spent, int(exchange.accepts[0]), replicas
+        spent = [rung.potential.evaluations - b for rung, b in zip(rungs, before, strict=True)]
+        for rung in rungs:
+            assert exchange.solves[rung.potential.fidelity] == spent[rungs.index(rung)]
+        return spent, int(exchange.accepts[0]), rungs
 
     @pytest.mark.parametrize("name", RULES)
     def test_one_fidelity_makes_none(self, name):
@@ -53,9 +53,9 @@ class TestSolves:
         assert spent == [accepts, accepts]
 
     def test_noisy_energies_are_drawn_afresh(self):
-        rungs = [{"estimator": noisy(1.0, 1.0)}] * 2
-        spent, accepts, replicas = self.attempt((fine, fine), fast(), rungs=rungs)
-        assert replicas[0].evaluator is replicas[1].evaluator
+        settings = [{"estimator": noisy(1.0, 1.0)}] * 2
+        spent, accepts, rungs = self.attempt((fine, fine), fast(), settings=settings)
+        assert rungs[0].potential is rungs[1].potential
         assert spent == [128, 128]
         assert accepts > 0
 
@@ -64,20 +64,20 @@ class TestExchanged:
     @pytest.mark.parametrize("functions", [(fine, fine), (fine, coarse)])
     @pytest.mark.parametrize("name", RULES)
     def test_estimates_belong_to_the_new_positions(self, name, functions):
-        replicas, exchange = ladder(functions, rule=RULES[name])
+        rungs, exchange = ladder(functions, rule=RULES[name])
         for _ in range(5):
             swap(exchange)
-            for replica, function in zip(replicas, functions, strict=True):
-                energy, gradient = function(replica.position)
-                np.testing.assert_allclose(replica.estimate.energy, energy, rtol=1e-14)
-                np.testing.assert_allclose(replica.estimate.gradient, gradient, rtol=1e-14)
+            for rung, function in zip(rungs, functions, strict=True):
+                energy, gradient = function(rung.position)
+                np.testing.assert_allclose(rung.estimate.energy, energy, rtol=1e-14)
+                np.testing.assert_allclose(rung.estimate.gradient, gradient, rtol=1e-14)
 
     def test_positions_are_permuted_within_each_chain(self):
-        replicas, exchange = ladder((fine, coarse, coarse, coarse), (1.0, 2.0, 4.0, 8.0))
-        before = np.stack([r.position for r in replicas])
+        rungs, exchange = ladder((fine, coarse, coarse, coarse), (1.0, 2.0, 4.0, 8.0))
+        before = np.stack([r.position for r in rungs])
         for _ in range(10):
             swap(exchange)
-        after = np.stack([r.position for r in replicas])
+        after = np.stack([r.position for r in rungs])
         np.testing.assert_array_equal(np.sort(before, axis=0), np.sort(after, axis=0))
         chains = np.arange(64)
         np.testing.assert_array_equal(after, before[where(exchange), chains])
@@ -88,29 +88,29 @@ class TestExchanged:
         def flat(position):
             return np.zeros(len(position)), np.zeros_like(position)
 
-        replicas, exchange = ladder((flat, flat))
-        before = [r.position for r in replicas]
+        rungs, exchange = ladder((flat, flat))
+        before = [r.position for r in rungs]
         swap(exchange)
-        assert not (replicas[0].position == before[0]).any()
+        assert not (rungs[0].position == before[0]).any()
         swap(exchange)
-        for replica, position in zip(replicas, before, strict=True):
-            np.testing.assert_array_equal(replica.position, position)
+        for rung, position in zip(rungs, before, strict=True):
+            np.testing.assert_array_equal(rung.position, position)
         assert exchange.accepts.tolist() == [128]
         assert (where(exchange) == [[0], [1]]).all()
 
     def test_noise_in_different_forms_is_not_handed_over(self):
         """A rung that wants a full covariance must not be given the other's isotropic variance."""
-        rungs = [
+        settings = [
             {"estimator": noisy(0.1, 1.0), "gradient_noise": GradientNoise(structure=form)}
             for form in ("full", "isotropic")
         ]
-        replicas, exchange = ladder((fine, fine), rungs=rungs)
+        rungs, exchange = ladder((fine, fine), settings=settings)
         for _ in range(3):
             swap(exchange)
-            for replica in replicas:
-                replica.step()
-        assert replicas[0].estimate.gradient_variance.shape == (64, 2, 2)
-        assert replicas[1].estimate.gradient_variance.shape == (64,)
+            for rung in rungs:
+                rung.step()
+        assert rungs[0].estimate.gradient_variance.shape == (64, 2, 2)
+        assert rungs[1].estimate.gradient_variance.shape == (64,)
 
     def test_arrays_of_the_potential_are_left_alone(self):
         returned = []
@@ -138,8 +138,8 @@ class TestInfiniteEnergies:
         def walled(position):
             return self.walled(position)
 
-        replicas, exchange = ladder((walled, coarse), rule=RULES[name], chains=500)
-        cold = replicas[0]
+        rungs, exchange = ladder((walled, coarse), rule=RULES[name], chains=500)
+        cold = rungs[0]
         start = cold.position.copy()
         start[:, 0] = -np.abs(start[:, 0])
         cold.start(start)
@@ -157,10 +157,10 @@ class TestInfiniteEnergies:
         def hopeless(position):
             return np.full(len(position), np.nan), np.zeros_like(position)
 
-        replicas, exchange = ladder((hopeless, hopeless), rule=RULES[name])
-        before = replicas[0].position.copy()
+        rungs, exchange = ladder((hopeless, hopeless), rule=RULES[name])
+        before = rungs[0].position.copy()
         swap(exchange)
-        np.testing.assert_array_equal(replicas[0].position, before)
+        np.testing.assert_array_equal(rungs[0].position, before)
         assert exchange.accepts.tolist() == [0]
 
 
@@ -173,11 +173,11 @@ class TestAttempts:
         assert abs(exchange.attempts[0] - 1000) < 125
 
     def test_waits_for_the_variances_of_both_rungs(self):
-        rungs = [{}, {"estimator": noisy(0.5, 0.0), "energy_variance": running_average()}]
-        replicas, exchange = ladder((fine, fine), rungs=rungs)
+        settings = [{}, {"estimator": noisy(0.5, 0.0), "energy_variance": running_average()}]
+        rungs, exchange = ladder((fine, fine), settings=settings)
         swap(exchange)
         assert exchange.attempts.tolist() == [0]
-        replicas[1].noise.learn(answered(replicas[1].sample_variances(), replicas[1].answer))
+        rungs[1].noise.learn(answered(rungs[1].sample_variances(), rungs[1].answer))
         swap(exchange)
         assert exchange.attempts.tolist() == [64]
 
@@ -193,17 +193,17 @@ class TestAttempts:
         np.testing.assert_array_equal(where(exchange), before)
 
     def test_weight_of_multi_variance_comes_from_the_learnt_variances(self):
-        rungs = [{"estimator": noisy(sd, 0.0)} for sd in (1.0, 3.0)]
-        _, exchange = ladder((fine, coarse), rungs=rungs, rule=multi_variance(assume_unbiased=True))
+        settings = [{"estimator": noisy(sd, 0.0)} for sd in (1.0, 3.0)]
+        _, exchange = ladder((fine, coarse), settings=settings, rule=multi_variance(assume_unbiased=True))
         exchange.resolve()
         assert exchange.rules[0].weight == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize("scheme", [deo(), seo(), adjacent()], ids=lambda s: type(s).__name__)
-@pytest.mark.parametrize("rungs", [2, 3, 5])
-def test_round_trips_agree_with_the_stored_path(scheme, rungs):
-    replicas, exchange = ladder(
-        [fine] * rungs, tuple(1.3**k for k in range(rungs)), chains=20, scheme=scheme, fraction=0.7
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_round_trips_agree_with_the_stored_path(scheme, count):
+    rungs, exchange = ladder(
+        [fine] * count, tuple(1.3**k for k in range(count)), chains=20, scheme=scheme, fraction=0.7
     )
     path = [np.argsort(where(exchange), axis=0)]
     for k in range(400):
@@ -212,7 +212,7 @@ def test_round_trips_agree_with_the_stored_path(scheme, rungs):
             path = path[-1:]
         swap(exchange)
         path.append(np.argsort(where(exchange), axis=0))
-        for replica in replicas:
-            replica.step()
-    assert exchange.round_trips == round_trips(np.array(path), rungs)
+        for rung in rungs:
+            rung.step()
+    assert exchange.round_trips == round_trips(np.array(path), count)
     assert exchange.round_trips > 50

@@ -8,10 +8,10 @@ import math
 import numpy as np
 import pytest
 from scipy.special import ndtr
-from swapping import evaluators_of, log_ratio, swap
+from swapping import log_ratio, potentials_of, swap
 
 from invsamp.domains import Unbounded
-from invsamp.engine.replica import Replica
+from invsamp.engine.rung import RungAtWork
 from invsamp.engine.swaps.exchange import Exchange
 from invsamp.engine.swaps.meeting import Meeting, variances_may_differ
 from invsamp.estimators import exact, minibatch, noisy
@@ -40,17 +40,17 @@ def rising_variance(position):
     return rising_sd(position, None) ** 2
 
 
-def pair(functions=(fine, fine), rungs=({}, {}), chains=64):
-    """Two replicas at normal positions."""
-    evaluators = evaluators_of(functions)
-    replicas = []
-    for k, (function, settings) in enumerate(zip(functions, rungs, strict=True)):
-        rung = Rung(4.0**k, step_size=0.1, **settings)
-        replica = Replica(rung, evaluators[function], Unbounded(), np.random.SeedSequence(k))
-        replica.start(2.0**k * np.random.default_rng(k).standard_normal((chains, 2)))
-        replica.step_size = 0.1
-        replicas.append(replica)
-    return replicas
+def pair(functions=(fine, fine), settings=({}, {}), chains=64):
+    """Two rungs at normal positions."""
+    potentials = potentials_of(functions)
+    rungs = []
+    for k, (function, own) in enumerate(zip(functions, settings, strict=True)):
+        seed, used = np.random.SeedSequence(k), Rung(4.0**k, step_size=0.1, **own)
+        rung = RungAtWork(used, potentials[function], Unbounded(), seed)
+        rung.start(2.0**k * np.random.default_rng(k).standard_normal((chains, 2)))
+        rung.step_size = 0.1
+        rungs.append(rung)
+    return rungs
 
 
 class TestVariancesMayDiffer:
@@ -66,20 +66,20 @@ class TestVariancesMayDiffer:
         {"estimator": noisy(rising_sd), "energy_variance": kernel_ridge()},
     )
 
-    @pytest.mark.parametrize("rungs", list(itertools.product(CONSTANT, CONSTANT)))
-    def test_constants_do_not(self, rungs):
-        assert not variances_may_differ(*pair(rungs=rungs))
+    @pytest.mark.parametrize("settings", list(itertools.product(CONSTANT, CONSTANT)))
+    def test_constants_do_not(self, settings):
+        assert not variances_may_differ(*pair(settings=settings))
 
-    @pytest.mark.parametrize("rungs", list(itertools.product(CONSTANT, VARYING)))
-    def test_one_that_varies_does(self, rungs):
-        assert variances_may_differ(*pair(rungs=rungs))
-        assert variances_may_differ(*pair(rungs=rungs[::-1]))
+    @pytest.mark.parametrize("settings", list(itertools.product(CONSTANT, VARYING)))
+    def test_one_that_varies_does(self, settings):
+        assert variances_may_differ(*pair(settings=settings))
+        assert variances_may_differ(*pair(settings=settings[::-1]))
 
     def test_the_same_function_does_not(self):
         for settings in self.VARYING[:2]:
-            assert not variances_may_differ(*pair(rungs=(settings, settings)))
+            assert not variances_may_differ(*pair(settings=(settings, settings)))
         # each rung learns its own
-        assert variances_may_differ(*pair(rungs=self.VARYING[2:] * 2))
+        assert variances_may_differ(*pair(settings=self.VARYING[2:] * 2))
         # what estimators of two fidelities state are two functions
         assert variances_may_differ(*pair((fine, coarse), self.VARYING[:1] * 2))
 
@@ -92,19 +92,19 @@ class TestEqualised:
 
     def acceptance(self, rule, positions, seed):
         chains = 400_000
-        rungs = (
+        settings = (
             {"estimator": noisy(math.sqrt(0.8))},
             {
                 "estimator": noisy(lambda position, energy: np.sqrt(self.variance(position))),
                 "energy_variance": known(self.variance),
             },
         )
-        replicas = pair(rungs=rungs, chains=chains)
-        for replica, position in zip(replicas, positions, strict=True):
-            replica.start(np.tile(position, (chains, 1)))
+        rungs = pair(settings=settings, chains=chains)
+        for rung, position in zip(rungs, positions, strict=True):
+            rung.start(np.tile(position, (chains, 1)))
         added = np.random.default_rng(seed) if rule.equalise else None
         (stage,) = rule.stages()
-        ratio, noise = log_ratio(replicas, rule, stage, added=added)
+        ratio, noise = log_ratio(rungs, rule, stage, added=added)
         return np.minimum(1.0, np.exp(ratio)).mean(), noise / chains
 
     @pytest.mark.parametrize("rule", [fast(), corrected()])
@@ -132,21 +132,21 @@ class TestWholeEnergies:
     """Noisy estimates, swaps by energies without noise."""
 
     def attempt(self, functions, rule, **settings):
-        rungs = ({"estimator": noisy(30.0, 1.0)}, {"estimator": noisy(20.0, 1.0)})
-        replicas = pair(functions, rungs)
-        before = [replica.evaluator.evaluations for replica in replicas]
-        exchange = Exchange(Swap(rule, fraction=1.0, **settings), replicas, np.random.SeedSequence(0))
-        positions = [replica.position for replica in replicas]
+        noises = ({"estimator": noisy(30.0, 1.0)}, {"estimator": noisy(20.0, 1.0)})
+        rungs = pair(functions, noises)
+        before = [rung.potential.evaluations for rung in rungs]
+        exchange = Exchange(Swap(rule, fraction=1.0, **settings), rungs, np.random.SeedSequence(0))
+        positions = [rung.position for rung in rungs]
         swap(exchange)
-        spent = [replica.evaluator.evaluations - b for replica, b in zip(replicas, before, strict=True)]
-        return positions, replicas, exchange, spent
+        spent = [rung.potential.evaluations - b for rung, b in zip(rungs, before, strict=True)]
+        return positions, rungs, exchange, spent
 
     def test_swaps_happen_exactly_where_the_equation_says(self):
-        (cold, hot), replicas, exchange, _ = self.attempt((fine, coarse), product_target(), energies="exact")
+        (cold, hot), rungs, exchange, _ = self.attempt((fine, coarse), product_target(), energies="exact")
         ratio = fine(cold)[0] - fine(hot)[0] + (coarse(hot)[0] - coarse(cold)[0]) / 4.0
         uniform = np.random.default_rng(np.random.SeedSequence(0).spawn(3)[2].spawn(2)[0]).random(64)
         wanted = np.log1p(-uniform) < ratio
-        np.testing.assert_array_equal((replicas[0].position == hot).all(axis=1), wanted)
+        np.testing.assert_array_equal((rungs[0].position == hot).all(axis=1), wanted)
         assert 0 < wanted.sum() < 64
         assert exchange.pairs[0].log_ratio_sd == 0.0
 
@@ -169,33 +169,33 @@ class TestWholeEnergies:
 class TestDifferences:
     def test_known_where_both_models_were_solved(self):
         """At every cold position (its fine energy is at hand), and at the hot ones that passed the first stage."""
-        replicas = pair((fine, coarse))
+        rungs = pair((fine, coarse))
         rule = delayed_acceptance()
-        meeting, answer = Meeting(*replicas, rule, same=False), replicas[0].answer
+        meeting, answer = Meeting(*rungs, rule, same=False), rungs[0].answer
         first, second = rule.stages()
         answered(meeting.log_ratio(first, np.arange(64)), answer)
-        solves = [replica.evaluator.evaluations for replica in replicas]
+        solves = [rung.potential.evaluations for rung in rungs]
         assert [len(position) for position, _ in meeting.differences()] == [64]
         rows = np.array([3, 10, 50])
         answered(meeting.log_ratio(second, rows), answer)
         (at_cold, cold), (at_hot, hot) = meeting.differences()
-        np.testing.assert_array_equal(at_cold, replicas[0].position)
-        np.testing.assert_array_equal(at_hot, replicas[1].position[rows])
+        np.testing.assert_array_equal(at_cold, rungs[0].position)
+        np.testing.assert_array_equal(at_hot, rungs[1].position[rows])
         for position, difference in ((at_cold, cold), (at_hot, hot)):
             np.testing.assert_allclose(difference, fine(position)[0] - coarse(position)[0])
         # what is learnt costs nothing
-        assert [r.evaluator.evaluations - s for r, s in zip(replicas, solves, strict=True)] == [3, 0]
+        assert [r.potential.evaluations - s for r, s in zip(rungs, solves, strict=True)] == [3, 0]
 
-    @pytest.mark.parametrize("rungs", [({}, {}), ({"estimator": noisy(0.01)}, {"estimator": exact()})])
-    def test_learnt_in_warm_up_and_frozen_after(self, rungs):
-        replicas = pair((fine, coarse), rungs)
+    @pytest.mark.parametrize("settings", [({}, {}), ({"estimator": noisy(0.01)}, {"estimator": exact()})])
+    def test_learnt_in_warm_up_and_frozen_after(self, settings):
+        rungs = pair((fine, coarse), settings)
         rule = delayed_acceptance(Discrepancy(states=200))
-        exchange = Exchange(Swap(rule, fraction=1.0), replicas, np.random.SeedSequence(0))
+        exchange = Exchange(Swap(rule, fraction=1.0), rungs, np.random.SeedSequence(0))
 
         def run(steps):
             for _ in range(steps):
-                for replica in replicas:
-                    replica.step()
+                for rung in rungs:
+                    rung.step()
                 swap(exchange)
 
         run(50)

@@ -27,8 +27,8 @@ class TestRules:
     @pytest.mark.parametrize("name", RULES)
     def test_swaps_happen_exactly_where_the_equation_says(self, name, hot):
         """Accepted chains, recomputed from the energies and the same uniform numbers."""
-        replicas, exchange = ladder((fine, hot), rule=RULES[name])
-        t_c, t_h = (r.position.copy() for r in replicas)
+        rungs, exchange = ladder((fine, hot), rule=RULES[name])
+        t_c, t_h = (r.position.copy() for r in rungs)
         cc, ch, hh, hc = fine(t_c)[0], fine(t_h)[0], hot(t_h)[0], hot(t_c)[0]
         if name in ("naive", "corrected", "fast"):
             stages = [0.75 * (cc - hh)]
@@ -43,8 +43,8 @@ class TestRules:
         for ratio in stages:
             wanted &= np.log1p(-rng.random(64)) < ratio
         swap(exchange)
-        np.testing.assert_array_equal((replicas[0].position == t_h).all(axis=1), wanted)
-        np.testing.assert_array_equal((replicas[1].position == t_c).all(axis=1), wanted)
+        np.testing.assert_array_equal((rungs[0].position == t_h).all(axis=1), wanted)
+        np.testing.assert_array_equal((rungs[1].position == t_c).all(axis=1), wanted)
         assert 0 < wanted.sum() < 64
         assert exchange.accepts.tolist() == [wanted.sum()]
         assert exchange.attempts.tolist() == [64]
@@ -104,12 +104,12 @@ class TestNoisyRatio:
         z = np.linspace(-7.0, 7.0, 401)
         weight = np.exp(-0.5 * z**2) / np.exp(-0.5 * z**2).sum()
         grid = [axis.ravel() for axis in np.meshgrid(z, z, indexing="ij")]
-        rungs = [{"estimator": Offset(math.sqrt(v) * g, v)} for v, g in zip(self.variances, grid, strict=True)]
-        replicas, _ = ladder((fine, fine), rungs=rungs, rule=rule, chains=len(grid[0]))
-        for replica, position in zip(replicas, positions, strict=True):
-            replica.start(np.tile(position, (len(grid[0]), 1)))
+        settings = [{"estimator": Offset(math.sqrt(v) * g, v)} for v, g in zip(self.variances, grid, strict=True)]
+        rungs, _ = ladder((fine, fine), settings=settings, rule=rule, chains=len(grid[0]))
+        for rung, position in zip(rungs, positions, strict=True):
+            rung.start(np.tile(position, (len(grid[0]), 1)))
         (stage,) = rule.stages()
-        ratio, _ = log_ratio(replicas, rule, stage)
+        ratio, _ = log_ratio(rungs, rule, stage)
         return np.outer(weight, weight).ravel() @ np.minimum(1.0, np.exp(ratio))
 
     def test_penalty_keeps_detailed_balance(self):
@@ -133,7 +133,7 @@ class TestDoubts:
         return 1.0 / (1.0 + np.exp(-position[:, 0]))
 
     def doubts(self, rule, *estimators, **swap):
-        _, exchange = ladder((fine, fine), rungs=[{"estimator": e} for e in estimators], rule=rule, **swap)
+        _, exchange = ladder((fine, fine), settings=[{"estimator": e} for e in estimators], rule=rule, **swap)
         return [pair.doubt for pair in exchange.pairs if pair.doubt]
 
     def test_noise_taken_for_exact(self):
@@ -159,12 +159,12 @@ class TestPairs:
         """The cold pair swaps by the same random numbers whatever the hot pair does, or learns, or draws."""
         found = []
         for hottest, estimator in ((fine, exact()), (coarse, exact()), (coarse, noisy(2.0, 2.0))):
-            rungs = [{}, {}, {"estimator": estimator}]
-            replicas, exchange = ladder((fine, fine, hottest), (1.0, 2.0, 4.0), rungs=rungs, scheme=adjacent())
+            settings = [{}, {}, {"estimator": estimator}]
+            rungs, exchange = ladder((fine, fine, hottest), (1.0, 2.0, 4.0), settings=settings, scheme=adjacent())
             # the hot pair meets first, then the cold one
             exchange._meet(1)
             state = exchange.state()["pairs"][0]["streams"]
-            found.append((state["accept"].random(5), state["added"].random(5), replicas[0].position))
+            found.append((state["accept"].random(5), state["added"].random(5), rungs[0].position))
         for accept, added, position in found[1:]:
             np.testing.assert_array_equal(accept, found[0][0])
             np.testing.assert_array_equal(added, found[0][1])
@@ -172,24 +172,24 @@ class TestPairs:
 
     @pytest.mark.parametrize("functions", [(fine, fine, fine), (fine, coarse, coarse)])
     def test_goes_on_from_a_state(self, functions):
-        """Positions and estimates are those of the replicas; all else is in the state."""
+        """Positions and estimates are those of the rungs; all else is in the state."""
 
         def fresh(seed):
             return ladder(functions, (1.0, 2.0, 4.0), fraction=0.5, scheme=seo(), seed=seed)
 
-        replicas, whole = fresh(0)
+        rungs, whole = fresh(0)
         for _ in range(7):
             swap(whole)
         state = whole.state()
         others, resumed = fresh(1)
-        for replica, other in zip(replicas, others, strict=True):
-            other.position, other.estimate = replica.position.copy(), replica.estimate
+        for rung, other in zip(rungs, others, strict=True):
+            other.position, other.estimate = rung.position.copy(), rung.estimate
         resumed.restore(state)
         for _ in range(20):
             swap(whole)
             swap(resumed)
-        for replica, other in zip(replicas, others, strict=True):
-            np.testing.assert_array_equal(replica.position, other.position)
+        for rung, other in zip(rungs, others, strict=True):
+            np.testing.assert_array_equal(rung.position, other.position)
         assert [pair.state()["counts"] for pair in resumed.pairs] == [pair.state()["counts"] for pair in whole.pairs]
         assert (resumed.solves, resumed.round_trips) == (whole.solves, whole.round_trips)
         np.testing.assert_array_equal(where(resumed), where(whole))

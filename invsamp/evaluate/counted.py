@@ -27,16 +27,18 @@ from invsamp.evaluate.solving import batch_terms, estimated
 from invsamp.posing.forward import FLOAT, own_array, real_array
 
 
-class Evaluator:
+class CountedPotential:
     """A potential with a guard against non-finite results, and with counts. One for each fidelity.
 
-    ``levels`` holds the evaluators of all fidelities of a run by name, from the coarsest to the finest, for estimators
+    ``fidelities`` holds those of all fidelities of a run by name, from the coarsest to the finest, for estimators
     that combine several; by default this one alone. It may be filled after.
     """
 
-    def __init__(self, potential: Potential, fidelity: str, levels: Mapping[str, Evaluator] | None = None) -> None:
+    def __init__(
+        self, potential: Potential, fidelity: str, fidelities: Mapping[str, CountedPotential] | None = None
+    ) -> None:
         self.potential, self.fidelity = potential, fidelity
-        self.levels: Mapping[str, Evaluator] = {fidelity: self} if levels is None else levels
+        self.fidelities: Mapping[str, CountedPotential] = {fidelity: self} if fidelities is None else fidelities
         self.dimension = potential.dimension
         names = "energy", "gradient", "terms"
         self._energies, self._gradients, self._parts = (f"the {name} of fidelity {fidelity!r}" for name in names)
@@ -44,7 +46,7 @@ class Evaluator:
         #: Whether some law takes its prior energy apart.
         self.apart = False
         #: By a solve elsewhere that failed.
-        self.said: str | None = None
+        self.message: str | None = None
         self._tell_parts: Callable[[Array, Gradients], Parts] | None = None
         if isinstance(potential, SplitPotential):
             self._tell_parts = potential.parts
@@ -58,18 +60,18 @@ class Evaluator:
         """Whether it tells prior energy and misfit apart."""
         return self._tell_parts is not None
 
-    def count(self, evaluations: int, failed: int, seconds: float, said: str | None = None) -> None:
-        """Count what somebody else has solved; ``said`` by a solve that failed."""
+    def count(self, evaluations: int, failed: int, seconds: float, message: str | None = None) -> None:
+        """Count what somebody else has solved; ``message`` by a solve that failed."""
         self.evaluations += evaluations
         self.failed += failed
         self.seconds += seconds
-        self.said = said or self.said
+        self.message = message or self.message
 
     def answer_all(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
         """What is asked for, of any fidelity, one after the other."""
         if len(requests) == 1:
-            return (self.levels[requests[0].fidelity].answer(requests[0]),)
-        return tuple([self.levels[request.fidelity].answer(request) for request in requests])
+            return (self.fidelities[requests[0].fidelity].answer(requests[0]),)
+        return tuple([self.fidelities[request.fidelity].answer(request) for request in requests])
 
     def answer(self, request: Request) -> Estimate:
         """What is asked for of this fidelity."""

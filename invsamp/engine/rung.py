@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from invsamp.contract import Array, Gradients
 from invsamp.domains import Domain, Unbounded
-from invsamp.engine.evaluation import Evaluator
 from invsamp.engine.first_steps import FIRST_STEPS, check_memory, checked_step
 from invsamp.engine.noise_models import NoiseModels, Samples
 from invsamp.engine.streams import Stream, log_uniform
 from invsamp.estimators import BoundEstimator, probe
+from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Answer, Asks, Estimate, Request, Rows, answered, check_shapes
 from invsamp.kernels import Info, Kernel, Langevin, Point
 from invsamp.kernels.contract import Memory, Moved, Path, StepSize
@@ -53,7 +53,7 @@ class Counts:
     failing_in_a_row: int = field(default=0, repr=False)
 
 
-#: What of a replica changes in a run and is saved as it is; its streams, counts and variance models come on top.
+#: What of a rung changes in a run and is saved as it is; its streams, counts and variance models come on top.
 _CHANGING = (
     *("point", "memory", "iteration", "log_ratio", "bounces"),
     *("exploring", "warming", "law_memory", "metric", "step_size", "longest_step", "uncovered"),
@@ -63,13 +63,13 @@ PURPOSES = ("start", "move", "accept", "estimate", "swap", "probe", "kernel")
 EXPLORER: Kernel = Langevin(adjusted=True)
 
 
-class Replica:
+class RungAtWork:
     """The chains of one rung: state, streams, counts. `step` moves them once.
 
     Parameters
     ----------
-    rung : Rung
-    evaluator : Evaluator
+    settings : Rung
+    potential : CountedPotential
         Of the rung's fidelity.
     domain : Domain
         Of the positions.
@@ -83,31 +83,31 @@ class Replica:
 
     def __init__(
         self,
-        rung: Rung,
-        evaluator: Evaluator,
+        settings: Rung,
+        potential: CountedPotential,
         domain: Domain,
         seed: np.random.SeedSequence,
         steps: int | None = None,
         apart: bool = False,
     ) -> None:
-        self.rung, self.evaluator, self.domain = rung, evaluator, domain
+        self.settings, self.potential, self.domain = settings, potential, domain
         self.bounded = not isinstance(domain, Unbounded)
-        self.structure = rung.gradient_noise.structure if rung.gradient_noise else "isotropic"
-        self.estimator: BoundEstimator = rung.estimator.bind(evaluator, self.structure)
-        self.noise = NoiseModels(rung, evaluator.dimension, self.estimator.exact_energy)
-        names = getattr(self.estimator, "levels", (evaluator.fidelity,))
+        self.structure = settings.gradient_noise.structure if settings.gradient_noise else "isotropic"
+        self.estimator: BoundEstimator = settings.estimator.bind(potential, self.structure)
+        self.noise = NoiseModels(settings, potential.dimension, self.estimator.exact_energy)
+        names = getattr(self.estimator, "levels", (potential.fidelity,))
         #: of all fidelities that the estimator may solve
-        self.evaluators = tuple(evaluator.levels[name] for name in names)
-        self.answer: Answer = evaluator.answer_all
+        self.potentials = tuple(potential.fidelities[name] for name in names)
+        self.answer: Answer = potential.answer_all
         self.streams = dict(zip(PURPOSES, (np.random.default_rng(s) for s in seed.spawn(len(PURPOSES))), strict=True))
         #: What estimates come with.
-        self.gradients: Gradients = rung.kernel.gradient and ("apart" if apart else True)
+        self.gradients: Gradients = settings.kernel.gradient and ("apart" if apart else True)
         self.exploring = False  # by `EXPLORER`, which leaves the memory of the rung's own kernel alone
         self.warming = False
-        self.law: Law = rung.law
+        self.law: Law = settings.law
         self.law_memory: Memory = self.law.init()
         self.metric: Metric = IdentityMetric()
-        self.schedule: Schedule | None = over(rung.step_size, steps) if callable(rung.step_size) else None
+        self.schedule: Schedule | None = over(settings.step_size, steps) if callable(settings.step_size) else None
         self.step_size: StepSize = 0.0
         self.memory: Memory = {}
         self.point: Point
@@ -123,7 +123,7 @@ class Replica:
     @property
     def fidelity(self) -> str:
         """Name of the fidelity."""
-        return self.evaluator.fidelity
+        return self.potential.fidelity
 
     @property
     def variance_ready(self) -> bool:
@@ -151,7 +151,7 @@ class Replica:
     @property
     def kernel(self) -> Kernel:
         """How it moves now."""
-        return EXPLORER if self.exploring else self.rung.kernel
+        return EXPLORER if self.exploring else self.settings.kernel
 
     @property
     def adjusted(self) -> bool:
@@ -168,8 +168,8 @@ class Replica:
         self.point = Point(position, estimate)
         check_shapes(Request(self.fidelity, position, self.gradients), self.estimate)
         chains, d = position.shape
-        self.memory = self.rung.kernel.init(self.streams["kernel"], (chains, d))
-        check_memory("kernel", self.rung.kernel, self.memory)
+        self.memory = self.settings.kernel.init(self.streams["kernel"], (chains, d))
+        check_memory("kernel", self.settings.kernel, self.memory)
         self._open_streams(position.shape)
 
     def state(self) -> dict[str, Any]:
@@ -181,7 +181,7 @@ class Replica:
             "counts": asdict(self.counts),
             "noise": self.noise.state(),
             # a law of the user's own is the sampler's
-            "law": None if self.law is self.rung.law else self.law,
+            "law": None if self.law is self.settings.law else self.law,
             **{name: getattr(self, name) for name in _CHANGING},
         }
 
@@ -191,7 +191,7 @@ class Replica:
             setattr(self, name, state[name])
         self.counts = Counts(**state["counts"])
         self.noise.restore(state["noise"])
-        self.law = state["law"] or self.rung.law
+        self.law = state["law"] or self.settings.law
         self._open_streams(self.position.shape)
         drawn_in_blocks = {"move": self._moves, "accept": self._thresholds}
         for name, rng in self.streams.items():
@@ -214,7 +214,7 @@ class Replica:
         if self.schedule is not None:
             self.step_size = min(step_size_at(self.schedule, self.iteration - 1), self.longest_step)
         kernel = self.kernel
-        adjusted, finds_step = kernel.adjusted, self.rung.step_size is None
+        adjusted, finds_step = kernel.adjusted, self.settings.step_size is None
         short = adjusted and kernel.short_steps and finds_step and self.iteration % SHORT_EVERY == 0
         self._active.step_size = self._reduced(SHORT * self.step_size if short else self.step_size)
         here, failed = self.point, self._failures()
@@ -238,7 +238,7 @@ class Replica:
         if not self._unchecked or self.exploring:
             return kernel.step(self._active, here, self.memory)
         self._unchecked -= 1
-        return checked_step(kernel, self._active, here, self.memory, self.domain, self.evaluator.levels)
+        return checked_step(kernel, self._active, here, self.memory, self.domain, self.potential.fidelities)
 
     def _count(self, info: Info, short: bool) -> None:
         self.counts.steps += 1
@@ -290,7 +290,7 @@ class Replica:
             energy, gradient = self.estimate.take(rows)[2:4]
         else:
             energy, gradient, freedom = yield from probe(
-                self.estimator, self.streams["probe"], at, self.rung.probes, self.structure
+                self.estimator, self.streams["probe"], at, self.settings.probes, self.structure
             )
         assert energy is not None and gradient is not None  # there are degrees of freedom, or probes
         return Samples(at, energy, gradient, freedom)
@@ -311,8 +311,8 @@ class Replica:
             new, old = (self.reduced_gradient(estimate.take(rows)) for estimate in (self.estimate, before))
             change = self.metric.whiten(new - old)
         self._active.step_size = self._reduced(self.step_size)
-        self.memory = self.rung.kernel.arrived(self._active, self.memory, rows, change)
-        check_memory("kernel", self.rung.kernel, self.memory)
+        self.memory = self.settings.kernel.arrived(self._active, self.memory, rows, change)
+        check_memory("kernel", self.settings.kernel, self.memory)
 
     def reduced_energy(self, estimate: Estimate) -> Array:
         """What the rung's density is the exponential of, with the other sign (chains,)."""
@@ -334,8 +334,8 @@ class Replica:
 
     def _failures(self) -> int:
         failed = 0
-        for evaluator in self.evaluators:  # a third of the time of sum(), and this runs twice in every step
-            failed += evaluator.failed
+        for potential in self.potentials:  # a third of the time of sum(), and this runs twice in every step
+            failed += potential.failed
         return failed
 
     def _watch(self, here: Point, there: Point, info: Info) -> None:
@@ -343,7 +343,7 @@ class Replica:
         stuck = here.position == there.position if info.log_ratio is None else np.isneginf(info.log_ratio)
         self.counts.failing_in_a_row = self.counts.failing_in_a_row + 1 if stuck.all() else 0
         if self.counts.failing_in_a_row >= FAILING_STEPS:
-            raise SolvesFailed(self.evaluator.fidelity, self.position)
+            raise SolvesFailed(self.potential.fidelity, self.position)
 
 
 class _ActiveRung:
@@ -351,7 +351,7 @@ class _ActiveRung:
 
     __slots__ = ("_of", "evaluate", "follow", "log_uniform", "normal", "step_size")
 
-    def __init__(self, of: Replica) -> None:
+    def __init__(self, of: RungAtWork) -> None:
         self._of = of
         self.step_size: StepSize = 0.0
         self.evaluate, self.follow, self.normal, self.log_uniform = of.evaluate, of.follow, of.normal, of.log_uniform

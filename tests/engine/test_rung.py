@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from invsamp.domains import Box, Reflection, Unbounded
-from invsamp.engine.evaluation import Evaluator
-from invsamp.engine.replica import FAILING_STEPS, Replica, SolvesFailed
+from invsamp.engine.rung import FAILING_STEPS, RungAtWork, SolvesFailed
 from invsamp.estimators import minibatch, noisy
+from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Estimate, answered
 from invsamp.kernels import Langevin
 from invsamp.ladder import GradientNoise, Rung
@@ -20,17 +20,17 @@ def square(position):
     return 0.5 * (position**2).sum(axis=1), position.copy()
 
 
-def replica(function=square, domain=None, start=None, chains=4, **rung):
-    evaluator = Evaluator(FunctionPotential(function, 2), "model")
-    made = Replica(Rung(**rung), evaluator, domain or Unbounded(), np.random.SeedSequence(0))
+def at_work(function=square, domain=None, start=None, chains=4, **settings):
+    potential = CountedPotential(FunctionPotential(function, 2), "model")
+    made = RungAtWork(Rung(**settings), potential, domain or Unbounded(), np.random.SeedSequence(0))
     made.start(np.zeros((chains, 2)) if start is None else np.array(start, dtype=float))
-    made.step_size = rung.get("step_size") or 0.1
+    made.step_size = settings.get("step_size") or 0.1
     return made
 
 
 class TestStep:
     def test_unadjusted_moves_by_gradient_and_noise(self):
-        made = replica(start=[[1.0, 2.0]], law=2.0)
+        made = at_work(start=[[1.0, 2.0]], law=2.0)
         noise = np.random.default_rng(made.streams["move"].bit_generator.seed_seq).standard_normal((1, 2))
         made.step()
         np.testing.assert_allclose(made.position, [[1.0, 2.0]] - 0.1 * np.array([[1.0, 2.0]]) + np.sqrt(0.4) * noise)
@@ -38,14 +38,14 @@ class TestStep:
 
     def test_schedule_counts_iterations_from_zero(self):
         asked = []
-        made = replica(step_size=lambda k: asked.append(k) or 0.1)
+        made = at_work(step_size=lambda k: asked.append(k) or 0.1)
         for _ in range(3):
             made.step()
         assert asked == [0, 1, 2]
 
     @pytest.mark.parametrize(("given", "every_eighth"), [(None, 0.1), (0.1, 1.0)])
     def test_step_sizes_that_warm_up_found_are_short_now_and_then(self, given, every_eighth):
-        made = replica(lambda p: (np.zeros(len(p)), np.zeros_like(p)), kernel=Langevin(adjusted=True), step_size=given)
+        made = at_work(lambda p: (np.zeros(len(p)), np.zeros_like(p)), kernel=Langevin(adjusted=True), step_size=given)
         rng = np.random.default_rng(made.streams["move"].bit_generator.seed_seq)
         for k in range(1, 17):
             before, share = made.position, 1.0 if k % 8 else every_eighth
@@ -56,7 +56,7 @@ class TestStep:
 
     def test_wrong_shapes_are_named_at_the_start(self):
         with pytest.raises(ValueError, match=r"energy of shape \(4,\) and a gradient of shape \(4, 2\), got \(4, 1\)"):
-            replica(lambda p: ((p**2).sum(axis=1, keepdims=True), p))
+            at_work(lambda p: ((p**2).sum(axis=1, keepdims=True), p))
 
     @pytest.mark.parametrize("adjusted", [False, True])
     def test_failed_solves_are_refused(self, adjusted):
@@ -65,7 +65,7 @@ class TestStep:
             energy[position[:, 0] > 0.2] = np.nan
             return energy, gradient
 
-        made = replica(function, chains=50, kernel=Langevin(adjusted))
+        made = at_work(function, chains=50, kernel=Langevin(adjusted))
         for _ in range(200):
             before, estimate = made.position, made.estimate
             made.step()
@@ -73,7 +73,7 @@ class TestStep:
             np.testing.assert_array_equal(made.estimate.energy[stayed], estimate.energy[stayed])
             assert (made.position[:, 0] <= 0.2).all()
             np.testing.assert_allclose(made.estimate.gradient, made.position)
-        assert made.evaluator.failed > 100
+        assert made.potential.failed > 100
 
     def test_stops_when_nothing_can_be_solved(self):
         calls = []
@@ -83,7 +83,7 @@ class TestStep:
             energy, gradient = square(position)
             return (energy if len(calls) <= 10 else np.full(len(position), np.nan)), gradient
 
-        made = replica(function)
+        made = at_work(function)
         with pytest.raises(
             SolvesFailed, match="every solve of fidelity 'model' failed for 200 steps in a row"
         ) as caught:
@@ -98,14 +98,14 @@ class TestStep:
             energy[np.arange(len(energy)) > 0] = np.nan
             return energy, gradient
 
-        made = replica(function)
+        made = at_work(function)
         for _ in range(2 * FAILING_STEPS):
             made.step()
         assert (made.position[0] != 0.0).all()
         assert (made.position[1:] == 0.0).all()
 
     def test_walls_are_counted(self):
-        made = replica(domain=Box(-0.3, 0.3), chains=10)
+        made = at_work(domain=Box(-0.3, 0.3), chains=10)
         for _ in range(50):
             made.step()
         assert 50 < made.counts.reflected <= 500
@@ -119,7 +119,7 @@ class TestStep:
                 n = len(position)
                 return Reflection(position.copy(), move, np.zeros(n, dtype=int), np.ones(n, dtype=bool))
 
-        made = replica(domain=Hopeless(-1.0, 1.0), chains=3, kernel=Langevin(adjusted))
+        made = at_work(domain=Hopeless(-1.0, 1.0), chains=3, kernel=Langevin(adjusted))
         for _ in range(5):
             made.step()
         assert made.counts.fallbacks == 15
@@ -127,7 +127,7 @@ class TestStep:
         assert (made.position == 0.0).all()
 
     def test_overspent_noise_is_counted_per_chain_and_step(self):
-        made = replica(estimator=noisy(0.0, 10.0), gradient_noise=GradientNoise(), chains=3)
+        made = at_work(estimator=noisy(0.0, 10.0), gradient_noise=GradientNoise(), chains=3)
         for _ in range(5):
             made.step()
         assert made.counts.clipped == 15
@@ -135,7 +135,7 @@ class TestStep:
 
 class TestVariances:
     def test_no_budget_before_the_model_has_learnt(self):
-        made = replica(estimator=noisy(1.0, 2.0), gradient_noise=GradientNoise(running_average()))
+        made = at_work(estimator=noisy(1.0, 2.0), gradient_noise=GradientNoise(running_average()))
         assert not made.variance_ready
         assert made.gradient_variance() is None
         made.noise.learn(answered(made.sample_variances(), made.answer))
@@ -143,21 +143,21 @@ class TestVariances:
         assert made.gradient_variance().shape == (4,)
 
     def test_exact_energies_have_nothing_to_learn(self):
-        made = replica(energy_variance=running_average(), gradient_noise=GradientNoise(running_average()))
+        made = at_work(energy_variance=running_average(), gradient_noise=GradientNoise(running_average()))
         assert made.variance_ready
         assert made.gradient_variance() is None
         assert made.energy_variance(made.position, None) is None
 
     def test_probes_are_not_asked_for_once_a_pilot_is_complete(self):
         model = kernel_ridge(states=8, most=8)
-        rung = {"estimator": noisy(1.0, 2.0), "energy_variance": model, "gradient_noise": GradientNoise(model)}
-        made = replica(start=np.arange(8.0).reshape(4, 2), probes=5, **rung)
-        before = made.evaluator.evaluations
+        settings = {"estimator": noisy(1.0, 2.0), "energy_variance": model, "gradient_noise": GradientNoise(model)}
+        made = at_work(start=np.arange(8.0).reshape(4, 2), probes=5, **settings)
+        before = made.potential.evaluations
         for _ in range(6):
             if (samples := answered(made.sample_variances(), made.answer)) is not None:
                 made.noise.learn(samples)
             made.step()
-        assert made.evaluator.evaluations - before == 6 * 4 + 2 * 4 * 5
+        assert made.potential.evaluations - before == 6 * 4 + 2 * 4 * 5
 
     def test_minibatches_teach_by_themselves(self):
         def term(position, data):
@@ -165,19 +165,19 @@ class TestVariances:
             return 0.5 * away**2, away[:, :, None]
 
         data = np.random.default_rng(0).standard_normal((40, 1))
-        evaluator = Evaluator(SumPotential(data, term, 1), "model")
-        rung = Rung(estimator=minibatch(5), gradient_noise=GradientNoise(running_average()), step_size=1e-3)
-        made = Replica(rung, evaluator, Unbounded(), np.random.SeedSequence(0))
+        potential = CountedPotential(SumPotential(data, term, 1), "model")
+        settings = Rung(estimator=minibatch(5), gradient_noise=GradientNoise(running_average()), step_size=1e-3)
+        made = RungAtWork(settings, potential, Unbounded(), np.random.SeedSequence(0))
         made.start(np.zeros((3, 1)))
-        before = evaluator.evaluations
+        before = potential.evaluations
         made.noise.learn(answered(made.sample_variances(), made.answer))
-        assert evaluator.evaluations == before
+        assert potential.evaluations == before
         learnt = made.gradient_variance()
         np.testing.assert_allclose(learnt, made.estimate.gradient_variance.mean())
 
 
 def test_set_estimate_leaves_what_the_model_returned_alone():
-    made = replica(chains=3)
+    made = at_work(chains=3)
     returned = made.estimate.energy
     made.set_estimate(np.array([1]), Estimate(np.array([7.0]), np.array([[1.0, 2.0]])))
     np.testing.assert_array_equal(returned, 0.0)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from asking import Asked
 
-from invsamp.engine.evaluation import Evaluator
 from invsamp.estimators import minibatch
+from invsamp.evaluate.counted import CountedPotential
 from invsamp.posing.potential import FunctionPotential, SumPotential
 
 
@@ -15,7 +15,7 @@ def square(position):
     return 0.5 * (position**2).sum(axis=1), position.copy()
 
 
-class TestEvaluator:
+class TestCountedPotential:
     @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
     @pytest.mark.parametrize("where", ["energy", "gradient"])
     def test_non_finite_results_become_failed_solves(self, bad, where):
@@ -24,21 +24,21 @@ class TestEvaluator:
             (energy if where == "energy" else gradient[:, 1])[position[:, 0] > 0.0] = bad
             return energy, gradient
 
-        evaluator = Evaluator(FunctionPotential(function, 2), "model")
+        potential = CountedPotential(FunctionPotential(function, 2), "model")
         position = np.array([[1.0, 1.0], [-1.0, 1.0], [2.0, 2.0]])
-        energy, gradient = evaluator.energy_and_gradient(position)
+        energy, gradient = potential.energy_and_gradient(position)
         np.testing.assert_array_equal(energy, [np.inf, 1.0, np.inf])
         np.testing.assert_array_equal(gradient, [[0.0, 0.0], [-1.0, 1.0], [0.0, 0.0]])
-        assert (evaluator.evaluations, evaluator.failed) == (3, 2)
+        assert (potential.evaluations, potential.failed) == (3, 2)
         if where == "energy":
-            np.testing.assert_array_equal(evaluator.energy(position), energy)
-            assert (evaluator.evaluations, evaluator.failed) == (6, 4)
+            np.testing.assert_array_equal(potential.energy(position), energy)
+            assert (potential.evaluations, potential.failed) == (6, 4)
 
     def test_large_but_finite_results_are_no_failures(self):
         huge = FunctionPotential(lambda p: (np.full(len(p), 1e200), np.full_like(p, 1e300)), 2)
-        evaluator = Evaluator(huge, "model")
-        energy, gradient = evaluator.energy_and_gradient(np.zeros((3, 2)))
-        assert evaluator.failed == 0
+        potential = CountedPotential(huge, "model")
+        energy, gradient = potential.energy_and_gradient(np.zeros((3, 2)))
+        assert potential.failed == 0
         assert (energy == 1e200).all()
         assert (gradient == 1e300).all()
 
@@ -48,15 +48,15 @@ class TestEvaluator:
             return energies, np.ones((*energies.shape, 1))
 
         data = np.arange(4.0)[:, None]
-        evaluator = Evaluator(SumPotential(data, term, 1), "model")
-        terms = evaluator.terms(np.zeros((2, 1)), np.array([[0, 1], [2, 3]]))
+        potential = CountedPotential(SumPotential(data, term, 1), "model")
+        terms = potential.terms(np.zeros((2, 1)), np.array([[0, 1], [2, 3]]))
         np.testing.assert_array_equal(terms.prior_energy, [0.0, np.inf])
         np.testing.assert_array_equal(terms.energies, [[1.0, 1.0], [0.0, 0.0]])
-        assert evaluator.failed == 1
-        estimate = Asked(minibatch(2), evaluator, "full").estimate(np.random.default_rng(0), np.zeros((50, 1)))
+        assert potential.failed == 1
+        estimate = Asked(minibatch(2), potential, "full").estimate(np.random.default_rng(0), np.zeros((50, 1)))
         assert np.isinf(estimate.energy).any()
         assert np.isfinite(estimate.energy).any()
         assert np.isfinite(estimate.gradient_variance).all()
 
     def test_offers_terms_only_where_the_potential_does(self):
-        assert not hasattr(Evaluator(FunctionPotential(square, 2), "model"), "terms")
+        assert not hasattr(CountedPotential(FunctionPotential(square, 2), "model"), "terms")
