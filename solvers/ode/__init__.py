@@ -1,21 +1,24 @@
 """Ordinary differential equations: `OdeModel` solves them, `OdeObservation` and `MultipleShooting` observe them.
 
-Where to look: `model` (the settings and checks), `observation`, `shooting` (what is measured; its fit in `shooting_fit`
-and `arrow`), `right_hand_side` (from plain Python to compiled code and its derivatives, with `tracing`, `twins`,
-`fingerprint` and `generated`), `trajectories`, `march`, `runge_kutta` and its tables `dormand_prince` and `dop853` (the
-compiled integrator), `integrators` (statuses, LSODA) with `newton` (its Jacobians), `differentiation` (sensitivities
-that can be trusted).
+Where to look: `model` (the settings and checks), `observation`, `experiments`, `shooting` (what is measured; its fit in
+`shooting_fit` and `arrow`), `right_hand_side` (from plain Python to compiled code and its derivatives, with `tracing`,
+`twins`, `fingerprint` and `generated`), `trajectories`, `march`, `runge_kutta` and its tables `dormand_prince` and
+`dop853` (the compiled integrator), `integrators` (statuses, LSODA) with `newton` (its Jacobians), `differentiation`
+(sensitivities that can be trusted).
 """
 
 from invsamp.solvers.ode.doses import Event
+from invsamp.solvers.ode.experiments import Experiments
 from invsamp.solvers.ode.integrators import Status
 from invsamp.solvers.ode.model import OdeModel, SensitiveSolution, Solution
 from invsamp.solvers.ode.observation import OdeObservation
 from invsamp.solvers.ode.shooting import MultipleShooting
 from invsamp.solvers.ode.shooting_fit import ShootingFit
+from invsamp.solvers.ode.steady_state import SteadyState
 
 __all__ = [
     "Event",
+    "Experiments",
     "MultipleShooting",
     "OdeModel",
     "OdeObservation",
@@ -23,4 +26,5 @@ __all__ = [
     "ShootingFit",
     "Solution",
     "Status",
+    "SteadyState",
 ]

@@ -35,7 +35,6 @@ class InitialValues:
         New parameters that are initial values.
     """
 
-    n_states: int
     names: tuple[str, ...]
     whole: StateFunction | None  # of all of them
     entries: Quantities  # each by itself; 0 where it is a new parameter
@@ -51,7 +50,7 @@ class InitialValues:
                 raise ValueError(
                     f"initial must return one value for each of the states {states}, got {whole.n_outputs}"
                 )
-            return InitialValues(n, (), whole, Quantities((), parameters), ())
+            return InitialValues((), whole, Quantities((), parameters), ())
         listed = sequence("initial", initial, "a function of p, or a sequence of names and values")
         if len(listed) != n:
             raise ValueError(f"initial must have one name or value for each of the states {states}, got {initial}")
@@ -64,7 +63,7 @@ class InitialValues:
             for k, entry in enumerate(listed)
         )
         places = tuple((k, names.index(name)) for k, name in enumerate(new) if name is not None)
-        return InitialValues(n, names, None, Quantities(entries, parameters), places)
+        return InitialValues(names, None, Quantities(entries, parameters), places)
 
     def values(self, p: Array, more: Array) -> Array:
         """Values (batch, n) at the model's parameters (batch, q) and the new ones (batch, len(names))."""
@@ -75,10 +74,14 @@ class InitialValues:
             out[:, state] = more[:, column]
         return out
 
-    def slopes(self, p: Array) -> Array:
-        """Derivatives (batch, q + len(names), n)."""
+    def failure(self, x0: Array) -> str | None:
+        """Why there are none: they are whatever they are said to be."""
+        return None
+
+    def slopes(self, p: Array, x0: Array) -> Array:
+        """Derivatives (batch, q + len(names), n) of the values x0."""
         q = p.shape[1]
-        out = np.zeros((len(p), q + len(self.names), self.n_states))
+        out = np.zeros((len(p), q + len(self.names), x0.shape[1]))
         by_parameters = self.entries.slopes(p) if self.whole is None else differentiate(self.whole, p)
         out[:, :q] = by_parameters.swapaxes(1, 2)
         for state, column in self.places:

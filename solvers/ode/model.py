@@ -31,6 +31,7 @@ from invsamp.solvers.ode.right_hand_side import (
     prepare_stop,
 )
 from invsamp.solvers.ode.state_functions import Function
+from invsamp.solvers.ode.steady_state import SteadyState
 from invsamp.solvers.ode.tracing import Rhs
 from invsamp.solvers.ode.trajectories import Integers, Outcome
 
@@ -292,7 +293,7 @@ class OdeModel:
     def observe(
         self,
         times: npt.ArrayLike,
-        initial: Initial,
+        initial: Initial | SteadyState,
         *,
         t0: float | None = None,
         given: Mapping[str, float | str] | None = None,
@@ -307,15 +308,15 @@ class OdeModel:
         ----------
         times : array, shape (n_times,)
             Observation times, increasing.
-        initial : sequence of n_states entries, or callable
+        initial : sequence of n_states entries, callable, or SteadyState
             Per state its known initial value, the name of a parameter that is its initial value, of the model or a new
             one, which several states may share, or a function of the model's parameters ``p``. Or one function
-            ``initial(p)`` that returns them all.
+            ``initial(p)`` that returns them all. Or the state in which the system has come to rest.
         t0 : float, optional
             Time of the initial values; the first observation time by default.
         given : mapping from parameter to number or name, optional
             Parameters of the model that are known here, or that have another name here: what differs between
-            experiments (see `experiments`).
+            experiments (see `Experiments`).
         states : sequence of str, optional
             The observed states; all by default.
         of : callable, optional

@@ -54,7 +54,9 @@ class Naming:
         """Parameters (batch, parameters) from theta (batch, names)."""
         if self._plain:
             return theta
-        return np.where(self.columns < 0, self.known, theta[:, self.columns] if len(self.names) else 0.0)
+        if not self.names:
+            return np.tile(self.known, (len(theta), 1))
+        return np.where(self.columns < 0, self.known, theta[:, self.columns])
 
     def gathered(self, slopes: Array) -> Array:
         """Derivatives (..., names) from those by the parameters (..., parameters)."""

@@ -17,6 +17,7 @@ from invsamp.arguments import function, increasing, integer, numbers, optional, 
 from invsamp.solvers.ode.initial_values import Initial, InitialValues
 from invsamp.solvers.ode.naming import Naming
 from invsamp.solvers.ode.state_functions import Function, StateFunction
+from invsamp.solvers.ode.steady_state import SteadyStart, SteadyState
 
 if TYPE_CHECKING:
     from invsamp.solvers.ode.model import OdeModel, SensitiveSolution, Solution
@@ -28,7 +29,7 @@ BoolArray = npt.NDArray[np.bool_]
 def observe(
     model: OdeModel,
     times: npt.ArrayLike,
-    initial: Initial,
+    initial: Initial | SteadyState,
     *,
     t0: float | None = None,
     given: Mapping[str, float | str] | None = None,
@@ -42,7 +43,11 @@ def observe(
     start = float(grid[0]) if t0 is None else real("t0", t0)
     if not start <= grid[0]:
         raise ValueError(f"t0 must not be after the first of times, {grid[0]}, got {t0}")
-    begin = InitialValues.of(initial, model.states, model.parameters)
+    begin: InitialValues | SteadyStart
+    if isinstance(initial, SteadyState):
+        begin = SteadyStart.of(initial, model)
+    else:
+        begin = InitialValues.of(initial, model.states, model.parameters)
     names = Naming.of(given, model.parameters, begin.names)
     if of is not None and states is not None:
         raise ValueError(f"states and of exclude each other: of sees all states, got states {tuple(states)}")
@@ -80,7 +85,7 @@ class OdeObservation:
     model: OdeModel
     times: Array
     t0: float
-    initial: InitialValues
+    initial: InitialValues | SteadyStart
     output: tuple[int, ...] | StateFunction
     naming: Naming
     mask: BoolArray
@@ -108,8 +113,9 @@ class OdeObservation:
         """Observations, shape (batch, n_observations), at theta, shape (batch, n_parameters)."""
         began = time.perf_counter()
         p, more = self._split(theta)
-        solution = self.model.solve(p, self.initial.values(p, more), self.times, t0=self.t0)
-        self._note(solution)
+        x0 = self.initial.values(p, more)
+        solution = self.model.solve(p, x0, self.times, t0=self.t0)
+        self._note(solution, x0)
         y = self._observed(solution.states, p)
         self._timing[0] += time.perf_counter() - began
         self._timing[1] += len(p)
@@ -118,10 +124,11 @@ class OdeObservation:
     def jacobian(self, theta: Array) -> tuple[Array, Array]:
         """Observations (batch, n_observations) and their Jacobian (batch, n_observations, n_parameters)."""
         p, more = self._split(theta)
-        x0, seeds = self.initial.values(p, more), self.initial.slopes(p)
+        x0 = self.initial.values(p, more)
+        seeds = self.initial.slopes(p, x0)
         own = np.concatenate([p, more], axis=1)
         solution = self.model.solve_from(p, x0, seeds, own, self.times[None], np.full(len(p), self.t0))
-        self._note(solution)
+        self._note(solution, x0)
         states, slopes = solution.states, solution.sensitivities
         y = self._observed(states, p)
         if isinstance(self.output, StateFunction):
@@ -208,10 +215,10 @@ class OdeObservation:
         seconds, rows = self._timing
         return seconds / rows if rows else math.nan
 
-    def _note(self, solution: Solution | SensitiveSolution) -> None:
+    def _note(self, solution: Solution | SensitiveSolution, x0: Array) -> None:
         self._switched[0] += int(solution.switched.sum())
         self._switched[1] += len(solution.switched)
-        said = self.model.failure(solution, float(self.times[-1]))
+        said = self.initial.failure(x0) or self.model.failure(solution, float(self.times[-1]))
         if said is not None:
             self._said[:] = [said]
 

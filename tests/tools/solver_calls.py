@@ -120,6 +120,9 @@ def equations_calls() -> dict[str, Call]:
             {"when": lambda t, x, p: x[0]},
             {"when": {"function", "none"}, "at": {"number", "none"}, "change": {"function", "none"}},
         ),
+        "ode.Experiments": Call(ode.Experiments, {"observations": {"all": observation}}),
+        "ode.Experiments.coarsen": Call(ode.Experiments({"all": observation}).coarsen),
+        "ode.SteadyState": Call(ode.SteadyState, {"initial": (1.0, 2.0)}, {"initial": {"any"}}),
         "ode.OdeModel": Call(
             ode.OdeModel,
             {"rhs": lotka_volterra.rhs, "states": ("x", "y"), "parameters": ("a", "b", "c", "d")},
