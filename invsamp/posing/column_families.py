@@ -15,13 +15,17 @@ from numba import njit
 
 from invsamp.contract import Array
 
-# What a column's two coefficients p and q mean.
+# What a column's coefficients p, q and r mean.
 FLAT = 0  #: constant
 NORMAL = 1  #: mean p, standard deviation 1/q
 LOG_NORMAL = 2  #: log x has mean p and standard deviation 1/q
 GAMMA = 3  #: x^p exp(-q x)
 BETA = 4  #: x^p (1 - x)^q
 CAUCHY = 5  #: median p, half-width 1/q
+STUDENT_T = 6  #: median p, scale 1/q, r degrees of freedom
+INVERSE_GAMMA = 7  #: x^-p exp(-q / x)
+WEIBULL = 8  #: (q x)^(p - 1) exp(-(q x)^p)
+TRIANGULAR = 9  #: rising from p to q, falling to r
 
 IDENTITY, LOG, LOGIT = 0, 1, 2
 
@@ -29,12 +33,32 @@ IntArray = np.ndarray[tuple[int, ...], np.dtype[np.intp]]
 
 
 @njit(cache=True, error_model="numpy")
+def _rare(family: int, x: float, p: float, q: float, r: float) -> tuple[float, float]:
+    """Log density and derivative of the families that are not worth their place in the loop."""
+    if family == STUDENT_T:
+        z = (x - p) * q
+        return -0.5 * (r + 1.0) * math.log1p(z * z / r), -(r + 1.0) * z * q / (r + z * z)
+    if family == INVERSE_GAMMA:
+        if x <= 0.0:
+            return -np.inf, 0.0
+        return -p * math.log(x) - q / x, (q / x - p) / x
+    if family == WEIBULL:
+        power = (x * q) ** p
+        # 0 log 0 = 0 at the edge of the exponential distribution
+        log_part = (p - 1.0) * (math.log(x * q) if x > 0.0 else -np.inf) if p != 1.0 else 0.0
+        return log_part - power, (p - 1.0 - p * power) / x if p != 1.0 else -q
+    if x < q or q == r:
+        return math.log((x - p) / (q - p)) if x > p else -np.inf, 1.0 / (x - p)
+    return math.log((r - x) / (r - q)) if x < r else -np.inf, -1.0 / (r - x)
+
+
+@njit(cache=True, error_model="numpy")
 def log_density(
-    theta: Array, columns: IntArray, families: IntArray, first: Array, second: Array
+    theta: Array, columns: IntArray, families: IntArray, first: Array, second: Array, third: Array
 ) -> tuple[Array, Array]:
     """Log density without its constant, (batch,), and its gradient (batch, dimension), zero in other columns.
 
-    Entry k of ``families``, ``first`` (p) and ``second`` (q) describes column ``columns[k]`` of theta.
+    Entry k of ``families``, ``first`` (p), ``second`` (q) and ``third`` (r) describes column ``columns[k]`` of theta.
     """
     value = np.zeros(theta.shape[0])
     gradient = np.zeros(theta.shape)
@@ -71,6 +95,9 @@ def log_density(
                 z = (x - p) * q
                 total -= math.log1p(z * z)
                 gradient[row, column] = -2.0 * q * z / (1.0 + z * z)
+            elif family != FLAT:
+                part, gradient[row, column] = _rare(family, x, p, q, third[k])
+                total += part
         value[row] = total
     return value, gradient
 
@@ -132,7 +159,7 @@ def inside_box(position: Array, lower: Array, upper: Array, value: Array) -> npt
 def pose(
     position: Array,
     coordinates: tuple[IntArray, Array, Array],
-    density: tuple[IntArray, IntArray, Array, Array],
+    density: tuple[IntArray, IntArray, Array, Array, Array],
     box: tuple[Array, Array],
     constant: float,
 ) -> tuple[Array, Array, Array, Array, Array, npt.NDArray[np.bool_], bool]:

@@ -17,11 +17,12 @@ from invsamp.posing import column_families
 
 
 class Coefficients(NamedTuple):
-    """Family of `invsamp.posing.column_families` and its two coefficients for every entry of a parameter."""
+    """Family of `invsamp.posing.column_families` and its coefficients for every entry of a parameter."""
 
     family: int
     first: Array  # (size,)
     second: Array  # (size,)
+    third: Array | None = None  # (size,), where the family has one
 
 
 class Distribution(ABC):
@@ -147,10 +148,15 @@ class ScalarFamily(Distribution):
 
 
 def _evaluate(columns: Array, compiled: Coefficients) -> tuple[Array, Array]:
-    family, first, second = compiled
+    family, first, second, third = compiled
     every = np.arange(columns.shape[1])
     return column_families.log_density(
-        np.ascontiguousarray(columns), every, np.full(len(every), family, dtype=np.intp), first, second
+        np.ascontiguousarray(columns),
+        every,
+        np.full(len(every), family, dtype=np.intp),
+        first,
+        second,
+        first if third is None else third,
     )
 
 

@@ -188,6 +188,7 @@ class Prior:
             np.repeat(np.array([c.family for c in known.values()], dtype=np.intp), sizes),
             np.concatenate([np.empty(0), *(c.first for c in known.values())]),
             np.concatenate([np.empty(0), *(c.second for c in known.values())]),
+            np.concatenate([np.empty(0), *(c.first if c.third is None else c.third for c in known.values())]),
         )
         return compiled, [(self.slices[name], d) for name, d in self.distributions.items() if name not in known]
 

@@ -82,7 +82,7 @@ def test_draws_follow_the_density(within, name: str) -> None:
 
     value = [part.item() for part in value]
     assert within(*score(reference(at.item(), *value)))
-    assert not within(*score(reference(1.1 * at.item(), *value)))
+    assert not within(*score(reference(0.9 * at.item(), *value)))
 
 
 def test_observations_at_the_edge() -> None:

@@ -22,7 +22,37 @@ from invsamp.posing.distributions import (
     Normal,
     Uniform,
 )
+from invsamp.posing.more_distributions import (
+    Exponential,
+    HalfCauchy,
+    HalfStudentT,
+    InverseGamma,
+    LogUniform,
+    StudentT,
+    Triangular,
+    Weibull,
+)
 from invsamp.posing.truncation import Truncated, truncated
+
+
+class Between:
+    """A law of scipy conditioned on an interval."""
+
+    def __init__(self, whole: object, lower: float, upper: float) -> None:
+        self.whole, self.first, self.mass = whole, whole.cdf(lower), whole.cdf(upper) - whole.cdf(lower)
+
+    def ppf(self, level: object) -> np.ndarray:
+        return self.whole.ppf(self.first + self.mass * np.asarray(level))
+
+    def median(self) -> float:
+        return float(self.ppf(0.5))
+
+    def cdf(self, x: np.ndarray) -> np.ndarray:
+        return (self.whole.cdf(x) - self.first) / self.mass
+
+    def logpdf(self, x: np.ndarray) -> np.ndarray:
+        return self.whole.logpdf(x) - np.log(self.mass)
+
 
 FAMILIES = {
     "uniform": (Uniform(-1.0, 2.5), stats.uniform(-1.0, 3.5)),
@@ -33,6 +63,22 @@ FAMILIES = {
     "exponential": (Gamma(1.0, 0.5), stats.expon(scale=2.0)),
     "beta": (Beta(2.0, 3.5), stats.beta(2.0, 3.5)),
     "cauchy": (Cauchy(0.5, 2.0), stats.cauchy(0.5, 2.0)),
+    "student_t": (StudentT(3.5, 0.5, 2.0), stats.t(3.5, 0.5, 2.0)),
+    "half_student_t": (HalfStudentT(4.0, 2.0), Between(stats.t(4.0, scale=2.0), 0.0, np.inf)),
+    "half_cauchy": (HalfCauchy(2.0), stats.halfcauchy(scale=2.0)),
+    "exponential_of_rate": (Exponential(0.5), stats.expon(scale=2.0)),
+    "inverse_gamma": (InverseGamma(2.5, 3.0), stats.invgamma(2.5, scale=3.0)),
+    "log_uniform": (LogUniform(0.01, 30.0), stats.loguniform(0.01, 30.0)),
+    "weibull": (Weibull(1.7, 2.0), stats.weibull_min(1.7, scale=2.0)),
+    "weibull_below_1": (Weibull(0.8, 2.0), stats.weibull_min(0.8, scale=2.0)),
+    "triangular": (Triangular(-1.0, 0.5, 3.0), stats.triang(0.375, -1.0, 4.0)),
+    "rising": (Triangular(-1.0, 3.0, 3.0), stats.triang(1.0, -1.0, 4.0)),
+    "falling": (Triangular(-1.0, -1.0, 3.0), stats.triang(0.0, -1.0, 4.0)),
+    "truncated_inverse_gamma": (
+        truncated(InverseGamma(2.5, 3.0), 0.5, 4.0),
+        Between(stats.invgamma(2.5, scale=3.0), 0.5, 4.0),
+    ),
+    "truncated_half_t": (truncated(HalfStudentT(4.0, 2.0), 1.0, 5.0), Between(stats.t(4.0, scale=2.0), 1.0, 5.0)),
     "truncated_normal": (truncated(Normal(1.0, 0.5), lower=0.2, upper=1.7), stats.truncnorm(-1.6, 1.4, 1.0, 0.5)),
     "normal_above": (truncated(Normal(0.05, 0.05), lower=0), stats.truncnorm(-1.0, np.inf, 0.05, 0.05)),
     "upper_tail": (truncated(Normal(0.0, 1.0), lower=9.0), stats.truncnorm(9.0, np.inf)),
@@ -102,6 +148,11 @@ def test_edges_of_the_support() -> None:
     np.testing.assert_allclose(Gamma(1.0, 2.0).gradient([0.0]), -2.0)
     np.testing.assert_allclose(Beta(1.0, 1.0).log_density([0.0, 1.0]), 0.0, atol=1e-15)
     np.testing.assert_allclose(HalfNormal(1.0).log_density([0.0]), stats.halfnorm.logpdf(0.0))
+    np.testing.assert_allclose(Weibull(1.0, 2.0).log_density([0.0]), math.log(0.5))
+    np.testing.assert_allclose(Weibull(1.0, 2.0).gradient([0.0]), -0.5)
+    assert InverseGamma(1.0, 1.0).log_density([0.0]) == Weibull(2.0, 1.0).log_density([0.0]) == -np.inf
+    np.testing.assert_array_equal(Triangular(0, 1, 3).log_density([0.0, 3.0]), -np.inf)
+    np.testing.assert_allclose(Triangular(0, 1, 3).log_density([1.0]), math.log(2 / 3))
 
 
 def test_vectors_sum_over_their_entries() -> None:
@@ -178,6 +229,9 @@ def test_truncated_draws_lie_inside(mean: float, sd: float, start: float, width:
     [
         (lambda: Normal(0, -1), "sd must be positive finite numbers, got -1"),
         (lambda: Normal(np.nan, 1), "mean must be finite numbers, got nan"),
+        (lambda: LogUniform(0, 1), "lower must be positive finite numbers, got 0"),
+        (lambda: LogUniform(2, 1), "upper must be above lower, got lower 2.0 and upper 1.0"),
+        (lambda: Triangular(0, 2, 1), "mode must lie between lower and upper"),
         (lambda: Uniform(1, 1), "upper must be above lower, got lower 1.0 and upper 1.0"),
         (lambda: Gamma(1, 0), "rate must be positive finite numbers, got 0"),
         (lambda: Normal([0, 1], 1, shape=3), r"mean must broadcast to shape \(3,\), got shape \(2,\)"),

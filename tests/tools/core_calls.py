@@ -33,12 +33,20 @@ def posing_calls() -> dict[str, Call]:
         "Gamma": {"concentration": 1.0, "rate": 1.0},
         "Beta": {"a": 1.0, "b": 1.0},
         "Cauchy": {"location": 0.0, "scale": 1.0},
+        "StudentT": {"degrees_of_freedom": 4.0, "location": 0.0, "scale": 1.0},
+        "HalfStudentT": {"degrees_of_freedom": 4.0, "scale": 1.0},
+        "HalfCauchy": {"scale": 1.0},
+        "Exponential": {"rate": 1.0},
+        "InverseGamma": {"concentration": 1.0, "rate": 1.0},
+        "LogUniform": {"lower": 0.1, "upper": 1.0},
+        "Weibull": {"exponent": 1.0, "scale": 1.0},
+        "Triangular": {"lower": 0.0, "mode": 0.5, "upper": 1.0},
     }
     calls = {}
     for name, arguments in families.items():
         kinds = {"shape": {"integer", "empty"}}
         for argument in arguments:
-            signed = argument in ("lower", "upper", "mean", "log_mean", "location")
+            signed = argument in ("lower", "upper", "mean", "log_mean", "location", "mode") and name != "LogUniform"
             kinds[argument] = SHAPELESS if signed else SHAPELESS - {"signed"}
         calls[name] = Call(getattr(iv, name), arguments, kinds)
     normal = iv.Normal(0.0, 1.0)
