@@ -11,7 +11,7 @@ from invsamp.domains import Ball, Box, Ellipsoid, HalfSpaces, LevelSet, Polygon,
 from invsamp.estimators import exact, minibatch, noisy
 from invsamp.fidelities.comparison import compare_fidelities
 from invsamp.fidelities.hierarchy import measure_levels
-from invsamp.kernels import Hamiltonian, Langevin, Microcanonical, Momentum
+from invsamp.kernels import CrankNicolson, Hamiltonian, Langevin, Microcanonical, Momentum, prior_draws
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap, geometric
 from invsamp.laws import tempered, tempered_likelihood
 from invsamp.parallel.isolation import isolated
@@ -64,6 +64,7 @@ from invsamp.presets import (
     mala,
     mams,
     multi_variance_resgld,
+    pcn,
     r2sgld,
     relangevin,
     resgld,
@@ -95,6 +96,7 @@ __all__ = [
     "CategoricalNoise",
     "Cauchy",
     "CensoredNoise",
+    "CrankNicolson",
     "Discrepancy",
     "Ellipsoid",
     "Exponential",
@@ -185,8 +187,10 @@ __all__ = [
     "naive",
     "noisy",
     "parallel",
+    "pcn",
     "penalised",
     "polynomial",
+    "prior_draws",
     "product_target",
     "projected",
     "r2sgld",

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import instance, real, store
-from invsamp.contract import Array, Potential, Problem, Terms, TermwisePotential
+from invsamp.contract import Array, Gradients, Parts, Potential, Problem, SplitPotential, Terms, TermwisePotential
 from invsamp.domains import Domain, Reflection
 from invsamp.domains.distance import Violation, nearest_points, squared_violation
 
@@ -179,9 +179,14 @@ class _Changed:
         potential = self._problem.potential(fidelity)
         if self._penalty is None:
             return potential
-        if isinstance(potential, TermwisePotential):
-            return _PenalisedTerms(potential, *self._penalty)
-        return _Penalised(potential, *self._penalty)
+        terms, parts = isinstance(potential, TermwisePotential), isinstance(potential, SplitPotential)
+        kind: Any = {
+            (False, False): _Penalised,
+            (False, True): _PenalisedParts,
+            (True, False): _PenalisedTerms,
+            (True, True): _PenalisedBoth,
+        }[terms, parts]
+        return kind(potential, *self._penalty)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._problem, name)
@@ -190,7 +195,7 @@ class _Changed:
 class _Penalised:
     """A potential with a penalty outside a domain."""
 
-    def __init__(self, potential: Potential, violation: Violation, strength: float) -> None:
+    def __init__(self, potential: Any, violation: Violation, strength: float) -> None:
         self._potential, self._violation, self._strength = potential, violation, strength
         self.dimension = potential.dimension
 
@@ -215,13 +220,32 @@ class _PenalisedTerms(_Penalised):
 
     def __init__(self, potential: TermwisePotential, violation: Violation, strength: float) -> None:
         super().__init__(potential, violation, strength)
-        self._termwise, self.size = potential, potential.size
+        self.size = potential.size
 
     def terms(self, position: Array, indices: npt.NDArray[np.intp]) -> Terms:
         """Terms at ``indices``, shape (chains, batch)."""
         penalty, slope = self._penalty(position)
-        terms = self._termwise.terms(position, indices)
+        terms: Terms = self._potential.terms(position, indices)
         return terms._replace(prior_energy=terms.prior_energy + penalty, prior_gradient=terms.prior_gradient + slope)
+
+
+class _PenalisedParts(_Penalised):
+    """The same for a potential that tells its parts: the penalty is the prior's here too."""
+
+    def parts(self, position: Array, gradient: Gradients) -> Parts:
+        """Energy, and of it what is the prior's and the penalty's."""
+        penalty, slope = self._penalty(position)
+        energy, whole, prior, prior_slope = self._potential.parts(position, gradient)
+        return Parts(
+            energy + penalty,
+            None if whole is None else whole + slope,
+            prior + penalty,
+            None if prior_slope is None else prior_slope + slope,
+        )
+
+
+class _PenalisedBoth(_PenalisedTerms, _PenalisedParts):
+    """Both."""
 
 
 def _without_domain(problem: Problem, boundary: Boundary) -> Problem:

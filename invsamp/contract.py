@@ -155,6 +155,31 @@ class GroupwisePotential(TermwisePotential, Protocol):
         ...
 
 
+class Reference(NamedTuple):
+    """A Gaussian law of positions: mean (d,), and standard deviations (d,) or a lower Cholesky factor (d, d)."""
+
+    mean: Array
+    factor: Array
+
+
+@runtime_checkable
+class GaussianReference(Protocol):
+    """A problem with a Gaussian law of positions to hold proposals against: the prior's, where that is Gaussian."""
+
+    def reference(self) -> Reference:
+        """That law, the same whenever it is asked for."""
+        ...
+
+
+@runtime_checkable
+class DrawablePrior(Protocol):
+    """A problem whose prior can be drawn from."""
+
+    def sample_prior(self, rng: np.random.Generator, n: int) -> Array:
+        """Independent draws (n, dimension), as natural parameters, of the prior restricted to the domain."""
+        ...
+
+
 @runtime_checkable
 class Problem(Protocol):
     """What a sampler needs to know: `invsamp.Posterior`, or `invsamp.Target` for a density by itself."""

@@ -11,7 +11,7 @@ from invsamp.boundary import Boundary, Reflect, as_boundary
 from invsamp.coupled_sums import CoupledSum
 from invsamp.estimators import Estimator, Exact
 from invsamp.evaluate.requests import STRUCTURES, Structure
-from invsamp.kernels import Kernel, Langevin
+from invsamp.kernels import Kernel, Langevin, PriorDraws
 from invsamp.laws import Law, Tempered, as_law, check_ladder
 from invsamp.schedules import Schedule
 from invsamp.swap.rules import SwapRule
@@ -143,6 +143,8 @@ class Rung:
             raise ValueError(
                 f"a law that is not linear in the energies needs exact ones, got {self.law} and {self.estimator}"
             )
+        if isinstance(self.kernel, PriorDraws) and self.law.factors != (1.0, 0.0):
+            raise ValueError(f"prior_draws() is for the law of the prior, tempered_likelihood(0), got {self.law}")
         if not (self.kernel.gradient or self.kernel.adjusted) and self.step_size is None:
             raise ValueError(f"step_size of an unadjusted kernel without gradients must be given, got {self.kernel}")
         noise = self.gradient_noise

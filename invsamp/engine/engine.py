@@ -16,6 +16,7 @@ from invsamp.engine import gradients, reporting
 from invsamp.engine.noise_models import share_pilots
 from invsamp.engine.plan import Plan
 from invsamp.engine.preconditioner import check_memory
+from invsamp.engine.priors import Priors
 from invsamp.engine.rung import RungAtWork, SolvesFailed
 from invsamp.engine.segment import Segment
 from invsamp.engine.starts import failure_message, place
@@ -73,9 +74,11 @@ class Engine:
         apart = any(rung.law.needs_prior for rung in sampler.rungs)
         for potential in self.potentials.values():
             potential.apart = apart
+        priors, domain = Priors(problem, self.sampled, self.boundary), self.sampled.sampling_domain
+        priors.check(sampler.rungs)
         self._swap_seed, *seeds = np.random.SeedSequence(plan.seed).spawn(len(sampler.rungs) + 1)
         self.rungs = [
-            RungAtWork(rung, self.potentials[name], self.sampled.sampling_domain, seed, plan.schedule_steps, apart)
+            RungAtWork(rung, self.potentials[name], domain, seed, plan.schedule_steps, apart, priors)
             for rung, name, seed in zip(sampler.rungs, fidelities, seeds, strict=True)
         ]
         share_pilots(self.rungs)

@@ -152,10 +152,10 @@ class Uncounted:
 
 
 def _first_rungs(rungs: Sequence[RungAtWork]) -> dict[str, int]:
-    """The first rung that each fidelity is evaluated for, from cold to hot."""
+    """The first rung that takes gradients of each fidelity, from cold to hot."""
     found: dict[str, int] = {}
     for k, rung in enumerate(rungs):
-        for potential in rung.potentials:
+        for potential in rung.potentials if rung.gradients else ():
             found.setdefault(potential.fidelity, k)
     return found
 

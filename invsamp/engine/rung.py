@@ -13,12 +13,13 @@ from invsamp.contract import Array, Gradients
 from invsamp.domains import Domain, Unbounded
 from invsamp.engine.first_steps import FIRST_STEPS, check_memory, checked_step
 from invsamp.engine.noise_models import NoiseModels, Samples
+from invsamp.engine.priors import Priors
 from invsamp.engine.streams import Stream, log_uniform
 from invsamp.estimators import BoundEstimator, probe
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Answer, Asks, Estimate, Request, Rows, answered, check_shapes
 from invsamp.kernels import Info, Kernel, Langevin, Point
-from invsamp.kernels.contract import Memory, Moved, Path, StepSize
+from invsamp.kernels.contract import Memory, Moved, Path, StepSize, Whitened
 from invsamp.ladder import Rung
 from invsamp.laws import Law
 from invsamp.metric import IdentityMetric, Metric
@@ -79,6 +80,8 @@ class RungAtWork:
         Length of the run, warm-up included, for schedules that are spread over it.
     apart : bool
         Whether estimates come with the gradient of the prior energy, as the law of some rung needs it.
+    priors : Priors, optional
+        What kernels may ask of the problem's prior.
     """
 
     def __init__(
@@ -89,8 +92,9 @@ class RungAtWork:
         seed: np.random.SeedSequence,
         steps: int | None = None,
         apart: bool = False,
+        priors: Priors | None = None,
     ) -> None:
-        self.settings, self.potential, self.domain = settings, potential, domain
+        self.settings, self.potential, self.domain, self.priors = settings, potential, domain, priors
         self.bounded = not isinstance(domain, Unbounded)
         self.structure = settings.gradient_noise.structure if settings.gradient_noise else "isotropic"
         self.estimator: BoundEstimator = settings.estimator.bind(potential, self.structure)
@@ -349,12 +353,31 @@ class RungAtWork:
 class _ActiveRung:
     """A rung at work as its kernel sees it; see `invsamp.kernels.contract.ActiveRung`."""
 
-    __slots__ = ("_of", "evaluate", "follow", "log_uniform", "normal", "step_size")
+    __slots__ = ("_of", "contains", "evaluate", "follow", "log_uniform", "normal", "step_size")
 
     def __init__(self, of: RungAtWork) -> None:
         self._of = of
         self.step_size: StepSize = 0.0
         self.evaluate, self.follow, self.normal, self.log_uniform = of.evaluate, of.follow, of.normal, of.log_uniform
+        self.contains = of.domain.contains
+
+    @property
+    def step_scale(self) -> float:
+        """How many times the step size as given `step_size` is."""
+        return self._of.law.step_scale
+
+    @property
+    def reference(self) -> Whitened:
+        """A Gaussian law to hold proposals against."""
+        of = self._of
+        assert of.priors is not None  # an engine's replicas have them
+        return of.priors.reference(of.law)
+
+    def prior_draws(self) -> Array:
+        """Fresh positions (chains, d) of the prior."""
+        of = self._of
+        assert of.priors is not None
+        return of.priors.draw(of.streams["kernel"], len(of.position))
 
     def energy(self, estimate: Estimate) -> Array:
         """Reduced energies (chains,)."""

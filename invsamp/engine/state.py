@@ -21,7 +21,7 @@ from invsamp.coupled_sums import CoupledSum
 from invsamp.engine.swaps.walkers import Walkers
 from invsamp.estimators import Exact, Minibatch, Noisy
 from invsamp.evaluate.requests import Estimate
-from invsamp.kernels import Hamiltonian, Langevin, Microcanonical, Momentum, Point
+from invsamp.kernels import CrankNicolson, Hamiltonian, Langevin, Microcanonical, Momentum, Point, PriorDraws
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
 from invsamp.laws import Tempered, TemperedLikelihood
 from invsamp.metric import DenseMetric, DiagonalMetric, IdentityMetric
@@ -39,7 +39,7 @@ _CLASSES: dict[str, type[Any]] = {
     for part in (
         # of samplers
         *(Sampler, Rung, Tempered, TemperedLikelihood, Swap, GradientNoise),
-        *(Langevin, Momentum, Hamiltonian, Microcanonical),
+        *(Langevin, Momentum, Hamiltonian, Microcanonical, CrankNicolson, PriorDraws),
         *(Exact, Minibatch, Noisy, CoupledSum, Known, RunningAverage, KernelRidge),
         *(Constant, Polynomial, Exponential, CyclicCosine, Cycles),
         *(OwnEnergies, MultiVariance, ProductTarget, Discrepancy),

@@ -66,7 +66,8 @@ class Tuner:
         settings = rung.settings
         self._problem = problem
         self._finds_step = settings.step_size is None
-        self._finds_metric = preconditioner is not None and settings.kernel.gradient
+        self._scaled = preconditioner is not None
+        self._finds_metric = self._scaled and settings.kernel.gradient
         # energies without noise let an unadjusted rung find the typical set with the adjusted kernel, which
         # cannot blow up on the way
         self._explores_adjusted = self._finds_step and isinstance(settings.estimator, Exact)
@@ -79,13 +80,15 @@ class Tuner:
     def begin(self) -> None:
         """Before the first step: a first metric and a first step size, from the spread of the starting points."""
         rung, settings = self.rung, self.rung.settings
-        self._scale = self._spread() if self._finds_metric or self._finds_step else np.ones(0)
-        if self._finds_metric:
+        self._scale = self._spread() if self._scaled or self._finds_step else np.ones(0)
+        if self._scaled:
             rung.metric = DiagonalMetric(self._scale)
         if settings.step_size is None:
             # a first guess only, in the coordinates that are stepped in; adaptation moves it by orders of magnitude
-            unit = 1.0 if self._finds_metric else float(np.min(self._scale)) ** 2
-            rung.step_size = np.full((len(rung.position), 1), 0.01 * unit)
+            unit = 1.0 if self._scaled else float(np.min(self._scale)) ** 2
+            longest = settings.kernel.longest_step
+            first = 0.01 * unit if math.isinf(longest) else 0.1 * longest
+            rung.step_size = np.full((len(rung.position), 1), first)
         elif not callable(settings.step_size):
             rung.step_size = float(settings.step_size)
         self._direction = rung.streams["probe"].standard_normal(rung.position.shape)

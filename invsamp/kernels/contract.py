@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from invsamp.contract import Array
 from invsamp.evaluate.requests import Asks, Estimate, Rows
+from invsamp.metric import Metric
 
 StepSize = float | Array
 Mask = npt.NDArray[np.bool_]
@@ -47,8 +48,33 @@ NOTHING = Info()
 Moved = tuple[Point, Memory, Info]
 
 
+class Whitened(NamedTuple):
+    """A Gaussian law of positions, as its mean (d,) and the metric in which it is a standard normal one."""
+
+    mean: Array
+    metric: Metric
+
+
 class ActiveRung(Protocol):
     """A rung at work, as its kernel sees it."""
+
+    @property
+    def step_scale(self) -> float:
+        """How many times the step size as given `step_size` is."""
+        ...
+
+    @property
+    def reference(self) -> Whitened:
+        """A Gaussian law to hold proposals against: the prior's part in the rung's law, where that is Gaussian."""
+        ...
+
+    def contains(self, position: Array) -> Mask:
+        """Which positions (rows, d) lie in the domain."""
+        ...
+
+    def prior_draws(self) -> Array:
+        """Fresh positions (chains, d) of the prior restricted to the domain."""
+        ...
 
     #: A number, or (chains, 1) while warm-up adapts it for each chain.
     @property

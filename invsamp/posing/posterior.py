@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import generator, instance, integer, mapping, numbers, one_of, optional
-from invsamp.contract import Array, ForwardModel
+from invsamp.contract import Array, ForwardModel, Reference
 from invsamp.domains import Box, Domain, DomainLike, Unbounded, bound_domain, named_columns, point_inside
 from invsamp.posing.bound_noise import BoundNoise
 from invsamp.posing.coordinates import choose_coordinates
@@ -21,6 +21,7 @@ from invsamp.posing.noise_contract import Noise
 from invsamp.posing.outputs import Outputs
 from invsamp.posing.posterior_potential import PosteriorPotential
 from invsamp.posing.prior import Prior, as_selector, by_name
+from invsamp.posing.reference import reference_of_prior
 from invsamp.posing.transforms import Coordinates
 from invsamp.posing.walk import walk
 
@@ -147,6 +148,14 @@ class Posterior:
             If fewer than one draw of the prior in 10,000 lies inside the domain.
         """
         return self.to_theta(self._prior_positions(rng, n))
+
+    def reference(self) -> Reference:
+        """The prior's Gaussian law in positions, or one with its medians and quartiles where it is another.
+
+        Exact where normal parameters are sampled as themselves and log-normal ones as logarithms; the domain is not
+        part of it.
+        """
+        return reference_of_prior(self.prior, self.coordinates)
 
     def sample_start(self, rng: np.random.Generator, n: int) -> Array:
         """Positions, shape (n, dimension), of prior draws inside the domain.

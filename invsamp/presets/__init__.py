@@ -32,7 +32,7 @@ boundary : "reflect", "ignore", "project" or `invsamp.boundary.penalised`
 """
 
 from invsamp.presets.replica_exchange import fast_resgld, multi_variance_resgld, r2sgld, relangevin, resgld
-from invsamp.presets.single_rung import cyclic_sgld, ghmc, hmc, mala, mams, sghmc, sgld
+from invsamp.presets.single_rung import cyclic_sgld, ghmc, hmc, mala, mams, pcn, sghmc, sgld
 
 __all__ = [
     "cyclic_sgld",
@@ -42,6 +42,7 @@ __all__ = [
     "mala",
     "mams",
     "multi_variance_resgld",
+    "pcn",
     "r2sgld",
     "relangevin",
     "resgld",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from invsamp.arguments import real
 from invsamp.boundary import Boundary
 from invsamp.estimators import Estimator
 from invsamp.estimators import exact as exact_energies
-from invsamp.kernels import Hamiltonian, Langevin, Microcanonical, Momentum
+from invsamp.kernels import CrankNicolson, Hamiltonian, Langevin, Microcanonical, Momentum
 from invsamp.ladder import GradientNoise, Rung, Sampler
 from invsamp.schedules import Schedule, cyclic_cosine
 
@@ -232,6 +233,38 @@ def mams(
     return _single(
         Rung(fidelity=fidelity, kernel=Microcanonical(length), step_size=step_size), preconditioner, boundary
     )
+
+
+def pcn(
+    step_size: float | Schedule | None = None,
+    *,
+    fidelity: str | int = 0,
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    r"""Preconditioned Crank-Nicolson: no gradients, any number of dimensions. Exact as MALA is.
+
+    Its proposals leave the prior as it is, where that is Gaussian in the coordinates that the sampler moves in, and the
+    misfit alone decides: see `invsamp.kernels.CrankNicolson`. Without gradients it needs many more steps than `mala`
+    where the data say much; on a ladder of tempered likelihoods the hot rungs hardly need them:
+    ``Rung(tempered_likelihood(0.1), kernel=CrankNicolson())``. A proposal outside the domain is refused, whatever
+    ``boundary`` says of moves that hit a wall.
+
+    Parameters
+    ----------
+    step_size : float in (0, 1], Schedule or None
+        s, called beta in the source: the share of a proposal that is new; 1 is a draw from the prior.
+
+    Notes
+    -----
+    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
+
+    References
+    ----------
+    Cotter, Roberts, Stuart and White (2013), Statistical Science 28(3).
+    """
+    if step_size is not None and not callable(step_size):
+        step_size = real("step_size", step_size, above=0, most=1, also=", a schedule or None")
+    return _single(Rung(fidelity=fidelity, kernel=CrankNicolson(), step_size=step_size), None, boundary)
 
 
 def _single(rung: Rung, preconditioner: str | None, boundary: Boundary | str) -> Sampler:

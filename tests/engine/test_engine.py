@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import layout_runs
 import numpy as np
 import pytest
 from bent_line import POSTERIOR, model, posterior
@@ -21,6 +22,7 @@ from invsamp.presets import (
     ghmc,
     mala,
     multi_variance_resgld,
+    pcn,
     r2sgld,
     relangevin,
     resgld,
@@ -42,6 +44,8 @@ SAMPLERS = {
     "adjusted momentum": ghmc(),
     "mala": mala(),
     "mala, diagonal": mala(preconditioner="diagonal"),
+    "crank nicolson": pcn(),
+    "prior to posterior": layout_runs.SAMPLERS["prior to posterior"],
     "relangevin, three fidelities": relangevin((1.0, 2.0, 4.0)),
     "relangevin, adjacent pairs": relangevin((1.0, 2.0, 4.0), fidelities=["fine"] * 3, scheme=adjacent()),
     "resgld": resgld((1.0, 4.0), 0.01, **NOISE),

@@ -17,7 +17,7 @@ SCRIPT = Path(layout_runs.__file__)
 #: Number of processes -> runs, of one to four rungs; `test_sharing` makes all of them by threads in place of processes.
 RUNS = {
     2: ("one rung", "hmc", "four rungs", "shared pilot", "coupled sums"),
-    3: ("four rungs", "multi-variance"),
+    3: ("four rungs", "multi-variance", "prior to posterior"),
     4: ("four rungs", "minibatches that swap", "running average"),
 }
 

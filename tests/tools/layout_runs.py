@@ -30,6 +30,20 @@ SAMPLERS = {
     "minibatch": iv.sgld(0.01, estimator=iv.minibatch(4), gradient_noise=GradientNoise(structure="full")),
     "momentum": iv.sghmc(),
     "hmc": iv.hmc(),
+    "crank nicolson": iv.pcn(),
+    "prior to posterior": iv.Sampler(
+        [
+            iv.Rung(iv.tempered_likelihood(beta), fidelity, kernel=kernel)
+            for beta, fidelity, kernel in (
+                (1.0, "fine", iv.Langevin(adjusted=True)),
+                (0.4, "fine", iv.CrankNicolson()),
+                (0.1, "coarse", iv.Langevin(adjusted=True)),
+                (0.0, "coarse", iv.prior_draws()),
+            )
+        ],
+        iv.Swap(fraction=0.5),
+        "dense",
+    ),
     "three fidelities": iv.relangevin(THREE, swap_fraction=0.5),
     "four rungs": iv.relangevin(FOUR, fidelities=["fine", "fine", "coarse", "coarse"], swap_fraction=0.5),
     "adjacent pairs": iv.relangevin(FOUR, fidelities=["fine"] * 4, scheme=iv.adjacent(), swap_fraction=0.5),

@@ -64,3 +64,21 @@ class Line:
 
 
 LINE = Line()
+
+
+class Field:
+    """A field in Karhunen-Loeve modes, with sds that fall as 1 / k, seen at three points; it counts linearizations."""
+
+    data = np.array([0.8, -0.5, 0.3])
+
+    def __init__(self, modes):
+        k, x = np.arange(1, modes + 1), np.array([0.2, 0.5, 0.7])
+        self.matrix = np.sqrt(2.0) * np.sin(np.pi * np.outer(x, k)) / k
+        self.linearized = 0
+
+    def __call__(self, theta):
+        return theta @ self.matrix.T
+
+    def linearize(self, theta):
+        self.linearized += 1
+        return self(theta), lambda cotangent: cotangent @ self.matrix

@@ -1,0 +1,64 @@
+"""What kernels are told of a problem's prior: a Gaussian law to hold proposals against, and draws."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from invsamp.boundary import Boundary, Ignore, Reflect
+from invsamp.contract import Array, DrawablePrior, Problem, Reference
+from invsamp.kernels import PriorDraws
+from invsamp.kernels.contract import Whitened
+from invsamp.ladder import Rung
+from invsamp.laws import Law
+from invsamp.metric import DenseMetric, DiagonalMetric
+from invsamp.posing.reference import reference_of
+
+
+class Priors:
+    """What is known of a problem's prior; nothing is computed before it is asked for.
+
+    Parameters
+    ----------
+    problem, sampled : Problem
+        As posed, and as the sampler sees it.
+    boundary : Boundary
+        That makes the one of the other.
+    """
+
+    def __init__(self, problem: Problem, sampled: Problem, boundary: Boundary) -> None:
+        self._problem, self._sampled, self._boundary = problem, sampled, boundary
+        self._reference: Reference | None = None
+        self._whitened: dict[float, Whitened] = {}
+
+    def check(self, rungs: Sequence[Rung]) -> None:
+        """`ValueError` if a kernel draws from the prior, and the problem or the boundary does not let it."""
+        kernel = next((rung.kernel for rung in rungs if isinstance(rung.kernel, PriorDraws)), None)
+        if kernel is None:
+            return
+        if not isinstance(self._boundary, Reflect | Ignore):
+            raise ValueError(f"prior_draws() knows no boundary but 'reflect' and 'ignore', got {self._boundary}")
+        if not isinstance(self._sampled, DrawablePrior):
+            raise ValueError(
+                "prior_draws() needs a problem whose prior can be drawn from (sample_prior), got a "
+                f"{type(self._problem).__name__}"
+            )
+        self.draw(np.random.default_rng(0), 1)  # a domain of hardly any mass is refused here
+
+    def reference(self, law: Law) -> Whitened:
+        """A Gaussian law of positions, for a rung: of the prior as often as its law takes it."""
+        power = law.factors[0] if law.factors else 1.0
+        if power not in self._whitened:
+            if self._reference is None:
+                self._reference = reference_of(self._problem)
+            mean, factor = self._reference.mean, self._reference.factor / math.sqrt(power)
+            metric = DiagonalMetric(factor) if factor.ndim == 1 else DenseMetric(factor)
+            self._whitened[power] = Whitened(mean, metric)
+        return self._whitened[power]
+
+    def draw(self, rng: np.random.Generator, n: int) -> Array:
+        """Positions (n, d) of independent draws from the prior."""
+        assert isinstance(self._sampled, DrawablePrior)  # `check` has seen to it
+        return self._sampled.to_position(self._sampled.sample_prior(rng, n))

@@ -1,0 +1,97 @@
+"""Draws from the prior as moves of the last rung: their law, and what they bring to a posterior with two modes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from laws import gaussian, kolmogorov
+from scipy.stats import gamma, norm
+from tempering import LINE, Square, two_modes_posterior
+
+import invsamp as iv
+
+LAWS = [iv.tempered_likelihood(b) for b in (1.0, 0.3, 0.05, 0.0)]
+
+
+def ladder(last, **settings):
+    rungs = [iv.Rung(law, kernel=iv.Langevin(adjusted=True)) for law in LAWS[:-1]] + [iv.Rung(LAWS[-1], kernel=last)]
+    return iv.Sampler(rungs, iv.Swap(fraction=0.5), "dense", **settings)
+
+
+class TestLaw:
+    def test_is_the_prior_in_its_domain_and_draws_are_independent(self, draw, within):
+        prior = iv.Prior(a=iv.Gamma(2.0, 1.0), b=iv.Normal(0.0, 1.0))
+
+        class Sum:
+            def __call__(self, theta):
+                return theta.sum(axis=1, keepdims=True)
+
+            def linearize(self, theta):
+                return self(theta), lambda cotangent: np.repeat(cotangent, 2, axis=1)
+
+        posterior = iv.Posterior(prior, Sum(), [9.0], iv.GaussianNoise(0.5), iv.constraint("b > 0"))
+        rungs = [iv.Rung(LAWS[0]), iv.Rung(LAWS[-1], kernel=iv.prior_draws())]
+        # hardly a swap: what is left of a rung's own draws
+        sampler = iv.Sampler(rungs, iv.Swap(fraction=0.001))
+        run = draw(posterior, sampler, draws=2000, warmup=200, chains=4, start=np.array([4.0, 4.0]))
+        assert run.report["kernels"][1] == "prior draws"
+        hot = run.rung_theta(1)
+        for column, cdf in ((0, lambda x: gamma.cdf(x, 2.0)), (1, lambda x: 2.0 * norm.cdf(x) - 1.0)):
+            assert within(*kolmogorov(hot[..., column].ravel(), cdf))
+        assert not within(*kolmogorov(hot[..., 1].ravel(), norm.cdf))
+        steps = hot[:, 1:] - hot[:, :-1]
+        # of independent draws the variance of a difference is twice that of a draw
+        ratio = (steps**2).mean(axis=(0, 1)) / (2.0 * hot.var(axis=(0, 1)))
+        assert within(ratio - 1.0, 0.15)
+
+    def test_weights_of_modes_are_right_though_all_chains_start_in_one(self, draw, agrees):
+        posterior = two_modes_posterior()
+        settings = {"draws": 400, "thin": 2, "warmup": 600, "start": np.array([1.5])}
+        run = draw(posterior, ladder(iv.prior_draws()), **settings)
+        assert agrees(LINE.shares(run), LINE.truth(posterior.potential(), LAWS))
+        # by itself the cold rung stays where it began
+        alone = draw(posterior, iv.mala(), **settings)
+        assert not agrees(LINE.shares(alone), LINE.truth(posterior.potential(), LAWS[:1]))
+
+    def test_of_another_prior_is_rejected(self, draw, agrees, monkeypatch):
+        """As if its mean were 0: the weights of the modes are those of that posterior, nearly."""
+        posterior = two_modes_posterior()
+        sample = iv.Prior.sample
+        monkeypatch.setattr(iv.Prior, "sample", lambda prior, rng, n: sample(prior, rng, n) - 0.2)
+        run = draw(posterior, ladder(iv.prior_draws()), draws=400, thin=2, warmup=600, start=np.array([1.5]))
+        assert not agrees(LINE.shares(run), LINE.truth(posterior.potential(), LAWS))
+
+
+class TestRefused:
+    def test_another_law(self):
+        with pytest.raises(ValueError, match=r"prior_draws\(\) is for the law of the prior.* got beta = 0.3"):
+            iv.Rung(LAWS[1], kernel=iv.prior_draws())
+
+    def test_a_problem_without_a_prior(self):
+        class Split:
+            dimension = 1
+
+            def energy(self, position):
+                return gaussian(1.0).energy(position)
+
+            def energy_and_gradient(self, position):
+                return gaussian(1.0).energy_and_gradient(position)
+
+            def parts(self, position, gradient):
+                energy, slope = self.energy_and_gradient(position)
+                return iv.contract.Parts(energy, slope, 0.5 * energy, 0.5 * slope)
+
+        with pytest.raises(ValueError, match=r"prior_draws\(\) needs a problem whose prior can be drawn from.* Target"):
+            iv.sample(Split(), ladder(iv.prior_draws()), draws=1)
+
+    def test_a_boundary_that_changes_the_prior(self):
+        sampler = ladder(iv.prior_draws(), boundary=iv.penalised(1.0))
+        with pytest.raises(ValueError, match=r"knows no boundary but 'reflect' and 'ignore', got penalty 1"):
+            iv.sample(two_modes_posterior(), sampler, draws=1)
+
+    def test_a_domain_of_hardly_any_mass(self):
+        posterior = iv.Posterior(
+            iv.Prior(x=iv.Normal(0.0, 1.0)), Square(), [1.0], iv.GaussianNoise(1.0), iv.constraint("x > 6")
+        )
+        with pytest.raises(ValueError, match="domain must overlap the prior"):
+            iv.sample(posterior, ladder(iv.prior_draws()), draws=1, start=np.array([7.0]))
