@@ -36,9 +36,11 @@ class GuardedModel:
         Number of observations that the model has to return, m.
     name : str
         Name of the fidelity, for messages.
+    fixed : ndarray, shape (p,), optional
+        Values of all that the model gets, NaN for what is not fixed: theta has those alone.
     """
 
-    def __init__(self, model: Any, observations: int, name: str) -> None:
+    def __init__(self, model: Any, observations: int, name: str, fixed: Array | None = None) -> None:
         if not callable(model) or not callable(getattr(model, "linearize", None)):
             raise ValueError(
                 f"forward[{name!r}] must be callable and have linearize, got {model!r}: "
@@ -52,6 +54,7 @@ class GuardedModel:
         self.name = name
         self._observed = f"observations of forward model {name!r}", (observations,)
         self._message: str | None = None
+        self._fixed, self._free = fixed, None if fixed is None else np.flatnonzero(np.isnan(fixed))
         self.has_jacobian = callable(getattr(model, "jacobian", None))
         self.has_rows = callable(getattr(model, "rows", None))
 
@@ -62,13 +65,15 @@ class GuardedModel:
 
     def __call__(self, theta: Array) -> Array:
         """Observations (batch, m); NaN in the rows that failed."""
-        (y,) = self._guarded(lambda rows: (self.model(theta[rows].copy()),), slice(0, len(theta)), (self._observed,))
+        (y,) = self._guarded(
+            lambda rows: (self.model(self._given(theta[rows])),), slice(0, len(theta)), (self._observed,)
+        )
         return y
 
     def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
         """Observations and vector-Jacobian product; NaN in the rows that failed."""
         try:
-            y, vjp = self.model.linearize(theta.copy())
+            y, vjp = self.model.linearize(self._given(theta))
             y = _shaped(y, (len(theta), self.observations), self._observed[0])
         except ModelError:
             raise
@@ -78,7 +83,8 @@ class GuardedModel:
 
         def guarded(cotangent: Array) -> Array:
             try:
-                return _shaped(vjp(cotangent.copy()), theta.shape, f"the vector-Jacobian product of {self.name!r}")
+                what = f"the vector-Jacobian product of {self.name!r}"
+                return self._own(_shaped(vjp(cotangent.copy()), (len(theta), self._inputs(theta)), what))
             except ModelError:
                 raise
             except Exception as error:
@@ -91,11 +97,11 @@ class GuardedModel:
 
     def jacobian(self, theta: Array) -> tuple[Array, Array]:
         """Observations (batch, m) and Jacobian (batch, m, p), for a model that has it; NaN in failed rows."""
-        slopes = f"the jacobian of {self.name!r}", (self.observations, theta.shape[1])
+        slopes = f"the jacobian of {self.name!r}", (self.observations, self._inputs(theta))
         y, matrix = self._guarded(
-            lambda rows: self.model.jacobian(theta[rows].copy()), slice(0, len(theta)), (self._observed, slopes)
+            lambda rows: self.model.jacobian(self._given(theta[rows])), slice(0, len(theta)), (self._observed, slopes)
         )
-        return y, matrix
+        return y, self._own(matrix)
 
     def rows(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
         """Observations (batch, k) and Jacobian (batch, k, p) of chosen data, for a model that has `rows`.
@@ -103,13 +109,28 @@ class GuardedModel:
         NaN in failed rows.
         """
         chosen = f"the chosen observations of forward model {self.name!r}", indices.shape[1:]
-        slopes = f"the jacobian of {self.name!r}", (*indices.shape[1:], theta.shape[1])
+        slopes = f"the jacobian of {self.name!r}", (*indices.shape[1:], self._inputs(theta))
         y, matrix = self._guarded(
-            lambda rows: self.model.rows(theta[rows].copy(), indices[rows].copy()),
+            lambda rows: self.model.rows(self._given(theta[rows]), indices[rows].copy()),
             slice(0, len(theta)),
             (chosen, slopes),
         )
-        return y, matrix
+        return y, self._own(matrix)
+
+    def _given(self, theta: Array) -> Array:
+        """What the model gets: a copy of theta, with what is fixed."""
+        if self._fixed is None:
+            return theta.copy()
+        full = np.tile(self._fixed, (len(theta), 1))
+        full[:, self._free] = theta
+        return full
+
+    def _inputs(self, theta: Array) -> int:
+        return theta.shape[1] if self._fixed is None else len(self._fixed)
+
+    def _own(self, derivatives: Array) -> Array:
+        """Derivatives with respect to what is not fixed."""
+        return derivatives if self._fixed is None else np.ascontiguousarray(derivatives[..., self._free])
 
     def _guarded(
         self, solve: Callable[[slice], Sequence[Any]], rows: slice, wanted: Sequence[tuple[str, tuple[int, ...]]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -90,8 +91,12 @@ class Posterior:
         self._bounds = {name: self._bound_part(name, m) for name, m in self.forward.items()}
         if (seen := self._bounds[tuple(self.forward)[-1]].outputs) != self._bound.outputs:
             raise ValueError(f"the finest of forward must predict all {self._bound.outputs} data, got one for {seen}")
-        self._models = {name: GuardedModel(m, self._bounds[name].outputs, name) for name, m in self.forward.items()}
-        self._columns = {name: self._model_columns(name, m) for name, m in self.forward.items()}
+        names = {name: self._model_names(name, m) for name, m in self.forward.items()}
+        self._models = {
+            name: GuardedModel(m, self._bounds[name].outputs, name, self._model_fixed(names[name]))
+            for name, m in self.forward.items()
+        }
+        self._columns = {name: self._model_columns(name, found) for name, found in names.items()}
         self.fidelities = tuple(self.forward)
         self.dimension, self.names = prior.dimension, prior.names
         self.shapes = prior.shapes
@@ -340,16 +345,33 @@ class Posterior:
             raise ValueError(f"theta must have shape (batch, {self.dimension}), got {points.shape}")
         return points
 
-    def _model_columns(self, fidelity: str, model: Any) -> slice | npt.NDArray[np.intp]:
+    def _model_names(self, fidelity: str, model: Any) -> list[str]:
+        """Names of what a model gets, fixed or not."""
         names = getattr(model, "parameters", None)
         if names is None:
-            names = [name for name in self.prior.names if name not in self._bound.names]
-        elif len(set(names)) != len(names):
+            return [name for name in self.prior.order if name not in self._bound.names]
+        if len(set(names)) != len(names):
             raise ValueError(f"forward[{fidelity!r}].parameters must not repeat a name, got {list(names)}")
-        self.prior.check_names(f"forward[{fidelity!r}].parameters", names)
-        if not len(names):
+        self.prior.check_names(
+            f"forward[{fidelity!r}].parameters", [name for name in names if name not in self.prior.fixed]
+        )
+        return list(names)
+
+    def _model_fixed(self, names: list[str]) -> Array | None:
+        """Values of all that a model gets, NaN for what is not fixed; None if nothing is."""
+        fixed = self.prior.fixed
+        if not any(name in fixed for name in names):
+            return None
+        shapes = self.prior.shapes
+        return np.concatenate(
+            [fixed[name].ravel() if name in fixed else np.full(math.prod(shapes[name]), np.nan) for name in names]
+        )
+
+    def _model_columns(self, fidelity: str, names: list[str]) -> slice | npt.NDArray[np.intp]:
+        free = [name for name in names if name not in self.prior.fixed]
+        if not free:
             raise ValueError(f"forward[{fidelity!r}] must depend on at least one parameter, got none")
-        return as_selector(self.prior.columns(names))
+        return as_selector(self.prior.columns(free))
 
 
 def _with_missing(data: Any) -> Array:

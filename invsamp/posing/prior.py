@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import generator, instance, integer, mapping, numbers
+from invsamp.arguments import array, generator, integer, mapping, numbers, one_of, real, text, wrong
 from invsamp.contract import Array
 from invsamp.names import check_names, labels
 from invsamp.posing import column_families
-from invsamp.posing.distribution import Distribution
+from invsamp.posing.distribution import Distribution, freeze
+from invsamp.posing.distributions import Uniform
+from invsamp.posing.more_distributions import LogUniform
 
 
 class Prior:
@@ -22,13 +24,18 @@ class Prior:
 
     Parameters
     ----------
-    **distributions : Distribution
+    **distributions : Distribution, float or array_like
         One distribution per parameter. The order is the order of theta's columns; a parameter of shape
-        (k,) takes k columns, in C order.
+        (k,) takes k columns, in C order. A number, or an array of numbers, is fixed: models and noise know it by
+        its name as they know a parameter, and it has no column.
 
     Attributes
     ----------
     names : tuple of str
+        Of what is not fixed.
+    fixed : mapping from name to ndarray
+    order : tuple of str
+        All names as they were given, those of fixed quantities too.
     shapes : mapping from name to shape
     slices : mapping from name to the slice of its columns
     labels : tuple of str
@@ -56,12 +63,15 @@ class Prior:
     ('x', 'k[0]', 'k[1]')
     """
 
-    def __init__(self, **distributions: Distribution) -> None:
+    def __init__(self, **distributions: Distribution | npt.ArrayLike) -> None:
+        self.order = tuple(distributions)
+        free, self.fixed = _told_apart(distributions)
+        self._bind(free)
+
+    def _bind(self, distributions: dict[str, Distribution]) -> None:
         if not distributions:
-            raise ValueError("distributions must name at least one parameter, got none")
-        for name, distribution in distributions.items():
-            instance(name, distribution, Distribution, "a distribution such as Normal(0, 1)")
-        self.distributions: Mapping[str, Distribution] = dict(distributions)
+            raise ValueError("distributions must name at least one parameter that is not fixed, got none")
+        self.distributions: Mapping[str, Distribution] = distributions
         self.names = tuple(distributions)
         self.shapes: Mapping[str, tuple[int, ...]] = {n: d.shape for n, d in distributions.items()}
         check_names(self.shapes)
@@ -83,14 +93,40 @@ class Prior:
         return labels(self.shapes)
 
     def __repr__(self) -> str:
-        return "Prior(" + ", ".join(f"{name}={value!r}" for name, value in self.distributions.items()) + ")"
+        values: dict[str, Any] = dict(self.distributions) | {name: value.tolist() for name, value in self.fixed.items()}
+        return "Prior(" + ", ".join(f"{name}={values[name]!r}" for name in self.order) + ")"
 
     def __eq__(self, other: object) -> bool:
         # order matters: it is the order of the columns
-        return isinstance(other, Prior) and list(self.distributions.items()) == list(other.distributions.items())
+        return isinstance(other, Prior) and self._parts() == other._parts()
 
     def __hash__(self) -> int:
-        return hash(tuple(self.distributions.items()))
+        return hash(self._parts())
+
+    def _parts(self) -> tuple[Any, ...]:
+        fixed = tuple((name, freeze(value)) for name, value in self.fixed.items())
+        return self.order, tuple(self.distributions.items()), fixed
+
+    @classmethod
+    def from_table(cls, table: Any) -> Prior:
+        """Prior from a table of bounds and scales, such as a pandas DataFrame.
+
+        Parameters
+        ----------
+        table : DataFrame, or mapping from name to mapping
+            A row for each parameter, labelled by its name, with the columns ``lower`` and ``upper``, the bounds;
+            ``scale``, "linear" (uniform between the bounds, the default) or "log" (log-uniform); and ``fixed``, the
+            value of what is fixed. NaN is an empty cell.
+
+        Raises
+        ------
+        ValueError
+            If a row has no bounds and is not fixed, or a cell is not what it has to be.
+        """
+        rows = table.to_dict("index") if hasattr(table, "to_dict") else mapping("table", table, "a table of parameters")
+        if not rows:
+            raise ValueError("table must have a row for at least one parameter, got none")
+        return cls(**{text("names in table", name): _row(name, row) for name, row in rows.items()})
 
     def evaluate(self, theta: Array) -> tuple[Array, Array]:
         """Log density (batch,) and its gradient (batch, dimension) at points inside the support.
@@ -191,6 +227,39 @@ class Prior:
             np.concatenate([np.empty(0), *(c.first if c.third is None else c.third for c in known.values())]),
         )
         return compiled, [(self.slices[name], d) for name, d in self.distributions.items() if name not in known]
+
+
+def _told_apart(values: Mapping[str, Any]) -> tuple[dict[str, Distribution], dict[str, Array]]:
+    """Distributions and fixed values."""
+    free, fixed = {}, {}
+    for name, value in values.items():
+        if isinstance(value, Distribution):
+            free[name] = value
+            continue
+        try:
+            fixed[name] = np.array(array(name, value))
+        except ValueError:
+            raise wrong(name, "a distribution such as Normal(0, 1), or finite numbers", value) from None
+        fixed[name].flags.writeable = False
+    return free, fixed
+
+
+def _row(name: str, row: Any) -> Distribution | float:
+    """What a row of a table says of a parameter."""
+    known = {"lower", "upper", "scale", "fixed"}
+    cells = {key: cell for key, cell in mapping(f"table[{name!r}]", row).items() if key in known and cell == cell}
+    if "fixed" in cells:
+        return real(f"fixed of {name!r}", cells["fixed"])
+    if missing := [key for key in ("lower", "upper") if key not in cells]:
+        raise ValueError(f"table must have lower and upper, or fixed, of every parameter, got no {missing} of {name!r}")
+    family = {"linear": Uniform, "log": LogUniform}[
+        one_of(f"scale of {name!r}", cells.get("scale", "linear"), ("linear", "log"))
+    ]
+    ends = (real(f"{key} of {name!r}", cells[key]) for key in ("lower", "upper"))
+    try:
+        return family(*ends)
+    except ValueError as error:
+        raise ValueError(f"table[{name!r}]: {error}") from None
 
 
 def by_name(value: Any) -> Mapping[str, Any] | None:

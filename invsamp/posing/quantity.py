@@ -53,15 +53,17 @@ class Quantity:
         self.known: Array | None = None
         self.expression: Expression | None = None
         self.columns: dict[str, Indices] = {}
+        self.constants: dict[str, Array] = {}
         if not isinstance(value, str):
             values = np.asarray(value, dtype=float)
             self.known = values.reshape(-1)[_spread(label, values.shape, shape)]
-        elif value in prior.slices or value.isidentifier():
+        elif value in prior.order or value.isidentifier():
             self._read(label, value, shape, prior)
+            self.known = self.constants.get(value)
             _check_support(label, value, limits, prior)
         else:
             self.expression = Expression(label, value)
-            if OBSERVATION in prior.slices and OBSERVATION in self.expression.names:
+            if OBSERVATION in prior.order and OBSERVATION in self.expression.names:
                 raise ValueError(
                     f"{label} must not use 'y', which is the noise-free observation in a formula, where the prior has "
                     f"a parameter of that name, got {value!r}"
@@ -69,9 +71,13 @@ class Quantity:
             for name in self.expression.names:
                 if name != OBSERVATION:
                     self._read(label, name, shape, prior)
-        self.names = tuple(self.columns)
+        self.names = (*self.columns, *self.constants)
 
     def _read(self, label: str, name: str, shape: tuple[int, ...], prior: Prior) -> None:
+        if name in prior.fixed:
+            value = prior.fixed[name]
+            self.constants[name] = value.reshape(-1)[_spread(label, value.shape, shape)]
+            return
         prior.check_names(label, [name])
         self.columns[name] = prior.slices[name].start + _spread(label, prior.shapes[name], shape)
 
@@ -80,6 +86,7 @@ class Quantity:
         part = copy.copy(self)
         part.known = None if self.known is None else self.known[kept]
         part.columns = {name: columns[kept] for name, columns in self.columns.items()}
+        part.constants = {name: value[kept] for name, value in self.constants.items()}
         return part
 
     @property
@@ -104,14 +111,22 @@ class Quantity:
         columns = {name: columns[index] for name, columns in self.columns.items()}
         values = {name: np.atleast_2d(theta[rows, at]) for name, at in columns.items()}
         if self.expression is None:
-            (name,) = self.names
+            (name,) = columns
             return values[name], [(columns[name], 1.0)], 0.0
-        value, slopes = self.expression(values | {OBSERVATION: y})
-        by_name = [(columns[name], slopes.get(name, 0.0)) for name in self.names]
+        constants = {name: np.atleast_2d(value[index]) for name, value in self.constants.items()}
+        value, slopes = self.expression(values | constants | {OBSERVATION: y})
+        by_name = [(columns[name], slopes.get(name, 0.0)) for name in columns]
         return np.broadcast_to(value, y.shape), by_name, slopes.get(OBSERVATION, 0.0)
 
 
 def _check_support(label: str, name: str, limits: tuple[float, float], prior: Prior) -> None:
+    if name in prior.fixed:
+        if not np.all((prior.fixed[name] > limits[0]) & (prior.fixed[name] < limits[1])):
+            raise ValueError(
+                f"{name} is the {label} of the noise: it must lie in ({limits[0]:g}, {limits[1]:g}), got "
+                f"{prior.fixed[name].tolist()!r}"
+            )
+        return
     lower, upper = (end[prior.slices[name]] for end in prior.support)
     if np.any(lower < limits[0]) or np.any(upper > limits[1]):
         inside = "positive support" if limits == (0.0, math.inf) else f"support in [{limits[0]:g}, {limits[1]:g}]"

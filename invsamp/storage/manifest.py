@@ -45,6 +45,8 @@ def describe(problem: Problem, sampler: Any) -> dict[str, Any]:
         found["prior"] = (
             _nested(problem.prior) if parts is None else {name: _nested(part) for name, part in parts.items()}
         )
+        for name, value in getattr(problem.prior, "fixed", {}).items():
+            found["prior"][name] = _text(value.tolist())
     if hasattr(problem, "noise"):
         found["noise"] = _nested(problem.noise)
     found["domain"] = _text(problem.sampling_domain)

@@ -65,7 +65,7 @@ def posing_calls() -> dict[str, Call]:
         ),
         "BinomialNoise": Call(iv.BinomialNoise, {"trials": 5}, {"trials": {"integer", "any shape", "empty"}}),
         "AutoRegressive": Call(
-            iv.AutoRegressive, {"correlation": 0.5}, {"correlation": {*SHAPELESS, "text"} - {"signed", "integer"}}
+            iv.AutoRegressive, {"correlation": 0.5}, {"correlation": {*SHAPELESS, "text"} - {"integer"}}
         ),
         "ExponentialCorrelation": Call(
             iv.ExponentialCorrelation,
@@ -84,7 +84,8 @@ def posing_calls() -> dict[str, Call]:
         "PoissonNoise": Call(iv.PoissonNoise),
         "CategoricalNoise": Call(iv.CategoricalNoise),
         "Outputs": Call(lambda a: iv.Outputs(a=a), {"a": iv.PoissonNoise()}),
-        "Prior": Call(lambda a: iv.Prior(a=a), {"a": normal}, {"a": {"distribution"}}),
+        "Prior": Call(lambda a: iv.Prior(a=a, b=normal), {"a": normal}, {"a": {"distribution", *SHAPELESS}}),
+        "Prior.from_table": Call(iv.Prior.from_table, {"table": {"a": {"lower": 0.0, "upper": 1.0}}}),
         "Prior.log_density": Call(prior.log_density, {"theta": theta}),
         "Prior.gradient": Call(prior.gradient, {"theta": theta}),
         "Prior.sample": Call(prior.sample, {"rng": rng, "n": 2}),
