@@ -113,7 +113,7 @@ class SplitPotential(Potential, Protocol):
         ...
 
 
-def derivative_error(part: Any) -> float:
+def derivative_error(part: object) -> float:
     """The relative error of its derivatives that a forward model or a potential admits; 0: none but rounding."""
     return float(getattr(part, "derivative_error", None) or 0.0)
 

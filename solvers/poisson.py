@@ -88,7 +88,7 @@ class PoissonEquation:
         assert self.mesh is not None
         return make_space(self.mesh, self.backend, self.comm)
 
-    def observe(self, sensors: Any, *, precompute: bool = True) -> PoissonObservation:
+    def observe(self, sensors: object, *, precompute: bool = True) -> PoissonObservation:
         """Forward model: what sensors read of the solution.
 
         Parameters

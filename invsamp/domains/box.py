@@ -164,7 +164,7 @@ def without_inf(bound: Array) -> Any:
     return listed if bound.ndim else listed[0]
 
 
-def with_inf(bound: Any, open_side: float) -> Any:
+def with_inf(bound: object, open_side: float) -> Any:
     """Undo `without_inf`; ``open_side`` is the infinity that None stood for."""
     if isinstance(bound, list | tuple):
         return [open_side if value is None else value for value in bound]

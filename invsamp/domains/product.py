@@ -143,7 +143,7 @@ class Product(Walled):
         return self.blocks  # type: ignore[return-value]
 
 
-def _key(key: Any) -> tuple[int, ...] | tuple[str, ...]:
+def _key(key: object) -> tuple[int, ...] | tuple[str, ...]:
     entries = tuple(key) if isinstance(key, tuple) else (key,)
     entries = tuple(int(entry) if isinstance(entry, int | np.integer) else entry for entry in entries)
     names, indices = (all(isinstance(entry, kind) for entry in entries) for kind in (str, int))

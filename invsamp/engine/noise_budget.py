@@ -56,7 +56,7 @@ class NoiseBudget:
         self._positions, self._stated, self._before = [], [], (counts.steps, counts.clipped)
         variance = self._rung.gradient_variance()
         if variance is not None:
-            self._fit(float(self._levels(variance).max()))
+            self._fit(float(self._largest(variance).max()))
 
     def record(self) -> None:
         """After a step of the last window: keep its states, unless enough are kept."""
@@ -77,9 +77,9 @@ class NoiseBudget:
         if noise is None or not self._positions or rung.gradient_variance() is None:
             return
         found = [rung.noise.gradient_variance(*pair) for pair in zip(self._positions, self._stated, strict=True)]
-        levels = np.concatenate([self._levels(variance) for variance in found if variance is not None])
-        level = float(np.quantile(levels, FITTING, method="higher"))
-        self._fit(level)
+        largest = np.concatenate([self._largest(variance) for variance in found if variance is not None])
+        variance = float(np.quantile(largest, FITTING, method="higher"))
+        self._fit(variance)
         counts = rung.counts
         steps = (counts.steps - self._before[0]) * len(rung.position)
         clipped = (counts.clipped - self._before[1]) / steps
@@ -88,7 +88,7 @@ class NoiseBudget:
             raise RuntimeError(
                 f"the gradient noise of the rung of law {rung.law} exceeded what a step injects "
                 f"in {clipped:.1%} of the last steps of warm-up, above {allowed:.0%}. Take a step_size of at most "
-                f"{self._longest(level):.3g} (now {float(np.max(rung.step_size)):.3g}), gradients of less noise, or "
+                f"{self._longest(variance):.3g} (now {float(np.max(rung.step_size)):.3g}), gradients of less noise, or "
                 "beyond='shrink'"
             )
 
@@ -96,27 +96,27 @@ class NoiseBudget:
         """Fraction of the kept states that the pilot of a variance model does not cover; None without a pilot."""
         return self._rung.noise.uncovered(np.concatenate(self._positions)) if self._positions else None
 
-    def _fit(self, level: float) -> None:
+    def _fit(self, variance: float) -> None:
         rung, noise = self._rung, self._rung.settings.gradient_noise
-        assert noise is not None  # there are levels
+        assert noise is not None  # there are variances
         if noise.beyond == "shrink":
-            rung.longest_step = self._longest(level)
+            rung.longest_step = self._longest(variance)
             given = rung.settings.step_size
             if given is None:
                 rung.step_size = np.minimum(rung.step_size, rung.longest_step)[()]
             elif not callable(given):  # a schedule is held back at every step
                 rung.step_size = min(float(given), rung.longest_step)
         elif noise.beyond == "effective_temperature":
-            affords = float(np.max(rung.step_size)) * level / (2.0 * rung.settings.kernel.friction)
+            affords = float(np.max(rung.step_size)) * variance / (2.0 * rung.settings.kernel.friction)
             law = rung.settings.law
             assert isinstance(law, Tempered)  # or the rung is refused
             rung.law = Tempered(max(law.temperature, affords))
 
-    def _longest(self, level: float) -> float:
+    def _longest(self, variance: float) -> float:
         budget = 2.0 * self._rung.settings.kernel.friction * noise_room(self._rung.settings.law)
-        return budget / level if level > 0.0 else math.inf
+        return budget / variance if variance > 0.0 else math.inf
 
-    def _levels(self, variance: Array) -> Array:
+    def _largest(self, variance: Array) -> Array:
         """Largest variance of the whitened gradients in any direction, shape (n,)."""
         white = self._rung.metric.whiten_covariance(variance)
         if white.ndim == 3:

@@ -208,7 +208,7 @@ def check_segment(segment: int | None) -> None:
     optional(integer, "segment", segment, least=1)
 
 
-def _payload(engine: Engine, start: Array | None, state: Any) -> bytes:
+def _payload(engine: Engine, start: Array | None, state: object) -> bytes:
     sampler: Any = engine.sampler
     try:
         states.encode(sampler)

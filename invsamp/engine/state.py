@@ -56,7 +56,7 @@ _DIGEST = hashlib.sha256().digest_size
 _KINDS = "biufcUS"
 
 
-def encode(state: Any) -> bytes:
+def encode(state: object) -> bytes:
     """A state as bytes.
 
     Raises
@@ -113,14 +113,14 @@ class _Arrays:
             raise TypeError(f"{where} cannot be saved: it is an array of {array.dtype}")
         # sums and products round by the order of the entries in memory, so that is part of the value
         order = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
-        told = [array.dtype.str, list(array.shape), order, self._end]
+        description = [array.dtype.str, list(array.shape), order, self._end]
         self.entries.append(array.transpose(order).tobytes())
         self._end += array.nbytes
-        self._known[id(array)] = array, told
-        return told
+        self._known[id(array)] = array, description
+        return description
 
 
-def _pack(value: Any, arrays: _Arrays, where: str) -> Any:
+def _pack(value: object, arrays: _Arrays, where: str) -> Any:
     """A JSON tree in which a list is a list and every other compound is an object of one key, its kind."""
     if value is None or type(value) in (bool, int, float, str):
         return value
@@ -145,7 +145,7 @@ def _pack(value: Any, arrays: _Arrays, where: str) -> Any:
     )
 
 
-def _unpack(value: Any, entries: memoryview) -> Any:
+def _unpack(value: object, entries: memoryview) -> Any:
     if isinstance(value, list):
         return [_unpack(entry, entries) for entry in value]
     if not isinstance(value, dict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -86,7 +86,7 @@ class Checked:
             raise self._wrong(f"{len(requests)} estimates", len(found))
         return tuple(self._checked(*pair) for pair in zip(requests, found, strict=True))
 
-    def _checked(self, request: Request, found: Any) -> Estimate:
+    def _checked(self, request: Request, found: object) -> Estimate:
         if not isinstance(found, Estimate):
             raise self._wrong("an Estimate for each request", repr(found))
         # what comes of gradients that nobody asked for is nobody's business
@@ -116,7 +116,7 @@ class Checked:
                 if of is not None:  # otherwise there is noise in it
                     raise self._wrong("estimates in the order of the requests", f"that of request {of} for request {k}")
 
-    def _wrong(self, right: str, value: Any) -> EvaluatorError:
+    def _wrong(self, right: str, value: object) -> EvaluatorError:
         return EvaluatorError(f"{self._evaluator!r} must give {right}, got {value}")
 
 

@@ -48,8 +48,8 @@ class Executed:
 
     def __init__(self, executor: Executor, workers: int | None = None) -> None:
         self._executor = executor
-        told = getattr(executor, "_max_workers", None)
-        self._workers = workers or (told if isinstance(told, int) else None)
+        stated = getattr(executor, "_max_workers", None)
+        self._workers = workers or (stated if isinstance(stated, int) else None)
         self._splits: dict[tuple[str, Gradients, bool], bool] = {}  # by kind of request
 
     def __repr__(self) -> str:

@@ -120,10 +120,10 @@ def _end_label(axes: Axes, length: float, height: float, text: str) -> None:
 
 def _rates(axes: Axes, comparison: Compared) -> None:
     """Expected swap rate of every coarse level with the cold rung, by hot temperature."""
-    told = False
+    known_somewhere = False
     for place, (name, rate) in enumerate(comparison.rates.items()):
         known = np.isfinite(rate)
-        told = told or bool(known.any())
+        known_somewhere = known_somewhere or bool(known.any())
         axes.plot(np.array(TEMPERATURES)[known], rate[known], color=_color(comparison, place), lw=1.8, label=name)
         hottest = comparison.hot_temperatures[name]
         if np.isfinite(hottest):
@@ -135,7 +135,7 @@ def _rates(axes: Axes, comparison: Compared) -> None:
     axes.set(xscale="log", xlim=(1.0, 300.0), ylim=(0.0, 1.0))
     axes.set_xlabel("hot temperature", color=INK, fontsize=9)
     title(axes, f"expected swaps with {comparison.levels[-1].name} at 1")
-    if told:
+    if known_somewhere:
         axes.legend(frameon=False, fontsize=8, labelcolor=INK)
     else:
         axes.text(0.5, 0.5, "the states do not tell", transform=axes.transAxes, ha="center", color=FAINT, fontsize=9)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -67,7 +67,7 @@ def solve(level: CountedPotential, position: Array) -> tuple[Array, Array]:
     return level.energy_and_gradient(position)
 
 
-def seconds_of(posterior: Any, level: CountedPotential) -> float:
+def seconds_of(posterior: object, level: CountedPotential) -> float:
     """Seconds per evaluation: as the forward model states them, else as they were measured."""
     model = getattr(posterior, "forward", {}).get(level.fidelity)
     stated = getattr(model, "cost", None)

@@ -84,12 +84,12 @@ def _unequal(comm: Communicator, what: str, found: list[str]) -> ValueError | No
 
 def _wait_for_all(comm: Communicator) -> None:
     """Wait until all have come; a script in which some never do would hang without a word."""
-    begin, told, here = time.monotonic(), False, comm.Ibarrier()
+    begin, noticed, here = time.monotonic(), False, comm.Ibarrier()
 
     def look() -> bool:
-        nonlocal told
-        if not told and time.monotonic() - begin > NOTICE:
-            told = True
+        nonlocal noticed
+        if not noticed and time.monotonic() - begin > NOTICE:
+            noticed = True
             sys.stderr.write(
                 f"rank {comm.rank} of {comm.size} waits for the others: all of them have to sample together. For a run "
                 "of one process alone say comm=MPI.COMM_SELF\n"

@@ -102,7 +102,7 @@ def models_of(problem: Problem) -> dict[str, Any]:
     return dict(getattr(problem, "forward", None) or {})
 
 
-def is_fixed(model: Any) -> bool:
+def is_fixed(model: object) -> bool:
     """Whether a model was made for the processes of a communicator of its own."""
     if isinstance(model, Distributed):
         return False

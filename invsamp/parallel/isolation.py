@@ -21,7 +21,7 @@ from invsamp.posing.forward import ModelError, WrongShapeError
 
 
 def isolated(
-    model: Any = None,
+    model: object = None,
     *,
     build: Callable[[], Any] | None = None,
     workers: int = 1,

@@ -20,7 +20,7 @@ from invsamp.parallel.world import all_or_none, alone, check_communicator, world
 from invsamp.posing.forward import ModelError, own_array
 
 
-def map(model: Any, thetas: npt.ArrayLike, *, workers: int | None = None, comm: Communicator | None = None) -> Array:
+def map(model: object, thetas: npt.ArrayLike, *, workers: int | None = None, comm: Communicator | None = None) -> Array:
     """Observations at many parameters, which do not depend on each other: the rows spread over processes.
 
     Over the ranks that ``mpiexec`` started together, all of which call it and get all rows; otherwise over worker
@@ -132,7 +132,7 @@ def _evaluated(model: Any, theta: Array) -> _Part:
     return _Part(rows, message)
 
 
-def _stacked(parts: list[_Part], model: Any) -> Array:
+def _stacked(parts: list[_Part], model: object) -> Array:
     for part in parts:
         if part.mistake is not None:
             raise ModelError(part.mistake)

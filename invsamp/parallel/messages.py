@@ -75,11 +75,11 @@ class Communicator(Protocol):
         """A message, if there is one."""
         ...
 
-    def bcast(self, obj: Any) -> Any:
+    def bcast(self, obj: object) -> Any:
         """The first process's object, on all."""
         ...
 
-    def allgather(self, sendobj: Any) -> list[Any]:
+    def allgather(self, sendobj: object) -> list[Any]:
         """The objects of all, on all."""
         ...
 
@@ -112,7 +112,7 @@ class Patience:
                 time.sleep(min(waited / 8.0, LONGEST))
 
 
-def bcast(comm: Communicator, item: Any) -> Any:
+def bcast(comm: Communicator, item: object) -> Any:
     """Rank 0's object on every process of a communicator, however large it is."""
     data = pickle.dumps(item, pickle.HIGHEST_PROTOCOL) if comm.rank == 0 else b""
     first, size = comm.bcast((data[:PIECE], len(data)))

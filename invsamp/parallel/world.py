@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any
 
 from invsamp.arguments import wrong
 from invsamp.parallel.messages import Communicator
@@ -138,7 +137,7 @@ def _abort(comm: Communicator) -> None:
     comm.Abort(1)
 
 
-def check_communicator(comm: Any) -> None:
+def check_communicator(comm: object) -> None:
     """`ValueError` for what is neither None nor a communicator to which this process belongs."""
     # the null communicator is false, and one that joins two groups has no common numbering
     if comm is not None and (not hasattr(comm, "Ibarrier") or not comm or getattr(comm, "is_inter", False)):

@@ -247,7 +247,7 @@ def parameter_names(parameters: Iterable[str] | None) -> tuple[str, ...] | None:
     return found
 
 
-def approximate_derivatives(model: Any, error: float) -> Any:
+def approximate_derivatives(model: object, error: float) -> Any:
     """The same forward model or potential, which says of its derivatives that they are approximate.
 
     Then `Posterior.check_gradient`, and the check at the start of a run, hold it to that error in place of rounding.

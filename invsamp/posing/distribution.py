@@ -160,7 +160,7 @@ def _evaluate(columns: Array, compiled: Coefficients) -> tuple[Array, Array]:
     )
 
 
-def as_shape(shape: Any) -> tuple[int, ...]:
+def as_shape(shape: object) -> tuple[int, ...]:
     """A shape as a tuple; `ValueError` unless it is made of positive integers."""
     try:
         sizes = shape if isinstance(shape, tuple | list) else (shape,)

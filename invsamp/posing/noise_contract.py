@@ -99,7 +99,7 @@ class CompiledNoise(Noise):
         return found[: 2 + len(values)]
 
 
-def quantity(name: str, value: Any, above: float = 0.0, below: float | None = None) -> Any:
+def quantity(name: str, value: object, above: float = 0.0, below: float | None = None) -> Any:
     """Numbers between limits as they are kept, the name of a parameter, or a formula of names."""
     if isinstance(value, str) and value:
         return value if value.isidentifier() else Expression(name, value).text

@@ -48,7 +48,7 @@ class Quantity:
     """
 
     def __init__(
-        self, label: str, value: Any, limits: tuple[float, float], shape: tuple[int, ...], prior: Prior
+        self, label: str, value: object, limits: tuple[float, float], shape: tuple[int, ...], prior: Prior
     ) -> None:
         self.known: Array | None = None
         self.expression: Expression | None = None

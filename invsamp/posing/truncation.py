@@ -74,9 +74,9 @@ class Truncated(Distribution):
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
         first, _, mass, above = self._masses
-        level = first + mass * rng.random((n, len(mass)))
+        probability = first + mass * rng.random((n, len(mass)))
         base = self.distribution.scipy()
-        draws = np.where(above, base.isf(level), base.ppf(level)).reshape(n, *self.shape)
+        draws = np.where(above, base.isf(probability), base.ppf(probability)).reshape(n, *self.shape)
         return np.clip(draws, *self.support)
 
 

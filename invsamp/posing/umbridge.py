@@ -136,7 +136,7 @@ class UmbridgeFunction(CountsFailures):
         answer = self._ask("Evaluate", theta, self.n_observations)
         return np.concatenate(_blocks(answer, self.output_sizes, "the output of Evaluate"))
 
-    def _ask(self, path: str, theta: Array, numbers: int, **more: Any) -> Any:
+    def _ask(self, path: str, theta: Array, numbers: int, **more: object) -> Any:
         vectors = [part.tolist() for part in np.split(theta, np.cumsum(self.input_sizes)[:-1])]
         body = {"name": self.name, "input": vectors, "config": json.loads(self.config), **more}
         return self.server.ask(path, body, numbers=numbers).get("output")
@@ -238,13 +238,13 @@ def _sizes(answer: Mapping[str, Any], key: str, url: str) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def _blocks(value: Any, sizes: tuple[int, ...], what: str) -> list[Array]:
+def _blocks(value: object, sizes: tuple[int, ...], what: str) -> list[Array]:
     if not isinstance(value, list) or len(value) != len(sizes):
         raise WrongShapeError(f"{what} must be a list of {len(sizes)} vectors, got {value!r:.200}")
     return [_vector(block, size, what) for block, size in zip(value, sizes, strict=True)]
 
 
-def _vector(value: Any, size: int, what: str) -> Array:
+def _vector(value: object, size: int, what: str) -> Array:
     if not isinstance(value, list) or len(value) != size:
         raise WrongShapeError(f"{what} must hold a vector of {size} numbers, got {value!r:.200}")
     for number in value:

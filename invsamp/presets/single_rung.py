@@ -36,8 +36,8 @@ def sgld(
     ----------
     Welling and Teh (2011), ICML, eq. (4), with :math:`\eta = \epsilon / 2`.
     """
-    told = exact_energies() if estimator is None else estimator
-    rung = Rung(fidelity=fidelity, estimator=told, step_size=step_size, gradient_noise=gradient_noise)
+    used = exact_energies() if estimator is None else estimator
+    rung = Rung(fidelity=fidelity, estimator=used, step_size=step_size, gradient_noise=gradient_noise)
     return _single(rung, preconditioner, boundary)
 
 
@@ -77,8 +77,8 @@ def cyclic_sgld(
     Zhang et al. (2020), "Cyclical stochastic gradient MCMC for Bayesian deep learning", ICLR, eq. (1), Algorithm 1.
     """
     schedule = cyclic_cosine(step_size, cycles=cycles)
-    told = exact_energies() if estimator is None else estimator
-    rung = Rung(fidelity=fidelity, estimator=told, step_size=schedule, gradient_noise=gradient_noise)
+    used = exact_energies() if estimator is None else estimator
+    rung = Rung(fidelity=fidelity, estimator=used, step_size=schedule, gradient_noise=gradient_noise)
     return _single(rung, preconditioner, boundary)
 
 
@@ -114,8 +114,8 @@ def sghmc(
     Chen, Fox and Guestrin (2014), ICML, eq. (15).
     """
     kernel = Momentum(friction)
-    told = exact_energies() if estimator is None else estimator
-    rung = Rung(fidelity=fidelity, estimator=told, kernel=kernel, step_size=step_size, gradient_noise=gradient_noise)
+    used = exact_energies() if estimator is None else estimator
+    rung = Rung(fidelity=fidelity, estimator=used, kernel=kernel, step_size=step_size, gradient_noise=gradient_noise)
     return _single(rung, preconditioner, boundary)
 
 

@@ -105,9 +105,9 @@ class RunDirectory:
             pickled: File | str = "they were not wanted" if parts is None else directory._pickle(parts)
             if isinstance(pickled, File):
                 files.append(pickled)
-            told = "pickled" if isinstance(pickled, File) else f"could not be pickled: {pickled}"
+            kept = "pickled" if isinstance(pickled, File) else f"could not be pickled: {pickled}"
             # it makes the folder a run: of one that is killed before, all files are known by their names
-            directory._write(Header(dict(about) | {"posterior": told}, tuple(files)), payload)
+            directory._write(Header(dict(about) | {"posterior": kept}, tuple(files)), payload)
             manifests.write_manifest(path, directory.header.about)
         except BaseException:
             directory.withdraw()
@@ -261,7 +261,7 @@ class RunDirectory:
                 path.unlink()
 
 
-def as_path(directory: Any) -> Path:
+def as_path(directory: object) -> Path:
     """The absolute path of a directory, as a model may change the working directory; `ValueError` if it is no path."""
     return arguments.path("directory", directory).absolute()
 

@@ -77,10 +77,10 @@ def dataset(values: Mapping[str, Array], dims: Sequence[str]) -> xr.Dataset:
     return unlabelled.assign_coords({dim: np.arange(size) for dim, size in unlabelled.sizes.items()})
 
 
-def to_json(value: Any) -> str:
+def to_json(value: object) -> str:
     """JSON of plain values and of NumPy's; `TypeError` for anything else."""
 
-    def plain(item: Any) -> Any:
+    def plain(item: object) -> Any:
         if isinstance(item, np.ndarray | np.generic):
             return item.tolist()
         raise TypeError(f"a report holds JSON-able values, got {item!r} of type {type(item).__name__}")

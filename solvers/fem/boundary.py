@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -48,7 +47,7 @@ def everywhere(points: Array) -> Mask:
     return np.ones(len(points), dtype=bool)
 
 
-def checked_boundary(boundary: Any, whole: Sequence[str] = WHOLE) -> Boundary:
+def checked_boundary(boundary: object, whole: Sequence[str] = WHOLE) -> Boundary:
     """A name of ``whole``, or conditions by part; a single condition holds everywhere.
 
     Raises

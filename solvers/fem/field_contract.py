@@ -124,7 +124,7 @@ def _rows(matrix: Any, rows: Array) -> Array:
     return product
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Whether it is a real number; True and False are not."""
     return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
 
@@ -134,7 +134,7 @@ def names_of(*slots: Unknown) -> tuple[str, ...]:
     return tuple(slot for slot in slots if isinstance(slot, str))
 
 
-def checked_unknown(name: str, value: Any) -> Unknown:
+def checked_unknown(name: str, value: object) -> Unknown:
     """A finite number as a float, or a name.
 
     Raises
@@ -147,7 +147,7 @@ def checked_unknown(name: str, value: Any) -> Unknown:
     return real(name, value, also=", or a name for an unknown")
 
 
-def checked_pair(name: str, values: Any) -> tuple[Unknown, Unknown]:
+def checked_pair(name: str, values: object) -> tuple[Unknown, Unknown]:
     """A pair of these."""
     entries = sequence(name, values, "a pair of numbers or names")
     if len(entries) != 2:
@@ -156,7 +156,7 @@ def checked_pair(name: str, values: Any) -> tuple[Unknown, Unknown]:
     return first, second
 
 
-def evaluated(given: Any, points: Array, shape: tuple[int, ...]) -> Array:
+def evaluated(given: object, points: Array, shape: tuple[int, ...]) -> Array:
     """Values (n, *shape) of what is an array or a function of points."""
     try:
         values = np.asarray(given(points) if callable(given) else given, dtype=float)
@@ -169,7 +169,7 @@ def evaluated(given: Any, points: Array, shape: tuple[int, ...]) -> Array:
     return values
 
 
-def describe(given: Any) -> str:
+def describe(given: object) -> str:
     """A word for what a repr would show with an address or in full."""
     if isinstance(given, np.ndarray):
         return f"array {given.shape} {hashlib.sha256(np.ascontiguousarray(given).tobytes()).hexdigest()[:8]}"

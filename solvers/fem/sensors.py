@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -119,7 +119,7 @@ def region_averages(regions: Sequence[Part]) -> RegionAverages:
     return RegionAverages(listed)
 
 
-def as_layout(sensors: Any) -> SensorLayout:
+def as_layout(sensors: object) -> SensorLayout:
     """Sensors from an array of points, `point_sensors`, `region_averages`, or a sequence of such groups.
 
     Raises

@@ -179,7 +179,7 @@ def _mass(u: Any, v: Any, _: Any) -> Any:
 
 
 @BilinearForm
-def _stiffness(u: Any, v: Any, _: Any) -> Any:
+def _stiffness(u: object, v: object, _: object) -> Any:
     return dot(grad(u), grad(v))
 
 

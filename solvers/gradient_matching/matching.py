@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -202,7 +202,7 @@ def match(
     library: Library,
     times: npt.ArrayLike,
     states: npt.ArrayLike,
-    derivatives: Any = "weak",
+    derivatives: object = "weak",
 ) -> GradientMatching:
     """Gradient matching of a sampled trajectory.
 
@@ -253,7 +253,7 @@ def match(
     )
 
 
-def _part(derivatives: Any) -> Derivatives:
+def _part(derivatives: object) -> Derivatives:
     if isinstance(derivatives, str):
         found: Derivatives = _METHODS[one_of("derivatives", derivatives, _METHODS)]()
         return found

@@ -142,7 +142,7 @@ class HeatEquation:
         return Solving(self.discretisation, None, steps).fields(self.check_theta(theta))
 
     def observe(
-        self, sensors: Any, times: Sequence[float] | None = None, *, precompute: bool = True
+        self, sensors: object, times: Sequence[float] | None = None, *, precompute: bool = True
     ) -> HeatObservation:
         """Forward model: what sensors read.
 
