@@ -16,6 +16,8 @@ from noise_checks import check_derivatives
 from scipy import stats
 
 import invsamp as iv
+from invsamp.engine.swaps.meeting import Meeting
+from invsamp.problems.mixtures import two_modes
 
 PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
 
@@ -125,6 +127,57 @@ def test_the_kernel_is_stored_and_resumed(script, tmp_path):
     whole = iv.sample(target, script.ladder, draws=60, directory=tmp_path / "whole", **settings)
     iv.sample(target, script.ladder, draws=25, directory=tmp_path / "run", **settings)
     np.testing.assert_array_equal(iv.resume(tmp_path / "run", draws=60, progress=False).theta, whole.theta)
+
+
+class TestLaw:
+    """On the hot rung of two, all chains of which start in one mode of a mixture .4 N(-4, .7^2) + .6 N(3, .5^2)."""
+
+    target = iv.Target(two_modes())
+
+    def run(self, draw, script):
+        return draw(self.target, script.contour, draws=1000, thin=4, warmup=4000, start=np.array([-4.0]))
+
+    def test_the_posterior_is_right_whatever_was_learnt(self, script, draw, agrees, monkeypatch):
+        run = self.run(draw, script)
+        moments = np.stack([(run.theta[..., 0] > 0.0).mean(axis=1), run.theta[..., 0].mean(axis=1)], axis=1)
+        assert agrees(moments, [0.6, 0.4 * -4.0 + 0.6 * 3.0])
+        # flattened: the hot rung is where the cold one is not
+        assert (np.abs(run.rung_theta(1)) < 1.0).mean() > 0.02
+        # swaps that take no notice of the law exchange all there is
+        monkeypatch.setattr(Meeting, "_value", lambda meeting, weights, estimate: (0.0 * estimate.energy, 0.0))
+        deaf = self.run(draw, script)
+        assert not agrees((deaf.theta[..., 0] > 0.0).mean(axis=1), 0.6)
+
+    @pytest.mark.filterwarnings("ignore::UserWarning")
+    def test_it_is_stored_and_resumed_with_what_it_learnt(self, script, tmp_path):
+        settings = {"warmup": 200, "seed": 3, "progress": False, "segment": 5}
+        whole = iv.sample(self.target, script.contour, draws=40, directory=tmp_path / "whole", **settings)
+        iv.sample(self.target, script.contour, draws=15, directory=tmp_path / "run", **settings)
+        run = iv.resume(tmp_path / "run", draws=40, progress=False)
+        np.testing.assert_array_equal(run.rung_theta(1), whole.rung_theta(1))
+        assert run.report["laws"][1].startswith("Contour(lowest=1.0, highest=20.0, bins=30, zeta=0.75")
+
+    @pytest.mark.mpi
+    @pytest.mark.filterwarnings("ignore::UserWarning")
+    def test_two_processes_make_the_same_draws(self, script, tmp_path):
+        settings = {"draws": 20, "warmup": 100, "seed": 3, "progress": False}
+        whole = iv.sample(self.target, script.contour, **settings)
+        code = """
+            import sys
+            import numpy as np
+            sys.path.insert(0, sys.argv[1])
+            import invsamp as iv
+            import my_parts
+            from invsamp.parallel import leader, rank
+            from invsamp.problems.mixtures import two_modes
+            leader.MESSAGES = -1.0  # cheap as the model is, it is solved by all
+            target = iv.Target(two_modes())
+            run = iv.sample(target, my_parts.contour, draws=20, warmup=100, seed=3, progress=False)
+            if rank() == 0:
+                np.save(sys.argv[2], run.rung_theta(1))
+        """
+        launch.mpi(code, 2, Path(script.__file__).parent, tmp_path / "theta.npy")
+        np.testing.assert_array_equal(np.load(tmp_path / "theta.npy"), whole.rung_theta(1))
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
