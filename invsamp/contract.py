@@ -113,6 +113,26 @@ class SplitPotential(Potential, Protocol):
         ...
 
 
+class ExpectedMisfit(NamedTuple):
+    """What misfit data have that come with the noise as it is stated; see `invsamp.posing.expected_misfit`."""
+
+    data: int  # how many
+    least: float  # misfit where the model predicts every datum exactly; the others are above it
+    mean: float  # for one theta
+    sd: float
+    low: float  # a right model's mean over the posterior is below this, or above that, in one run of 1,000 at the most
+    high: float
+
+
+@runtime_checkable
+class NoisyPotential(SplitPotential, Protocol):
+    """A potential of data that come with noise."""
+
+    def expected_misfit(self) -> ExpectedMisfit | None:
+        """What their misfit should be; None where the noise does not tell, or adapts to the data."""
+        ...
+
+
 def derivative_error(part: object) -> float:
     """The relative error of its derivatives that a forward model or a potential admits; 0: none but rounding."""
     return float(getattr(part, "derivative_error", None) or 0.0)

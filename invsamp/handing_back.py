@@ -29,18 +29,16 @@ def handed_back(engine: Engine, kept: Draws) -> Run:
     problem, faults = engine.problem, _Faults()
     draws = faults.tried("the count of the draws outside of the domain", kept.take, kept.view)
     report = faults.tried("the report", engine.report, lambda: asdict(engine.plan))
-    nothing: dict[str, Any] = {}
-    statistics = faults.tried("the statistics of the draws", lambda: engine.statistics(draws), lambda: nothing)
     theta = faults.tried(
         "the conversion to natural parameters", lambda: _natural(problem, draws.positions), lambda: None
     )
     if theta is None:
         faults.messages[-1] += ". The draws are the sampler's own coordinates, as the parameter 'position'"
-        return _plain("position", draws.positions, statistics, report, faults)
+        return _plain("position", draws.positions, draws.statistics, report, faults)
 
     def whole() -> Run:
         complete = faults.added_to(report)
-        return Run.from_arrays(problem, dict(problem.shapes), theta, statistics, complete, problem.support)
+        return Run.from_arrays(problem, dict(problem.shapes), theta, draws.statistics, complete, problem.support)
 
     run = faults.tried("the record of the run", whole, lambda: None)
     if run is None:

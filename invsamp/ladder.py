@@ -13,6 +13,7 @@ from invsamp.estimators import Estimator, Exact
 from invsamp.evaluate.requests import STRUCTURES, Structure
 from invsamp.kernels import Kernel, Langevin, PriorDraws
 from invsamp.laws import Law, Tempered, as_law, check_ladder
+from invsamp.names import check_statistics
 from invsamp.schedules import Schedule
 from invsamp.swap.rules import SwapRule
 from invsamp.swap.schemes import SwapScheme, deo
@@ -130,6 +131,7 @@ class Rung:
         )
         instance("estimator", self.estimator, Estimator, ESTIMATOR)
         instance("kernel", self.kernel, Kernel, "a Kernel, such as Langevin(...)")
+        check_statistics(f"the kernel {self.kernel.name!r}", self.kernel.statistics)
         instance("energy_variance", self.energy_variance, VarianceModel, VARIANCE_MODEL)
         optional(instance, "gradient_noise", self.gradient_noise, GradientNoise, "a GradientNoise")
         if self.kernel.adjusted and not isinstance(self.estimator, Exact):

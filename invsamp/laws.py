@@ -200,11 +200,14 @@ def as_ladder(temperatures: Sequence[Law | float]) -> tuple[Law, ...]:
 
 
 def check_ladder(laws: Sequence[Law]) -> None:
-    """`ValueError` unless the first law is the posterior and each next one that is linear takes less of the misfit."""
+    """`ValueError` unless the first law is the posterior and each next one that is linear takes less of the misfit.
+
+    A first law that is not linear may be another one.
+    """
     if all(isinstance(law, Tempered) for law in laws):
         check_temperatures([law.temperature for law in laws if isinstance(law, Tempered)])
         return
-    if laws[0].factors != (1.0, 1.0):
+    if laws[0].factors not in ((1.0, 1.0), None):  # of others the engine asks for weights
         raise ValueError(
             f"the first law must be the posterior, tempered(1) or tempered_likelihood(1), got {laws[0]!r}: the draws "
             "are those of the first rung"

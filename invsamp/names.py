@@ -7,8 +7,24 @@ from typing import Any
 
 import numpy as np
 
+from invsamp.arguments import mapping
+
 #: Leading dimensions of what the rungs above the cold one recorded; no parameter can have such a name.
 DIMENSIONS = ("chain", "draw", "rung")
+
+
+#: What draws keep beside the parameters, as runs call it; a kernel's own have other names.
+STATISTICS = ("energy", "prior", "misfit", "replica", "step_size", "log_weight", "acceptance_rate")
+
+
+def check_statistics(owner: str, statistics: Any) -> None:
+    """`ValueError` unless these are names for what draws keep, with the types of the numbers."""
+    for name, kind in mapping(f"statistics of {owner}", statistics).items():
+        _check_storable(f"a statistic of {owner}", name)
+        if name in STATISTICS or name == "temperature":
+            raise ValueError(f"a statistic of {owner} cannot be called {name!r}: a run has one of that name")
+        if kind not in (float, int, bool):
+            raise ValueError(f"statistics[{name!r}] of {owner} must be float, int or bool, got {kind!r}")
 
 
 def labels(shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
@@ -24,20 +40,25 @@ def check_names(shapes: Mapping[str, tuple[int, ...]]) -> None:
     """`ValueError` unless the draws of parameters of these shapes can be stored by name."""
     axes = {f"{name}_dim_{axis}": name for name, shape in shapes.items() for axis in range(len(shape))}
     for name, shape in shapes.items():
-        if not isinstance(name, str) or not name:
-            raise ValueError(f"a parameter must have a name that is a string and not empty, got {name!r}")
-        if "/" in name or name in (".", "..") or name != name.strip() or not name.isprintable():
-            raise ValueError(
-                f"a parameter cannot be called {name!r}: files take no slash, no '.' or '..', no space at an end and "
-                "nothing that does not print"
-            )
-        if name in DIMENSIONS:
-            raise ValueError(f"a parameter cannot be called {name!r}: that is a dimension of the stored draws")
+        _check_storable("a parameter", name)
         if name in axes:
             raise ValueError(f"a parameter cannot be called {name!r} beside {axes[name]!r}, of which it is an axis")
         vector, _, index = name.removesuffix("]").rpartition("[")
         if not shape and name.endswith("]") and _is_entry(index, shapes.get(vector, ())):
             raise ValueError(f"a parameter cannot be called {name!r} beside {vector!r}, of which it is an entry")
+
+
+def _check_storable(what: str, name: Any) -> None:
+    """`ValueError` unless draws can be stored by this name."""
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"{what} must have a name that is a string and not empty, got {name!r}")
+    if "/" in name or name in (".", "..") or name != name.strip() or not name.isprintable():
+        raise ValueError(
+            f"{what} cannot be called {name!r}: files take no slash, no '.' or '..', no space at an end and "
+            "nothing that does not print"
+        )
+    if name in DIMENSIONS:
+        raise ValueError(f"{what} cannot be called {name!r}: that is a dimension of the stored draws")
 
 
 def _is_entry(index: str, shape: tuple[int, ...]) -> bool:

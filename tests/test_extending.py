@@ -86,10 +86,14 @@ class TestNoise:
             leader.MESSAGES = -1.0  # cheap as the model is, it is solved by all
             run = iv.sample(my_parts.counts, my_parts.walk, draws=20, warmup=100, seed=3, progress=False)
             if rank() == 0:
-                np.save(sys.argv[2], run.theta)
+                np.savez(sys.argv[2], theta=run.theta, **{n: v.to_numpy() for n, v in run.data.sample_stats.items()})
         """
-        launch.mpi(code, 2, Path(script.__file__).parent, tmp_path / "theta.npy")
-        np.testing.assert_array_equal(np.load(tmp_path / "theta.npy"), whole.theta)
+        launch.mpi(code, 2, Path(script.__file__).parent, tmp_path / "draws.npz")
+        found = np.load(tmp_path / "draws.npz")
+        np.testing.assert_array_equal(found["theta"], whole.theta)
+        assert set(found) == {"theta", "energy", "prior", "misfit", "acceptance_rate", "jump"}
+        for name, values in whole.data.sample_stats.items():
+            np.testing.assert_array_equal(found[name], values)
 
     def test_data_that_cannot_be_are_refused(self, script):
         for wrong in (-1, 2.5):
@@ -126,7 +130,13 @@ def test_the_kernel_is_stored_and_resumed(script, tmp_path):
     target, settings = iv.Target(iv.FunctionPotential(precise, 2)), {"warmup": 200, "seed": 3, "progress": False}
     whole = iv.sample(target, script.ladder, draws=60, directory=tmp_path / "whole", **settings)
     iv.sample(target, script.ladder, draws=25, directory=tmp_path / "run", **settings)
-    np.testing.assert_array_equal(iv.resume(tmp_path / "run", draws=60, progress=False).theta, whole.theta)
+    run = iv.resume(tmp_path / "run", draws=60, progress=False)
+    np.testing.assert_array_equal(run.theta, whole.theta)
+    for group in ("sample_stats", "hot_stats"):
+        for name, values in whole.data[group].data_vars.items():
+            np.testing.assert_array_equal(run.data[group][name], values)
+    jump, moved = run.data.sample_stats["jump"].to_numpy(), np.diff(run.theta, axis=1).any(axis=2)
+    assert ((jump[:, 1:] > 0) <= moved).all() and 0 < (jump > 0).mean() < 1  # a swap moves too
 
 
 class TestLaw:

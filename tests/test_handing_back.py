@@ -53,7 +53,6 @@ class Broken(Exception):
 STAGES = {
     "the count of the draws outside of the domain": (Engine, "count"),
     "the report": (Engine, "report"),
-    "the statistics of the draws": (Engine, "statistics"),
     "the conversion to natural parameters": (Posterior, "to_theta"),
     "the record of the run": (Run, "from_arrays"),
     "the diagnostics": (Run, "warnings"),
@@ -90,7 +89,7 @@ def test_the_draws_come_back(whole, monkeypatch, stage, error):
         np.testing.assert_array_equal(run.rung_theta(1), whole.rung_theta(1))
     assert run.report["seed"] == 5 and run.report["warmup"] == 6
     assert set(run.data.groups()) >= {"posterior", "hot"}
-    assert ("energy" in run.data.get("sample_stats", ())) == (name not in ("statistics", "from_arrays"))
+    assert ("energy" in run.data.get("sample_stats", ())) == (name != "from_arrays")
 
 
 @pytest.mark.parametrize("name", ["constants", "attributes_of", "groups_of"])

@@ -184,9 +184,12 @@ class TestNotLinear:
         run = iv.sample(iv.Target(self.mixture), iv.Sampler(rungs, iv.Swap(energies="exact")), draws=2, progress=False)
         assert run.rungs == 2
 
-    def test_cannot_be_the_first(self):
-        with pytest.raises(ValueError, match=r"the first law must be the posterior.* got Flattened"):
-            iv.Sampler([iv.Rung(self.law)])
+    def test_as_the_first_its_draws_have_weights(self, draw, agrees):
+        kernel = iv.Langevin(adjusted=True)
+        run = draw(iv.Target(self.mixture), iv.Sampler([iv.Rung(self.law, kernel=kernel)]), draws=1000, thin=4)
+        right = run.theta[..., 0] > 0.0
+        assert agrees((run.weights * (right - self.mixture.weights[1])).mean(axis=1), 0.0)
+        assert not agrees(right.mean(axis=1), self.mixture.weights[1])
 
 
 class TestRefused:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from invsamp.arguments import array, integer, real, sequence
 from invsamp.contract import Array
+from invsamp.diagnostics import weights
 
 #: What is added to the count of every cell, so that a cell without draws has a finite logarithm.
 PSEUDO_COUNT = 0.5
@@ -21,6 +22,7 @@ def divergence_on_grid(
     probabilities: npt.ArrayLike,
     edges: Array | Sequence[Array],
     pseudo_count: float = PSEUDO_COUNT,
+    log_weight: npt.ArrayLike | None = None,
 ) -> Array:
     r"""Kullback-Leibler divergence of binned draws from the truth.
 
@@ -40,6 +42,9 @@ def divergence_on_grid(
     edges : ndarray (bins + 1,), or a sequence of them, one for each dimension
         A single array serves every dimension.
     pseudo_count : float, > 0
+    log_weight : array_like, shape (..., n), optional
+        Logs of the draws' weights, unnormalised, -inf for a draw of no weight; the counts are then of weights, whose
+        sum is n in each sample.
 
     Returns
     -------
@@ -61,7 +66,14 @@ def divergence_on_grid(
         raise ValueError(f"draws must have shape (..., n, {truth.ndim}) with n > 0, got {np.shape(draws)}")
     lead, n = values.shape[:-2], values.shape[-2]
     samples = values.reshape(-1, n, truth.ndim)
-    counts = np.stack([np.histogramdd(sample, grids)[0] for sample in samples])
+    if log_weight is None:
+        shares: list[Array | None] = [None] * len(samples)
+    else:
+        logs = weights.checked("log_weight", log_weight, (*lead, n)).reshape(-1, n)
+        shares = [weights.normalised(weights.checked("log_weight", row, (n,))) for row in logs]
+    counts = np.stack(
+        [np.histogramdd(sample, grids, weights=share)[0] for sample, share in zip(samples, shares, strict=True)]
+    )
     return _divergence(counts.reshape(*lead, *truth.shape), n, truth, pseudo_count)
 
 
@@ -105,7 +117,10 @@ def iid_floor(
 
 
 def wasserstein(
-    draws: npt.ArrayLike, reference: npt.ArrayLike | Callable[[Array], npt.ArrayLike], order: float = 1.0
+    draws: npt.ArrayLike,
+    reference: npt.ArrayLike | Callable[[Array], npt.ArrayLike],
+    order: float = 1.0,
+    log_weight: npt.ArrayLike | None = None,
 ) -> float:
     r"""Wasserstein distance in one dimension, :math:`\left(\int_0^1 |Q_a(u) - Q_b(u)|^p du\right)^{1/p}`.
 
@@ -118,6 +133,8 @@ def wasserstein(
         steps of the draws' quantiles: for a Gaussian the error is below 0.01 sd / n, from the tails where Q runs off.
     order : float, >= 1
         The order p.
+    log_weight : array_like, shape (n,), optional
+        Logs of the draws' weights, unnormalised, -inf for a draw of no weight.
 
     Returns
     -------
@@ -130,11 +147,14 @@ def wasserstein(
         If the draws are empty, have more than one axis or are not finite, or ``order`` is below 1.
     """
     order = real("order", order, least=1)
-    ours = np.sort(_one_dimensional("draws", draws))
+    ours = _one_dimensional("draws", draws)
+    shares = _shares(log_weight, len(ours))
     if callable(reference):
-        return float(_to_quantiles(ours, reference, order) ** (1.0 / order))
-    theirs = np.sort(_one_dimensional("reference", reference))
-    return float(_between_samples(ours[:, None], theirs[:, None], order)[0] ** (1.0 / order))
+        order_of = np.argsort(ours)
+        return float(_to_quantiles(ours[order_of], shares[order_of], reference, order) ** (1.0 / order))
+    theirs = _one_dimensional("reference", reference)
+    between = _between_samples(ours[:, None], None if log_weight is None else shares, theirs[:, None], order)
+    return float(between[0] ** (1.0 / order))
 
 
 def quantile_function(grid: npt.ArrayLike, cdf: npt.ArrayLike) -> Callable[[Array], Array]:
@@ -174,6 +194,7 @@ def sliced_wasserstein(
     directions: int = 64,
     order: float = 1.0,
     rng: np.random.Generator | int | None = 0,
+    log_weight: npt.ArrayLike | None = None,
 ) -> float:
     r"""Sliced Wasserstein distance between two samples in any dimension.
 
@@ -192,6 +213,8 @@ def sliced_wasserstein(
         The order p.
     rng : Generator or int, optional
         Source of the directions, or its seed: the default compares different samples along the same ones.
+    log_weight : array_like, shape (n,), optional
+        Logs of the draws' weights, unnormalised, -inf for a draw of no weight.
 
     Returns
     -------
@@ -213,7 +236,8 @@ def sliced_wasserstein(
     theirs = array("reference", reference, ("m", ours.shape[1]))
     omega = _generator(rng).standard_normal((ours.shape[1], directions))
     omega /= np.linalg.norm(omega, axis=0)
-    powers = _between_samples(np.sort(ours @ omega, axis=0), np.sort(theirs @ omega, axis=0), order)
+    shares = None if log_weight is None else _shares(log_weight, len(ours))
+    powers = _between_samples(ours @ omega, shares, theirs @ omega, order)
     return float(powers.mean() ** (1.0 / order))
 
 
@@ -257,8 +281,19 @@ def _generator(rng: np.random.Generator | int | None) -> np.random.Generator:
     return np.random.default_rng(integer("rng", rng, least=0, also=", a numpy.random.Generator or None"))
 
 
-def _between_samples(ours: Array, theirs: Array, order: float) -> Array:
-    """Integrals of |Q_a - Q_b|^p for sorted columns (n, k) and (m, k), shape (k,)."""
+def _shares(log_weight: npt.ArrayLike | None, n: int) -> Array:
+    """Shares (n,) of the draws, whose sum is 1."""
+    if log_weight is None:
+        return np.full(n, 1.0 / n)
+    return weights.normalised(weights.checked("log_weight", log_weight, (n,))) / n
+
+
+def _between_samples(ours: Array, shares: Array | None, theirs: Array, order: float) -> Array:
+    """Integrals of |Q_a - Q_b|^p for columns (n, k) and (m, k), shape (k,); the first may have shares (n,)."""
+    if shares is not None:
+        pairs = zip(ours.T, theirs.T, strict=True)
+        return np.array([_between_weighted(mine, shares, other, order) for mine, other in pairs])
+    ours, theirs = np.sort(ours, axis=0), np.sort(theirs, axis=0)
     n, m = len(ours), len(theirs)
     if n == m:
         return (np.abs(ours - theirs) ** order).mean(axis=0)
@@ -269,10 +304,21 @@ def _between_samples(ours: Array, theirs: Array, order: float) -> Array:
     return widths @ np.abs(ours[begin // m] - theirs[begin // n]) ** order
 
 
-def _to_quantiles(ours: Array, quantiles: Callable[[Array], npt.ArrayLike], order: float) -> float:
-    """Integral of |x_i - Q(u)|^p over u in ((i - 1) / n, i / n), summed."""
-    n = len(ours)
-    low, high = np.arange(n) / n, np.arange(1, n + 1) / n
+def _between_weighted(ours: Array, shares: Array, theirs: Array, order: float) -> float:
+    """The same for one column, at the jumps of either quantile function."""
+    rising = np.argsort(ours)
+    upto, steps = np.cumsum(shares[rising]), np.arange(1, len(theirs) + 1) / len(theirs)
+    jumps = np.union1d(np.minimum(upto, 1.0), steps)
+    middle = jumps - 0.5 * np.diff(jumps, prepend=0.0)
+    mine, other = (np.minimum(np.searchsorted(at, middle), len(at) - 1) for at in (upto, steps))
+    gap = np.abs(ours[rising][mine] - np.sort(theirs)[other]) ** order
+    return float(np.diff(jumps, prepend=0.0) @ gap)
+
+
+def _to_quantiles(ours: Array, shares: Array, quantiles: Callable[[Array], npt.ArrayLike], order: float) -> float:
+    """Integral of |x_i - Q(u)|^p over the share of each of the draws, in rising order, summed."""
+    ends = np.concatenate([[0.0], np.cumsum(shares[:-1]), [1.0]])
+    low, high = ends[:-1], ends[1:]
     # |x - Q| has a kink where they cross: bisection for it, then a rule on either side
     left, right = low.copy(), high.copy()
     for _ in range(40):

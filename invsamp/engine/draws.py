@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from invsamp.engine.engine import Engine
 from invsamp.engine.segment import Segment
+from invsamp.engine.statistics import declared, derived, joined, recorded
 
 
 class Draws:
@@ -22,24 +26,33 @@ class Draws:
     def __init__(self, engine: Engine, capacity: int) -> None:
         self._engine, self.capacity = engine, capacity
         rungs, (chains, d) = len(engine.rungs), engine.rungs[0].position.shape
-        self._room = Segment(
-            np.empty((rungs, chains, capacity, d)),
-            np.empty((rungs, chains, capacity)),
-            np.empty((rungs, capacity)),
-            np.zeros((rungs, chains, capacity), dtype=np.intp),
-        )
-        self._rows = list(zip(engine.rungs, *self._room[:3], strict=True))
+        self._positions = np.empty((rungs, chains, capacity, d))
+        self._kept: dict[str, npt.NDArray[Any]] = {
+            # where a rung has no weights its draws count alike
+            name: np.full((rungs, chains, capacity), np.nan if kind is float and name != "log_weight" else 0, kind)
+            for name, kind in told(engine).items()
+        }
+        self._rungs = [
+            (rung, names, self._positions[k], {name: self._kept[name][k] for name in names})
+            for k, (rung, names) in enumerate(zip(engine.rungs, _by_rung(engine), strict=True))
+        ]
         self.count = 0
 
     def append(self) -> None:
-        """Keep what the engine's chains are at now."""
-        i = self.count
-        for rung, positions, energies, step_sizes in self._rows:
+        """Keep what the engine's chains are at now.
+
+        Raises
+        ------
+        PartError
+            If a kernel does not tell what it declares.
+        """
+        i, engine = self.count, self._engine
+        for rung, names, positions, kept in self._rungs:
             positions[:, i] = rung.position
-            energies[:, i] = rung.estimate.energy
-            step_sizes[i] = rung.step_size
-        if self._engine.exchange is not None:
-            for row, walkers in zip(self._room.walkers, self._engine.exchange.walkers, strict=True):
+            for name, values in recorded(rung, names).items():
+                kept[name][:, i] = values
+        if engine.exchange is not None:
+            for row, walkers in zip(self._kept["replica"], engine.exchange.walkers, strict=True):
                 row[:, i] = walkers.replica
         self.count = i + 1
 
@@ -55,6 +68,16 @@ class Draws:
 
     def view(self) -> Segment:
         """What was kept since the last time."""
-        n = self.count
-        positions, energies, step_sizes, walkers = self._room
-        return Segment(positions[:, :, :n], energies[:, :, :n], step_sizes[:, :n], walkers[:, :, :n])
+        kept = {name: values[:, :, : self.count] for name, values in self._kept.items()}
+        return Segment(self._positions[:, :, : self.count], derived(kept))
+
+
+def told(engine: Engine) -> dict[str, type]:
+    """Names and types of what is kept of each draw beside its position; the chains are placed."""
+    found = joined(_by_rung(engine))
+    return found if engine.exchange is None else found | {"replica": int}
+
+
+def _by_rung(engine: Engine) -> list[dict[str, type]]:
+    scheduled = any(rung.schedule is not None for rung in engine.rungs)
+    return [declared(rung, scheduled) for rung in engine.rungs]

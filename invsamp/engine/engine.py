@@ -115,6 +115,7 @@ class Engine:
         """
         for rung in self.rungs:
             place(self.problem, self.sampled, rung, positions, self.plan.chains)
+        _check_weights(self.rungs[0])
         if self.plan.check_gradient:
             self._check_gradients()
         self._meet()
@@ -217,18 +218,9 @@ class Engine:
         """Wall time so far, of all processes that carried the run on one after the other."""
         return self._seconds + time.perf_counter() - self._since
 
-    def statistics(self, segment: Segment) -> dict[str, Any]:
-        """By name: energy, and where they are not trivial step_size and replica, the number of the walker."""
-        found: dict[str, Any] = {"energy": segment.energies}
-        if len(self.rungs) > 1:
-            found["replica"] = segment.walkers
-        if any(callable(rung.step_size) for rung in self.sampler.rungs):
-            found["step_size"] = np.broadcast_to(segment.step_sizes[:, None], segment.energies.shape)
-        return found
-
     def count(self, segment: Segment) -> None:
         """Count the draws of a segment, and which of them lie outside the domain, before they leave memory."""
-        self.kept += segment.energies.shape[-1]
+        self.kept += segment.positions.shape[2]
         if self._may_leave:
             domain, d = self.problem.sampling_domain, segment.positions.shape[-1]
             for k, rung in enumerate(segment.positions):
@@ -323,6 +315,15 @@ def _check_laws(sampler: Sampler, fidelities: Sequence[str], potentials: Mapping
                 f"the swap rule must learn no discrepancy where the colder rung's law is not linear, got "
                 f"{sampler.swap.rule} with {colder.law}"
             )
+
+
+def _check_weights(cold: RungAtWork) -> None:
+    """`ValueError` if draws of another law than the posterior would have no weights; the chains are placed."""
+    if cold.law.factors is None and cold.law.log_weight(cold.estimate, cold.law_memory) is None:
+        raise ValueError(
+            f"the first law must be the posterior, or give its draws weights (log_weight), got {cold.law!r}: the draws "
+            "are those of the first rung"
+        )
 
 
 def _check_swaps(sampler: Sampler, fidelities: Sequence[str]) -> None:

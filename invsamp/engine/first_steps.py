@@ -7,7 +7,7 @@ to be cheap.
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Mapping
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,7 @@ def checked_step(
     _check_point(name, point, here)
     check_memory("kernel", kernel, memory)
     _check_info(name, info, len(here.position), kernel.adjusted)
+    check_told(kernel, info, len(here.position))
     left = domain.contains(here.position) & ~domain.contains(point.position)
     if left.any():
         row = int(np.argmax(left))
@@ -76,6 +77,23 @@ def check_memory(kind: str, part: Any, memory: Any) -> None:
     )
     if not plain:
         raise _wrong(f"the {kind} {part!r}", "keep a dict of arrays by name as its memory", memory)
+
+
+def check_told(kernel: Kernel, info: Info, chains: int) -> None:
+    """`PartError` unless it tells the statistics that it declares, and no others, for each chain."""
+    name, declared, told = f"the kernel {kernel!r}", kernel.statistics, info.statistics
+    if not isinstance(told, Mapping):
+        raise _wrong(name, "tell its statistics by name", told)
+    for what in (*declared, *told):
+        if what not in told:
+            raise _wrong(name, f"tell {what!r} at every step, as it declares in statistics", list(told))
+        if what not in declared:
+            raise _wrong(name, f"declare {what!r} in statistics, as it tells it", list(declared))
+        values, kind = told[what], declared[what]
+        if not isinstance(values, np.ndarray) or values.shape != (chains,):
+            raise _wrong(name, f"tell {what!r} in an array of shape ({chains},), one for each chain", values)
+        if not np.can_cast(values.dtype, kind, "same_kind"):
+            raise _wrong(name, f"tell {what!r} as {kind.__name__}", values)
 
 
 def _asked(asking: Any, name: str, fidelities: Collection[str], told: list[Point]) -> Asks[Any]:

@@ -13,7 +13,7 @@ from typing import Any
 from invsamp.arguments import integer, optional
 from invsamp.contract import Array
 from invsamp.engine import state as states
-from invsamp.engine.draws import Draws
+from invsamp.engine.draws import Draws, told
 from invsamp.engine.engine import Engine
 from invsamp.engine.interrupts import Interrupts, leave
 from invsamp.engine.progress import Bar
@@ -160,7 +160,7 @@ class _Checkpoints:
         if self._draws.count:
             segment = self._draws.take()
             theta = engine.problem.to_theta(segment.positions)
-            groups = groups_of(theta, dict(engine.problem.shapes), engine.statistics(segment))
+            groups = groups_of(theta, dict(engine.problem.shapes), segment.statistics)
         payload = _payload(engine, None, engine.state())
         self._directory.checkpoint(engine.done, payload, engine.report(), groups, self._largest)
         self._next, self._room = self._chosen()
@@ -200,7 +200,8 @@ def _sizes(engine: Engine, directory: RunDirectory) -> tuple[int | None, int]:
     """Draws of a segment as the user said, and at the most."""
     segment = directory.header.about["segment"]
     chains, d = engine.rungs[0].position.shape
-    return segment, segment or max(FEWEST, BYTES // (8 * len(engine.rungs) * chains * (d + 2)))
+    numbers = d + len(told(engine))
+    return segment, segment or max(FEWEST, BYTES // (8 * len(engine.rungs) * chains * numbers))
 
 
 def check_segment(segment: int | None) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from invsamp.contract import NoisyPotential
 from invsamp.engine.rung import RungAtWork
 from invsamp.engine.swaps.exchange import Exchange
 from invsamp.engine.tuner import STABILITY_FRACTION
@@ -50,8 +51,18 @@ def report(
         "failed_solves": {name: e.failed for name, e in potentials.items()},
         **swaps,
         "swap_solves_per_attempt": {name: n / attempts for name, n in swaps["swap_solves"].items()},
+        "misfit": _misfit(rungs[0]),
         "versions": versions(),
     }
+
+
+def _misfit(cold: RungAtWork) -> dict[str, Any] | None:
+    """What the misfit of the data should be, where the draws are those of the posterior, and told exactly."""
+    potential = cold.potential.potential
+    if not (cold.settings.kernel.adjusted and cold.estimator.exact and isinstance(potential, NoisyPotential)):
+        return None
+    found = potential.expected_misfit()
+    return None if found is None else found._asdict()
 
 
 def _swaps(exchange: Exchange | None) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from invsamp.estimators import BoundEstimator, probe
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Answer, Asks, Estimate, Request, Rows, answered, check_shapes
 from invsamp.kernels import Info, Kernel, Langevin, Point
-from invsamp.kernels.contract import Memory, Moved, Path, StepSize, Whitened
+from invsamp.kernels.contract import NOTHING, Memory, Moved, Path, StepSize, Whitened
 from invsamp.ladder import Rung
 from invsamp.laws import Law
 from invsamp.metric import IdentityMetric, Metric
@@ -121,6 +121,7 @@ class RungAtWork:
         self._active = _ActiveRung(self)
         self._unchecked = FIRST_STEPS
         self.uncovered: float | None = None  # fraction of the states that the pilot of its variances leaves out
+        self.info = NOTHING  # of the last step
         self.log_ratio: Array | None = None  # (chains,) log Metropolis ratios of the last adjusted, full step
         self.bounces: npt.NDArray[np.int64] | None = None  # (chains,) walls hit in the last step
 
@@ -245,6 +246,7 @@ class RungAtWork:
         return checked_step(kernel, self._active, here, self.memory, self.domain, self.potential.fidelities)
 
     def _count(self, info: Info, short: bool) -> None:
+        self.info = info
         self.counts.steps += 1
         self.counts.clipped += info.clipped
         if self.kernel.adjusted:

@@ -78,7 +78,9 @@ def _of_run(problem: Any, run: Run, most: int) -> Given:
         else:
             chosen = draws[weights.resampled(weight.ravel(), share)]
         parts.append(chosen)
-        rungs.append((level_name(problem.fidelities, fidelities[rung]), float(temperatures[rung]), len(chosen)))
+        # what weights make of a rung's draws is the posterior
+        temperature = float(temperatures[rung]) if weight is None else 1.0
+        rungs.append((level_name(problem.fidelities, fidelities[rung]), temperature, len(chosen)))
     position = problem.to_position(np.concatenate(parts))
     source = f"{len(position)} draws of {'a run' if known == 1 else f'the {known} rungs of a run'}"
     return Given(np.ascontiguousarray(position), source, tuple(rungs))

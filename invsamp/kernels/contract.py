@@ -7,6 +7,8 @@ reduced energies, whose density is :math:`e^{-v(w)}` whatever the rung's law, an
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -34,12 +36,16 @@ class Point(NamedTuple):
 Path = tuple[Array, Array, Mask | None]
 
 
+_NONE: Mapping[str, npt.NDArray[Any]] = MappingProxyType({})
+
+
 class Info(NamedTuple):
     """What a step has to tell of itself."""
 
     log_ratio: Array | None = None  # (chains,) log Metropolis ratios; None: nothing was decided
     accepted: int = 0  # chains
     clipped: int = 0  # entries of the noise for which the gradient's own left no room
+    statistics: Mapping[str, npt.NDArray[Any]] = _NONE  # (chains,) by name: what `Kernel.statistics` declares
 
 
 #: What a step that has nothing to tell returns.
@@ -133,6 +139,11 @@ class Kernel(Protocol):
 
     @property
     def gradient(self) -> bool: ...
+
+    @property
+    def statistics(self) -> Mapping[str, type]:
+        """What each step tells, in `Info.statistics`, that draws are to keep: names, and float, int or bool."""
+        ...
 
     @property
     def adjusted(self) -> bool: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -44,6 +45,7 @@ class CrankNicolson:
     stability_limit: ClassVar[float] = 2.0
     longest_step: ClassVar[float] = 1.0
     short_steps: ClassVar[bool] = False
+    statistics: ClassVar[Mapping[str, type]] = {}
 
     def __str__(self) -> str:
         return "preconditioned Crank-Nicolson"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -34,6 +35,7 @@ class Langevin:
     gradient: ClassVar[bool] = True
     longest_step: ClassVar[float] = math.inf
     short_steps: ClassVar[bool] = True
+    statistics: ClassVar[Mapping[str, type]] = {}
 
     def __post_init__(self) -> None:
         store(self, adjusted=boolean("adjusted", self.adjusted))

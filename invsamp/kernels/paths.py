@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -14,6 +15,8 @@ from invsamp.kernels.contract import ActiveRung, Info, Mask, Memory, Moved, Poin
 
 #: Steps of a path at the most: early in warm-up steps are tiny.
 LONGEST = 64
+#: Error of the energy above which a path is told as diverging.
+DIVERGING = 1000.0
 
 
 class Paths(ABC):
@@ -38,6 +41,8 @@ class Paths(ABC):
     gradient: ClassVar[bool] = True
     longest_step: ClassVar[float] = math.inf
     short_steps: ClassVar[bool] = False
+    #: Steps of the path, and whether it went wrong: Stan's bound on the error of the energy (Betancourt 2017).
+    statistics: ClassVar[Mapping[str, type]] = {"n_steps": int, "diverging": bool}
 
     @abstractmethod
     def fresh(self, normal: Array) -> Array:
@@ -71,7 +76,8 @@ class Paths(ABC):
             log_ratio = rung.energy(here.estimate) - rung.energy(there.estimate) - work
         log_ratio[broken | np.isnan(log_ratio)] = -np.inf
         accept = rung.log_uniform() < log_ratio
-        info = Info(log_ratio, int(np.count_nonzero(accept)))
+        told = {"n_steps": np.full(len(velocity), leaps), "diverging": log_ratio < -DIVERGING}
+        info = Info(log_ratio, int(np.count_nonzero(accept)), statistics=told)
         return decided(accept, there, here), memory | {"paths": np.asarray(paths + 1.0)}, info
 
     def arrived(self, rung: ActiveRung, memory: Memory, rows: Rows, change: Array) -> Memory:

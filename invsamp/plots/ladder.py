@@ -13,7 +13,6 @@ from invsamp.arguments import text
 from invsamp.diagnostics import swap_rates
 from invsamp.diagnostics.checks import SWAP_RATE_LIMIT
 from invsamp.diagnostics.ladders import law_labels
-from invsamp.diagnostics.weights import quantiles
 from invsamp.plots.figure import (
     COLD,
     CYCLE,
@@ -67,6 +66,8 @@ def plot_swaps(run: Run) -> Figure:
 def plot_ladder(run: Run, name: str | None = None) -> Figure:
     """Energy and one parameter at every temperature: neighbours must overlap to swap, hot ones must spread.
 
+    As they were sampled, without weights.
+
     Parameters
     ----------
     run : Run
@@ -87,12 +88,12 @@ def plot_ladder(run: Run, name: str | None = None) -> Figure:
     energies = _energies(run)
     figure = new_figure(4.0 if energies is None else 8.4, 1.3 + 0.62 * run.rungs)
     panels = figure.subplots(1, 1 if energies is None else 2, squeeze=False)[0]
-    names, weights = _rung_names(run), [run.rung_weights(rung) for rung in range(run.rungs)]
+    names = _rung_names(run)
     if energies is not None:
-        _ridges(panels[0], energies, weights, names)
+        _ridges(panels[0], energies, names)
         panels[0].set_xlabel("energy of the rung's own fidelity", color=INK, fontsize=9)
         title(panels[0], "energy")
-    _ridges(panels[-1], [run.rung_theta(rung)[..., column] for rung in range(run.rungs)], weights, names)
+    _ridges(panels[-1], [run.rung_theta(rung)[..., column] for rung in range(run.rungs)], names)
     panels[-1].set_xlabel(label, color=INK, fontsize=9)
     title(panels[-1], label)
     if energies is not None:
@@ -174,16 +175,16 @@ def _energies(run: Run) -> list[np.ndarray] | None:
     return [cold, *(hot[:, :, rung] for rung in range(hot.shape[2]))]
 
 
-def _ridges(axes: Axes, samples: list[np.ndarray], weights: list[np.ndarray | None], names: list[str]) -> None:
+def _ridges(axes: Axes, samples: list[np.ndarray], names: list[str]) -> None:
     """One density per rung, the cold one at the bottom, over a common range without the last percent at both ends."""
-    kept = [finite(values, weight) for values, weight in zip(samples, weights, strict=True)]
-    ends = [quantiles(values[None], weight, (0.01, 0.99))[:, 0] for values, weight in kept]
-    low, high = min(end[0] for end in ends), max(end[1] for end in ends)
+    kept = [finite(values)[0] for values in samples]
+    low = min(np.quantile(values, 0.01) for values in kept)
+    high = max(np.quantile(values, 0.99) for values in kept)
     edges = np.linspace(low, high if high > low else low + 1.0, 101)
     for rung in reversed(range(len(kept))):
         color = TEMPERATURE(rung / max(len(kept) - 1, 1))
-        heights, _ = np.histogram(kept[rung][0], edges, weights=kept[rung][1])
-        heights = 1.35 * heights / (heights.max() or 1.0)
+        heights, _ = np.histogram(kept[rung], edges)
+        heights = 1.35 * heights / max(heights.max(), 1)
         axes.stairs(rung + heights, edges, baseline=rung, fill=True, color=color, alpha=0.55, lw=0, zorder=-rung)
         axes.stairs(rung + heights, edges, baseline=None, color=color, lw=1.2, zorder=-rung + 0.5)
         axes.axhline(rung, color=FAINT, lw=0.5, zorder=-rung + 0.6)

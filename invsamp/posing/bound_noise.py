@@ -9,14 +9,17 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import instance
-from invsamp.contract import Array
+from invsamp.contract import Array, ExpectedMisfit
 from invsamp.posing import likelihood
+from invsamp.posing.expected_misfit import expected
 from invsamp.posing.noise_contract import CompiledNoise, Noise
 from invsamp.posing.outputs import Outputs
 from invsamp.posing.prior import Prior
 from invsamp.posing.quantity import Quantity
 
 Indices = npt.NDArray[np.intp]
+#: Methods of a noise of which the second must not come from a class above the first one's.
+_DEFINING = ("evaluate", "cumulant")
 
 
 class BoundNoise:
@@ -131,6 +134,21 @@ class BoundNoise:
                 value[:, part.places] = part.noise.log_likelihood(seen, part.data, *part.values(theta, seen, rows))
         return value
 
+    def expected_misfit(self) -> ExpectedMisfit | None:
+        """What the misfit of these data should be; None where a part of the noise does not tell, or is unknown."""
+        parts = self._parts
+        if any(quantity.known is None for part in parts for quantity in part.quantities):
+            return None
+        if any((found := part.cumulant(np.zeros(1))) is None or not np.isfinite(found).all() for part in parts):
+            return None
+        least = -sum(float(part.best().sum()) for part in parts)
+
+        def cumulant(rate: Array) -> Array:
+            with np.errstate(invalid="ignore"):
+                return np.sum([len(part.data) * np.asarray(part.cumulant(rate)) for part in parts], axis=0)
+
+        return expected(self.size, least, cumulant) if np.isfinite(least) else None
+
     def sample(self, rng: np.random.Generator, theta: Array, y: Array) -> Array:
         """Data that might have been observed, shape (batch, outputs); NaN in rows where a y is not finite."""
         noisy = np.full(y.shape, np.nan)
@@ -199,6 +217,17 @@ class _Part:
         what = np.stack([np.full(size, family), self.places, columns], axis=1, dtype=np.intp)
         alike = np.full(size, shape), np.full(size, constant)
         return what, np.stack([*alike, self.data, noise.auxiliary(self.data, known), known], axis=1)
+
+    def cumulant(self, rate: Array) -> Array | None:
+        """As `Noise.cumulant`; None of a class whose own `evaluate` comes after it, and may disagree with it."""
+        own = [next(k for k, one in enumerate(type(self.noise).__mro__) if n in vars(one)) for n in _DEFINING]
+        return None if own[0] < own[1] else self.noise.cumulant(rate)
+
+    def best(self) -> Array:
+        """Log-likelihood (1, m) where every datum is predicted exactly; the quantities are known."""
+        data, row = self.data[None, :], np.zeros((1, 1), dtype=np.intp)
+        with np.errstate(all="ignore"):
+            return self.noise.evaluate(data, self.data, *self.values(np.empty((1, 0)), data, row))[0]
 
     def values(self, theta: Array, y: Array, rows: Indices) -> list[Array]:
         """Values of the quantities at all data of the part, for `Noise.evaluate`."""

@@ -15,7 +15,7 @@ from scipy.sparse import linalg as sparse_linalg
 
 from invsamp.arguments import array, increasing, instance, store, wrong
 from invsamp.contract import Array
-from invsamp.posing.noise_contract import Noise, quantity
+from invsamp.posing.noise_contract import Noise, half_square_cumulant, quantity
 
 Indices = npt.NDArray[np.intp]
 
@@ -68,6 +68,10 @@ class Dependent(Noise):
         """Data with fresh noise, shape (batch, m)."""
         scale, *others = values
         return y + scale * self.draw(rng, len(y), *others)
+
+    def cumulant(self, rate: Array) -> Array:
+        """A share of that of half a chi-squared of m degrees of freedom."""
+        return half_square_cumulant(rate)
 
     def log_likelihood(self, y: Array, data: Array, *values: Array) -> Array:
         """Log-likelihood of each datum given all others (Bürkner et al. 2021, Comput. Stat. 36, eq. 12), (batch, m)."""

@@ -15,7 +15,7 @@ from invsamp.arguments import real, store
 from invsamp.contract import Array
 from invsamp.posing import likelihood
 from invsamp.posing.covariances import Covariance, as_covariance
-from invsamp.posing.noise_contract import CompiledNoise, Noise, quantity
+from invsamp.posing.noise_contract import CompiledNoise, Noise, half_square_cumulant, quantity
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -117,6 +117,10 @@ class GaussianNoise(ScaleFamily):
         (scale,) = values
         return y + scale * rng.standard_normal(y.shape)
 
+    def cumulant(self, rate: Array) -> Array:
+        """That of half the square of a standard normal number."""
+        return half_square_cumulant(rate)
+
 
 @dataclass(frozen=True, repr=False)
 class LogNormalNoise(ScaleFamily):
@@ -143,6 +147,10 @@ class LogNormalNoise(ScaleFamily):
         """Data with fresh noise, shape (batch, m)."""
         (scale,) = values
         return y * np.exp(scale * rng.standard_normal(y.shape))
+
+    def cumulant(self, rate: Array) -> Array:
+        """That of half the square of a standard normal number."""
+        return half_square_cumulant(rate)
 
     def standardise(self, x: Array, y: Array, scale: Array) -> tuple[Array, Array, Array]:
         """Where x is in units of the scale from y, and the derivatives of that with respect to y and scale."""
@@ -208,6 +216,13 @@ class StudentTNoise(ScaleFamily):
         """Data with fresh noise, shape (batch, m)."""
         (scale,) = values
         return y + scale * rng.standard_t(self.degrees_of_freedom, y.shape)
+
+    def cumulant(self, rate: Array) -> Array:
+        """That of (nu + 1)/2 log(1 + z^2/nu): 1 / (1 + z^2/nu) has a beta law."""
+        nu = float(self.degrees_of_freedom)
+        shape = 0.5 * (nu - rate * (nu + 1.0))
+        inside = np.where(shape > 0.0, shape, 1.0)
+        return np.where(shape > 0.0, special.betaln(inside, 0.5) - special.betaln(0.5 * nu, 0.5), np.inf)
 
 
 def _short(scale: Any) -> str:

@@ -69,6 +69,16 @@ class Noise(ABC):
         """
         return self.sample(rng, y, *values)
 
+    def cumulant(self, rate: Array) -> Array | None:
+        r"""Cumulant generating function of a datum's misfit, for data that come with this noise.
+
+        :math:`\log E\, e^{r D}` at rates r (n,), +inf where there is no such mean. D is the datum's log-likelihood at a
+        ``y`` that equals it, less that at the noise-free y. None where the law of D depends on y or on `quantities`,
+        or is not known: then nobody can say whether a model fits its data. That of m data is m times it; of data
+        that depend on each other, it has to be.
+        """
+        return None
+
     def bind(self, shape: tuple[int, ...], chosen: npt.NDArray[np.intp]) -> Noise:
         """The noise of the data ``chosen``, indices (m,) in C order, of all those of this shape."""
         return self
@@ -104,3 +114,8 @@ def quantity(name: str, value: object, above: float = 0.0, below: float | None =
     if isinstance(value, str) and value:
         return value if value.isidentifier() else Expression(name, value).text
     return freeze(array(name, value, above=above, below=below, also=", or the name of a parameter or a formula"))
+
+
+def half_square_cumulant(rate: Array) -> Array:
+    """`Noise.cumulant` of half the square of a standard normal number."""
+    return np.where(rate < 1.0, -0.5 * np.log1p(-np.where(rate < 1.0, rate, 0.0)), np.inf)

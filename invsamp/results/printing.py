@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from invsamp.contract import Array
-from invsamp.diagnostics.checks import diagnose
 from invsamp.diagnostics.ladders import law_labels, swap_rates
 
 if TYPE_CHECKING:
@@ -18,13 +16,12 @@ if TYPE_CHECKING:
 SHOWN = 20
 
 
-def printed(summary: pd.DataFrame, report: Mapping[str, Any], weight: Array | None = None) -> str:
-    """A run's summary and report as text."""
+def printed(summary: pd.DataFrame, report: Mapping[str, Any], messages: Sequence[str]) -> str:
+    """A run's summary and report, and what it warns of, as text."""
     shown = summary.drop(columns=["mcse_mean", "mcse_sd"]).head(SHOWN)
     counts = {"ess_bulk": "{:.0f}".format, "ess_tail": "{:.0f}".format, "r_hat": "{:.3f}".format}
     table = shown.to_string(float_format="{:#.4g}".format, formatters=counts)
     more = f"\n... and {len(summary) - SHOWN} more parameters: see summary()" if len(summary) > SHOWN else ""
-    messages = diagnose(summary, report, weight)
     verdict = "no warnings" if not messages else f"{len(messages)} warning{'s' if len(messages) > 1 else ''}:"
     return "\n".join([_headline(report), table + more, verdict, *(f"  - {message}" for message in messages)])
 

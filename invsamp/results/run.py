@@ -19,6 +19,7 @@ from invsamp.contract import Array
 from invsamp.diagnostics import weights
 from invsamp.diagnostics.checks import diagnose
 from invsamp.diagnostics.draws import table
+from invsamp.diagnostics.fit import fit_warnings
 from invsamp.domains import Domain, from_dict
 from invsamp.names import labels
 from invsamp.results.arrays import Arrays, Dataset, Source
@@ -213,7 +214,7 @@ class Run:
         """
         chains, draws = self._source.size
         every = max(1, min(-(-chains * draws // _JUDGED), draws // _JUDGED_OF_CHAIN))
-        return diagnose(self._summary(every), self.report, self._weights(0, every))
+        return diagnose(self._summary(every), self.report, self._weights(0, every)) + self._fit(every)
 
     def to_arviz(self) -> Any:
         """The `arviz.InferenceData` itself, not a copy."""
@@ -375,6 +376,14 @@ class Run:
 
         return plot_predictive(self, posterior, x, x_label, series)
 
+    def _fit(self, every: int = 1) -> list[str]:
+        """Whether the model fits its data."""
+        expected = self.report.get("misfit")
+        if expected is None or not self._source.holds("sample_stats", "misfit"):
+            return []
+        misfit = self._source.read("sample_stats", "misfit", slice(None, None, every))
+        return fit_warnings(misfit, self._weights(0, every), expected)
+
     def _summary(self, every: int = 1) -> pd.DataFrame:
         """Summary of every so manieth draw."""
         import pandas as pd
@@ -408,4 +417,5 @@ class Run:
         return dataset
 
     def __repr__(self) -> str:
-        return printed(self.summary(), self.report, self.weights)
+        summary, report = self.summary(), self.report
+        return printed(summary, report, diagnose(summary, report, self.weights) + self._fit())

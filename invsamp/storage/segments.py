@@ -44,7 +44,7 @@ def joined(directory: Path, entry: Entry, groups: Groups) -> Groups:
     with _open(directory / entry.name) as file:
         return {
             group: {
-                name: np.concatenate([_variable(file, group, name)[()], values], axis=1)
+                name: np.concatenate([_values(_variable(file, group, name), ()), values], axis=1)
                 for name, values in variables.items()
             }
             for group, variables in groups.items()
@@ -60,7 +60,7 @@ def write_constants(path: Path, groups: Groups) -> File:
 def read_constants(path: Path) -> dict[str, dict[str, npt.NDArray[Any]]]:
     """What `write_constants` wrote."""
     with _open(path) as file:
-        return {group: {name: _variable(file, group, name)[()] for name in _variables(file, group)} for group in file}
+        return {group: {n: _values(_variable(file, group, n), ()) for n in _variables(file, group)} for group in file}
 
 
 def fault(directory: Path, file: File) -> str | None:
@@ -169,7 +169,7 @@ class Draws:
                 continue
             with _open(self._directory / entry.name) as file:
                 offset = end - entry.count
-                whole = _variable(file, group, name)[:, own.start - offset : own[-1] + 1 - offset]
+                whole = _values(_variable(file, group, name), np.s_[:, own.start - offset : own[-1] + 1 - offset])
             # HDF5 takes scattered entries one by one: many times slower than all of them and a choice here
             part = whole[(slice(None), slice(None, None, own.step), *rest)]
             if out is None:
@@ -213,6 +213,9 @@ def _add(group: Any, name: str, values: npt.NDArray[Any], leading: Sequence[str]
             group.dimensions[dimension] = size
     # one chunk, so that HDF5 keeps a checksum of it: where the state file is lost there is no other
     settings = {"chunks": values.shape, "fletcher32": True} if values.size and values.ndim else {}
+    if values.dtype == bool:  # which netCDF does not have: as xarray does it
+        group.create_variable(name, dimensions, "i1", data=values.astype("i1"), **settings).attrs["dtype"] = "bool"
+        return
     group.create_variable(name, dimensions, values.dtype, data=values, **settings)
 
 
@@ -258,4 +261,14 @@ def _is_dimension(item: Any) -> bool:
 
 
 def _described(item: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    return (item.shape[0], *item.shape[2:]), item.dtype
+    return (item.shape[0], *item.shape[2:]), np.dtype(bool) if _is_boolean(item) else item.dtype
+
+
+def _values(item: Any, key: Any) -> npt.NDArray[Any]:
+    """Some of the values of a variable."""
+    found: npt.NDArray[Any] = item[key]
+    return found.astype(bool) if _is_boolean(item) else found
+
+
+def _is_boolean(item: Any) -> bool:
+    return item.dtype == np.int8 and item.attrs.get("dtype") in ("bool", b"bool")

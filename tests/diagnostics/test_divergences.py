@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
-from scipy.stats import wasserstein_distance
+from scipy.stats import norm, wasserstein_distance
 
 from invsamp import diagnostics
 from invsamp.diagnostics.divergences import (
@@ -190,3 +190,41 @@ def test_diagnostics_has_them():
     assert diagnostics.divergence_on_grid is divergence_on_grid
     assert diagnostics.wasserstein is wasserstein
     assert set(diagnostics.__all__) <= set(vars(diagnostics))
+
+
+class TestWeights:
+    """A draw of weight k counts as k draws of the same value."""
+
+    rng = np.random.default_rng(4)
+    draws, other, counts = rng.standard_normal((200, 2)), rng.standard_normal((70, 2)), rng.integers(0, 4, 200)
+    again = np.repeat(draws, counts, axis=0)
+
+    @property
+    def log_weight(self):
+        with np.errstate(divide="ignore"):
+            return np.log(self.counts) + 3.0
+
+    @pytest.mark.parametrize("order", [1.0, 2.0])
+    def test_distances_are_those_of_repeated_draws(self, order):
+        mine, again = self.draws[:, 0], self.again[:, 0]
+        for reference in (self.other[:, 0], norm.ppf):
+            wanted = wasserstein(again, reference, order)
+            assert wasserstein(mine, reference, order, self.log_weight) == pytest.approx(wanted, rel=1e-4)
+            assert wasserstein(mine, reference, order) != pytest.approx(wanted, rel=1e-3)
+        wanted = sliced_wasserstein(self.again, self.other, order=order)
+        found = sliced_wasserstein(self.draws, self.other, order=order, log_weight=self.log_weight)
+        assert found == pytest.approx(wanted, rel=1e-9)
+
+    def test_equal_weights_change_nothing(self):
+        mine, zeros = self.draws[:, 0], np.zeros(200)
+        for reference in (self.other[:, 0], norm.ppf):
+            assert wasserstein(mine, reference, 1.0, zeros) == pytest.approx(wasserstein(mine, reference), rel=1e-9)
+
+    def test_divergence_is_that_of_counts_of_weights(self):
+        edges, cells = np.array([-9.0, -1.0, 0.0, 1.0, 9.0]), np.diff(norm.cdf([-9.0, -1.0, 0.0, 1.0, 9.0]))
+        rows = np.stack([self.draws[:, 0], self.draws[:, 1]])[..., None]
+        found = divergence_on_grid(rows, cells, edges, 1e-9, np.stack([self.log_weight] * 2))
+        wanted = [divergence_on_grid(column[:, None], cells, edges, 1e-9) for column in self.again.T]
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+        with pytest.raises(ValueError, match="log_weight must have shape"):
+            divergence_on_grid(rows, cells, edges, log_weight=self.log_weight)

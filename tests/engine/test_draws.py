@@ -26,15 +26,15 @@ def test_what_was_kept_is_handed_over_once():
     for count in (5, 2, 5):
         for _ in range(count):
             engine.step()
-            path.append([(rung.position, rung.estimate.energy, rung.step_size) for rung in engine.rungs])
+            path.append([(rung.position, rung.estimate.energy) for rung in engine.rungs])
             draws.append()
         segment = draws.take()
+        assert set(segment.statistics) == {"energy", "replica", "acceptance_rate"}
         assert segment.positions.shape == (3, 3, count, 2)
         for i, rungs in enumerate(path[-count:]):
-            for rung, (position, energy, step_size) in enumerate(rungs):
+            for rung, (position, energy) in enumerate(rungs):
                 np.testing.assert_array_equal(segment.positions[rung, :, i], position)
-                np.testing.assert_array_equal(segment.energies[rung, :, i], energy)
-                assert segment.step_sizes[rung, i] == step_size
+                np.testing.assert_array_equal(segment.statistics["energy"][rung, :, i], energy)
     assert engine.kept == 12 and engine.report()["draws"] == 12 and engine.report()["interrupted"]
 
 

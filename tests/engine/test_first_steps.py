@@ -34,6 +34,7 @@ class Walk:
     stability_limit: ClassVar[float] = 2.0
     longest_step: ClassVar[float] = np.inf
     short_steps: ClassVar[bool] = False
+    statistics: ClassVar[dict] = {}
 
     def init(self, rng, shape):
         return {"steps": np.zeros(())}
