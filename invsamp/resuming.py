@@ -27,6 +27,7 @@ from invsamp.evaluate.contract import Evaluator
 from invsamp.handing_back import announce
 from invsamp.ladder import Sampler
 from invsamp.parallel.agreement import check_equal, run_settings
+from invsamp.parallel.messages import Communicator
 from invsamp.parallel.sharing import communicator, share
 from invsamp.results.run import Run
 from invsamp.sampler import as_problem
@@ -46,7 +47,7 @@ def resume(
     sampler: Sampler | None = None,
     draws: int | None = None,
     progress: bool = True,
-    comm: Any = None,
+    comm: Communicator | None = None,
     executor: Executor | Evaluator | None = None,
 ) -> Run:
     """Go on with a run that was stopped or killed, to the same draws, bit for bit; or ask more draws of it.
@@ -190,12 +191,13 @@ def _check_same(path: Path, about: Mapping[str, Any], problem: Problem, sampler:
         raise ValueError(f"{name} must be that of the run in {path}; " + "; ".join(found + data))
 
 
-def _data_difference(path: Path, problem: Any) -> str:
+def _data_difference(path: Path, problem: Problem) -> str:
     try:
         before = read_constants(path / CONSTANTS)["observed_data"]["data"]
     except (OSError, RuntimeError, LookupError, ValueError):
         return "the data are others"  # known by the hash; the file that holds them is damaged, or there were none
-    return "there were data" if problem.data is None else manifests.compare_data(before, np.asarray(problem.data))
+    data = getattr(problem, "data", None)
+    return "there were data" if data is None else manifests.compare_data(before, np.asarray(data))
 
 
 def _check_energies(engine: Engine, path: Path, about: Mapping[str, Any], before: Mapping[str, Any]) -> None:

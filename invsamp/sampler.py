@@ -9,7 +9,6 @@ from concurrent.futures import Executor
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from invsamp.evaluate.contract import Evaluator
 from invsamp.handing_back import announce, handed_back, warn
 from invsamp.ladder import Sampler
 from invsamp.parallel.agreement import check_equal, run_settings
+from invsamp.parallel.messages import Communicator
 from invsamp.parallel.sharing import communicator, share
 from invsamp.posing.potential import Target
 from invsamp.presets import mala
@@ -49,7 +49,7 @@ def sample(
     progress: bool = True,
     directory: str | os.PathLike[str] | None = None,
     segment: int | None = None,
-    comm: Any = None,
+    comm: Communicator | None = None,
     check_gradient: bool = True,
     executor: Executor | Evaluator | None = None,
 ) -> Run:

@@ -20,6 +20,7 @@ from invsamp.engine.priors import Priors
 from invsamp.engine.rung import RungAtWork, SolvesFailed
 from invsamp.engine.segment import Segment
 from invsamp.engine.starts import failure_message, place
+from invsamp.engine.streams import Saved
 from invsamp.engine.swaps.exchange import Exchange
 from invsamp.engine.warmup import WarmUp, check_length
 from invsamp.estimators import Exact
@@ -168,7 +169,7 @@ class Engine:
         """The potentials by fidelity, evaluated by whoever evaluates for the run, and not counted."""
         return {name: gradients.Uncounted(potential, self.answer) for name, potential in self.potentials.items()}
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Saved:
         """All that the next steps depend on, for `invsamp.engine.state.encode`; between two steps."""
         potentials = self.potentials.values()
         return {
@@ -188,7 +189,7 @@ class Engine:
             "seconds": self.seconds,
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Saved) -> None:
         """Go on from a state, in place of `begin`; nothing is solved."""
         self.done, self.kept = state["step"], state["kept"]
         for rung, own in zip(self.rungs, state["rungs"], strict=True):

@@ -11,13 +11,13 @@ A Langevin step of size :math:`\eta` at temperature :math:`\tau` has room for gr
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from invsamp.contract import Array
 from invsamp.diagnostics.checks import CLIPPED_NOISE_LIMIT, CLIPPED_NOISE_REFUSED
 from invsamp.engine.rung import RungAtWork
+from invsamp.engine.streams import Saved
 from invsamp.laws import Tempered, noise_room
 
 #: Fraction of the states met at the end of warm-up whose noise must fit.
@@ -35,7 +35,7 @@ class NoiseBudget:
         self._stated: list[Array | None] = []
         self._before, self._every = (0, 0), 1
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Saved:
         """What was kept so far."""
         return {
             "positions": list(self._positions),
@@ -44,7 +44,7 @@ class NoiseBudget:
             "every": self._every,
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Saved) -> None:
         """Go on from a state."""
         self._positions, self._stated = list(state["positions"]), list(state["stated"])
         self._before, self._every = state["before"], state["every"]

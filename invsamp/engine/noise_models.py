@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from invsamp.contract import Array
+from invsamp.engine.streams import Saved
 from invsamp.ladder import Rung
 from invsamp.variances.kernel_ridge import KernelRidge
 from invsamp.variances.models import Known, VarianceModel
@@ -72,11 +73,11 @@ class NoiseModels:
             self._gradient = self.gradient_model.update(self._gradient, at, gradient[fine], freedom)
         self.ready = True
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Saved:
         """What was learnt."""
         return {"energy": self._energy, "gradient": self._gradient, "ready": self.ready}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Saved) -> None:
         """Go on from a state."""
         self._energy, self._gradient, self.ready = state["energy"], state["gradient"], state["ready"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +13,7 @@ from invsamp.domains import Domain, Unbounded
 from invsamp.engine.first_steps import FIRST_STEPS, check_memory, checked_step
 from invsamp.engine.noise_models import NoiseModels, Samples
 from invsamp.engine.priors import Priors
-from invsamp.engine.streams import Stream, log_uniform
+from invsamp.engine.streams import Saved, Stream, log_uniform
 from invsamp.estimators import BoundEstimator, probe
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Answer, Asks, Estimate, Request, Rows, answered, check_shapes
@@ -177,7 +176,7 @@ class RungAtWork:
         check_memory("kernel", self.settings.kernel, self.memory)
         self._open_streams(position.shape)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Saved:
         """All that the next steps depend on: plain values, arrays and invsamp's own parts."""
         drawn_in_blocks = {"move": self._moves.state(), "accept": self._thresholds.state()}
         others = {name: rng.bit_generator.state for name, rng in self.streams.items() if name not in drawn_in_blocks}
@@ -190,7 +189,7 @@ class RungAtWork:
             **{name: getattr(self, name) for name in _CHANGING},
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Saved) -> None:
         """Go on from a state, in place of `start`."""
         for name in _CHANGING:
             setattr(self, name, state[name])

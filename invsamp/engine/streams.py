@@ -10,6 +10,9 @@ import numpy as np
 
 from invsamp.contract import Array
 
+#: What a part of a run saves: a tree of plain values, arrays and parts, for `invsamp.engine.state.encode`.
+Saved = dict[str, Any]
+
 
 class Stream:
     """Random arrays of one shape, drawn in blocks (the numbers do not depend on them).
@@ -37,13 +40,13 @@ class Stream:
         self._next += 1
         return self._block[self._next - 1]
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Saved:
         """Where the stream stands: the generator at the beginning of the block, and the place in it."""
         # at the end of a block nothing of it is needed any more
         begin = self._rng.bit_generator.state if self._next == self._count else self._begin
         return {"generator": begin, "next": self._next % self._count}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Saved) -> None:
         """Go on from a state."""
         self._rng.bit_generator.state = state["generator"]
         self._next = state["next"]

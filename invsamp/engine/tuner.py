@@ -24,7 +24,6 @@ numbers.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +32,7 @@ from invsamp.contract import Array, Problem
 from invsamp.engine.noise_budget import NoiseBudget
 from invsamp.engine.preconditioner import WIDEST, metric_of, size
 from invsamp.engine.rung import RungAtWork
+from invsamp.engine.streams import Saved
 from invsamp.estimators import Exact
 from invsamp.evaluate.requests import Asks
 from invsamp.laws import noise_room
@@ -94,7 +94,7 @@ class Tuner:
         self._direction = rung.streams["probe"].standard_normal(rung.position.shape)
         self._curvature = np.zeros(len(rung.position))
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Saved:
         """What was found so far, where the rung does not hold it itself."""
         return {
             "scale": self._scale,
@@ -110,7 +110,7 @@ class Tuner:
             "budget": self._budget.state(),
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Saved) -> None:
         """Go on from a state, in place of `begin`."""
         self._scale, self._direction, self._curvature = state["scale"], state["direction"], state["curvature"].copy()
         self._outer, self._count, self._squares = state["outer"].copy(), state["count"], state["squares"].tolist()

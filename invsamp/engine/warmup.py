@@ -10,6 +10,7 @@ import numpy as np
 
 from invsamp.contract import Problem
 from invsamp.engine.rung import Counts, RungAtWork
+from invsamp.engine.streams import Saved
 from invsamp.engine.swaps.exchange import Exchange
 from invsamp.engine.tuner import Tuner
 from invsamp.evaluate.requests import Asks
@@ -88,11 +89,11 @@ class WarmUp:
         self._done += 1
         self._turn()
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Saved:
         """Where warm-up stands, beside what the rungs hold themselves."""
         return {"done": self._done, "window": self._window, "tuners": [tuner.state() for tuner in self._tuners]}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Saved) -> None:
         """Go on from a state, in place of `begin`."""
         self._done, self._window = state["done"], state["window"]
         for tuner, own in zip(self._tuners, state["tuners"], strict=True):

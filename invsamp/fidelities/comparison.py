@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -84,7 +84,7 @@ class FidelityComparison(Compared):
 
 
 def compare_fidelities(
-    posterior: Any,
+    posterior: Problem,
     thetas: npt.ArrayLike | Run | int = 300,
     temperatures: Sequence[float] | None = None,
     fidelities: Sequence[str | int] | None = None,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, integer, one_of
-from invsamp.contract import Array
+from invsamp.contract import Array, Problem
 from invsamp.diagnostics import weights
 from invsamp.fidelities import reweighting
 from invsamp.ladder import as_fidelity
@@ -34,7 +33,7 @@ class Given:
         return reweighting.log_mixture(reduced, [count for _, _, count in self.rungs])
 
 
-def gather(problem: Any, thetas: npt.ArrayLike | Run | int, most: int, rng: np.random.Generator) -> Given:
+def gather(problem: Problem, thetas: npt.ArrayLike | Run | int, most: int, rng: np.random.Generator) -> Given:
     """The states that ``thetas`` stands for.
 
     Raises
@@ -59,7 +58,7 @@ def level_name(names: Sequence[str], wanted: str | int) -> str:
     return names[max(0, len(names) - 1 - int(as_fidelity("fidelities", wanted)))]
 
 
-def _of_run(problem: Any, run: Run, most: int) -> Given:
+def _of_run(problem: Problem, run: Run, most: int) -> Given:
     if dict(run.shapes) != {name: tuple(shape) for name, shape in problem.shapes.items()}:
         raise ValueError(
             f"thetas must be a run of this posterior, whose parameters are {dict(problem.shapes)}, got {run.shapes}"
@@ -86,7 +85,7 @@ def _of_run(problem: Any, run: Run, most: int) -> Given:
     return Given(np.ascontiguousarray(position), source, tuple(rungs))
 
 
-def _of_prior(problem: Any, count: int, rng: np.random.Generator) -> Given:
+def _of_prior(problem: Problem, count: int, rng: np.random.Generator) -> Given:
     prior, coordinates = getattr(problem, "prior", None), getattr(problem, "coordinates", None)
     if prior is None or coordinates is None or not hasattr(problem, "sample_prior"):
         raise ValueError(f"thetas must be states or a Run where the problem has no prior to draw from, got {count}")

@@ -32,6 +32,7 @@ from invsamp.plots.figure import (
     truth_legend,
     truth_of,
 )
+from invsamp.posing.posterior import Posterior
 
 #: Points per chain that a trace draws; more only make the file large.
 _TRACE_POINTS = 4000
@@ -139,7 +140,7 @@ def plot_marginals(
 
 def plot_predictive(
     run: Run,
-    posterior: Any = None,
+    posterior: Posterior | None = None,
     x: npt.ArrayLike | None = None,
     x_label: str | None = None,
     series: Sequence[str] | None = None,

@@ -18,6 +18,7 @@ from invsamp.arguments import mapping, numbers, optional, real, wrong
 from invsamp.contract import Array
 from invsamp.diagnostics.weights import effective, quantiles
 from invsamp.domains import Domain
+from invsamp.posing.posterior import Posterior
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,7 +92,7 @@ class Run(Protocol):
         """Statistics of every column of theta, a row each."""
         ...
 
-    def posterior_predictive(self, posterior: Any) -> Any:
+    def posterior_predictive(self, posterior: Posterior) -> Any:
         """Predict the data, and keep that in ``data``."""
         ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from invsamp.arguments import integer, optional
 from invsamp.contract import Array
 from invsamp.diagnostics import weights
 from invsamp.names import check_predicts
+from invsamp.posing.posterior import Posterior
 from invsamp.storage import layout
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def predict(
     theta: Array,
     weight: Array | None,
     shapes: Mapping[str, tuple[int, ...]],
-    posterior: Any,
+    posterior: Posterior,
     draws: int | None = None,
     seed: int = 0,
     fidelity: str | None = None,
@@ -78,7 +79,7 @@ def predict(
 
 
 def log_likelihood(
-    theta: Array, shapes: Mapping[str, tuple[int, ...]], posterior: Any, fidelity: str | None = None
+    theta: Array, shapes: Mapping[str, tuple[int, ...]], posterior: Posterior, fidelity: str | None = None
 ) -> xr.Dataset:
     """Log-likelihood of each datum at every draw (chains, draws, d): ``data`` (chain, draw, *shape of the data).
 

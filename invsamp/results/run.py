@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-# Not lazily: `storage` imports h5py, which must come before dolfinx. Whoever imports invsamp imports this module, so
-# `import invsamp` above `import dolfinx` is enough. ArviZ, xarray and matplotlib wait for their first use.
 from invsamp import arguments, storage
 from invsamp.arguments import integer, one_of
-from invsamp.contract import Array
+from invsamp.contract import Array, Problem
 from invsamp.diagnostics import weights
 from invsamp.diagnostics.checks import diagnose
 from invsamp.diagnostics.draws import table
 from invsamp.diagnostics.fit import fit_warnings
 from invsamp.domains import Domain, from_dict
 from invsamp.names import labels
+
+# Not lazily: `storage` imports h5py, which must come before dolfinx. Whoever imports invsamp imports this module, so
+# `import invsamp` above `import dolfinx` is enough. ArviZ, xarray and matplotlib wait for their first use.
+from invsamp.posing.posterior import Posterior
 from invsamp.results.arrays import Arrays, Dataset, Source
 from invsamp.results.loo import leave_one_out
 from invsamp.results.predictive import log_likelihood, predict
@@ -75,7 +77,7 @@ class Run:
     @classmethod
     def from_arrays(
         cls,
-        problem: Any,
+        problem: Problem | None,
         names_shapes: Mapping[str, tuple[int, ...]],
         theta: Array,
         sample_stats: Mapping[str, Array],
@@ -251,7 +253,7 @@ class Run:
         return cls(Dataset(storage.read(place)))
 
     def posterior_predictive(
-        self, posterior: Any, draws: int | None = None, seed: int = 0, fidelity: str | None = None
+        self, posterior: Posterior, draws: int | None = None, seed: int = 0, fidelity: str | None = None
     ) -> xr.Dataset:
         """Predict the data from draws of the posterior, with observation noise.
 
@@ -283,7 +285,7 @@ class Run:
         predicted = predict(self.theta, self.weights, self.shapes, posterior, draws, seed, fidelity)
         return self._keep("posterior_predictive", predicted)
 
-    def log_likelihood(self, posterior: Any, fidelity: str | None = None) -> xr.Dataset:
+    def log_likelihood(self, posterior: Posterior, fidelity: str | None = None) -> xr.Dataset:
         """Log-likelihood of each datum at every draw, for `arviz.loo` and its kind. Solves the model for each draw.
 
         Parameters
@@ -306,7 +308,7 @@ class Run:
         """
         return self._keep("log_likelihood", log_likelihood(self.theta, self.shapes, posterior, fidelity))
 
-    def loo(self, posterior: Any = None, fidelity: str | None = None) -> Any:
+    def loo(self, posterior: Posterior | None = None, fidelity: str | None = None) -> Any:
         """Leave-one-out cross-validation, as `arviz.loo` has it, with the draws' weights where they have some.
 
         Parameters
@@ -366,7 +368,7 @@ class Run:
 
     def plot_predictive(
         self,
-        posterior: Any = None,
+        posterior: Posterior | None = None,
         x: npt.ArrayLike | None = None,
         x_label: str | None = None,
         series: Sequence[str] | None = None,

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from invsamp.contract import Array
+from invsamp.contract import Array, Problem
 from invsamp.domains import Domain
+from invsamp.posing.prior import Prior
 from invsamp.storage import layout
 from invsamp.storage.arviz_import import load_arviz
 
@@ -59,7 +60,7 @@ def inference_data(datasets: dict[str, xr.Dataset], attributes: Mapping[str, str
     return load_arviz().InferenceData(attrs=dict(attributes), **datasets)
 
 
-def constants(problem: Any, shapes: Mapping[str, tuple[int, ...]], seed: Any) -> Groups:
+def constants(problem: Problem | None, shapes: Mapping[str, tuple[int, ...]], seed: int | None) -> Groups:
     """Groups that do not grow, as arrays by name: ``observed_data``, and ``prior`` with up to 1000 draws from it."""
     groups = {}
     observed = getattr(problem, "data", None)
@@ -73,7 +74,7 @@ def constants(problem: Any, shapes: Mapping[str, tuple[int, ...]], seed: Any) ->
     return groups
 
 
-def _prior_draws(prior: Any, domain: Domain | None, seed: int) -> Array:
+def _prior_draws(prior: Prior, domain: Domain | None, seed: int) -> Array:
     """Independent draws (n, d) of the prior restricted to the domain; few or none where it hardly has mass there."""
     rng, parts = np.random.default_rng(seed), []
     count = int(np.clip(PRIOR_NUMBERS // prior.dimension, 10, PRIOR_DRAWS))
@@ -99,7 +100,7 @@ def attributes_of(
     return attributes
 
 
-def described(shapes: Mapping[str, tuple[int, ...]], domain: Any) -> dict[str, Any]:
+def described(shapes: Mapping[str, tuple[int, ...]], domain: Domain | None) -> dict[str, Any]:
     """What the description of a run has to hold for `Stored`."""
     text = None if domain is None else json.loads(layout.to_json(domain.to_dict()))
     return {"parameters": {name: list(shape) for name, shape in shapes.items()}, "domain": text}

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from invsamp.contract import Array, Potential, Problem
+from invsamp.ladder import Sampler
 from invsamp.storage import layout
 from invsamp.storage.files import read_plain, write_whole
 
@@ -29,7 +30,7 @@ LONGEST = 10_000
 _ADDRESS, _SCALAR = re.compile(r" at 0x[0-9a-fA-F]+"), re.compile(r"np\.(?:float|int|bool)\w*\(([^()]*)\)")
 
 
-def describe(problem: Problem, sampler: Any) -> dict[str, Any]:
+def describe(problem: Problem, sampler: Sampler) -> dict[str, Any]:
     """What tells one problem and sampler from others, as nested text.
 
     A part is told by its settings, or by what it prints; the data are hashed. A model that prints as the same while it

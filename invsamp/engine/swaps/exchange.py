@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.engine.rung import RungAtWork
+from invsamp.engine.streams import Saved
 from invsamp.engine.swaps.pair import Pair
 from invsamp.engine.swaps.walkers import Walkers
 from invsamp.evaluate.requests import Asks, Rows, gathered
@@ -70,7 +70,7 @@ class Exchange:
         for k, pair in enumerate(self.pairs):
             pair.resolve(*means[k : k + 2])
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Saved:
         """All that the next steps depend on, and the counts."""
         return {
             "when": copy.deepcopy(self._when),
@@ -83,7 +83,7 @@ class Exchange:
             "solves": dict(self.solves),
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Saved) -> None:
         """Go on from a state."""
         self._when, self._who = copy.deepcopy(state["when"]), copy.deepcopy(state["who"])
         self._due, self._next, self._attempt = state["due"].copy(), state["next"], state["attempt"]

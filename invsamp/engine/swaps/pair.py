@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any
 
 import numpy as np
 
 from invsamp.engine.rung import RungAtWork
+from invsamp.engine.streams import Saved
 from invsamp.engine.swaps.meeting import Meeting, estimates_alike, variances_may_differ
 from invsamp.evaluate.requests import Asks, Rows
 from invsamp.ladder import Swap
@@ -108,7 +108,7 @@ class Pair:
             )
         return None
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Saved:
         """All that the next attempts depend on, and the counts."""
         return {
             "streams": copy.deepcopy(self._streams),
@@ -118,7 +118,7 @@ class Pair:
             "counts": {name: getattr(self, name) for name in _COUNTS},
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Saved) -> None:
         """Go on from a state."""
         self._streams = copy.deepcopy(state["streams"])
         self.rule, self.discrepancy, self.learning = state["rule"], state["discrepancy"], state["learning"]
