@@ -108,11 +108,13 @@ class TestSwaps:
     def test_forecast_is_what_a_sampler_finds(self, draw, within):
         problem = target(mean=0.5, sd=1.3)
         ladder = (1.0, 3.0)
-        run = draw(problem, relangevin(ladder, swap=delayed_acceptance()), draws=150, thin=2, warmup=800)
-        product = draw(problem, relangevin(ladder, swap=product_target()), draws=150, thin=2, warmup=800)
-        (pair,) = compare_fidelities(problem, run, most=2000).pairs
+        run, product = (
+            draw(problem, relangevin(ladder, swap=rule), draws=600, thin=2, warmup=800)
+            for rule in (delayed_acceptance(), product_target())
+        )
+        (pair,) = compare_fidelities(problem, run, most=8000).pairs
         assert (pair.cold, pair.hot, pair.cold_temperature, pair.hot_temperature) == ("fine", "coarse", 1.0, 3.0)
-        # 7,700 attempts, not quite independent, and 1,000 states of each rung: about 0.01
+        # 31,000 attempts, not quite independent, and 4,000 states of each rung: about 0.006
         found, products = (one.report["swap_accepts"][0] / one.report["swap_attempts"][0] for one in (run, product))
         first = run.report["swap_solves_per_attempt"]["fine"]
         assert within([pair.swap_rate - found, pair.first_stage - first, pair.product_rate - products], 0.045)

@@ -200,7 +200,7 @@ class TestLadder:
 
     def moments(self, draw):
         rungs = [Rung(t, kernel=Momentum(self.friction), step_size=self.step) for t in (1.0, 3.0)]
-        run = draw(gaussian(1.0), Sampler(rungs, Swap(fraction=0.5)), draws=500, thin=8, warmup=400)
+        run = draw(gaussian(1.0), Sampler(rungs, Swap(fraction=0.5)), draws=2000, thin=8, warmup=400)
         assert run.report["swap_accepts"][0] > 0.3 * run.report["swap_attempts"][0]
         return [(run.rung_theta(k) ** 2).mean(axis=(1, 2)) / t for k, t in enumerate((1.0, 3.0))]
 

@@ -363,6 +363,8 @@ def test_log_likelihood_and_prior_of_a_posterior_sampled_for_real(within):
     assert np.isfinite(arviz.loo(run.to_arviz()).elpd_loo)
     prior = run.data.prior["a"]
     # mean and sd of 2,000 standard normal draws, at 4.5 standard errors
-    assert within([float(prior.mean()), float(prior.std()) - 1.0], 4.5 / np.sqrt([2000, 4000]))
+    bounds = 4.5 / np.sqrt([2000, 4000])
+    assert within([float(prior.mean()), float(prior.std()) - 1.0], bounds)
+    assert not within([0.0, run.draws("a").std(axis=(0, 1)).mean() - 1.0], bounds)  # the posterior's
     with pytest.raises(ValueError, match="parameters of the run"):
         make()[1].log_likelihood(posterior)

@@ -320,7 +320,7 @@ class TestCode:
 
     edges = np.array([-4.2, -3.0, 2.8, 3.3])
 
-    def check(self, draw, agrees, right, wrong):
+    def check(self, draw, agrees, right, wrong, draws=600):
         """The law of the chains, and that another one is told from it."""
         cold, hot = levels = right.cold, right.hot
         names = ("fine", "fine") if cold.potential is hot.potential else ("fine", "coarse")
@@ -336,7 +336,7 @@ class TestCode:
         )
         # starting in the law of the cold rung, both rungs need a few relaxation times to that of the chain
         target = Target({names[1]: hot.potential, names[0]: cold.potential}, start=MIXTURE.sample)
-        run = draw(target, Sampler(rungs, Swap(right.rule, fraction=1.0)), draws=300, thin=2, warmup=500)
+        run = draw(target, Sampler(rungs, Swap(right.rule, fraction=1.0)), draws=draws, thin=2, warmup=500)
         within = np.searchsorted(self.edges, run.theta[..., 0])
         shares = np.stack([(within == k).mean(axis=1) for k in range(len(self.edges) + 1)], axis=1)
         assert agrees(shares, self.shares(right))
@@ -360,6 +360,6 @@ class TestCode:
         levels = replace(COLD, energy_sd=1.0), Level(MOVED, 10.0, energy_sd=1.0)
         deaf = tuple(replace(level, energy_variance=0.0) for level in levels)
         right = chain(levels, delayed_acceptance())
-        run = self.check(draw, agrees, right, chain(deaf, delayed_acceptance()))
+        run = self.check(draw, agrees, right, chain(deaf, delayed_acceptance()), draws=1200)
         for count, rate in zip(("swap_first_stage_accepts", "swap_accepts"), right.rates, strict=True):
             assert run.report[count][0] / run.report["swap_attempts"][0] == pytest.approx(rate, rel=0.05)

@@ -22,7 +22,7 @@ def test_kernel_ridge_recovers_a_variance_that_depends_on_the_state(within) -> N
     grid = np.linspace(-3.5, 3.5, 50)[:, None]
     truth = np.log(sigmoid_variance(grid))
     squares = []
-    for _ in range(30):
+    for _ in range(120):
         state = fitted_state(rng, sigmoid_variance)
         squares.append(np.mean((np.log(kernel_ridge().predict(state, grid)) - truth) ** 2))
     assert within(np.mean(squares), 10 * LOG_NOISE / 100)
@@ -40,7 +40,7 @@ def test_constant_truth_gives_nearly_a_constant(within) -> None:
     grid = np.linspace(-4, 4, 50)[:, None]
     chosen: list[float] = []
     fixed: list[float] = []
-    for _ in range(30):
+    for _ in range(90):
         for errors, settings_ in ((chosen, {}), (fixed, {"length_scale": 0.1, "ridge": 0.1})):
             state = fitted_state(rng, lambda x: np.full(len(x), 7.0), **settings_)
             errors.append(np.mean(np.log(kernel_ridge().predict(state, grid) / 7.0) ** 2))

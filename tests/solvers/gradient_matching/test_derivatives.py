@@ -48,7 +48,7 @@ class TestDerivatives:
         times = 0.1 * np.arange(60)
         library = polynomials(("u", "v"), 1, equations={"u": ["1"]})
         rng = np.random.default_rng(0)
-        noise = 1e-3 * rng.standard_normal((200, 60, 2))
+        noise = 1e-3 * rng.standard_normal((800, 60, 2))
         models = [match(library, times, states, method) for states in noise]
         ratio = np.stack([model.data.reshape(-1, 2)[:, 1] / model.scale(1e-3).reshape(-1, 2)[:, 1] for model in models])
         assert agrees(ratio**2, np.ones(ratio.shape[1]))
