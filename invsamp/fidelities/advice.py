@@ -10,11 +10,11 @@ import numpy as np
 
 from invsamp.contract import Array
 from invsamp.diagnostics.checks import SWAP_NOISE_LIMIT, SWAP_RATE_LIMIT
+from invsamp.fidelities.pairs import Pair, is_limit
 
 if TYPE_CHECKING:
     from invsamp.fidelities.compared import Compared
     from invsamp.fidelities.levels import Level
-    from invsamp.fidelities.pairs import Pair
 
 #: Rms error of a log swap ratio that hardly moves a weight: half of it shifts 0.60 by about 0.006.
 HARMLESS = 0.05
@@ -68,13 +68,18 @@ def _of_level(level: Level, finest: Level, temperature: float, rates: Array) -> 
     elif math.isnan(temperature):
         found.append(
             f"{level.name}: at most {np.nanmax(rates):.1%} of the swaps with {finest.name} itself would be accepted, "
-            "whatever its temperature, unless its difference is learnt (the default rule does). Or put a finer level "
-            "between."
+            "at any temperature that the states tell about, unless its difference is learnt (the default rule does). "
+            "Or put a finer level between."
         )
     else:
         found.append(
             f"{level.name}: hot at up to about {temperature:.3g} it still swaps with {finest.name} at a fifth of the "
-            "attempts or more. Hotter needs a rung between."
+            "attempts or more. "
+            + (
+                "Hotter needs a rung between."
+                if is_limit(rates, temperature)
+                else "The states do not tell about hotter: give the Run of a short pilot with a hot rung of this level."
+            )
         )
     return found
 

@@ -43,8 +43,8 @@ class FidelityComparison(Compared):
     pairs : tuple of Pair
         Neighbours on the proposed ladder, from the coldest.
     hot_temperatures : dict of str to float
-        Hottest temperature at which a level still swaps with the cold rung at an expected rate of 0.2; NaN where the
-        states do not tell.
+        Hottest temperature that the states tell about at which a level still swaps with the cold rung at an expected
+        rate of 0.2; NaN where there is none.
     rates : dict of str to ndarray
         Expected swap rate of every level with the cold rung at `invsamp.fidelities.pairs.TEMPERATURES`.
     labels : tuple of str

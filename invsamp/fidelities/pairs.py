@@ -10,9 +10,8 @@ import numpy as np
 
 from invsamp.arguments import sequence
 from invsamp.contract import Array
-from invsamp.diagnostics.weights import effective
 from invsamp.fidelities.levels import Noise
-from invsamp.fidelities.reweighting import weights
+from invsamp.fidelities.reweighting import weights, worth
 from invsamp.fidelities.states import level_name
 from invsamp.fidelities.swap_forecast import Side, forecast
 from invsamp.laws import check_temperatures
@@ -36,7 +35,7 @@ class Pair:
         Their fidelities.
     cold_temperature, hot_temperature : float
     cold_effective, hot_effective : float
-        Effective number of states that are draws of the rung, after reweighting.
+        Effective number of states that are draws of the rung, after reweighting; 0 where a few of them decide.
     discrepancy_sd : float
         Sd of the log ratio of delayed acceptance's second stage, where the first has accepted: how far the fidelities
         disagree about what the swap is worth.
@@ -76,7 +75,7 @@ class Swaps:
         """What is to be expected of the swaps of two rungs, each a fidelity and a temperature."""
         sides = self._side(*cold), self._side(*hot)
         expected = forecast(*sides)._asdict()
-        counts = [effective(side.weight) for side in sides]
+        counts = [worth(side.weight) for side in sides]
         return Pair(cold[0], hot[0], cold[1], hot[1], *counts, **expected)
 
     def rates(self, level: str) -> Array:
@@ -116,6 +115,11 @@ def ladder_of(
 
 
 def hottest_of(rates: Array) -> float:
-    """The hottest of `TEMPERATURES` up to which every known rate is at least the wanted one; NaN if there is none."""
+    """The hottest of `TEMPERATURES` at which a rate is known and at least the wanted one; NaN if there is none."""
     enough = np.flatnonzero(rates >= WANTED_RATE)
     return TEMPERATURES[int(enough[-1])] if len(enough) else math.nan
+
+
+def is_limit(rates: Array, temperature: float) -> bool:
+    """Whether swaps become too rare beyond this one of `TEMPERATURES`, and not only unknown."""
+    return bool((rates[TEMPERATURES.index(temperature) :] < WANTED_RATE).any())

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
 
 from invsamp.contract import Array
+from invsamp.diagnostics.weights import effective
 
+#: Tail index of weights from which on nothing is told by them.
+HEAVIEST_TAIL = 0.7
 #: Change of the free energies at which the iteration stops, and after how many rounds at the latest.
 _TOLERANCE, _ROUNDS = 1e-7, 2000
 
@@ -51,3 +56,23 @@ def weights(energy: Array, mixture: Array) -> Array:
         log = -energy[known] - mixture[known]
         weight[known] = np.exp(log - logsumexp(log))
     return weight
+
+
+def worth(weight: Array) -> float:
+    """Effective number of draws with these weights; 0 where a few decide, this number too."""
+    return effective(weight) if tail_index(weight) < HEAVIEST_TAIL else 0.0
+
+
+def tail_index(weight: Array) -> float:
+    r"""How heavy the tail of the weights is: their k-th moment is finite for k below one over it.
+
+    .. math:: \frac1m \sum_{i \le m} \log \frac{w_{(n - i + 1)}}{w_{(n - m)}}, \qquad m = \min(n / 5, 3 \sqrt n)
+
+    References
+    ----------
+    Hill (1975), Ann. Statist. 3, 1163; m and `HEAVIEST_TAIL` as in Vehtari et al. (2024), JMLR 25, 72.
+    """
+    n = len(weight)
+    m = math.ceil(min(n / 5, 3 * math.sqrt(n)))
+    largest = np.partition(weight, n - m - 1)[n - m - 1 :] if m < n else np.zeros(1)
+    return float(np.log(largest[1:] / largest[0]).mean()) if largest[0] > 0.0 else math.inf

@@ -182,11 +182,22 @@ class TestAdvice:
         found = compare_fidelities(target(), normals(300), (1.0, 1.5), estimator=noisy(8.0))
         assert any("hardly a swap" in sentence for sentence in found.advice)
 
-    def test_a_temperature_is_named(self):
-        found = compare_fidelities(target(), normals(1000))
-        # 2 / (1 + 9) is a fifth; the states of the cold rung alone say little of so hot a rung
-        assert 5.0 <= found.hot_temperatures["coarse"] <= 15.0
+    def test_a_temperature_is_named(self, draw, within):
+        """2 / (1 + 9) is a fifth."""
+        run = draw(target(), relangevin((1.0, 20.0), swap=product_target()), draws=40, thin=20)
+        found = compare_fidelities(target(), run, temperatures=(1.0, 3.0), most=4000)
+        # 400 draws of each rung: .015 of the rate, .08 of the logarithm; steps of .18
+        assert within(np.log(found.hot_temperatures["coarse"] / 9.0), 0.5)
+        assert any("Hotter needs a rung between" in sentence for sentence in found.advice)
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_draws_of_the_cold_rung_do_not_tell_about_hot_ones(self, seed):
+        """Weights exp((1 - 1/T) U) have no finite variance from T = 2 on, and no mean at infinite T."""
+        found = compare_fidelities(target(), normals(4000, seed))
+        # with 120 seeds 2.05 to 4.99
+        assert 1.6 <= found.hot_temperatures["coarse"] <= 7.2
         assert found.pairs[0].hot_temperature == found.hot_temperatures["coarse"]
+        assert any("The states do not tell about hotter" in sentence for sentence in found.advice)
 
 
 @pytest.mark.parametrize("levels", [2, 3, 6])
