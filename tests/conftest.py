@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("MPLBACKEND", "Agg")
@@ -77,6 +78,9 @@ def _shift_seeds(shift: int) -> None:
     class ShiftedSequence(SeedSequence):
         def __init__(self, entropy: object = None, **settings: object) -> None:
             super().__init__(shifted(entropy), **settings)
+
+        def __reduce__(self) -> tuple[Callable[..., object], tuple[()]]:  # a local class has no name for a file
+            return partial(SeedSequence, **self.state), ()
 
     np.random.default_rng = lambda seed=None: default_rng(shifted(seed))
     np.random.SeedSequence = ShiftedSequence

@@ -159,12 +159,12 @@ class TestControl:
         engine = begun(self.NAME)
         walk(engine, k)
         data = state.encode(engine.state())
-        expected = walk(engine, 60)
+        expected = walk(engine, 300)  # some hundred decisions on swaps
         tree = state.decode(data)
         change(tree)
         other = restored(self.NAME, state.encode(tree))
         try:
-            np.testing.assert_equal(walk(other, 60), expected)
+            np.testing.assert_equal(walk(other, 300), expected)
         except AssertionError:
             return True
         return False

@@ -52,13 +52,17 @@ def test_order_one_never_passes_where_derivatives_claim_to_be_exact(error: float
 
 @pytest.mark.parametrize("error", [1e-2, 1e-4])
 def test_derivatives_that_admit_an_error_pass_up_to_it(error: float) -> None:
-    for seed in range(5):
-        enough, too_little = (
-            mixed(forward=approximate_derivatives(wrong_by(error), admitted)).check_gradient(seed=seed)
-            for admitted in (2.0 * error, 0.1 * error)
-        )
-        assert enough.passed and enough.order < 1.5 and f"of which the model admits {2 * error:.1e}" in enough.message
-        assert not too_little.passed and f"of which the model admits {0.1 * error:.1e}" in too_little.message
+    enough, too_little = (
+        [mixed(forward=approximate_derivatives(wrong_by(error), by)).check_gradient(seed=seed) for seed in range(20)]
+        for by in (2.0 * error, 0.1 * error)
+    )
+    assert all(result.passed for result in enough)
+    for results, by in ((enough, 2.0 * error), (too_little, 0.1 * error)):
+        # some directions hardly meet the mistake
+        found = [result for result in results if result.order < 1.5]
+        assert len(found) >= 12
+        assert all(f"of which the model admits {by:.1e}" in result.message for result in found)
+    assert sum(not result.passed for result in too_little) >= 12
 
 
 def test_what_carries_an_error_in_derivatives() -> None:
