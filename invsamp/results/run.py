@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp import arguments, storage
-from invsamp.arguments import integer, one_of
+from invsamp.arguments import array, instance, integer, mapping, one_of, optional
 from invsamp.contract import Array, Problem
 from invsamp.diagnostics import weights
 from invsamp.diagnostics.checks import diagnose
@@ -114,16 +114,21 @@ class Run:
         ValueError
             If shapes do not fit together, a parameter has the name of a dimension, or log weights are none.
         """
-        theta, stats = np.asarray(theta), {name: np.asarray(values) for name, values in sample_stats.items()}
+        theta = array("theta", theta, ("rungs", "chains", "draws", "d"), finite=False, nan=True, empty=True)
+        names_shapes, told = mapping("names_shapes", names_shapes), mapping("report", report)
+        if not names_shapes:
+            raise ValueError("names_shapes must name at least one parameter, got none")
+        stats = {name: np.asarray(values) for name, values in mapping("sample_stats", sample_stats).items()}
+        optional(instance, "domain", domain, Domain, "a Domain, or None")
         if log_weight is not None:
             if "log_weight" in stats:
                 raise ValueError("log_weight must be None where sample_stats has one already, got both")
-            given = np.asarray(log_weight)
+            given = array("log_weight", log_weight, finite=False)
             shape = theta.shape[: 3 if given.ndim == 3 else 0] or theta.shape[1:3]
             stats["log_weight"] = weights.checked("log_weight", given, shape)
         layout.check_arrays(names_shapes, theta, stats)
-        groups = groups_of(theta, names_shapes, stats) | constants(problem, names_shapes, report.get("seed"))
-        return Run(Arrays(groups, attributes_of(names_shapes, report, domain)))
+        groups = groups_of(theta, names_shapes, stats) | constants(problem, names_shapes, told.get("seed"))
+        return Run(Arrays(groups, attributes_of(names_shapes, told, domain)))
 
     @property
     def report(self) -> dict[str, Any]:

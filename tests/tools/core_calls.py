@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +223,17 @@ def runs_calls() -> dict[str, Call]:
             {"thetas": {"integer", "numbers"}, "fidelities": {"entries", "none"}},
         ),
         "Run.draws": Call(run.draws, {"name": "a"}, {"name": {"part"}}),
+        "Run.from_arrays": Call(
+            partial(iv.Run.from_arrays, posterior),
+            {
+                "names_shapes": {"x": ()},
+                "theta": np.zeros((1, 2, 5, 1)),
+                "sample_stats": {"energy": np.zeros((2, 5))},
+                "report": {"chains": 2},
+                "log_weight": np.zeros((2, 5)),
+            },
+            {"report": {"mapping", "empty mapping"}, "sample_stats": {"empty mapping"}},
+        ),
         "Run.load": Call(iv.Run.load, {"path": stored}),
         "Run.loo": Call(run.loo, {"posterior": posterior}, {"posterior": {"none"}}),
         "Run.log_likelihood": Call(run.log_likelihood, {"posterior": posterior}),
