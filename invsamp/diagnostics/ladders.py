@@ -1,4 +1,4 @@
-"""Statistics of a ladder: swap rates, round trips, the paths of its replicas."""
+"""Statistics of a ladder: swap rates, round trips, the paths of its walkers."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from invsamp.contract import Array
 
 
 def round_trips(path: npt.ArrayLike, rungs: int) -> int:
-    """Number of round trips that replicas made through the ladder.
+    """Number of round trips that walkers made through the ladder.
 
     A trip visits both ends of the ladder and returns to the end where it began, so it counts from the first
-    end that a replica reaches: 0, 2, 0 is one trip on three rungs, 1, 2, 0, 2, 0 is one and a half, counted as one.
+    end that a walker reaches: 0, 2, 0 is one trip on three rungs, 1, 2, 0, 2, 0 is one and a half, counted as one.
 
     Parameters
     ----------
     path : array_like of int, shape (steps,) or (steps, ...)
-        The rung at which each replica sits after each step, 0 the coldest. Every further axis is one more replica.
+        The rung at which each walker sits after each step, 0 the coldest. Every further axis is one more walker.
     rungs : int
         Number of rungs of the ladder. One rung has no trips.
 
     Returns
     -------
     int
-        Summed over the replicas.
+        Summed over the walkers.
 
     Raises
     ------

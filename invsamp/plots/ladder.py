@@ -1,4 +1,4 @@
-"""Figures of a ladder of temperatures: swaps, replicas, energies."""
+"""Figures of a ladder of temperatures: swaps, walkers, energies."""
 
 from __future__ import annotations
 

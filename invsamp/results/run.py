@@ -360,7 +360,7 @@ class Run:
         return plot_pairs(self, names, truth)
 
     def plot_swaps(self) -> Figure:
-        """Swap rates and the paths of the replicas; see `invsamp.plots.plot_swaps`."""
+        """Swap rates and the paths of the walkers; see `invsamp.plots.plot_swaps`."""
         from invsamp.plots import plot_swaps
 
         return plot_swaps(self)

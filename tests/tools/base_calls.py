@@ -40,7 +40,7 @@ SHARED = _words(
 )
 #: Methods that the engine calls in every step, or on what it made itself.
 INNER = _words(
-    "apply arrived fresh kick sample_inside sample_prior "
+    "apply arrived cumulant fresh kick sample_inside sample_prior "
     "at step bind columns data derivatives energy energy_and_gradient equations evaluate packed blocks "
     "accepts auxiliary locate log_cdf places quantile standardise intersection preconditioner_at told "
     "bounding_box check_dimension check_names check_theta constrains fitted flat from_arrays from_dict "
