@@ -21,15 +21,19 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from invsamp.solvers.ode import tracing
+from invsamp.solvers.ode import graph, tracing
 from invsamp.solvers.ode.fingerprint import fingerprint
 from invsamp.solvers.ode.generated import Compiled, compiled, digest, is_stored, stored
+from invsamp.solvers.ode.graph import graph_source, operations
 from invsamp.solvers.ode.tracing import Rhs, sensitivities_source, slopes_source, states_source, trace
 from invsamp.solvers.ode.twins import twin
 
 #: ``jacobian(t, x, p)`` returns the rows of df/dx and the rows of df/dp
 Jacobian = Callable[[Any, Any, Any], Sequence[Sequence[Sequence[Any]]]]
 
+
+#: A Jacobian by states and parameters with more entries is traced as a graph in place of by SymPy.
+MOST_ENTRIES = 300
 
 #: Where derivatives come from; source, and what its names stand for.
 Direct = tuple[str, tuple[str, dict[str, Any]]]
@@ -51,6 +55,14 @@ def prepare_states(rhs: Rhs, n: int, q: int) -> Prepared:
     ValueError
         If ``rhs`` neither traces nor compiles as it stands.
     """
+    if _is_large(n, q):
+        return _prepare(
+            "large_states",
+            rhs, n, q,
+            lambda: graph_source(rhs, n, q, 0, 0),
+            _direct(rhs, None, n, q, 0, 0),
+            {"operations": operations(rhs, n, q, False)},
+        )  # fmt: skip
     return _prepare("states", rhs, n, q, lambda: states_source(trace(rhs, n, q)), _direct(rhs, None, n, q, 0, 0))
 
 
@@ -70,6 +82,15 @@ def prepare_sensitivities(
     name, own = f"sensitivities{n_initial}{'' if by_parameters else '_of_states'}", q if by_parameters else 0
     if jacobian is not None:
         return _prepare(name, (rhs, jacobian), n, q, None, _direct(rhs, jacobian, n, q, own, n_initial))
+
+    if _is_large(n, q):
+        return _prepare(
+            f"large_{name}",
+            rhs, n, q,
+            lambda: graph_source(rhs, n, q, own + n_initial, own),
+            _stepped(rhs, n, q, own, n_initial),
+            {"operations": operations(rhs, n, q, True)},
+        )  # fmt: skip
 
     def source() -> str:
         return sensitivities_source(trace(rhs, n, q), n_initial, by_parameters=by_parameters)
@@ -123,6 +144,11 @@ def prepare_function(
     return compiled(source, kind, key=key or digest(source))
 
 
+def _is_large(n: int, q: int) -> bool:
+    """Whether SymPy would take too long: it does for seconds from here on."""
+    return n * (n + q) > MOST_ENTRIES
+
+
 def _prepare(
     name: str,
     parts: Any,
@@ -130,6 +156,7 @@ def _prepare(
     q: int,
     traced_source: Callable[[], str] | None,
     direct: Direct,
+    traced_scope: dict[str, Any] | None = None,
 ) -> Prepared:
     key = _key(name, parts, n, q)
     how, (source, scope) = direct
@@ -139,14 +166,15 @@ def _prepare(
     if traced_source is not None and not is_stored(f"{name}_direct", own_key):
         try:
             text = stored(f"{name}_traced", key) or traced_source()
-            return Prepared(compiled(text, f"{name}_traced", key=key or digest(text)), "traced")
+            own = key or (digest(text) if traced_scope is None else None)
+            return Prepared(compiled(text, f"{name}_traced", key=own, scope=traced_scope), "traced")
         except Exception as error:  # numba raises all kinds
             reason = error
     try:
         return Prepared(compiled(source, f"{name}_direct", key=own_key, scope=scope), how)
     except Exception as error:
         if reason is None and traced_source is not None:  # an abandoned file, gone now: what does the trace say?
-            return _prepare(name, parts, n, q, traced_source, direct)
+            return _prepare(name, parts, n, q, traced_source, direct, traced_scope)
         raise ValueError(_complaint(how, reason, error)) from error
 
 
@@ -178,7 +206,9 @@ def _key(name: str, parts: Any, n: int, q: int) -> str | None:
 @lru_cache(maxsize=1)
 def _edition() -> str:
     """Changes with the code that writes source."""
-    return hashlib.sha256(b"".join(Path(path).read_bytes() for path in (tracing.__file__, __file__))).hexdigest()
+    return hashlib.sha256(
+        b"".join(Path(path).read_bytes() for path in (tracing.__file__, graph.__file__, __file__))
+    ).hexdigest()
 
 
 def _direct(rhs: Rhs, jacobian: Jacobian | None, n: int, q: int, own: int, n_initial: int) -> Direct:

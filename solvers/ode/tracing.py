@@ -170,7 +170,7 @@ def _elementary() -> dict[str, Any]:
 
 
 @functools.cache
-def _numpy_functions() -> dict[str, Any]:
+def _numpy_functions(elementary: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """What a right-hand side may call from `numpy`: elementary functions entry by entry, and arrays of symbols."""
 
     def by_entry(function: Any) -> Any:
@@ -185,7 +185,7 @@ def _numpy_functions() -> dict[str, Any]:
         return lambda shape, dtype=None: function(shape, dtype=object)
 
     return {
-        **{name: by_entry(value) if callable(value) else value for name, value in _elementary().items()},
+        **{name: by_entry(value) if callable(value) else value for name, value in elementary().items()},
         **{name: lambda values, dtype=None: np.array(values, dtype=object) for name in ("array", "asarray")},
         **{
             name: made(getattr(np, name))
@@ -210,12 +210,22 @@ def vector_entries(values: Any) -> Any:
 
 
 def symbolic(value: Any) -> Any:
-    """What a value that a function reads is to SymPy: `math` and `numpy`, or functions of theirs, are replaced."""
-    if value is math or value is np:
-        return types.SimpleNamespace(**(_elementary() if value is math else _numpy_functions()))
-    name = getattr(value, "__name__", None)
-    if isinstance(name, str) and callable(value):
-        for module, functions in ((math, _elementary()), (np, _numpy_functions())):
-            if value is getattr(module, name, None):
-                return functions.get(name, value)
-    return value
+    """What a value that a function reads is to SymPy."""
+    return converter(_elementary)(value)
+
+
+@functools.cache
+def converter(elementary: Callable[[], dict[str, Any]]) -> Callable[[Any], Any]:
+    """A function that replaces `math` and `numpy`, and functions of theirs, by those of a table."""
+
+    def convert(value: Any) -> Any:
+        if value is math or value is np:
+            return types.SimpleNamespace(**(elementary() if value is math else _numpy_functions(elementary)))
+        name = getattr(value, "__name__", None)
+        if isinstance(name, str) and callable(value):
+            for module, functions in ((math, elementary()), (np, _numpy_functions(elementary))):
+                if value is getattr(module, name, None):
+                    return functions.get(name, value)
+        return value
+
+    return convert

@@ -1,0 +1,427 @@
+"""Tracing of large right-hand sides: a graph of operations without repetitions, its derivatives, its machine code.
+
+SymPy takes minutes for fifty states, and numba for the source that comes out of it. Here an operation is a row of a
+table, which finds common subexpressions as they arise; derivatives are taken backwards from each output, so that their
+cost is proportional to what the output depends on; and LLVM gets the operations themselves, without a detour by Python.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from invsamp.solvers.ode.tracing import Rhs, Untraceable, converter, vector_entries
+from invsamp.solvers.ode.twins import twin
+
+Array = npt.NDArray[np.float64]
+
+
+class Graph:
+    """Operations in the order in which they can be computed: (name, operands), or ("constant", value)."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[Any, ...]] = []
+        self.places: dict[tuple[Any, ...], int] = {}
+
+    def node(self, name: str, *operands: Any) -> Node:
+        """The node of an operation, which exists once."""
+        row = (name, *operands)
+        if row not in self.places:
+            self.places[row] = len(self.rows)
+            self.rows.append(row)
+        return Node(self, self.places[row])
+
+    def constant(self, value: Any) -> Node:
+        """A number as a node."""
+        return self.node("constant", float(value))
+
+
+class Node:
+    """A number that is not known yet."""
+
+    __slots__ = ("graph", "index")
+
+    def __init__(self, graph: Graph, index: int) -> None:
+        self.graph, self.index = graph, index
+
+    @property
+    def value(self) -> float | None:
+        """What it is, if it is known after all."""
+        row = self.graph.rows[self.index]
+        return row[1] if row[0] == "constant" else None
+
+    def __add__(self, other: Any) -> Any:
+        return _binary("add", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return _binary("add", other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return _binary("sub", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _binary("sub", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return _binary("mul", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return _binary("mul", other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return _binary("div", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _binary("div", other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return _binary("pow", self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return _binary("pow", other, self)
+
+    def __neg__(self) -> Any:
+        return 0.0 - self
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return _unary("fabs", self)
+
+    def __bool__(self) -> bool:
+        raise TypeError("a branch on a quantity")
+
+    def __float__(self) -> float:
+        raise TypeError("a number was asked for")
+
+    __lt__ = __le__ = __gt__ = __ge__ = lambda self, other: self  # whoever asks for the answer is told by __bool__
+
+
+class Slopes(NamedTuple):
+    """Entries of a Jacobian that are not zero."""
+
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    nodes: tuple[int, ...]
+
+
+class Traced(NamedTuple):
+    """A right-hand side as a graph."""
+
+    graph: Graph
+    outputs: tuple[int, ...]
+    by_states: Slopes
+    by_parameters: Slopes
+
+
+@functools.lru_cache(maxsize=8)
+def trace_graph(rhs: Rhs, n: int, q: int) -> Traced:
+    """Run a right-hand side of n states and q parameters on nodes, and differentiate it.
+
+    Raises
+    ------
+    Untraceable
+        A ValueError, as of `invsamp.solvers.ode.tracing.trace`.
+    """
+    graph = Graph()
+    t, x, p = graph.node("t"), [graph.node("y", i) for i in range(n)], [graph.node("p", j) for j in range(q)]
+    try:
+        values = list(vector_entries(twin(rhs, converter(_elementary))(t, tuple(x), tuple(p))))
+        outputs = tuple((each if isinstance(each, Node) else graph.constant(each)).index for each in values)
+    except Exception as error:
+        raise Untraceable(f"rhs must be traceable, but tracing raised {type(error).__name__}: {error}") from error
+    if len(outputs) != n:
+        raise ValueError(f"rhs must return {n} values, one per state, got {len(outputs)}")
+    slopes: dict[str, list[tuple[int, int, int]]] = {"y": [], "p": []}
+    for row, output in enumerate(outputs):
+        for (kind, column), node in sorted(_backwards(graph, output).items()):
+            slopes[kind].append((row, column, node))
+    by_states, by_parameters = (
+        Slopes(*(zip(*slopes[kind], strict=True) if slopes[kind] else ((),) * 3)) for kind in "yp"
+    )
+    return Traced(graph, outputs, by_states, by_parameters)
+
+
+def graph_source(rhs: Rhs, n: int, q: int, columns: int, own: int) -> str:
+    """Source of ``evaluate(t, y, p, out)`` for states, and ``columns`` of sensitivities, ``own`` of them to parameters.
+
+    It reads the name ``operations``, which is that of `operations`.
+    """
+    if not columns:
+        return "import numpy as np\n\n\ndef evaluate(t, y, p, out):\n    operations(t, y, p, out, np.empty(0))\n"
+    traced = trace_graph(rhs, n, q)
+    starts = np.searchsorted(traced.by_states.rows, np.arange(n + 1)).tolist()
+    entries, more = len(traced.by_states.nodes), len(traced.by_parameters.nodes) if own else 0
+    return f"""import numpy as np
+
+STARTS = np.array({starts})
+COLUMNS = np.array({list(traced.by_states.columns)}, dtype=np.int64)
+ROWS_P = np.array({list(traced.by_parameters.rows)}, dtype=np.int64)
+COLUMNS_P = np.array({list(traced.by_parameters.columns)}, dtype=np.int64)
+
+
+def evaluate(t, y, p, out):
+    v = np.empty({entries + len(traced.by_parameters.nodes)})
+    operations(t, y, p, out, v)
+    for first in range({n}, {n * (1 + columns)}, {n}):
+        for i in range({n}):
+            total = 0.0
+            for e in range(STARTS[i], STARTS[i + 1]):
+                total += v[e] * y[first + COLUMNS[e]]
+            out[first + i] = total
+    for e in range({more}):
+        out[{n} + COLUMNS_P[e] * {n} + ROWS_P[e]] += v[{entries} + e]
+"""
+
+
+def operations(rhs: Rhs, n: int, q: int, slopes: bool) -> Any:
+    """Compiled ``operations(t, y, p, out, v)``: the right-hand side to out, its derivatives by states and p to v."""
+
+    def typed(typingctx: Any, t: Any, y: Any, p: Any, out: Any, v: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            t, y, p, out, v = values
+            traced = trace_graph(rhs, n, q)
+            table = context.make_array(signature.args[4])(context, builder, v).data
+            wanted = [(k, 3, k, node) for k, node in enumerate(traced.outputs)]
+            if slopes:
+                places = zip(
+                    traced.by_states.rows + traced.by_parameters.rows,
+                    traced.by_states.nodes + traced.by_parameters.nodes,
+                    strict=True,
+                )
+                wanted += [(row, 4, k, node) for k, (row, node) in enumerate(places)]
+            for piece in _pieces(traced.graph, [entry[1:] for entry in sorted(wanted)]):
+                function = _function(builder.module, traced.graph, piece)
+                builder.call(function, [t, y, p, out, table])
+            return context.get_dummy_value()
+
+        return types.void(t, y, p, out, v), codegen
+
+    return intrinsic(typed)
+
+
+_LLVM = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
+_DOUBLE = ir.DoubleType()
+
+
+#: Operations in a function: what LLVM needs grows faster than their number.
+_MOST_OPERATIONS = 600
+#: Which argument of a function, its position there, and the node that is written to it.
+Wanted = tuple[int, int, int]
+
+
+def _pieces(graph: Graph, wanted: Sequence[Wanted]) -> list[list[Wanted]]:
+    """What is wanted, in pieces; what several of them need is computed in each."""
+    pieces: list[list[Wanted]] = [[]]
+    needed: set[int] = set()
+    for entry in wanted:
+        more = set(_reachable(graph, [entry[2]], needed))
+        if pieces[-1] and len(needed) + len(more) > _MOST_OPERATIONS:
+            pieces.append([])
+            needed, more = set(), set(_reachable(graph, [entry[2]]))
+        pieces[-1].append(entry)
+        needed |= more
+    return pieces
+
+
+def _function(module: Any, graph: Graph, wanted: Sequence[Wanted]) -> Any:
+    """LLVM's function ``f(t, y, p, out, v)`` that computes what is wanted."""
+    pointer = _DOUBLE.as_pointer()
+    kind = ir.FunctionType(ir.VoidType(), [_DOUBLE, pointer, pointer, pointer, pointer])
+    function = ir.Function(module, kind, module.get_unique_name("operations"))
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    builder = ir.IRBuilder(function.append_basic_block())
+    inputs = {"t": function.args[0], "y": function.args[1], "p": function.args[2]}
+    _emit(builder, graph, inputs, [(function.args[target], k, node) for target, k, node in wanted])
+    builder.ret_void()
+    return function
+
+
+def _emit(builder: Any, graph: Graph, inputs: dict[str, Any], wanted: Sequence[tuple[Any, int, int]]) -> None:
+    """Write the operations that are wanted as LLVM's instructions: (target, position, node)."""
+    needed = _reachable(graph, [node for *_, node in wanted])
+    values: dict[int, Any] = {}
+
+    def place(base: Any, k: int) -> Any:
+        return builder.gep(base, [ir.Constant(ir.IntType(64), k)])
+
+    for index in needed:
+        name, *operands = graph.rows[index]
+        if name == "constant":
+            values[index] = ir.Constant(_DOUBLE, operands[0])
+        elif name == "t":
+            values[index] = inputs["t"]
+        elif name in inputs:
+            values[index] = builder.load(place(inputs[name], operands[0]))
+        elif name in _LLVM:
+            values[index] = getattr(builder, _LLVM[name])(*(values[k] for k in operands))
+        else:
+            known = {"fabs": "llvm.fabs.f64", "sqrt": "llvm.sqrt.f64"}.get(name, name)
+            kind = ir.FunctionType(_DOUBLE, [_DOUBLE] * len(operands))
+            function = builder.module.globals.get(known) or ir.Function(builder.module, kind, known)
+            values[index] = builder.call(function, [values[k] for k in operands])
+    # read all, then write: the arrays need not lie apart
+    for target, k, node in wanted:
+        builder.store(values[node], place(target, k))
+
+
+def _reachable(graph: Graph, nodes: Sequence[int], known: Collection[int] = ()) -> list[int]:
+    """All operations on the way to some, in order, but for those that are ``known``."""
+    found: set[int] = set()
+    stack = list(nodes)
+    while stack:
+        index = stack.pop()
+        if index not in found and index not in known:
+            found.add(index)
+            stack += _operands(graph.rows[index])
+    return sorted(found)
+
+
+def _operands(row: tuple[Any, ...]) -> tuple[int, ...]:
+    return () if row[0] in ("constant", "t", "y", "p") else row[1:]
+
+
+def _backwards(graph: Graph, output: int) -> dict[tuple[str, int], int]:
+    """Nodes of the derivatives of one node by the states and parameters that it depends on."""
+    adjoint: dict[int, Any] = {output: graph.constant(1.0)}
+    found: dict[tuple[str, int], int] = {}
+    for index in reversed(_reachable(graph, [output])):
+        row, outer = graph.rows[index], adjoint.pop(index, None)
+        if outer is None:
+            continue
+        if row[0] in ("y", "p") and outer.value != 0.0:
+            found[row] = outer.index
+        operands = [Node(graph, k) for k in _operands(row)]
+        if not operands:
+            continue
+        for operand, inner in zip(operands, _RULES[row[0]](Node(graph, index), *operands), strict=True):
+            if operand.value is None:
+                moved = outer * inner
+                adjoint[operand.index] = adjoint[operand.index] + moved if operand.index in adjoint else moved
+    return found
+
+
+#: Of each operation, from itself and its operands: derivatives by the operands.
+_RULES: dict[str, Callable[..., tuple[Any, ...]]] = {
+    "add": lambda z, a, b: (_one(z), _one(z)),
+    "sub": lambda z, a, b: (_one(z), -_one(z)),
+    "mul": lambda z, a, b: (b, a),
+    "div": lambda z, a, b: (1.0 / b, -z / b),
+    "pow": lambda z, a, b: (b * a ** (b - 1.0), z * _unary("log", a)),
+    "atan2": lambda z, a, b: (b / (a * a + b * b), -a / (a * a + b * b)),
+    "exp": lambda z, a: (z,),
+    "expm1": lambda z, a: (z + 1.0,),
+    "log": lambda z, a: (1.0 / a,),
+    "log1p": lambda z, a: (1.0 / (1.0 + a),),
+    "sqrt": lambda z, a: (0.5 / z,),
+    "sin": lambda z, a: (_unary("cos", a),),
+    "cos": lambda z, a: (-_unary("sin", a),),
+    "tan": lambda z, a: (1.0 + z * z,),
+    "sinh": lambda z, a: (_unary("cosh", a),),
+    "cosh": lambda z, a: (_unary("sinh", a),),
+    "tanh": lambda z, a: (1.0 - z * z,),
+    "asin": lambda z, a: (1.0 / _unary("sqrt", 1.0 - a * a),),
+    "acos": lambda z, a: (-1.0 / _unary("sqrt", 1.0 - a * a),),
+    "atan": lambda z, a: (1.0 / (1.0 + a * a),),
+    "asinh": lambda z, a: (1.0 / _unary("sqrt", 1.0 + a * a),),
+    "acosh": lambda z, a: (1.0 / _unary("sqrt", a * a - 1.0),),
+    "atanh": lambda z, a: (1.0 / (1.0 - a * a),),
+    "erf": lambda z, a: (2.0 / math.sqrt(math.pi) * _unary("exp", -(a * a)),),
+    "fabs": lambda z, a: (a / z,),
+}
+
+
+def _one(node: Node) -> Node:
+    return node.graph.constant(1.0)
+
+
+def _binary(name: str, a: Any, b: Any) -> Any:
+    """The node of an operation of two numbers or nodes, in the simplest form that has the same value."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return NotImplemented
+    graph = a.graph if isinstance(a, Node) else b.graph
+    a, b = (each if isinstance(each, Node) else graph.constant(each) for each in (a, b))
+    left, right = a.value, b.value
+    if left is not None and right is not None:
+        try:
+            return graph.constant(_FOLD[name](left, right))
+        except (ArithmeticError, ValueError, TypeError):
+            return graph.node(name, a.index, b.index)
+    if name == "add":
+        if left == 0.0 or right == 0.0:
+            return b if left == 0.0 else a
+    elif name == "sub":
+        if right == 0.0:
+            return a
+    elif name == "mul":
+        if left == 0.0 or right == 0.0:
+            return graph.constant(0.0)
+        if left == 1.0 or right == 1.0:
+            return b if left == 1.0 else a
+    elif name == "div":
+        if left == 0.0 or right == 1.0:
+            return a
+    elif name == "pow":
+        return _power(graph, a, b)
+    if name in ("add", "mul") and a.index > b.index:
+        a, b = b, a  # the same bits in either order
+    return graph.node(name, a.index, b.index)
+
+
+_FOLD: dict[str, Callable[[float, float], Any]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+    "pow": lambda a, b: float(a**b),
+    "atan2": math.atan2,
+}
+
+
+def _power(graph: Graph, a: Node, b: Node) -> Any:
+    exponent = b.value
+    if exponent == 0.0:
+        return graph.constant(1.0)
+    if exponent == 0.5:
+        return _unary("sqrt", a)
+    if exponent is None or exponent != int(exponent) or abs(exponent) > 8:
+        return graph.node("pow", a.index, b.index)
+    product: Any = functools.reduce(lambda left, right: left * right, [a] * int(abs(exponent)))
+    return product if exponent > 0 else 1.0 / product
+
+
+def _unary(name: str, a: Any) -> Any:
+    if not isinstance(a, Node):
+        return getattr(math, name)(a)
+    return a.graph.node(name, a.index)
+
+
+@functools.cache
+def _elementary() -> dict[str, Any]:
+    """What a right-hand side may call from `math` or `numpy`, for nodes and for numbers."""
+
+    def unary(name: str) -> Any:
+        return lambda a: _unary(name, a)
+
+    def angle(a: Any, b: Any) -> Any:
+        return _binary("atan2", a, b) if isinstance(a, Node) or isinstance(b, Node) else math.atan2(a, b)
+
+    names = [name for name in _RULES if name not in ("add", "sub", "mul", "div", "pow", "atan2", "fabs")]
+    return {
+        **{name: unary(name) for name in names},
+        **{f"arc{name[1:]}": unary(name) for name in names if name.startswith("a")},
+        **{name: angle for name in ("atan2", "arctan2")},
+        **{name: unary("fabs") for name in ("abs", "absolute", "fabs")},
+        **{name: lambda a, b: a**b for name in ("power", "pow")},
+        **{"square": lambda a: a * a, "pi": math.pi, "e": math.e},
+    }
