@@ -56,6 +56,7 @@ from invsamp.posing.potential import FunctionPotential, SumPotential, Target
 from invsamp.posing.prior import Prior
 from invsamp.posing.truncation import truncated
 from invsamp.posing.umbridge import from_umbridge
+from invsamp.posing.vector_distributions import LKJ, Dirichlet, Flat, Ordered
 from invsamp.presets import (
     cyclic_sgld,
     fast_resgld,
@@ -88,6 +89,7 @@ except metadata.PackageNotFoundError:  # run from a checkout that was never inst
 load = Run.load
 
 __all__ = [
+    "LKJ",
     "AutoRegressive",
     "Ball",
     "Beta",
@@ -97,10 +99,12 @@ __all__ = [
     "Cauchy",
     "CensoredNoise",
     "CrankNicolson",
+    "Dirichlet",
     "Discrepancy",
     "Ellipsoid",
     "Exponential",
     "ExponentialCorrelation",
+    "Flat",
     "ForwardModel",
     "FunctionPotential",
     "Gamma",
@@ -126,6 +130,7 @@ __all__ = [
     "NegativeBinomialNoise",
     "Noise",
     "Normal",
+    "Ordered",
     "Outputs",
     "PoissonNoise",
     "Polygon",

@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from invsamp.domains import Domain
 from invsamp.posing.prior import Prior
 from invsamp.posing.transforms import Coordinates, Identity, Log, Logit, Transform
+from invsamp.posing.vector_transforms import VectorTransform
 
 
 def choose_coordinates(prior: Prior, domain: Domain, chosen: Mapping[str, str]) -> Coordinates:
     """The transform of every column: as ``chosen`` by name, else the logarithm of what is bounded below only.
 
-    Columns that the domain constrains are sampled as themselves.
+    Vectors whose entries constrain each other have coordinates of their own. Columns that the domain constrains are
+    sampled as themselves.
 
     Raises
     ------
@@ -23,10 +25,18 @@ def choose_coordinates(prior: Prior, domain: Domain, chosen: Mapping[str, str]) 
     prior.check_names("transforms", chosen)
     constrained = domain.constrains(prior.dimension)
     transforms: list[Transform] = []
+    vectors: list[tuple[slice, VectorTransform]] = []
     for name, columns in prior.slices.items():
         kind = chosen.get(name)
         if kind not in (None, "identity", "log", "logit"):
             raise ValueError(f"transforms[{name!r}] must be 'identity', 'log' or 'logit', got {kind!r}")
+        vector = prior.distributions[name].vector_transform
+        if vector is not None and kind in ("log", "logit"):
+            raise ValueError(f"transforms[{name!r}] must be 'identity', or its own by default, got {kind!r}")
+        if vector is not None and kind is None and not constrained[columns].any():
+            vectors.append((columns, vector))
+            transforms += [Identity()] * (columns.stop - columns.start)
+            continue
         for column in range(columns.start, columns.stop):
             if constrained[column] and kind in ("log", "logit"):
                 raise ValueError(
@@ -35,7 +45,7 @@ def choose_coordinates(prior: Prior, domain: Domain, chosen: Mapping[str, str]) 
                 )
             ends = float(prior.support[0][column]), float(prior.support[1][column])
             transforms.append(Identity() if constrained[column] else _transform(name, kind, *ends))
-    return Coordinates(transforms)
+    return Coordinates(transforms, vectors)
 
 
 def _transform(name: str, kind: str | None, lower: float, upper: float) -> Transform:

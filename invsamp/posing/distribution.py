@@ -14,6 +14,7 @@ import numpy.typing as npt
 from invsamp.arguments import array, generator, integer, wrong
 from invsamp.contract import Array
 from invsamp.posing import column_families
+from invsamp.posing.vector_transforms import VectorTransform
 
 
 class Coefficients(NamedTuple):
@@ -57,6 +58,11 @@ class Distribution(ABC):
     @property
     def compiled(self) -> Coefficients | None:
         """What the compiled loop over columns needs; None (the default) if only `evaluate` knows the density."""
+        return None
+
+    @property
+    def vector_transform(self) -> VectorTransform | None:
+        """Coordinates in which a vector is sampled whose entries constrain each other; None (the default) elsewhere."""
         return None
 
     def log_density(self, x: npt.ArrayLike) -> Array:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from invsamp.arguments import generator, instance, integer, mapping, numbers, one_of, optional
 from invsamp.contract import Array, ForwardModel, Reference
-from invsamp.domains import Box, Domain, DomainLike, Unbounded, bound_domain, named_columns, point_inside
+from invsamp.domains import Box, Domain, DomainLike, Product, Unbounded, bound_domain, named_columns, point_inside
 from invsamp.posing.bound_noise import BoundNoise
 from invsamp.posing.coordinates import choose_coordinates
 from invsamp.posing.forward import GuardedModel
@@ -24,6 +24,7 @@ from invsamp.posing.posterior_potential import PosteriorPotential
 from invsamp.posing.prior import Prior, as_selector, by_name
 from invsamp.posing.reference import reference_of_prior
 from invsamp.posing.transforms import Coordinates
+from invsamp.posing.vector_distributions import Flat
 from invsamp.posing.walk import walk
 
 #: Fewer prior draws than this fraction inside the domain, and it is left to walkers to find starting points.
@@ -100,7 +101,10 @@ class Posterior:
         self.fidelities = tuple(self.forward)
         self.dimension, self.names = prior.dimension, prior.names
         self.shapes = prior.shapes
+        walls = _flat_walls(prior)
         self.domain = bound_domain(domain, named_columns(prior.shapes), prior.dimension)
+        if not isinstance(walls, Unbounded):
+            self.domain = self.domain & walls
         self.coordinates = choose_coordinates(prior, self.domain, optional(mapping, "transforms", transforms) or {})
         self.sampling_domain = _with_support(prior, self.coordinates, self.domain)
 
@@ -132,7 +136,7 @@ class Posterior:
     def without_domain(self) -> Posterior:
         """The same posterior, in the same coordinates, without ``domain``; the supports of the prior stay."""
         free = copy.copy(self)
-        free.domain = Unbounded()
+        free.domain = _flat_walls(self.prior)
         free.sampling_domain = _with_support(self.prior, self.coordinates, free.domain)
         return free
 
@@ -389,9 +393,21 @@ def _with_missing(data: Any) -> Array:
     return values
 
 
+def _flat_walls(prior: Prior) -> Domain:
+    """The domains on which parameters are uniform."""
+    walls: Domain = Unbounded()
+    for name, law in prior.distributions.items():
+        if isinstance(law, Flat):
+            own = bound_domain(Product({name: law.domain}), named_columns(prior.shapes), prior.dimension)
+            walls = own if isinstance(walls, Unbounded) else walls & own
+    return walls
+
+
 def _with_support(prior: Prior, coordinates: Coordinates, domain: Domain) -> Domain:
     """The domain of the positions: `domain`, and the finite ends of the supports in these coordinates."""
     lower, upper = (coordinates.to_position(end) for end in prior.support)
+    for columns, _ in coordinates.vectors:
+        lower[columns], upper[columns] = -np.inf, np.inf
     if np.isfinite(lower).any() or np.isfinite(upper).any():
         return domain & Box(lower, upper)
     return domain

@@ -97,7 +97,7 @@ class PosteriorPotential:
 
     def _terms(self, position: Array, function: Callable[..., tuple[Array, Array]], *chosen: npt.NDArray[Any]) -> Terms:
         """Terms from a function of theta and of what is chosen, where theta is inside."""
-        theta, derivative, value, slope, jacobian_slope, inside, _ = self._pose(position)
+        theta, derivative, value, slope, jacobian_slope, position, inside, _ = self._pose(position)
         chains, batch = chosen[0].shape[:2]
         result = Terms(
             np.full(chains, np.inf),
@@ -109,7 +109,7 @@ class PosteriorPotential:
         if not len(rows):
             return result
         energies, gradients = function(theta[rows], *(part[rows] for part in chosen))
-        gradients *= derivative[rows, None, :]
+        gradients = self._coordinates.pull_back(position[rows], gradients) * derivative[rows, None, :]
         prior_gradient = -(slope[rows] * derivative[rows] + jacobian_slope[rows])
         finite = np.isfinite(energies).all(axis=1) & np.isfinite(gradients).all(axis=(1, 2))
         finite &= np.isfinite(prior_gradient).all(axis=1)
@@ -119,26 +119,42 @@ class PosteriorPotential:
             target[rows] = part
         return result
 
-    def _pose(self, position: Array) -> tuple[Array, Array, Array, Array, Array, npt.NDArray[np.bool_], bool]:
-        """See `invsamp.posing.column_families.pose`; with the distributions and domains that it does not know."""
-        prior = self._prior
-        posed = column_families.pose(
-            np.ascontiguousarray(position), self._coordinates.compiled, prior.compiled, self._box, prior.log_constant
-        )
-        if not prior.others and self._slow_domain is None:
-            return posed  # type: ignore[no-any-return]
-        theta, derivative, value, slope, jacobian_slope, inside, _ = posed
-        with np.errstate(all="ignore"):
-            for columns, distribution in prior.others:
-                part, slope[:, columns] = distribution.evaluate(theta[:, columns])
-                value += part
-        inside &= np.isfinite(value)
-        if self._slow_domain is not None:
-            inside &= self._slow_domain.contains(position)
-        return theta, derivative, value, slope, jacobian_slope, inside, bool(inside.all())
+    def _pose(self, position: Array) -> tuple[Array, Array, Array, Array, Array, Array, npt.NDArray[np.bool_], bool]:
+        """See `invsamp.posing.column_families.pose`; with what it does not know of: some distributions and domains,
+
+        and the coordinates of vectors. The positions come before the last two.
+        """
+        prior, coordinates, position = self._prior, self._coordinates, np.ascontiguousarray(position)
+        if coordinates.vectors:
+            theta, derivative, value, jacobian_slope = coordinates.evaluate(position)
+            density, slope = column_families.log_density(theta, *prior.compiled)
+            value += density + prior.log_constant
+            inside = column_families.inside_box(position, *self._box, value)
+            everywhere = bool(inside.all())
+        else:
+            posed = column_families.pose(position, coordinates.compiled, prior.compiled, self._box, prior.log_constant)
+            theta, derivative, value, slope, jacobian_slope, inside, everywhere = posed
+        if prior.others or self._slow_domain is not None:
+            with np.errstate(all="ignore"):
+                for columns, distribution in prior.others:
+                    part, slope[:, columns] = distribution.evaluate(theta[:, columns])
+                    value += part
+            inside &= np.isfinite(value)
+            if self._slow_domain is not None:
+                inside &= self._slow_domain.contains(position)
+            everywhere = bool(inside.all())
+        slope = coordinates.pull_back(position, slope)
+        return theta, derivative, value, slope, jacobian_slope, position, inside, everywhere
 
     def _parts(
-        self, gradient: Gradients, theta: Array, derivative: Array, value: Array, slope: Array, jacobian_slope: Array
+        self,
+        gradient: Gradients,
+        theta: Array,
+        derivative: Array,
+        value: Array,
+        slope: Array,
+        jacobian_slope: Array,
+        position: Array,
     ) -> Parts:
         """Of points inside; ``value`` and ``slope`` are those of the log prior density, and are written over."""
         prior, selected = -value, np.ascontiguousarray(theta[:, self._columns])
@@ -147,8 +163,12 @@ class PosteriorPotential:
             return Parts(np.where(np.isfinite(value), -value, np.inf), None, prior, None)
         prior_slope = -(slope * derivative + jacobian_slope) if gradient == "apart" else None
         y, vjp = self._model.linearize(selected)
-        y_slope = self._noise.accumulate(theta, y, value, slope)
-        slope[:, self._columns] += vjp(y_slope)
+        # what the data say is yet to be brought to the coordinates of vectors
+        by_data = np.zeros(slope.shape) if self._coordinates.vectors else slope
+        y_slope = self._noise.accumulate(theta, y, value, by_data)
+        by_data[:, self._columns] += vjp(y_slope)
+        if self._coordinates.vectors:
+            slope += self._coordinates.pull_back(position, by_data)
         column_families.finish(value, slope, derivative, jacobian_slope)
         return Parts(value, slope, prior, prior_slope)
 

@@ -1,4 +1,4 @@
-"""Coordinates in which a sampler moves: identity, log and logit, with their Jacobians.
+"""Coordinates in which a sampler moves: identity, log and logit, and those of vectors, with their Jacobians.
 
 ``theta`` is the natural parameter, ``position`` the coordinate. A density of theta becomes one of the
 position by the factor ``d theta / d position``.
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from invsamp.arguments import numbers
 from invsamp.contract import Array
 from invsamp.posing import column_families
+from invsamp.posing.vector_transforms import VectorTransform
 
 
 class _Elementwise:
@@ -106,18 +107,20 @@ class Change(NamedTuple):
     """Theta and what the change of variables adds."""
 
     theta: Array  # (batch, dimension)
-    derivative: Array  # of theta with respect to the position, (batch, dimension)
+    derivative: Array  # of theta with respect to the position, (batch, dimension); 1 in the columns of vectors
     log_jacobian: Array  # summed over the columns, (batch,)
     log_jacobian_gradient: Array  # (batch, dimension)
 
 
 class Coordinates:
-    """One transform per column, applied to all columns at once.
+    """One transform per column, applied to all columns at once, but for vectors that have one of their own.
 
     Parameters
     ----------
     transforms : sequence of Identity, Log or Logit
-        One per column.
+        One per column; `Identity` in those of vectors.
+    vectors : sequence of (slice, VectorTransform)
+        Their columns and transforms.
 
     Attributes
     ----------
@@ -130,18 +133,21 @@ class Coordinates:
         If there is none, or one is of another type.
     """
 
-    def __init__(self, transforms: Sequence[Transform]) -> None:
-        self.transforms = tuple(transforms)
+    def __init__(self, transforms: Sequence[Transform], vectors: Sequence[tuple[slice, VectorTransform]] = ()) -> None:
+        self.transforms, self.vectors = tuple(transforms), tuple(vectors)
         self.dimension = len(self.transforms)
         if not self.transforms or not all(isinstance(t, (Identity, Log, Logit)) for t in self.transforms):
             raise ValueError(f"transforms must be made of Identity, Log and Logit, got {self.transforms}")
         self.compiled = _arguments(self.transforms)
 
     def __repr__(self) -> str:
-        return f"Coordinates({list(self.transforms)!r})"
+        vectors = f", {[transform for _, transform in self.vectors]!r}" if self.vectors else ""
+        return f"Coordinates({list(self.transforms)!r}{vectors})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Coordinates) and self.transforms == other.transforms
+        if not isinstance(other, Coordinates):
+            return False
+        return self.transforms == other.transforms and self.vectors == other.vectors
 
     def __hash__(self) -> int:
         return hash(self.transforms)
@@ -149,14 +155,19 @@ class Coordinates:
     def to_theta(self, position: npt.ArrayLike) -> Array:
         """Theta, shape (..., dimension), at positions of that shape."""
         points = self._check("position", position)
-        theta = column_families.change_variables(points.reshape(-1, self.dimension), *self.compiled)[0]
-        return np.asarray(theta).reshape(points.shape)
+        theta = np.asarray(column_families.change_variables(points.reshape(-1, self.dimension), *self.compiled)[0])
+        theta = theta.reshape(points.shape)
+        for columns, transform in self.vectors:
+            theta[..., columns] = transform.theta(points[..., columns])
+        return theta
 
     def to_position(self, theta: npt.ArrayLike) -> Array:
         """Positions, shape (..., dimension), of theta of that shape; NaN for theta outside its interval."""
         points = self._check("theta", theta)
         for column, transform in enumerate(self.transforms):
             points[..., column] = transform.forward(points[..., column])
+        for columns, vector in self.vectors:
+            points[..., columns] = vector.position(points[..., columns])
         return points
 
     def evaluate(self, position: Array) -> Change:
@@ -164,7 +175,24 @@ class Coordinates:
 
         Finite, with theta strictly inside its interval, for every position of absolute value up to 700.
         """
-        return Change(*column_families.change_variables(np.ascontiguousarray(position), *self.compiled))
+        change = Change(*column_families.change_variables(np.ascontiguousarray(position), *self.compiled))
+        with np.errstate(all="ignore"):
+            for columns, transform in self.vectors:
+                change.theta[:, columns] = transform.theta(position[:, columns])
+                change.log_jacobian[:] += transform.log_jacobian(position[:, columns])
+                change.log_jacobian_gradient[:, columns] = transform.derivatives(position[:, columns])[1]
+        return change
+
+    def pull_back(self, position: Array, slope: Array) -> Array:
+        """Derivatives with respect to theta, (batch, ..., dimension), as those by the positions of vectors, in place.
+
+        The other columns stay: they have to be multiplied by `Change.derivative`.
+        """
+        with np.errstate(all="ignore"):
+            for columns, transform in self.vectors:
+                jacobian = transform.derivatives(position[:, columns])[0]
+                slope[..., columns] = np.einsum("n...i,nij->n...j", slope[..., columns], jacobian)
+        return slope
 
     def _check(self, name: str, points: npt.ArrayLike) -> Array:
         values = np.array(numbers(name, points), order="C")

@@ -54,6 +54,12 @@ def posing_calls() -> dict[str, Call]:
     potential = iv.FunctionPotential(bowl, 2)
     return calls | {
         "MultivariateNormal": Call(iv.MultivariateNormal, {"mean": [0.0, 0.0], "covariance": np.eye(2)}),
+        "Ordered": Call(iv.Ordered, {"distribution": iv.Normal(0, 1, shape=2)}),
+        "Dirichlet": Call(iv.Dirichlet, {"concentration": [1.0, 2.0]}),
+        "Dirichlet.whole": Call(iv.Dirichlet([1.0, 2.0]).whole, {"x": [0.5]}, {"x": {"numbers", "signed"}}),
+        "LKJ": Call(iv.LKJ, {"size": 3, "concentration": 1.0}),
+        "LKJ.matrix": Call(iv.LKJ(2).matrix, {"x": [0.5]}, {"x": {"numbers", "signed"}}),
+        "Flat": Call(iv.Flat, {"domain": iv.Ball([0.0, 0.0], 1.0)}),
         "truncated": Call(iv.truncated, {"distribution": normal, "lower": 0.0}, {"distribution": {"distribution"}}),
         "Normal.log_density": Call(normal.log_density, {"x": [0.0]}, {"x": {"numbers", "signed", "empty"}}),
         "Normal.gradient": Call(normal.gradient, {"x": [0.0]}, {"x": {"numbers", "signed", "empty"}}),
