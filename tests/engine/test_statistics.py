@@ -132,6 +132,17 @@ def test_what_some_rungs_tell_is_missing_for_the_others(tmp_path):
             assert run.data[group][name].dtype == values.dtype
 
 
+def test_flags_come_back_from_segments_as_flags(tmp_path):
+    """netCDF has no booleans."""
+    whole = iv.sample(TARGET, iv.hmc(), **SETTINGS).data.sample_stats
+    iv.sample(TARGET, iv.hmc(), **SETTINGS | {"draws": 6}, directory=tmp_path / "run", segment=4)
+    run = iv.resume(tmp_path / "run", TARGET, sampler=iv.hmc(), draws=30, progress=False)
+    for name, values in whole.items():
+        np.testing.assert_array_equal(run.data.sample_stats[name], values)
+        assert run.data.sample_stats[name].dtype == values.dtype
+    assert run.data.sample_stats["diverging"].dtype == bool
+
+
 @pytest.mark.parametrize(
     ("case", "match"),
     [
