@@ -14,8 +14,7 @@ from invsamp.solvers.pde.derivatives import depends_on, expand
 
 def check_residual(residual: Any, state: Any, previous: Any) -> None:
     """Raise ValueError unless the form is a residual of the state (and of the previous one, if any)."""
-    if not access.is_function(state):
-        raise ValueError(f"state must be a dolfinx.fem.Function, got {state!r}")
+    check_state(state)
     check_form("residual", residual, state.function_space.mesh)
     arguments = residual.arguments()
     if len(arguments) != 1:
@@ -32,6 +31,12 @@ def check_residual(residual: Any, state: Any, previous: Any) -> None:
                 f"residual must depend on {name}, got one that does not hold it (the functions of a mixed element are "
                 f"those of ufl.split({name}), not of {name}.split())"
             )
+
+
+def check_state(state: Any) -> None:
+    """Raise ValueError unless it is a function of dolfinx."""
+    if not access.is_function(state):
+        raise ValueError(f"state must be a dolfinx.fem.Function, got {state!r}")
 
 
 def check_form(name: str, form: Any, mesh: Any) -> None:

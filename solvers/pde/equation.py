@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import instance, integer, mapping, optional, real, store
 from invsamp.solvers._dolfinx import compiled, load, set_boundary_values
 from invsamp.solvers.pde import access
 from invsamp.solvers.pde.boundary import BoundaryUnknowns
@@ -53,13 +54,12 @@ class NewtonSettings:
     max_halvings: int = 10
 
     def __post_init__(self) -> None:
-        if not 0 < self.tolerance < 1:
-            raise ValueError(f"tolerance must be between 0 and 1, got {self.tolerance}")
-        if self.max_iterations < 1 or self.max_halvings < 0:
-            raise ValueError(
-                "max_iterations must be at least 1 and max_halvings at least 0, got "
-                f"{self.max_iterations} and {self.max_halvings}"
-            )
+        store(
+            self,
+            tolerance=real("tolerance", self.tolerance, above=0, below=1),
+            max_iterations=integer("max_iterations", self.max_iterations, least=1),
+            max_halvings=integer("max_halvings", self.max_halvings, least=0),
+        )
 
 
 class Equation:
@@ -75,7 +75,7 @@ class Equation:
     boundary_conditions : sequence of DirichletBC
     previous : Function, optional
         The state at the last time.
-    newton : NewtonSettings
+    newton : NewtonSettings, optional
     solver_options : mapping, optional
         As in `Operator`.
 
@@ -96,7 +96,7 @@ class Equation:
         state: Any,
         unknowns: Unknowns,
         boundary_conditions: Sequence[Any],
-        newton: NewtonSettings,
+        newton: NewtonSettings | None = None,
         solver_options: Mapping[str, Any] | None = None,
         previous: Any = None,
     ) -> None:
@@ -106,9 +106,12 @@ class Equation:
         for part in unknowns.parts:
             if part.coefficient is state or part.coefficient is previous:
                 raise ValueError(f"{part.names[0]} must not be the state or the previous state, which are solved for")
-        self.state, self.unknowns, self.newton = state, unknowns, newton
+        self.state, self.unknowns = state, unknowns
+        given = optional(instance, "newton", newton, NewtonSettings, "a NewtonSettings")
+        self.newton: NewtonSettings = given or NewtonSettings()
         self.space, self.comm = state.function_space, access.communicator(state)
-        self.bcs, self._options = check_boundary_conditions(boundary_conditions, self.space), solver_options
+        self.bcs = check_boundary_conditions(boundary_conditions, self.space)
+        self._options = optional(mapping, "solver_options", solver_options)
         self.adjoint, self._right, self._step = (x.fem.Function(self.space) for _ in range(3))
         self._residual = compiled(residual)
         self._derivative = expand(x.ufl.derivative(residual, state, x.ufl.TrialFunction(self.space)))

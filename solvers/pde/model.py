@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import numbers
 from invsamp.solvers.pde import access
 from invsamp.solvers.pde.equation import Equation
 from invsamp.solvers.pde.operator import Operator
@@ -131,7 +132,7 @@ class PdeModel(ABC):
         return self._operators[number]
 
     def _checked(self, theta: Array) -> Array:
-        theta = np.asarray(theta, dtype=float)
+        theta = numbers("theta", theta)
         if theta.ndim != 2 or theta.shape[1] != self.equation.unknowns.dimension:
             raise ValueError(f"theta must have shape (batch, {self.equation.unknowns.dimension}), got {theta.shape}")
         return theta

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sparse
 
+from invsamp.arguments import array, integer
 from invsamp.solvers._dolfinx import cell_dofs, collapsed, compiled, is_mixed, load
 from invsamp.solvers.pde import access
 from invsamp.solvers.pde.checks import check_form
@@ -62,10 +63,10 @@ def point_sensors(points: npt.ArrayLike, component: int | Sequence[int] = ()) ->
     ValueError
         If ``component`` is no such number.
     """
-    path = tuple(component) if isinstance(component, Sequence) else (component,)
-    if not all(isinstance(number, int | np.integer) and number >= 0 for number in path):
-        raise ValueError(f"component must be a number from 0 on, or several of them, got {component!r}")
-    return Points(points, tuple(int(number) for number in path))
+    path = component if isinstance(component, list | tuple) else (component,)
+    also = ", or several of them"
+    numbers = tuple(integer("component", number, least=0, also=also) for number in path)
+    return Points(array("points", points, ("n_sensors", "dimension")), numbers)
 
 
 class PointSensors:
@@ -82,7 +83,7 @@ class PointSensors:
     def __init__(self, state: Any, points: npt.ArrayLike, component: tuple[int, ...] = ()) -> None:
         space, positions = _component(state.function_space, component)
         dimension = space.mesh.geometry.dim
-        where = np.array(points, dtype=float)
+        where = array("sensors", points, finite=False, nan=True, empty=True).copy()
         if where.ndim != 2 or where.shape[1] != dimension or not len(where):
             raise ValueError(f"sensors must be points of shape (n_sensors, {dimension}), got {where.shape}")
         if not np.isfinite(where).all():

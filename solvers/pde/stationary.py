@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import array
 from invsamp.solvers._dolfinx import load
 from invsamp.solvers.fem.field_contract import Field
 from invsamp.solvers.pde.equation import Equation, NewtonSettings
@@ -72,9 +73,7 @@ class StationaryProblem:
     ) -> None:
         load("StationaryProblem")
         self.unknowns = Unknowns(parameters, fields)
-        self.equation = Equation(
-            residual, state, self.unknowns, boundary_conditions, newton or NewtonSettings(), solver_options
-        )
+        self.equation = Equation(residual, state, self.unknowns, boundary_conditions, newton, solver_options)
         # what the state happens to hold would only add rounding where one step solves the equation
         self.guess = np.zeros_like(state.x.array) if self.equation.linear else state.x.array.copy()
 
@@ -127,7 +126,7 @@ class StationaryModel(PdeModel):
         RuntimeError
             If the solve failed.
         """
-        values = self._checked(np.asarray(theta, dtype=float)[None])[0]
+        values = array("theta", theta, (self.equation.unknowns.dimension,), finite=False, nan=True)
         if self._solve(values, self._operator(0)) is None:
             raise RuntimeError(f"the solve failed at theta {values.tolist()}")
         return self.equation.state

@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.arguments import function, integer, optional, real, store
 from invsamp.solvers._dolfinx import load
 from invsamp.solvers.fem.field_contract import Field
 from invsamp.solvers.pde import access
+from invsamp.solvers.pde.checks import check_state
 from invsamp.solvers.pde.equation import Equation, NewtonSettings
 from invsamp.solvers.pde.model import PdeModel
 from invsamp.solvers.pde.operator import Operator
@@ -46,10 +48,12 @@ class Clock:
     update: Callable[[float], Any] | None = None
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.end_time) and self.end_time > 0):
-            raise ValueError(f"end_time must be positive, got {self.end_time}")
-        if self.steps != int(self.steps) or self.steps < 1:
-            raise ValueError(f"steps must be a positive whole number, got {self.steps}")
+        store(
+            self,
+            end_time=real("end_time", self.end_time, above=0),
+            steps=integer("steps", self.steps, least=1),
+            update=optional(function, "update", self.update, "(time)"),
+        )
         for name, constant in (("time", self.time), ("step_size", self.step_size)):
             if constant is not None and not (access.is_constant(constant) and np.size(constant.value) == 1):
                 raise ValueError(f"{name} must be a scalar dolfinx.fem.Constant, got {constant!r}")
@@ -119,20 +123,19 @@ class TimeDependentProblem:
     ) -> None:
         load("TimeDependentProblem")
         self.clock = Clock(end_time, steps, time, step_size, update)
-        for name, function in (("previous", previous), ("initial", initial)):
-            if name == "initial" and function is None:
+        check_state(state)
+        for name, other in (("previous", previous), ("initial", initial)):
+            if name == "initial" and other is None:
                 continue
-            if not access.is_function(function) or function is state or function.function_space != state.function_space:
-                raise ValueError(f"{name} must be another function of the state's space, got {function!r}")
+            if not access.is_function(other) or other is state or other.function_space != state.function_space:
+                raise ValueError(f"{name} must be another function of the state's space, got {other!r}")
         if initial is previous:
             raise ValueError("initial must not be previous, which changes in every step: leave it out")
         self.unknowns = Unknowns(parameters, fields)
         for part in self.unknowns.parts:
             if any(part.coefficient is known for known in (time, step_size)):
                 raise ValueError(f"{part.names[0]} must not be the time or its step, which the scheme sets")
-        self.equation = Equation(
-            residual, state, self.unknowns, boundary_conditions, newton or NewtonSettings(), solver_options, previous
-        )
+        self.equation = Equation(residual, state, self.unknowns, boundary_conditions, newton, solver_options, previous)
         self.previous, self.initial = previous, initial
         self._start = previous.x.array.copy()
 

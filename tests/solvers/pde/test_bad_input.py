@@ -231,7 +231,7 @@ class TestSensors:
 
     @pytest.mark.parametrize("component", [-1, "p", (0, 0.5), None])
     def test_no_component(self, component) -> None:
-        with pytest.raises(ValueError, match="component must be a number from 0 on, or several"):
+        with pytest.raises(ValueError, match="component must be an integer >= 0, or several of them"):
             point_sensors(pde_cases.SENSORS, component)
 
     @pytest.mark.parametrize("component", [2, (0, 2), (1, 0)])
