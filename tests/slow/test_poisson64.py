@@ -37,10 +37,12 @@ def test_draws_keep_the_identities_of_stein(draw, agrees) -> None:
     centre = run.theta.mean(axis=(0, 1))
     assert run.report["acceptance"][0] == pytest.approx(0.93, abs=0.05)
     assert agrees(products(posterior, run.theta, centre), 1.0)
-    # wrong: draws that are an eighth too wide, and those of a rung at temperature 2
+    # wrong: draws that are an eighth too wide, and those at temperature 2
+    potential = posterior.potential()
     assert not agrees(products(posterior, centre + 1.125 * (run.theta - centre), centre), 1.0)
-    hot = draw(posterior, iv.relangevin((1.0, 2.0), friction=0.025), draws=40, warmup=200, **settings)
-    assert not agrees(products(posterior, hot.rung_theta(1), centre), 1.0)
+    halved = iv.FunctionPotential(lambda p: tuple(part / 2.0 for part in potential.energy_and_gradient(p)), 64)
+    hot = draw(iv.Target(halved), iv.ghmc(friction=0.025), draws=60, warmup=200, **settings)
+    assert not agrees(products(posterior, hot.theta, centre), 1.0)
 
 
 @pytest.mark.slow
