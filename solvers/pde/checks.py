@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from invsamp.arguments import sequence
 from invsamp.solvers._dolfinx import load, restricts
 from invsamp.solvers.pde import access
 from invsamp.solvers.pde.derivatives import depends_on, expand
@@ -53,9 +53,8 @@ def check_form(name: str, form: Any, mesh: Any) -> None:
 
 def check_boundary_conditions(boundary_conditions: Any, space: Any) -> tuple[Any, ...]:
     """The conditions as a tuple; ValueError unless they are Dirichlet conditions on the space or on parts of it."""
-    if not isinstance(boundary_conditions, Sequence):
-        raise ValueError(f"boundary_conditions must be a sequence of DirichletBC, got {boundary_conditions!r}")
-    for number, bc in enumerate(boundary_conditions):
+    conditions = sequence("boundary_conditions", boundary_conditions, "a sequence of DirichletBC", least=0)
+    for number, bc in enumerate(conditions):
         if not hasattr(bc, "dof_indices"):
             raise ValueError(f"boundary_conditions[{number}] must be a DirichletBC, got {bc!r}")
         if not restricts(bc, space):
@@ -63,7 +62,7 @@ def check_boundary_conditions(boundary_conditions: Any, space: Any) -> tuple[Any
                 f"boundary_conditions[{number}] must be one of the state's space (the same object) or of a part of it, "
                 "got one of another space"
             )
-    return tuple(boundary_conditions)
+    return conditions
 
 
 def _check_terminal(name: str, held: Any, mesh: Any) -> None:

@@ -139,10 +139,10 @@ def test_a_step_without_solution_fails_the_row() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"end_time": 0.0}, "end_time must be positive"),
-        ({"end_time": np.nan}, "end_time must be positive"),
-        ({"steps": 0}, "steps must be a positive whole number"),
-        ({"steps": 2.5}, "steps must be a positive whole number"),
+        ({"end_time": 0.0}, "end_time must be a positive"),
+        ({"end_time": np.nan}, "end_time must be a positive"),
+        ({"steps": 0}, "steps must be an integer >= 1"),
+        ({"steps": 2.5}, "steps must be an integer >= 1"),
         ({"time": 3.0}, "time must be a scalar dolfinx.fem.Constant"),
         ({"previous": "state"}, "previous must be another function"),
         ({"initial": "previous"}, "initial must not be previous"),
