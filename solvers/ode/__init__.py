@@ -16,6 +16,7 @@ from invsamp.solvers.ode.observation import OdeObservation
 from invsamp.solvers.ode.shooting import MultipleShooting
 from invsamp.solvers.ode.shooting_fit import ShootingFit
 from invsamp.solvers.ode.steady_state import SteadyState
+from invsamp.solvers.ode.tables import Table
 
 __all__ = [
     "Event",
@@ -28,4 +29,5 @@ __all__ = [
     "Solution",
     "Status",
     "SteadyState",
+    "Table",
 ]

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from invsamp.solvers.ode.tables import Table
+
 #: Modules whose functions are known by name.
 _KNOWN = ("builtins", "cmath", "math", "numpy")
 
@@ -54,6 +56,9 @@ def _describe(value: Any, above: list[Any]) -> Iterator[str]:
         yield f"set:{sorted(map(repr, value))}"
     elif isinstance(value, np.ndarray) and value.dtype != object:
         yield f"array:{value.dtype.str}{value.shape}:{hashlib.sha256(value.tobytes()).hexdigest()}"
+    elif isinstance(value, Table):
+        yield "table"
+        yield from _describe([value.times, value.values, value.coefficients], above)
     elif isinstance(value, types.ModuleType):
         yield f"module:{value.__name__}"
     elif isinstance(value, types.CodeType):

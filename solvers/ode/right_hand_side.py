@@ -25,6 +25,7 @@ from invsamp.solvers.ode import graph, tracing
 from invsamp.solvers.ode.fingerprint import fingerprint
 from invsamp.solvers.ode.generated import Compiled, compiled, digest, is_stored, stored
 from invsamp.solvers.ode.graph import graph_source, operations
+from invsamp.solvers.ode.tables import Table, without_tables
 from invsamp.solvers.ode.tracing import Rhs, sensitivities_source, slopes_source, states_source, trace
 from invsamp.solvers.ode.twins import twin
 
@@ -279,12 +280,14 @@ def _tuple(entries: list[str]) -> str:
 
 def _jitted(function: Callable[..., Any]) -> Any:
     """Compile on use, together with the plain functions that it calls."""
-    copied = twin(function, lambda value: value, wrap=_jitted)
+    copied = twin(function, without_tables, wrap=_jitted)
     return njit(error_model="numpy")(copied) if isinstance(copied, types.FunctionType) else copied
 
 
 def _analytic(value: Any) -> Any:
     """Functions of real numbers replaced by analytic ones: `math` refuses complex numbers, and |z| is not analytic."""
+    if isinstance(value, Table):
+        return value.compiled
     if value is math or value is np:
         return _analytic_module(value)
     name = getattr(value, "__name__", None)

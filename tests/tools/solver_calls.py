@@ -122,6 +122,7 @@ def equations_calls() -> dict[str, Call]:
         ),
         "ode.Experiments": Call(ode.Experiments, {"observations": {"all": observation}}),
         "ode.Experiments.coarsen": Call(ode.Experiments({"all": observation}).coarsen),
+        "ode.Table": Call(ode.Table, {"times": [0.0, 1.0, 2.0], "values": [1.0, 2.0, 0.5]}),
         "ode.SteadyState": Call(ode.SteadyState, {"initial": (1.0, 2.0)}, {"initial": {"any"}}),
         "ode.OdeModel": Call(
             ode.OdeModel,
