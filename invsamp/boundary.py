@@ -13,7 +13,18 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import instance, real, store
-from invsamp.contract import Array, Gradients, Parts, Potential, Problem, SplitPotential, Terms, TermwisePotential
+from invsamp.contract import (
+    Array,
+    Gradients,
+    Parts,
+    Potential,
+    Problem,
+    RemovableDomain,
+    SampledProblem,
+    SplitPotential,
+    Terms,
+    TermwisePotential,
+)
 from invsamp.domains import Domain, Reflection
 from invsamp.domains.distance import Violation, nearest_points, squared_violation
 
@@ -27,7 +38,7 @@ class Boundary(Protocol):
         """Whether draws may lie outside the domain."""
         ...
 
-    def apply(self, problem: Problem) -> Problem:
+    def apply(self, problem: Problem) -> SampledProblem:
         """The problem that the sampler walks in."""
         ...
 
@@ -38,7 +49,7 @@ class Reflect:
 
     leaves: ClassVar[bool] = False
 
-    def apply(self, problem: Problem) -> Problem:
+    def apply(self, problem: Problem) -> SampledProblem:
         """The problem as it is."""
         return problem
 
@@ -55,7 +66,7 @@ class Ignore:
 
     leaves: ClassVar[bool] = True
 
-    def apply(self, problem: Problem) -> Problem:
+    def apply(self, problem: Problem) -> SampledProblem:
         """The problem without its domain."""
         return _without_domain(problem, self)
 
@@ -76,13 +87,13 @@ class Penalise:
     def __post_init__(self) -> None:
         store(self, strength=real("strength", self.strength, above=0))
 
-    def apply(self, problem: Problem) -> Problem:
+    def apply(self, problem: Problem) -> SampledProblem:
         """The problem without its domain, with the penalty in its energies."""
         free = _without_domain(problem, self)
         # of the domain alone: the walls of the prior's support stay where they are
-        domain: Domain = getattr(problem, "domain", problem.sampling_domain)
-        penalty = squared_violation(domain, problem.dimension), float(self.strength)
-        return _Changed(free, penalty=penalty)  # type: ignore[return-value]
+        assert isinstance(problem, RemovableDomain)  # or there would be none to leave out
+        penalty = squared_violation(problem.domain, problem.dimension), float(self.strength)
+        return _Changed(free, penalty=penalty)
 
     def __str__(self) -> str:
         return f"penalty {self.strength:g}"
@@ -98,10 +109,10 @@ class Project:
 
     leaves: ClassVar[bool] = False
 
-    def apply(self, problem: Problem) -> Problem:
+    def apply(self, problem: Problem) -> SampledProblem:
         """The problem with projecting walls."""
         domain = problem.sampling_domain
-        return _Changed(problem, domain=Projecting(domain, problem.dimension))  # type: ignore[return-value]
+        return _Changed(problem, domain=Projecting(domain, problem.dimension))
 
     def __str__(self) -> str:
         return "project"
@@ -166,7 +177,7 @@ class Projecting:
 
 
 class _Changed:
-    """A problem with other walls or a penalty; everything else is its own."""
+    """A problem with other walls or a penalty."""
 
     def __init__(
         self, problem: Problem, domain: Any | None = None, penalty: tuple[Violation, float] | None = None
@@ -187,9 +198,6 @@ class _Changed:
             (True, True): _PenalisedBoth,
         }[terms, parts]
         return kind(potential, *self._penalty)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._problem, name)
 
 
 class _Penalised:
@@ -249,10 +257,9 @@ class _PenalisedBoth(_PenalisedTerms, _PenalisedParts):
 
 
 def _without_domain(problem: Problem, boundary: Boundary) -> Problem:
-    free = getattr(problem, "without_domain", None)
-    if free is None:
+    if not isinstance(problem, RemovableDomain):
         raise ValueError(
             f"boundary {str(boundary)!r} needs a problem that can do without its domain (without_domain()), "
             f"got {type(problem).__name__}"
         )
-    return free()
+    return problem.without_domain()

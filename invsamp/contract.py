@@ -201,8 +201,127 @@ class DrawablePrior(Protocol):
 
 
 @runtime_checkable
-class Problem(Protocol):
-    """What a sampler needs to know: `invsamp.Posterior`, or `invsamp.Target` for a density by itself."""
+class KnownPrior(DrawablePrior, Protocol):
+    """A problem whose prior's density is known too."""
+
+    def packed(self, argument: str, values: Mapping[str, npt.ArrayLike]) -> Array:
+        """Theta (..., dimension) from values by name; ``argument`` is what messages call them."""
+        ...
+
+    def log_prior(self, theta: Array) -> Array:
+        """Log prior density (n,) of theta (n, dimension), without the domain; minus infinity outside the support."""
+        ...
+
+    def to_position(self, theta: Array) -> Array:
+        """Positions at natural parameters."""
+        ...
+
+    def log_prior_at(self, position: Array) -> Array:
+        """The same as a density of positions (n, dimension)."""
+        ...
+
+
+@runtime_checkable
+class StartsAround(Protocol):
+    """A problem that finds starting points from points that are possible, where it finds none by itself."""
+
+    def sample_inside(self, rng: np.random.Generator, n: int, positions: Array) -> Array:
+        """``n`` positions inside the domain, by walks from some of ``positions`` (k, dimension)."""
+        ...
+
+
+@runtime_checkable
+class RemovableDomain(Protocol):
+    """A problem that can do without its domain, as boundaries other than reflection need it."""
+
+    @property
+    def domain(self) -> Any:
+        """What can be left out: the domain without the prior's support."""
+        ...
+
+    def without_domain(self) -> Problem:
+        """The same problem, in the same coordinates, without it."""
+        ...
+
+
+@runtime_checkable
+class ExplainsFailures(Protocol):
+    """A problem that knows what its last failed solve said."""
+
+    def failure_message(self, fidelity: str | None = None) -> str | None:
+        """That; None if no solve of the fidelity failed."""
+        ...
+
+
+@runtime_checkable
+class HasModels(Protocol):
+    """A problem with a forward model for each fidelity."""
+
+    @property
+    def forward(self) -> Mapping[str, ForwardModel]:
+        """Forward models by fidelity."""
+        ...
+
+
+@runtime_checkable
+class Observed(Protocol):
+    """A problem with data."""
+
+    @property
+    def data(self) -> Array:
+        """Observations, of any shape."""
+        ...
+
+
+@runtime_checkable
+class Predicts(Observed, Protocol):
+    """A problem that tells what would be seen in place of its data."""
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """Name -> shape of every parameter."""
+        ...
+
+    def predict(self, theta: Any, fidelity: str | None = None) -> Array:
+        """Noise-free observations (batch, *data.shape)."""
+        ...
+
+    def sample_noise(self, rng: np.random.Generator, y: Any, theta: Any) -> Array:
+        """Data with fresh noise around noise-free ``y``, of that shape."""
+        ...
+
+
+@runtime_checkable
+class Described(Protocol):
+    """A problem that tells its parts, by which a run that goes on recognises it."""
+
+    def described(self) -> Mapping[str, Any]:
+        """Parts by name, with printable settings: "prior", "noise", "forward" (each may be a mapping), and "data"."""
+        ...
+
+
+@runtime_checkable
+class SampledProblem(Protocol):
+    """A problem as a boundary lets the sampler see it: other walls, or other energies, in the same coordinates."""
+
+    @property
+    def sampling_domain(self) -> Any:
+        """Domain of the positions (`invsamp.domains`)."""
+        ...
+
+    def potential(self, fidelity: str | None = None) -> Potential:
+        """The potential of one fidelity, the finest by default."""
+        ...
+
+
+@runtime_checkable
+class Problem(SampledProblem, Protocol):
+    """What a sampler needs to know: `invsamp.Posterior`, or `invsamp.Target` for a density by itself.
+
+    What else a problem may offer has protocols of its own: `DrawablePrior`, `KnownPrior`, `GaussianReference`,
+    `StartsAround`, `RemovableDomain`, `ExplainsFailures`, `HasModels`, `Observed`, `Predicts`, `Described`. Nothing
+    beside these is asked of one.
+    """
 
     @property
     def dimension(self) -> int:

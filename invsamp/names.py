@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from invsamp.arguments import mapping
+from invsamp.contract import Predicts
 
 #: Leading dimensions of what the rungs above the cold one recorded; no parameter can have such a name.
 DIMENSIONS = ("chain", "draw", "rung")
@@ -71,7 +72,7 @@ def _is_entry(index: str, shape: tuple[int, ...]) -> bool:
 
 def check_predicts(posterior: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
     """`ValueError` unless something has data to predict and the parameters of a run."""
-    if not (hasattr(posterior, "predict") and hasattr(posterior, "sample_noise")):
+    if not isinstance(posterior, Predicts):
         raise ValueError(f"posterior must have a forward model and noise, got {type(posterior).__name__}")
     own = {name: tuple(shape) for name, shape in posterior.shapes.items()}
     if own != dict(shapes):

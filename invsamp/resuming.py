@@ -16,7 +16,7 @@ import numpy as np
 
 from invsamp.answering import answered_by, as_evaluator
 from invsamp.arguments import boolean
-from invsamp.contract import Potential, Problem
+from invsamp.contract import Observed, Potential, Problem
 from invsamp.engine import state as states
 from invsamp.engine.engine import Engine
 from invsamp.engine.interrupts import Interrupts
@@ -196,8 +196,9 @@ def _data_difference(path: Path, problem: Problem) -> str:
         before = read_constants(path / CONSTANTS)["observed_data"]["data"]
     except (OSError, RuntimeError, LookupError, ValueError):
         return "the data are others"  # known by the hash; the file that holds them is damaged, or there were none
-    data = getattr(problem, "data", None)
-    return "there were data" if data is None else manifests.compare_data(before, np.asarray(data))
+    if not isinstance(problem, Observed):
+        return "there were data"
+    return manifests.compare_data(before, np.asarray(problem.data))
 
 
 def _check_energies(engine: Engine, path: Path, about: Mapping[str, Any], before: Mapping[str, Any]) -> None:

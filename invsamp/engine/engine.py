@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from invsamp.boundary import as_boundary
-from invsamp.contract import Array, Problem
+from invsamp.contract import Array, Problem, SampledProblem
 from invsamp.coupled_sums import CoupledSum
 from invsamp.engine import gradients, reporting
 from invsamp.engine.noise_models import share_pilots
@@ -70,7 +70,7 @@ class Engine:
         check_memory(self._preconditioner, len(sampler.rungs), plan.chains, problem.dimension)
         self.boundary = as_boundary(sampler.boundary)
         self.sampled = self.boundary.apply(problem)
-        self.potentials = _potentials(self.sampled, sampler, fidelities)
+        self.potentials = _potentials(problem.fidelities, self.sampled, sampler, fidelities)
         _check_laws(sampler, fidelities, self.potentials)
         apart = any(rung.law.needs_prior for rung in sampler.rungs)
         for potential in self.potentials.values():
@@ -115,7 +115,7 @@ class Engine:
             If a gradient is not that of its energy, and no acceptance step sets the draws right.
         """
         for rung in self.rungs:
-            place(self.problem, self.sampled, rung, positions, self.plan.chains)
+            place(self.problem, rung, positions, self.plan.chains)
         _check_weights(self.rungs[0])
         if self.plan.check_gradient:
             self._check_gradients()
@@ -148,7 +148,7 @@ class Engine:
                     self.do([self.exchange.meet()])
         except SolvesFailed as failure:
             theta = self.problem.to_theta(failure.position).tolist()
-            message = failure_message(self.sampled, self.potentials[failure.fidelity])
+            message = failure_message(self.problem, self.potentials[failure.fidelity])
             reason = f": {message}" if message else ""
             raise RuntimeError(f"{failure}; the chains stand at the parameters {theta}{reason}") from failure
         self.done += 1
@@ -249,7 +249,7 @@ class Engine:
 
     def _failure_messages(self) -> list[str]:
         """What the last failed solves said, the finest first; of the time before a restore if none has failed since."""
-        found = [failure_message(self.sampled, potential) for potential in reversed(self.potentials.values())]
+        found = [failure_message(self.problem, potential) for potential in reversed(self.potentials.values())]
         return [message for message in found if message is not None] or self._messages_before
 
     def _check_gradients(self) -> None:
@@ -280,14 +280,16 @@ def _fidelity(problem: Problem, wanted: str | int) -> str:
     return names[max(0, len(names) - 1 - wanted)]
 
 
-def _potentials(problem: Problem, sampler: Sampler, fidelities: Sequence[str]) -> dict[str, CountedPotential]:
+def _potentials(
+    names: Sequence[str], problem: SampledProblem, sampler: Sampler, fidelities: Sequence[str]
+) -> dict[str, CountedPotential]:
     """One for each fidelity that a rung or its estimator solves, from the coarsest to the finest."""
     used = set(fidelities)
     for rung, own in zip(sampler.rungs, fidelities, strict=True):
         if isinstance(rung.estimator, CoupledSum):
-            used.update(rung.estimator.levels_below(own, problem.fidelities))
+            used.update(rung.estimator.levels_below(own, names))
     potentials: dict[str, CountedPotential] = {}
-    for name in problem.fidelities:
+    for name in names:
         if name in used:
             potentials[name] = CountedPotential(problem.potential(name), name, potentials)
     return potentials

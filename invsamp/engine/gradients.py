@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from invsamp.contract import Array, Potential, Problem, derivative_error
+from invsamp.contract import Array, Potential, Problem, SampledProblem, derivative_error
 from invsamp.engine.rung import RungAtWork
 from invsamp.estimators import BoundEstimator, Minibatch
 from invsamp.evaluate.counted import CountedPotential
@@ -41,13 +41,19 @@ class Checked(NamedTuple):
 
 
 def check(
-    problem: Problem, sampled: Problem, rungs: Sequence[RungAtWork], potentials: Mapping[str, Uncounted], seed: int
+    problem: Problem,
+    sampled: SampledProblem,
+    rungs: Sequence[RungAtWork],
+    potentials: Mapping[str, Uncounted],
+    seed: int,
 ) -> Checked:
     """Check the gradients of all fidelities, each at the positions of the chains of the first rung that it is for.
 
     Parameters
     ----------
-    problem, sampled : Problem
+    problem : Problem
+        As posed.
+    sampled : SampledProblem
         As posed, and as the sampler sees it.
     rungs : sequence of RungAtWork
         The rungs, from cold to hot; they are placed.
@@ -69,7 +75,12 @@ def check(
 
 
 def check_one(
-    problem: Problem, sampled: Problem, fidelity: str, potential: Potential, positions: Array, rng: np.random.Generator
+    problem: Problem,
+    sampled: SampledProblem,
+    fidelity: str,
+    potential: Potential,
+    positions: Array,
+    rng: np.random.Generator,
 ) -> tuple[int, str | None]:
     """Solves, and what is wrong in words, of one fidelity, at two of some positions (chains, d) that can be solved."""
     admitted = derivative_error(problem.potential(fidelity))

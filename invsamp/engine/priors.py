@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from invsamp.boundary import Boundary, Ignore, Reflect
-from invsamp.contract import Array, DrawablePrior, Problem, Reference
+from invsamp.contract import Array, DrawablePrior, Problem, Reference, SampledProblem
 from invsamp.kernels import PriorDraws
 from invsamp.kernels.contract import Whitened
 from invsamp.ladder import Rung
@@ -28,7 +28,7 @@ class Priors:
         That makes the one of the other.
     """
 
-    def __init__(self, problem: Problem, sampled: Problem, boundary: Boundary) -> None:
+    def __init__(self, problem: Problem, sampled: SampledProblem, boundary: Boundary) -> None:
         self._problem, self._sampled, self._boundary = problem, sampled, boundary
         self._reference: Reference | None = None
         self._whitened: dict[float, Whitened] = {}
@@ -61,4 +61,4 @@ class Priors:
     def draw(self, rng: np.random.Generator, n: int) -> Array:
         """Positions (n, d) of independent draws from the prior."""
         assert isinstance(self._sampled, DrawablePrior)  # `check` has seen to it
-        return self._sampled.to_position(self._sampled.sample_prior(rng, n))
+        return self._problem.to_position(self._sampled.sample_prior(rng, n))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from invsamp.arguments import numbers
-from invsamp.contract import Array, Problem
+from invsamp.contract import Array, ExplainsFailures, KnownPrior, Problem
 from invsamp.domains import Domain
 from invsamp.engine.rung import RungAtWork
 from invsamp.evaluate.counted import CountedPotential
@@ -22,8 +22,7 @@ START_TRIES = 50
 def given_start(problem: Problem, domain: Domain, start: Array | Mapping[str, Array], chains: int) -> Array:
     """Positions (chains, dimension) of what a user gave; `ValueError` unless it is possible, inside the domain."""
     if (named := by_name(start)) is not None:
-        packed = getattr(getattr(problem, "prior", None), "packed", None)
-        theta = packed("start", named) if packed else _pack(problem.shapes, named)
+        theta = problem.packed("start", named) if isinstance(problem, KnownPrior) else _pack(problem.shapes, named)
     else:
         theta = numbers("start", start)
     theta = np.atleast_2d(theta)
@@ -31,10 +30,9 @@ def given_start(problem: Problem, domain: Domain, start: Array | Mapping[str, Ar
         raise ValueError(
             f"start must have shape ({problem.dimension},) or ({chains}, {problem.dimension}), got {theta.shape}"
         )
-    density = getattr(getattr(problem, "prior", None), "log_density", None)
     possible = np.isfinite(theta).all(axis=1)
-    if density is not None:
-        possible &= np.isfinite(density(theta))
+    if isinstance(problem, KnownPrior):
+        possible &= np.isfinite(problem.log_prior(theta))
     if not possible.all():
         raise ValueError(f"start must have positive prior density, got {theta[np.argmin(possible)].tolist()}")
     position = np.broadcast_to(problem.to_position(theta), (chains, problem.dimension)).copy()
@@ -63,7 +61,7 @@ def _pack(shapes: Mapping[str, tuple[int, ...]], start: Mapping[str, Array]) -> 
     return np.concatenate([np.broadcast_to(column, (*lead, column.shape[-1])) for column in columns], axis=-1)
 
 
-def place(problem: Problem, sampled: Problem, rung: RungAtWork, positions: Array | None, chains: int) -> None:
+def place(problem: Problem, rung: RungAtWork, positions: Array | None, chains: int) -> None:
     """Place the chains where the energy is finite; a given start is taken as it is.
 
     Other starts lie inside the domain even where the sampler may leave it.
@@ -81,7 +79,7 @@ def place(problem: Problem, sampled: Problem, rung: RungAtWork, positions: Array
     failed = np.flatnonzero(~np.isfinite(rung.estimate.energy))
     if not len(failed):
         return
-    message = failure_message(sampled, rung.potential)
+    message = failure_message(problem, rung.potential)
     raise RuntimeError(
         f"the energy of fidelity {rung.fidelity!r} is not finite at the starting points "
         f"{problem.to_theta(rung.position[failed]).tolist()}" + (f": {message}" if message else "")
@@ -90,5 +88,5 @@ def place(problem: Problem, sampled: Problem, rung: RungAtWork, positions: Array
 
 def failure_message(problem: Problem, potential: CountedPotential) -> str | None:
     """What the last failed solve of a fidelity said, where the problem knows; in this process if one failed here."""
-    message: str | None = getattr(problem, "failure_message", lambda fidelity: None)(potential.fidelity)
+    message = problem.failure_message(potential.fidelity) if isinstance(problem, ExplainsFailures) else None
     return message or potential.message

@@ -28,7 +28,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Array, Problem
+from invsamp.contract import Array, Problem, StartsAround
 from invsamp.engine.noise_budget import NoiseBudget
 from invsamp.engine.preconditioner import WIDEST, metric_of, size
 from invsamp.engine.rung import RungAtWork
@@ -189,10 +189,9 @@ class Tuner:
         try:
             return self._problem.sample_start(rng, count)
         except ValueError:
-            around = getattr(self._problem, "sample_inside", None)
-            if around is None:
+            if not isinstance(self._problem, StartsAround):
                 raise
-            return np.asarray(around(rng, count, self.rung.position))
+            return self._problem.sample_inside(rng, count, self.rung.position)
 
     def _clear(self) -> None:
         # of the gradients of a window's second half: sum of outer products, or of their diagonals, their number,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from invsamp.contract import Array
+from invsamp.contract import Array, HasModels
 from invsamp.estimators import Estimator, probe
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import answered
@@ -69,7 +69,7 @@ def solve(level: CountedPotential, position: Array) -> tuple[Array, Array]:
 
 def seconds_of(posterior: object, level: CountedPotential) -> float:
     """Seconds per evaluation: as the forward model states them, else as they were measured."""
-    model = getattr(posterior, "forward", {}).get(level.fidelity)
+    model = posterior.forward.get(level.fidelity) if isinstance(posterior, HasModels) else None
     stated = getattr(model, "cost", None)
     return float(stated) if stated is not None else level.seconds / level.evaluations
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, integer, one_of
-from invsamp.contract import Array, Problem
+from invsamp.contract import Array, KnownPrior, Problem
 from invsamp.diagnostics import weights
 from invsamp.fidelities import reweighting
 from invsamp.ladder import as_fidelity
@@ -86,10 +86,8 @@ def _of_run(problem: Problem, run: Run, most: int) -> Given:
 
 
 def _of_prior(problem: Problem, count: int, rng: np.random.Generator) -> Given:
-    prior, coordinates = getattr(problem, "prior", None), getattr(problem, "coordinates", None)
-    if prior is None or coordinates is None or not hasattr(problem, "sample_prior"):
+    if not isinstance(problem, KnownPrior):
         raise ValueError(f"thetas must be states or a Run where the problem has no prior to draw from, got {count}")
     # independent draws of a known density, which those of `sample_start` need not be
     position = problem.to_position(problem.sample_prior(rng, count))
-    change = coordinates.evaluate(position)
-    return Given(position, f"{count} draws from the prior", (), prior.log_density(change.theta) + change.log_jacobian)
+    return Given(position, f"{count} draws from the prior", (), problem.log_prior_at(position))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from invsamp.contract import Array, Problem
+from invsamp.contract import Array, HasModels, Problem
 from invsamp.engine.engine import Engine
 from invsamp.parallel.joint_solves import Distributed
 from invsamp.parallel.messages import Communicator
@@ -99,7 +99,7 @@ def starts(engine: Engine, rows: int) -> Array:
 
 def models_of(problem: Problem) -> dict[str, Any]:
     """Forward models by fidelity, where a problem has some."""
-    return dict(getattr(problem, "forward", None) or {})
+    return dict(problem.forward) if isinstance(problem, HasModels) else {}
 
 
 def is_fixed(model: object) -> bool:

@@ -254,7 +254,7 @@ def solved(engine: Engine, tasks: Sequence[Task], joint: frozenset[str], first: 
             break
         if first or request.fidelity not in joint:
             failed, seconds = potential.failed - failed, potential.seconds - seconds
-            message = failure_message(engine.sampled, potential) if failed else None
+            message = failure_message(engine.problem, potential) if failed else None
             done.append(Done(number, rows, estimate, failed, seconds, message))
     return Reply(done, time.perf_counter() - begin, error)
 

@@ -194,18 +194,12 @@ class Posterior:
         ValueError
             If none of ``positions`` (k, dimension) lies inside, where the prior has a density.
         """
-
-        def log_density(position: Array) -> Array:
-            change = self.coordinates.evaluate(position)
-            value: Array = self.prior.log_density(change.theta) + change.log_jacobian
-            return value
-
         with np.errstate(divide="ignore"):
             free = self.to_position(self.prior.sample(rng, max(n, 100)))
         free = free[np.isfinite(free).all(axis=1)]
         low, high = np.quantile(free, (0.25, 0.75), axis=0)
         inside = positions[self.sampling_domain.contains(positions)]
-        inside = inside[np.isfinite(log_density(inside))]
+        inside = inside[np.isfinite(self.log_prior_at(inside))]
         if not len(inside):
             raise ValueError(
                 f"positions must lie inside the domain, where the prior has a density, got none of {len(positions)}"
@@ -214,7 +208,7 @@ class Posterior:
         # coordinates without walls need not begin where the others do
         without = ~self.sampling_domain.constrains(self.dimension)
         start[:, without] = free[rng.integers(len(free), size=n)][:, without]
-        return walk(rng, start, log_density, self.sampling_domain, high - low)
+        return walk(rng, start, self.log_prior_at, self.sampling_domain, high - low)
 
     def _prior_positions(self, rng: np.random.Generator, n: int) -> Array:
         """Positions, shape (n, dimension), of independent draws of the restricted prior."""
@@ -275,6 +269,22 @@ class Posterior:
     def log_prior(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike]) -> Array:
         """Log prior density of theta, shape (batch,), without the domain."""
         return self.prior.log_density(self._theta(theta))
+
+    def log_prior_at(self, position: Array) -> Array:
+        """Log prior density of positions (batch, dimension), as of positions, without the domain, shape (batch,)."""
+        change = self.coordinates.evaluate(position)
+        value: Array = self.prior.log_density(change.theta) + change.log_jacobian
+        return value
+
+    def packed(self, argument: str, values: Mapping[str, npt.ArrayLike]) -> Array:
+        """Theta (..., dimension) from values by name; ``argument`` is what messages call them."""
+        return self.prior.packed(argument, values)
+
+    def described(self) -> dict[str, Any]:
+        """Its parts and the data, by which a run that goes on recognises it."""
+        fixed = {name: value.tolist() for name, value in self.prior.fixed.items()}
+        prior = dict(self.prior.distributions) | fixed
+        return {"prior": prior, "noise": self.noise, "forward": self.forward, "data": self.data}
 
     def failure_message(self, fidelity: str | None = None) -> str | None:
         """What the last exception of a fidelity's model said; None if there was none."""

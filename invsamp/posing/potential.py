@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -189,6 +189,10 @@ class Target:
     def support(self) -> Domain:
         """Domain of theta: the same, as positions are the parameters themselves."""
         return self.sampling_domain
+
+    def described(self) -> dict[str, Any]:
+        """Its potentials, by which a run that goes on recognises it."""
+        return {"forward": self._levels}
 
     def without_domain(self) -> Target:
         """The same target without its domain."""

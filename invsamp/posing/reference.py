@@ -30,11 +30,11 @@ def reference_of_prior(prior: Prior, coordinates: Coordinates) -> Reference:
     blocks: list[tuple[slice, Array]] = []
     for name, columns in prior.slices.items():
         part, transforms = prior.distributions[name], set(coordinates.transforms[columns])
-        if isinstance(part, Normal) and transforms == {Identity()}:
+        if type(part) is Normal and transforms == {Identity()}:
             mean[columns], sd[columns] = part.flat("mean"), part.flat("sd")
-        elif isinstance(part, LogNormal) and transforms == {Log(0.0)}:
+        elif type(part) is LogNormal and transforms == {Log(0.0)}:
             mean[columns], sd[columns] = part.flat("log_mean"), part.flat("log_sd")
-        elif isinstance(part, MultivariateNormal) and transforms == {Identity()}:
+        elif type(part) is MultivariateNormal and transforms == {Identity()}:
             mean[columns] = part.mean
             blocks.append((columns, np.linalg.cholesky(part.covariance)))
     if not blocks:

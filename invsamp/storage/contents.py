@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from invsamp.contract import Array, Problem
+from invsamp.contract import Array, DrawablePrior, Observed
 from invsamp.domains import Domain
-from invsamp.posing.prior import Prior
 from invsamp.storage import layout
 from invsamp.storage.arviz_import import load_arviz
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 Groups = dict[str, dict[str, Array]]
 #: Draws in the group ``prior``, and numbers in it: of very many parameters there are fewer draws.
 PRIOR_DRAWS, PRIOR_NUMBERS = 1000, 10_000_000
-#: How often as many are drawn until enough of them lie inside the domain.
-PRIOR_TRIES = 20
 
 
 def groups_of(theta: Array, shapes: Mapping[str, tuple[int, ...]], stats: Mapping[str, Array]) -> Groups:
@@ -60,30 +59,18 @@ def inference_data(datasets: dict[str, xr.Dataset], attributes: Mapping[str, str
     return load_arviz().InferenceData(attrs=dict(attributes), **datasets)
 
 
-def constants(problem: Problem | None, shapes: Mapping[str, tuple[int, ...]], seed: int | None) -> Groups:
+def constants(problem: object, shapes: Mapping[str, tuple[int, ...]], seed: int | None) -> Groups:
     """Groups that do not grow, as arrays by name: ``observed_data``, and ``prior`` with up to 1000 draws from it."""
-    groups = {}
-    observed = getattr(problem, "data", None)
-    if observed is not None:
-        groups["observed_data"] = {"data": np.asarray(observed)}
-    prior = getattr(problem, "prior", None)
-    if prior is not None:
-        draws = _prior_draws(prior, getattr(problem, "domain", None), seed if isinstance(seed, int) else 0)
-        if len(draws):
+    groups: Groups = {}
+    if isinstance(problem, Observed):
+        groups["observed_data"] = {"data": np.asarray(problem.data)}
+    if isinstance(problem, DrawablePrior):
+        dimension = sum(math.prod(shape) for shape in shapes.values())
+        count = int(np.clip(PRIOR_NUMBERS // dimension, 10, PRIOR_DRAWS))
+        with suppress(ValueError):  # it has hardly any mass in the domain
+            draws = problem.sample_prior(np.random.default_rng(seed if isinstance(seed, int) else 0), count)
             groups["prior"] = layout.split(draws[None], shapes)
     return groups
-
-
-def _prior_draws(prior: Prior, domain: Domain | None, seed: int) -> Array:
-    """Independent draws (n, d) of the prior restricted to the domain; few or none where it hardly has mass there."""
-    rng, parts = np.random.default_rng(seed), []
-    count = int(np.clip(PRIOR_NUMBERS // prior.dimension, 10, PRIOR_DRAWS))
-    for _ in range(PRIOR_TRIES):
-        draws = prior.sample(rng, count)
-        parts.append(draws if domain is None else draws[domain.contains(draws)])
-        if sum(map(len, parts)) >= count:
-            break
-    return np.concatenate(parts)[:count]
 
 
 def attributes_of(

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from invsamp.contract import Array, Potential, Problem
+from invsamp.contract import Array, Described, Potential, Problem
 from invsamp.ladder import Sampler
 from invsamp.storage import layout
 from invsamp.storage.files import read_plain, write_whole
@@ -41,20 +41,11 @@ def describe(problem: Problem, sampler: Sampler) -> dict[str, Any]:
         "parameters": {name: list(shape) for name, shape in problem.shapes.items()},
         "fidelities": list(problem.fidelities),
     }
-    if hasattr(problem, "prior"):
-        parts = getattr(problem.prior, "distributions", None)
-        found["prior"] = (
-            _nested(problem.prior) if parts is None else {name: _nested(part) for name, part in parts.items()}
-        )
-        for name, value in getattr(problem.prior, "fixed", {}).items():
-            found["prior"][name] = _text(value.tolist())
-    if hasattr(problem, "noise"):
-        found["noise"] = _nested(problem.noise)
+    told = dict(problem.described()) if isinstance(problem, Described) else {}
+    data = told.pop("data", None)
+    for name, part in told.items():
+        found[name] = {key: _nested(one) for key, one in part.items()} if isinstance(part, Mapping) else _nested(part)
     found["domain"] = _text(problem.sampling_domain)
-    forward = getattr(problem, "forward", None)
-    models = forward if isinstance(forward, Mapping) else getattr(problem, "_levels", {})
-    found["forward"] = {name: _nested(model) for name, model in models.items()}
-    data = getattr(problem, "data", None)
     if data is not None:
         found["data"] = _hash(np.asarray(data))
     found["sampler"] = _nested(sampler)
