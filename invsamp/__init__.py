@@ -6,6 +6,7 @@ from invsamp import code_cache as code_cache  # the first: others store compiled
 from invsamp import diagnostics, evaluate, parallel
 from invsamp.boundary import penalised, projected
 from invsamp.contract import ForwardModel, Potential, Problem, Terms, TermwisePotential
+from invsamp.control_variates import control_variate
 from invsamp.coupled_sums import coupled_sum
 from invsamp.domains import Ball, Box, Ellipsoid, HalfSpaces, LevelSet, Polygon, Product, Unbounded, constraint
 from invsamp.estimators import exact, minibatch, noisy
@@ -161,6 +162,7 @@ __all__ = [
     "compare_fidelities",
     "constant",
     "constraint",
+    "control_variate",
     "corrected",
     "coupled_sum",
     "cyclic_cosine",

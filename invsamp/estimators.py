@@ -17,7 +17,7 @@ import numpy.typing as npt
 from invsamp.arguments import array, integer, numbers, real
 from invsamp.batches import Groups, random_subsets
 from invsamp.contract import Array, Gradients
-from invsamp.evaluate.requests import Asks, Batch, Estimate, Request, Structure, sample_variance
+from invsamp.evaluate.requests import Asks, Batch, Estimate, Memory, Request, Rows, Structure, sample_variance
 
 #: Standard deviation of a noise: a number, or a function of (position (chains, d), energy (chains,)) -> (chains,).
 StandardDeviation = float | Callable[[Array, Array], Array]
@@ -49,8 +49,34 @@ class BoundEstimator(Protocol):
     exact_energy: bool
     degrees_of_freedom: int | None
 
-    def estimate(self, rng: np.random.Generator, position: Array, gradient: Gradients = True) -> Asks[Estimate]:
-        """Energy and gradient with their stated variances; without ``gradient``, the energy that a swap may use."""
+    @property
+    def estimate(self) -> Callable[..., Asks[Estimate]]:
+        """Energy and gradient with their stated variances; without ``gradient``, the energy that a swap may use.
+
+        Of a random generator, positions (chains, d) and ``gradient: Gradients = True``; if it is `Remembering`, of its
+        memory, too.
+        """
+        ...
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """A bound estimator that keeps something for each chain: plain arrays by name, whose first axis is the chains.
+
+    Its `estimate` gets one argument more, the memory of the chains whose positions it is given, row for row. It changes
+    after steps only, never by being asked, so that nothing depends on who asks when. It is saved and resumed with the
+    run. ``moves``: it belongs to the position, and goes with it at swaps between rungs of one fidelity and equal
+    estimators; where it cannot, it is made anew.
+    """
+
+    moves: bool
+
+    def init(self, rng: np.random.Generator, position: Array) -> Asks[Memory]:
+        """Memory of chains that begin at positions (n, d), or are put there."""
+        ...
+
+    def updated(self, rng: np.random.Generator, memory: Memory, position: Array, iteration: int) -> Asks[Memory]:
+        """Memory after the rung's ``iteration``-th step, to positions (chains, d)."""
         ...
 
 
@@ -152,7 +178,7 @@ class Minibatch:
         digest = zlib.crc32(np.array(self.groups, dtype=np.int64).tobytes())
         return f"Minibatch(size={self.size} of {len(set(self.groups))} groups, labels {digest:08x})"
 
-    def bind(self, source: Source, structure: Structure) -> BoundEstimator:
+    def bind(self, source: Source, structure: Structure) -> BoundMinibatch:
         """Join to a fidelity that has data terms."""
         size: int | None = getattr(source, "size", None)
         if size is None:
@@ -165,7 +191,7 @@ class Minibatch:
         if self.groups is not None and len(self.groups) != size:
             raise ValueError(f"groups must have one label for each of the {size} data terms, got {len(self.groups)}")
         groups = None if self.groups is None else Groups.of(np.array(self.groups))
-        return _BoundMinibatch(source.fidelity, self.size, size, groups, structure)
+        return BoundMinibatch(source.fidelity, self.size, size, groups, structure)
 
 
 @dataclass(frozen=True)
@@ -192,7 +218,7 @@ class _BoundExact:
         return found
 
 
-class _BoundMinibatch:
+class BoundMinibatch:
     exact = exact_energy = False
 
     def __init__(self, fidelity: str, size: int, data: int, groups: Groups | None, structure: Structure) -> None:
@@ -201,12 +227,27 @@ class _BoundMinibatch:
         self._total = data if groups is None else len(groups.members)
 
     def estimate(self, rng: np.random.Generator, position: Array, gradient: Gradients = True) -> Asks[Estimate]:
-        members, counted = random_subsets(rng, len(position), self._size, self._total), None
-        if self._groups is not None:
-            members, counted = self._groups.members[members], self._groups.counted[members]
-        batch = Batch(members, counted, self._total, self._structure)
+        batch = self.drawn(rng, len(position))
         (found,) = yield (Request(self._fidelity, position, gradient, batch),)
         return found
+
+    def drawn(self, rng: np.random.Generator, chains: int) -> Batch:
+        """A batch for each of some chains."""
+        return self._batch(random_subsets(rng, chains, self._size, self._total))
+
+    def blocks(self, chains: int, numbers: int) -> list[Batch]:
+        """All data in batches that count fully, for each of some chains the same; so many data at a time, about."""
+        count = max(1, -(-self._total * chains // numbers))
+        blocks = np.array_split(np.arange(self._total), min(count, self._total // 2))
+        return [
+            self._batch(np.tile(block, (chains, 1)))._replace(total=len(block), structure="isotropic")
+            for block in blocks
+        ]
+
+    def _batch(self, members: npt.NDArray[np.intp]) -> Batch:
+        if self._groups is None:
+            return Batch(members, None, self._total, self._structure)
+        return Batch(self._groups.members[members], self._groups.counted[members], self._total, self._structure)
 
 
 class _BoundNoisy:
@@ -259,20 +300,32 @@ def _standard_deviation(name: str, value: StandardDeviation) -> StandardDeviatio
 
 
 def probe(
-    estimator: BoundEstimator, rng: np.random.Generator, position: Array, repeats: int, structure: Structure
+    estimator: BoundEstimator,
+    rng: np.random.Generator,
+    position: Array,
+    repeats: int,
+    structure: Structure,
+    memory: Memory | None = None,
 ) -> Asks[tuple[Array, Array, int]]:
     """Variances of energy (chains,) and gradient (by ``structure``) at a position, and their degrees of freedom.
 
-    From repeated estimates, or from the estimator itself where it can tell more for less.
+    From repeated estimates, or from the estimator itself where it can tell more for less. One that remembers gets the
+    memory of the chains there.
     """
     if isinstance(estimator, SelfProbing):
         found = yield from estimator.probe(position)
         return found
     chains, d = position.shape
-    estimate = yield from estimator.estimate(rng, np.repeat(position, repeats, axis=0))
+    rows = np.repeat(np.arange(chains), repeats)
+    estimate = yield from estimator.estimate(rng, position[rows], True, *remembered(memory, rows))
     energies = estimate.energy.reshape(chains, repeats)
     gradients = estimate.gradient.reshape(chains, repeats, d)
     return energies.var(axis=1, ddof=1), sample_variance(gradients, structure), repeats - 1
+
+
+def remembered(memory: Memory | None, rows: Rows) -> tuple[Memory, ...]:
+    """What an estimator gets beside positions: the memory of these rows, or nothing if there is none."""
+    return ({name: values[rows] for name, values in memory.items()},) if memory else ()
 
 
 def expand_isotropic(variance: Array, dimension: int, structure: Structure) -> Array:

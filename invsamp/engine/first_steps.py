@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.domains import Domain
-from invsamp.evaluate.requests import Asks, Batch, Estimate, Request
-from invsamp.kernels.contract import Info, Kernel, Memory, Moved, Point
+from invsamp.evaluate.requests import Asks, Batch, Estimate, Memory, Request, Rows
+from invsamp.kernels.contract import Info, Kernel, Moved, Point
 
 #: Steps that are looked at, by a rung's own kernel, in each process that goes on with a run.
 FIRST_STEPS = 8
@@ -39,9 +39,9 @@ def checked_step(
     name, told = f"the kernel {kernel!r}", [here]
     evaluate = rung.evaluate
 
-    def told_at(position: Any) -> Asks[Estimate]:
+    def told_at(position: Any, rows: Rows | None = None) -> Asks[Estimate]:
         _check_positions(name, "rung.evaluate of", position, here.position.shape[1])
-        estimate = yield from evaluate(position)
+        estimate = yield from evaluate(position, rows)
         told.append(Point(position, estimate))
         return estimate
 
@@ -70,13 +70,18 @@ def checked_step(
     return point, memory, info
 
 
-def check_memory(kind: str, part: Any, memory: Any) -> None:
-    """`PartError` unless it is plain arrays by name."""
+def check_memory(kind: str, part: Any, memory: Any, chains: int | None = None) -> None:
+    """`PartError` unless it is plain arrays by name, of each chain if their number is given."""
     plain = isinstance(memory, dict) and all(
         isinstance(key, str) and isinstance(value, np.ndarray | np.generic) for key, value in memory.items()
     )
     if not plain:
         raise _wrong(f"the {kind} {part!r}", "keep a dict of arrays by name as its memory", memory)
+    if chains is not None:
+        for name, values in memory.items():
+            if np.shape(values)[:1] != (chains,):
+                right = f"remember arrays whose first axis is the {chains} chains"
+                raise _wrong(f"the {kind} {part!r}", right, f"{name!r} of shape {np.shape(values)}")
 
 
 def check_told(kernel: Kernel, info: Info, chains: int) -> None:

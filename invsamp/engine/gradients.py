@@ -10,7 +10,7 @@ import numpy as np
 
 from invsamp.contract import Array, Potential, Problem, SampledProblem, derivative_error
 from invsamp.engine.rung import RungAtWork
-from invsamp.estimators import BoundEstimator, Minibatch
+from invsamp.estimators import BoundEstimator, BoundMinibatch
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Answer, Estimate, Request, answered
 from invsamp.posing.forward import ModelError
@@ -64,7 +64,9 @@ def check(
     """
     found = Checked({}, {})
     for number, (name, k) in enumerate(_first_rungs(rungs).items()):
-        batch = rungs[k].estimator if isinstance(rungs[k].settings.estimator, Minibatch) else None
+        bound = rungs[k].estimator
+        batch = getattr(bound, "batch", bound)  # of a control variate
+        batch = batch if isinstance(batch, BoundMinibatch) else None
         potential = potentials[name] if batch is None else _OneBatch(potentials[name], batch)
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM, number)))
         solves, mistake = check_one(problem, sampled, name, potential, rungs[k].position, rng)

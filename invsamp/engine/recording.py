@@ -15,8 +15,10 @@ from invsamp.contract import Array
 from invsamp.engine import state as states
 from invsamp.engine.draws import Draws, told
 from invsamp.engine.engine import Engine
+from invsamp.engine.first_steps import FIRST_STEPS
 from invsamp.engine.interrupts import Interrupts, leave
 from invsamp.engine.progress import Bar
+from invsamp.engine.undeclared import Unchanged, check_settings
 from invsamp.storage import manifest as manifests
 from invsamp.storage.contents import constants, described, groups_of, versions
 from invsamp.storage.directory import RunDirectory
@@ -52,6 +54,7 @@ def begin_run(engine: Engine, path: Path, segment: int | None, progress: bool) -
     KeyboardInterrupt, SystemExit
         After a checkpoint, on Ctrl-C, SIGTERM and SIGHUP.
     """
+    check_settings(engine)
     with _created(engine, path, segment) as kept, Interrupts(NOTICE) as interrupts:
         try:
             start_run(engine, kept, engine.given)
@@ -134,9 +137,10 @@ class _Checkpoints:
     """Collects draws and writes them. When it writes depends on the clock; what it writes does not."""
 
     def __init__(self, engine: Engine, directory: RunDirectory) -> None:
-        self._engine, self._directory = engine, directory
+        self._engine, self._directory, self._unchanged = engine, directory, Unchanged(engine)
         self._segment, self._largest = _sizes(engine, directory)
         self._draws = Draws(engine, min(self._largest, engine.plan.draws))
+        self._begun = engine.done
         self._written, self._seconds, self._since = engine.done, FIRST_SECONDS / 2, time.perf_counter()
         self._next, self._room = engine.done + 1, self._largest
         if self._segment is not None:
@@ -145,6 +149,8 @@ class _Checkpoints:
     def after_step(self) -> None:
         """Keep a draw if one is due, and write if that is due."""
         engine, plan = self._engine, self._engine.plan
+        if engine.done - self._begun <= FIRST_STEPS:
+            self._unchanged.check()
         made = engine.done - plan.warmup
         if made > 0 and made % plan.thin == 0:
             self._draws.append()
@@ -156,6 +162,7 @@ class _Checkpoints:
         engine = self._engine
         if engine.done == self._written:
             return
+        self._unchanged.check()
         groups = None
         if self._draws.count:
             segment = self._draws.take()

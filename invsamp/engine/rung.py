@@ -14,7 +14,7 @@ from invsamp.engine.first_steps import FIRST_STEPS, check_memory, checked_step
 from invsamp.engine.noise_models import NoiseModels, Samples
 from invsamp.engine.priors import Priors
 from invsamp.engine.streams import Saved, Stream, log_uniform
-from invsamp.estimators import BoundEstimator, probe
+from invsamp.estimators import BoundEstimator, Remembering, probe, remembered
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Answer, Asks, Estimate, Request, Rows, answered, check_shapes
 from invsamp.kernels import Info, Kernel, Langevin, Point
@@ -55,7 +55,7 @@ class Counts:
 
 #: What of a rung changes in a run and is saved as it is; its streams, counts and variance models come on top.
 _CHANGING = (
-    *("point", "memory", "iteration", "log_ratio", "bounces"),
+    *("point", "memory", "estimator_memory", "iteration", "log_ratio", "bounces"),
     *("exploring", "warming", "law_memory", "metric", "step_size", "longest_step", "uncovered"),
 )
 PURPOSES = ("start", "move", "accept", "estimate", "swap", "probe", "kernel")
@@ -97,6 +97,7 @@ class RungAtWork:
         self.bounded = not isinstance(domain, Unbounded)
         self.structure = settings.gradient_noise.structure if settings.gradient_noise else "isotropic"
         self.estimator: BoundEstimator = settings.estimator.bind(potential, self.structure)
+        self.remembering = self.estimator if isinstance(self.estimator, Remembering) else None
         self.noise = NoiseModels(settings, potential.dimension, self.estimator.exact_energy)
         names = getattr(self.estimator, "levels", (potential.fidelity,))
         #: of all fidelities that the estimator may solve
@@ -113,6 +114,8 @@ class RungAtWork:
         self.schedule: Schedule | None = over(settings.step_size, steps) if callable(settings.step_size) else None
         self.step_size: StepSize = 0.0
         self.memory: Memory = {}
+        #: Of each chain; empty where the estimator remembers nothing.
+        self.estimator_memory: Memory = {}
         self.point: Point
         self.longest_step = math.inf  # what the budget for the gradient's noise allows
         self.iteration = 0
@@ -168,6 +171,9 @@ class RungAtWork:
 
     def starting(self, position: Array) -> Asks[None]:
         """Place the chains at positions (chains, d), when what is asked for is answered."""
+        if self.remembering is not None:
+            self.estimator_memory = yield from self.remembering.init(self.streams["estimate"], position)
+            check_memory("estimator", self.settings.estimator, self.estimator_memory, len(position))
         estimate = yield from self.evaluate(position)
         self.point = Point(position, estimate)
         check_shapes(Request(self.fidelity, position, self.gradients), self.estimate)
@@ -234,6 +240,8 @@ class RungAtWork:
         self.point = point
         if not self.exploring:
             self.memory = memory
+        if self.remembering is not None:
+            yield from self._update_memory()
         if self.law_memory:
             self.law_memory = self.law.updated(self.law_memory, point.estimate, self.iteration, self.warming)
         self._count(info, short)
@@ -254,9 +262,23 @@ class RungAtWork:
                 self.counts.full_steps += 1
                 self.counts.accepted += info.accepted
 
-    def evaluate(self, position: Array) -> Asks[Estimate]:
-        """Energy and gradient at positions to which the chains may move."""
-        return self.estimator.estimate(self.streams["estimate"], position, self.gradients)
+    def evaluate(self, position: Array, rows: Rows | None = None) -> Asks[Estimate]:
+        """Energy and gradient at positions to which the chains, or ``rows`` of them, may move."""
+        if not self.estimator_memory:
+            return self.estimator.estimate(self.streams["estimate"], position, self.gradients)
+        chains = len(next(iter(self.estimator_memory.values())))
+        if rows is None and len(position) != chains:
+            raise ValueError(
+                f"rung.evaluate of {len(position)} positions needs rows, the chains that they are of: the estimator "
+                f"{self.settings.estimator!r} remembers each"
+            )
+        memory = (self.estimator_memory,) if rows is None else remembered(self.estimator_memory, rows)
+        return self.estimator.estimate(self.streams["estimate"], position, self.gradients, *memory)
+
+    def estimates(self, purpose: str, position: Array, rows: Rows, gradient: Gradients) -> Asks[Estimate]:
+        """Energies at positions (k, d), each seen from the chain ``rows`` (k,), by a random stream of their own."""
+        memory = remembered(self.estimator_memory, rows)
+        return self.estimator.estimate(self.streams[purpose], position, gradient, *memory)
 
     def follow(self, position: Array, straight: Array) -> Path:
         """Go along moves of whitened coordinates (chains, d) within the domain."""
@@ -295,15 +317,40 @@ class RungAtWork:
             energy, gradient = self.estimate.take(rows)[2:4]
         else:
             energy, gradient, freedom = yield from probe(
-                self.estimator, self.streams["probe"], at, self.settings.probes, self.structure
+                self.estimator, self.streams["probe"], at, self.settings.probes, self.structure, self.recall(rows)
             )
         assert energy is not None and gradient is not None  # there are degrees of freedom, or probes
         return Samples(at, energy, gradient, freedom)
 
-    def reevaluate(self, rows: Rows) -> Asks[None]:
-        """New estimates for the chains ``rows``, whose positions have just been replaced."""
-        new = yield from self.evaluate(self.position[rows])
+    def _update_memory(self) -> Asks[None]:
+        assert self.remembering is not None
+        rng, position = self.streams["estimate"], self.position
+        self.estimator_memory = yield from self.remembering.updated(
+            rng, self.estimator_memory, position, self.iteration
+        )
+        if self._unchecked:
+            check_memory("estimator", self.settings.estimator, self.estimator_memory, len(position))
+
+    def reevaluate(self, rows: Rows, memory: Memory | None = None) -> Asks[None]:
+        """New estimates for the chains ``rows``, whose positions have just been replaced.
+
+        ``memory`` is what the estimator remembers there; by default it begins anew, if it belongs to positions.
+        """
+        if self.remembering is not None and self.remembering.moves:
+            known = memory or (yield from self.remembering.init(self.streams["estimate"], self.position[rows]))
+            self.remember(rows, known)
+        new = yield from self.evaluate(self.position[rows], rows)
         self.set_estimate(rows, new)
+
+    def recall(self, rows: Rows) -> Memory:
+        """What the estimator remembers of the chains ``rows``."""
+        return {name: values[rows] for name, values in self.estimator_memory.items()}
+
+    def remember(self, rows: Rows, memory: Memory) -> None:
+        """Let the chains ``rows`` have that memory."""
+        self.estimator_memory = {name: values.copy() for name, values in self.estimator_memory.items()}
+        for name, values in memory.items():
+            self.estimator_memory[name][rows] = values
 
     def set_estimate(self, rows: Rows, new: Estimate) -> None:
         """Replace the estimates of the chains ``rows``."""

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.boundary import Ignore, Penalise, Project, Reflect
+from invsamp.control_variates import ControlVariate
 from invsamp.coupled_sums import CoupledSum
 from invsamp.engine.swaps.walkers import Walkers
 from invsamp.estimators import Exact, Minibatch, Noisy
@@ -40,7 +41,7 @@ _CLASSES: dict[str, type[Any]] = {
         # of samplers
         *(Sampler, Rung, Tempered, TemperedLikelihood, Swap, GradientNoise),
         *(Langevin, Momentum, Hamiltonian, Microcanonical, CrankNicolson, PriorDraws),
-        *(Exact, Minibatch, Noisy, CoupledSum, Known, RunningAverage, KernelRidge),
+        *(Exact, Minibatch, Noisy, CoupledSum, ControlVariate, Known, RunningAverage, KernelRidge),
         *(Constant, Polynomial, Exponential, CyclicCosine, Cycles),
         *(OwnEnergies, MultiVariance, ProductTarget, Discrepancy),
         *(Adjacent, StochasticEvenOdd, DeterministicEvenOdd, Reflect, Ignore, Project, Penalise),

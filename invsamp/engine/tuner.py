@@ -296,12 +296,12 @@ class Tuner:
         sign = np.where(rung.domain.contains(here + along), 1.0, -1.0)[:, None]
         # common random numbers: the noise of both estimates is the same and cancels
         state = probe.bit_generator.state
-        there = yield from rung.estimator.estimate(probe, here + sign * along, rung.gradients)
+        there = yield from rung.estimates("probe", here + sign * along, chain, rung.gradients)
         if rung.estimator.exact:
             start = rung.estimate.take(chain)
         else:
             probe.bit_generator.state = state
-            start = yield from rung.estimator.estimate(probe, here, rung.gradients)
+            start = yield from rung.estimates("probe", here, chain, rung.gradients)
         known = np.isfinite(rung.reduced_energy(start)) & np.isfinite(rung.reduced_energy(there))
         change = rung.reduced_gradient(there) - rung.reduced_gradient(start)
         return sign * rung.metric.whiten(change) * rung.law.step_scale, known

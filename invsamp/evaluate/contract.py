@@ -70,9 +70,9 @@ class Checked:
         if not self._compared and len(requests) > 1:
             self._compare(requests, found)
         for request, estimate in zip(requests, found, strict=True):
-            rows = len(request.position)
             failed = int(np.count_nonzero(np.isinf(estimate.energy))) if estimate.failed else 0
-            self._potentials[request.fidelity].count(rows, failed, seconds * rows)
+            rows = len(request.position)
+            self._potentials[request.fidelity].count(rows * request.of_each_row, failed, seconds * rows)
         return found
 
     def _asked(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:

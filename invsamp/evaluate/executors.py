@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from invsamp.contract import Gradients, Potential
-from invsamp.evaluate.requests import Estimate, Request, joined, rows_of
+from invsamp.contract import Potential
+from invsamp.evaluate.requests import Estimate, Request, joined, kind_of, rows_of
 from invsamp.evaluate.solving import separable, solve
 
 
@@ -50,7 +50,7 @@ class Executed:
         self._executor = executor
         stated = getattr(executor, "_max_workers", None)
         self._workers = workers or (stated if isinstance(stated, int) else None)
-        self._splits: dict[tuple[str, Gradients, bool], bool] = {}  # by kind of request
+        self._splits: dict[tuple[Any, ...], bool] = {}  # by kind of request
 
     def __repr__(self) -> str:
         return f"the executor {self._executor!r}"
@@ -81,7 +81,7 @@ class Executed:
 
     def _parts(self, request: Request) -> list[Request]:
         rows, potential = len(request.position), self._potentials[request.fidelity]
-        kind = request.fidelity, request.gradient, request.batch is None
+        kind = kind_of(request)
         if kind not in self._splits and np.ptp(request.position, axis=0).any():  # equal rows do not tell
             self._splits[kind] = separable(request, lambda pieces: tuple([solve(potential, piece) for piece in pieces]))
         if not self._splits.get(kind):

@@ -13,7 +13,7 @@ So no method knows who evaluates, where, or together with what.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,16 +24,26 @@ Structure = Literal["isotropic", "diagonal", "full"]
 STRUCTURES: tuple[Structure, ...] = ("isotropic", "diagonal", "full")
 #: Indices of some of the chains.
 Rows = npt.NDArray[np.intp]
+#: What a part keeps from step to step: plain arrays by name. Saved and resumed with the run.
+Memory = dict[str, Array]
 Result = TypeVar("Result")
 
 
 class Batch(NamedTuple):
-    """Some of the data, or of groups of them, drawn without replacement; each row has its own."""
+    """Some of the data, or of groups of them, drawn without replacement; each row has its own.
+
+    With ``reference``, what is summed is each term less its expansion to first order about that position.
+    """
 
     members: npt.NDArray[np.intp]  # (rows, n) data, or (rows, n, most) data of groups
     counted: Array | None  # (rows, n, most): 1 where a member counts; None for data by themselves
     total: int  # number of data, or of groups, of which these are n
     structure: Structure  # form in which the gradient's variance is wanted
+    reference: Array | None = None  # (rows, d)
+
+    def take(self, rows: Rows | slice) -> Batch:
+        """Those of some rows."""
+        return Batch(*(part[rows] if isinstance(part, np.ndarray) else part for part in self))  # type: ignore[arg-type]
 
 
 class Request(NamedTuple):
@@ -43,6 +53,11 @@ class Request(NamedTuple):
     position: Array
     gradient: Gradients = True
     batch: Batch | None = None
+
+    @property
+    def of_each_row(self) -> int:
+        """Evaluations that a row takes: a batch with references is evaluated there, too."""
+        return 2 if self.batch is not None and self.batch.reference is not None else 1
 
 
 class Estimate(NamedTuple):
@@ -118,11 +133,15 @@ def gathered(askings: Sequence[Asks[Result]]) -> Asks[list[Result]]:
 
 def rows_of(request: Request, rows: slice) -> Request:
     """The request of some rows alone, as they would lie in memory if they were all."""
-    batch = request.batch
-    if batch is not None:
-        counted = None if batch.counted is None else batch.counted[rows]
-        batch = batch._replace(members=batch.members[rows], counted=counted)
+    batch = request.batch and request.batch.take(rows)
     return request._replace(position=np.ascontiguousarray(request.position[rows]), batch=batch)
+
+
+def kind_of(request: Request) -> tuple[Any, ...]:
+    """Requests of one kind take about as long for a row, and treat rows alike."""
+    batch = request.batch
+    of_batch = batch and (batch.members.shape[1:], batch.structure, batch.reference is None)
+    return request.fidelity, request.gradient, of_batch
 
 
 def joined(parts: Sequence[Estimate]) -> Estimate:

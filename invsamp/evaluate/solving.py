@@ -38,7 +38,21 @@ def estimated(parts: Parts, gradient: Gradients) -> Estimate:
 
 
 def batch_terms(potential: Potential, position: Array, batch: Batch) -> Terms:
-    """Terms of a batch of data, or of groups of them."""
+    """Terms of a batch of data, or of groups of them; less their expansions where these are wanted."""
+    if batch.reference is None:
+        return _own_terms(potential, position, batch)
+    rows, there = len(position), batch.reference
+    both = _own_terms(potential, np.concatenate([position, there]), batch.take(np.tile(np.arange(rows), 2)))
+    prior, prior_gradient, energies, gradients = both
+    # a reference that cannot be solved spoils what is told at the position
+    prior = np.where(np.isfinite(prior[rows:]), prior[:rows], np.inf)
+    with np.errstate(invalid="ignore"):  # of solves that failed
+        linear = (gradients[rows:] @ (position - there)[:, :, None])[:, :, 0]
+        energies, gradients = energies[:rows] - energies[rows:] - linear, gradients[:rows] - gradients[rows:]
+    return Terms(prior, prior_gradient[:rows], energies, gradients)
+
+
+def _own_terms(potential: Potential, position: Array, batch: Batch) -> Terms:
     termwise: Any = potential  # minibatches refuse others
     if batch.counted is None:
         return termwise.terms(position, batch.members)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from invsamp.contract import Array, HasModels
-from invsamp.estimators import Estimator, probe
+from invsamp.estimators import Estimator, Remembering, probe
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import answered
 
@@ -102,7 +102,10 @@ def noise_of(
     bound = estimator.bind(level, "isotropic")
     if bound.exact:
         return Noise(0.0, 0.0)
-    energy, gradient, _ = answered(probe(bound, rng, position, probes, "isotropic"), level.answer_all)
+    told = None
+    if isinstance(bound, Remembering):  # as far away as two draws are
+        told = answered(bound.init(rng, np.roll(position, 1, axis=0)), level.answer_all)
+    energy, gradient, _ = answered(probe(bound, rng, position, probes, "isotropic", told), level.answer_all)
     # some estimators are noisy in their gradients alone
     noisy_swaps = not getattr(bound, "exact_energy", False)
     return Noise(math.sqrt(float(energy.mean())) if noisy_swaps else 0.0, math.sqrt(float(gradient.mean())))

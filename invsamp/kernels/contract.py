@@ -15,13 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.contract import Array
-from invsamp.evaluate.requests import Asks, Estimate, Rows
+from invsamp.evaluate.requests import Asks, Estimate, Memory, Rows
 from invsamp.metric import Metric
 
 StepSize = float | Array
 Mask = npt.NDArray[np.bool_]
-#: What a kernel keeps from step to step beside positions: plain arrays by name. Saved and resumed with the run.
-Memory = dict[str, Array]
 
 
 class Point(NamedTuple):
@@ -88,8 +86,11 @@ class ActiveRung(Protocol):
         """Step size for reduced energies in whitened coordinates."""
         ...
 
-    def evaluate(self, position: Array) -> Asks[Estimate]:
-        """Energy and gradient at positions (rows, d), as the rung's estimator tells them."""
+    def evaluate(self, position: Array, rows: Rows | None = None) -> Asks[Estimate]:
+        """Energy and gradient at positions (n, d), as the rung's estimator tells them.
+
+        ``rows`` (n,): the chains that they are of, for an estimator that remembers each. Default: all.
+        """
         ...
 
     def energy(self, estimate: Estimate) -> Array:

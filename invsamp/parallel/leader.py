@@ -15,7 +15,7 @@ import numpy as np
 from invsamp.contract import Array
 from invsamp.engine.engine import Engine
 from invsamp.engine.starts import failure_message
-from invsamp.evaluate.requests import Estimate, Request, check_shapes, joined, rows_of
+from invsamp.evaluate.requests import Estimate, Request, check_shapes, joined, kind_of, rows_of
 from invsamp.evaluate.solving import separable
 from invsamp.parallel.groups import starts
 from invsamp.parallel.messages import Communicator, Patience, portable
@@ -135,7 +135,7 @@ class Leader:
         """Whether messages cost less than they save. A kind that was not met before is measured here."""
         if self._joint and any(request.fidelity in self._joint for request in requests):
             return True
-        known = sum(self._seconds.get(_kind(request), 0.0) * len(request.position) for request in requests)
+        known = sum(self._seconds.get(kind_of(request), 0.0) * len(request.position) for request in requests)
         return known > 2.0 * MESSAGES
 
     def _here(self, request: Request) -> Estimate:
@@ -150,7 +150,7 @@ class Leader:
         """Tasks by process; joint ones come first, in one order, so that no group waits for another."""
         plan: dict[int, list[Task]] = defaultdict(list)
         load = [0.0] * self._comm.size
-        seconds = [self._seconds.get(_kind(request), math.inf) for request in requests]
+        seconds = [self._seconds.get(kind_of(request), math.inf) for request in requests]
         costs = [s * len(request.position) if s < math.inf else s for s, request in zip(seconds, requests, strict=True)]
         for k in sorted(range(len(requests)), key=lambda k: (requests[k].fidelity not in self._joint, -costs[k])):
             request, rows = requests[k], range(len(requests[k].position))
@@ -161,7 +161,7 @@ class Leader:
                     load[rank] += costs[k] if costs[k] < math.inf else 1.0
             elif costs[k] == math.inf or not rows:
                 plan[0].append(Task(k, rows, request))
-            elif self._splits.get(_kind(request)):
+            elif self._splits.get(kind_of(request)):
                 for rank, part in _spread(load, rows, seconds[k]).items():
                     plan[rank].append(Task(k, part, rows_of(request, slice(part.start, part.stop))))
             else:
@@ -183,7 +183,8 @@ class Leader:
                 parts[done.request].append(done)
                 if rank:  # what was solved here is counted
                     potential = self._engine.potentials[requests[done.request].fidelity]
-                    potential.count(len(done.rows), done.failed, done.seconds, done.message)
+                    evaluations = len(done.rows) * requests[done.request].of_each_row
+                    potential.count(evaluations, done.failed, done.seconds, done.message)
         return tuple([self._joined(request, parts[k]) for k, request in enumerate(requests)])
 
     def _exchanged(self, plan: Plan) -> dict[int, Reply]:
@@ -206,7 +207,7 @@ class Leader:
     def _learn(self, request: Request, seconds: float) -> None:
         """What rows of that kind take: down at once, and up slowly, as the first solve may compile, any be held up."""
         if rows := len(request.position):
-            kind, new = _kind(request), seconds / rows
+            kind, new = kind_of(request), seconds / rows
             old = self._seconds.get(kind, new)
             self._seconds[kind] = min(new, old + 0.2 * (new - old))
 
@@ -216,13 +217,13 @@ class Leader:
             self._patience.until(request.Test)
 
     def _untried(self, request: Request) -> bool:
-        kind = _kind(request)
+        kind = kind_of(request)
         more = len(request.position) > self._tried.get(kind, 1) and self._splits.get(kind, True)
         return more and kind in self._seconds and request.fidelity not in self._joint
 
     def _try_out(self, request: Request) -> None:
         """Whether rows of such requests have bits of their own, at starts: the positions may be all the same."""
-        kind, rows = _kind(request), max(len(request.position), self._engine.plan.chains)
+        kind, rows = kind_of(request), max(len(request.position), self._engine.plan.chains)
         potential = self._engine.potentials[request.fidelity]
         before = potential.evaluations, potential.failed, potential.seconds
         self._splits[kind] = False  # until it is known
@@ -261,11 +262,7 @@ def solved(engine: Engine, tasks: Sequence[Task], joint: frozenset[str], first: 
 
 def _moved(request: Request, position: Array) -> Request:
     """A request of that kind at other positions, as many as there are."""
-    batch = request.batch
-    if batch is not None:
-        rows = np.resize(np.arange(len(request.position)), len(position))
-        counted = None if batch.counted is None else batch.counted[rows]
-        batch = batch._replace(members=batch.members[rows], counted=counted)
+    batch = request.batch and request.batch.take(np.resize(np.arange(len(request.position)), len(position)))
     return request._replace(position=position, batch=batch)
 
 
@@ -285,9 +282,3 @@ def _spread(load: list[float], rows: range, seconds: float) -> dict[int, range]:
             load[rank] += seconds * count
             begin += count
     return parts
-
-
-def _kind(request: Request) -> tuple[Any, ...]:
-    """Requests of one kind take about as long for a row, and treat rows alike."""
-    batch = request.batch
-    return request.fidelity, request.gradient, batch and (batch.members.shape[1:], batch.structure)

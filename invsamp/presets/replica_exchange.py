@@ -10,6 +10,7 @@ import numpy as np
 
 from invsamp.arguments import instance, one_of, optional, real, sequence
 from invsamp.boundary import Boundary
+from invsamp.control_variates import ControlVariate
 from invsamp.coupled_sums import CoupledSum
 from invsamp.estimators import Estimator
 from invsamp.estimators import exact as exact_energies
@@ -95,7 +96,8 @@ def resgld(
     swap : SwapRule, optional
         `naive`, or `corrected` with a factor F. Default: ``corrected()``.
     energy_variance : VarianceModel, optional
-        `known`, or estimated on the fly in warm-up by `running_average` (the default).
+        `known`, or estimated on the fly in warm-up by `running_average` (the default, except for control variates,
+        whose noise grows until the next snapshot: their energies state it).
     fidelities : sequence, optional
         Default: the finest on every rung.
 
@@ -108,7 +110,7 @@ def resgld(
     Deng et al. (2020), ICML, "Non-convex learning via replica exchange stochastic gradient MCMC", eq. (7).
     """
     flat = [0] * len(as_ladder(temperatures)) if fidelities is None else fidelities
-    variance = running_average() if energy_variance is None else energy_variance
+    variance = _default_variance(estimator) if energy_variance is None else energy_variance
     rungs = _rungs(temperatures, step_size, flat, estimator, energy_variance=variance)
     rule = rules.corrected() if swap is None else swap
     return _exchange(rungs, rule, swap_fraction, scheme, preconditioner, boundary, swap_energies)
@@ -196,7 +198,7 @@ def multi_variance_resgld(
         step_size,
         _graded(fidelities, temperatures),
         estimator,
-        energy_variance=running_average() if energy_variance is None else energy_variance,
+        energy_variance=_default_variance(estimator) if energy_variance is None else energy_variance,
     )
     rule = rules.multi_variance(weight, assume_unbiased=assume_unbiased)
     return _exchange(rungs, rule, swap_fraction, scheme, preconditioner, boundary, swap_energies)
@@ -268,6 +270,11 @@ def fast_resgld(
     if beyond == "effective_temperature":
         rungs = (replace(rungs[0], gradient_noise=GradientNoise(model, structure, "shrink")), *rungs[1:])
     return _exchange(rungs, swap, swap_fraction, scheme, preconditioner, boundary, swap_energies)
+
+
+def _default_variance(estimator: Estimator | Sequence[Estimator] | None) -> VarianceModel:
+    estimators = estimator if isinstance(estimator, Sequence) else [estimator]
+    return known() if any(isinstance(e, ControlVariate) for e in estimators) else running_average()
 
 
 def _graded(fidelities: Sequence[str | int] | None, temperatures: Sequence[Law | float]) -> Sequence[str | int]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from bent_line import POSTERIOR, model, posterior
 
+from invsamp.control_variates import control_variate
 from invsamp.coupled_sums import coupled_sum
 from invsamp.engine import state
 from invsamp.engine.engine import Engine
@@ -30,6 +31,7 @@ from invsamp.presets import (
     sgld,
 )
 from invsamp.schedules import exponential
+from invsamp.swap.rules import delayed_acceptance
 from invsamp.swap.schemes import adjacent, seo
 from invsamp.variances.models import kernel_ridge, running_average
 
@@ -57,6 +59,10 @@ SAMPLERS = {
     ),
     "fast, effective temperature": fast_resgld(
         (1.0, 4.0), 0.05, estimator=noisy(0.5, 20.0), fidelities=("fine", "fine"), beyond="effective_temperature"
+    ),
+    "control variates": resgld((1.0, 4.0), 0.01, estimator=control_variate(4, 7), swap_fraction=0.5),
+    "control variates, two fidelities": fast_resgld(
+        (1.0, 4.0), 0.01, estimator=control_variate(2, 7, groups=np.repeat(range(4), 3)), swap=delayed_acceptance()
     ),
     "coupled sums": fast_resgld((1.0, 4.0), 0.01, estimator=[coupled_sum(), exact()], structure="full"),
 }

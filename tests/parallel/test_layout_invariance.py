@@ -16,7 +16,7 @@ from invsamp.results.run import Run
 SCRIPT = Path(layout_runs.__file__)
 #: Number of processes -> runs, of one to four rungs; `test_sharing` makes all of them by threads in place of processes.
 RUNS = {
-    2: ("one rung", "hmc", "four rungs", "shared pilot", "coupled sums"),
+    2: ("one rung", "hmc", "four rungs", "shared pilot", "coupled sums", "control variates"),
     3: ("four rungs", "multi-variance", "prior to posterior"),
     4: ("four rungs", "minibatches that swap", "running average"),
 }

@@ -49,6 +49,7 @@ SAMPLERS = {
     "adjacent pairs": iv.relangevin(FOUR, fidelities=["fine"] * 4, scheme=iv.adjacent(), swap_fraction=0.5),
     "product target": iv.relangevin(THREE, swap=iv.product_target(), scheme=iv.seo(), swap_fraction=0.5),
     "minibatches that swap": iv.resgld(THREE, 0.01, estimator=iv.minibatch(6), swap_fraction=0.5),
+    "control variates": iv.resgld(THREE, 0.01, estimator=iv.control_variate(6, 7), swap_fraction=0.5),
     "multi-variance": iv.multi_variance_resgld(
         THREE, 0.01, estimator=NOISY, fidelities=["fine"] * 3, swap_fraction=0.5
     ),

@@ -118,7 +118,7 @@ class Exchange:
             requests = next(asking)
             while True:
                 for request in requests:
-                    self.solves[request.fidelity] += len(request.position)
+                    self.solves[request.fidelity] += len(request.position) * request.of_each_row
                 requests = asking.send((yield requests))
         except StopIteration as end:
             rows: Rows = end.value

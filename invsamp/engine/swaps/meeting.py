@@ -45,7 +45,7 @@ class Meeting:
         learnt: DiscrepancyState | None = None,
         added: np.random.Generator | None = None,
     ) -> None:
-        self._cold, self._hot = Side(cold, hot.position, whole=whole), Side(hot, cold.position, whole=whole)
+        self._cold, self._hot = Side(cold, hot, whole=whole), Side(hot, cold, whole=whole)
         self._sides = {"cold": self._cold, "hot": self._hot}
         self._rule, self._same, self._learnt, self._added = rule, same, learnt, added
         # means of the learnt difference, by position

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from invsamp.contract import Array
+from invsamp.contract import Array, Gradients
 from invsamp.engine.rung import RungAtWork
+from invsamp.estimators import remembered
 from invsamp.evaluate.requests import Asks, Estimate, Request, Rows
 from invsamp.variances.models import Known
 
@@ -34,14 +35,17 @@ class Side:
     Parameters
     ----------
     rung : RungAtWork
-    there : ndarray (chains, d)
-        The other rung's positions.
+    other : RungAtWork
+        The other rung.
     whole : bool
         Energies are those of the whole potential, whatever the estimator says.
     """
 
-    def __init__(self, rung: RungAtWork, there: Array, *, whole: bool = False) -> None:
-        self.rung, self.position, self._there, self._whole = rung, rung.position, there, whole
+    def __init__(self, rung: RungAtWork, other: RungAtWork, *, whole: bool = False) -> None:
+        self.rung, self.position, self._there, self._whole = rung, rung.position, other.position, whole
+        # what is remembered at the other rung's positions is its, if it says the same to this one
+        self._memory, self._travels = rung.estimator_memory, memory_travels(rung, other)
+        self._memory_there = other.estimator_memory if self._travels else rung.estimator_memory
         #: At its own position, where estimates are exact.
         self.estimate = rung.estimate if rung.estimator.exact else None
         #: Whether swaps get its energies without noise.
@@ -67,13 +71,16 @@ class Side:
         position[rows] = self._there[rows]
         rung.position = position
         # what was cached under another fidelity is of no use: take the crossed solve, or solve again
+        memory = remembered(self._memory_there, rows) if self._travels else ()
         if estimate is not None:
             rung.set_estimate(rows, estimate)
+            for known in memory:
+                rung.remember(rows, known)
         elif self._crossed is not None:
             solved, crossed = self._crossed
             rung.set_estimate(rows, crossed.take(np.searchsorted(solved, rows)))
         else:
-            yield from rung.reevaluate(rows)
+            yield from rung.reevaluate(rows, *memory)
         rung.arrived(rows, before)
 
     def _estimate(self, across: bool, rows: Rows) -> Asks[tuple[Estimate, Array | None]]:
@@ -83,21 +90,22 @@ class Side:
         if not across:
             return energies(rung.estimate, rows), None
         if self._crossed is None:
-            found = yield from rung.estimator.estimate(rung.streams["swap"], self._there[rows], rung.gradients)
+            found = yield from self._estimated(True, rows, rung.gradients)
             self._crossed = rows, found
         solved, estimate = self._crossed
         return energies(estimate, np.searchsorted(solved, rows)), None
 
     def _fresh(self, across: bool, rows: Rows) -> Asks[tuple[Estimate, Array | None]]:
         """Energy and variance where the estimates at hand are noisy; kept for the next stage if it is not."""
-        rung, position = self.rung, (self._there if across else self.position)[rows]
+        rung = self.rung
+        position = (self._there if across else self.position)[rows]
         if self.noise_free and across in self._drawn:
             solved, known = self._drawn[across]
             return energies(known, np.searchsorted(solved, rows)), None
         if self._whole:
             (found,) = yield (Request(rung.fidelity, position, gradient=False),)
         else:
-            found = yield from rung.estimator.estimate(rung.streams["swap"], position, gradient=False)
+            found = yield from self._estimated(across, rows)
         self._drawn[across] = rows, found
         variance = None if self.noise_free else rung.energy_variance(position, found.energy_variance)
         return found, variance
@@ -107,11 +115,22 @@ class Side:
         rung, position, stated = self.rung, (self.position if across else self._there)[rows], None
         model = rung.settings.energy_variance
         if isinstance(model, Known) and model.stated:
-            found = yield from rung.estimator.estimate(rung.streams["swap"], position, gradient=False)
+            found = yield from self._estimated(not across, rows)
             stated = found.energy_variance
         variance = rung.energy_variance(position, stated)
         assert variance is not None  # the rung's energies are noisy
         return variance
+
+    def _estimated(self, across: bool, rows: Rows, gradient: Gradients = False) -> Asks[Estimate]:
+        position, known = (self._there, self._memory_there) if across else (self.position, self._memory)
+        rung, memory = self.rung, remembered(known, rows)
+        return rung.estimator.estimate(rung.streams["swap"], position[rows], gradient, *memory)
+
+
+def memory_travels(rung: RungAtWork, other: RungAtWork) -> bool:
+    """Whether what one rung's estimator remembers at a position is of use to the other's."""
+    moves = rung.remembering is not None and rung.remembering.moves
+    return moves and rung.potential is other.potential and rung.settings.estimator == other.settings.estimator
 
 
 def energies(estimate: Estimate, rows: Rows) -> Estimate:
