@@ -10,7 +10,7 @@ import pytest
 from asking import Asked
 
 import invsamp as iv
-from invsamp.engine.replica import Replica
+from invsamp.engine.rung import RungAtWork
 from invsamp.estimators import minibatch
 from invsamp.evaluate.requests import answered
 from invsamp.ladder import GradientNoise
@@ -164,7 +164,7 @@ class TestRuns:
     def test_snapshots_travel_with_positions(self, monkeypatch):
         """Of equal rungs: to its sums a snapshot is bound, and a swap moves both."""
         moved = []
-        remember = Replica.remember
+        remember = RungAtWork.remember
 
         def watched(self, rows, memory):
             remember(self, rows, memory)
@@ -173,7 +173,7 @@ class TestRuns:
             np.testing.assert_allclose(self.estimator_memory["energy"], whole - prior, rtol=1e-9)
             moved.append(np.abs(self.position[rows] - memory["snapshot"]).max())
 
-        monkeypatch.setattr(Replica, "remember", watched)
+        monkeypatch.setattr(RungAtWork, "remember", watched)
         run = iv.sample(POSTERIOR, self.SAMPLER, **self.SETTINGS)
         accepted = run.report["swap_accepts"][0]
         assert len(moved) > 10 and accepted > 0
@@ -189,13 +189,13 @@ class TestRuns:
             iv.GaussianNoise(0.3),
         )  # fmt: skip
         moved = []
-        remember = Replica.remember
+        remember = RungAtWork.remember
 
         def watched(self, rows, memory):
             remember(self, rows, memory)
             moved.append(np.abs(self.position[rows] - memory["snapshot"]).max())
 
-        monkeypatch.setattr(Replica, "remember", watched)
+        monkeypatch.setattr(RungAtWork, "remember", watched)
         sampler = iv.fast_resgld(
             (1.0, 4.0), 2e-3, estimator=iv.control_variate(2, 7), swap=iv.delayed_acceptance(), swap_fraction=0.5
         )
@@ -241,9 +241,9 @@ class TestLaw:
         assert agrees(found, exact.mean(axis=0), exact.std(axis=0, ddof=1) / np.sqrt(len(exact)))
 
     def test_sums_that_stay_behind_at_swaps_are_rejected(self, draw, agrees, monkeypatch):
-        remember = Replica.remember
+        remember = RungAtWork.remember
         monkeypatch.setattr(
-            Replica, "remember", lambda self, rows, memory: remember(self, rows, {"snapshot": memory["snapshot"]})
+            RungAtWork, "remember", lambda self, rows, memory: remember(self, rows, {"snapshot": memory["snapshot"]})
         )
         exact = self.run(draw, iv.exact(), 1)
         found = self.run(draw, iv.control_variate(20, 5), 2)

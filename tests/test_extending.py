@@ -6,6 +6,7 @@ import importlib.util
 import re
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 import arviz as az
 import launch
@@ -17,6 +18,7 @@ from scipy import stats
 
 import invsamp as iv
 from invsamp.engine.swaps.meeting import Meeting
+from invsamp.evaluate.counted import CountedPotential
 from invsamp.problems.mixtures import two_modes
 
 PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
@@ -202,3 +204,37 @@ def test_the_evaluator_sees_all_rungs_at_a_time(script):
 def test_parts_are_short():
     for code in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
         assert len(code.splitlines()) <= 40
+
+
+class TestTheEstimatorWithMemory:
+    SETTINGS: ClassVar = {"warmup": 30, "chains": 3, "seed": 3, "progress": False}
+
+    def sampler(self, script):
+        return iv.Sampler(
+            [iv.Rung(t, estimator=script.Reshuffled(3), step_size=0.01 * t) for t in (1.0, 2.0)],
+            iv.Swap(iv.corrected(), fraction=0.5),
+        )
+
+    def test_goes_through_all_data_in_turn(self, script, monkeypatch):
+        posterior, seen = script.counts, []
+        solve = CountedPotential.answer
+
+        def watched(self, request):
+            if request.batch is not None and len(request.position) == 3 and request.gradient:
+                seen.append(request.batch.members)
+            return solve(self, request)
+
+        monkeypatch.setattr(CountedPotential, "answer", watched)
+        sampler = iv.Sampler([iv.Rung(estimator=script.Reshuffled(4), step_size=0.01)])
+        iv.sample(posterior, sampler, draws=40, check_gradient=False, **self.SETTINGS)
+        # one at the start, whose order the first step still has; then one for each step
+        epochs = np.stack(seen[1:]).reshape(-1, 2, 3, 4).transpose(0, 2, 1, 3).reshape(-1, 8)
+        np.testing.assert_array_equal(np.sort(epochs, axis=1), np.broadcast_to(np.arange(8), epochs.shape))
+        assert len(np.unique(epochs, axis=0)) > 0.9 * len(epochs)
+
+    @pytest.mark.filterwarnings("ignore::UserWarning")
+    @pytest.mark.parametrize("before", [1, 10, 25])
+    def test_is_stored_and_resumed(self, script, tmp_path, before):
+        whole = iv.sample(script.counts, self.sampler(script), draws=40, **self.SETTINGS)
+        iv.sample(script.counts, self.sampler(script), draws=before, directory=tmp_path / "run", **self.SETTINGS)
+        np.testing.assert_array_equal(iv.resume(tmp_path / "run", draws=40, progress=False).theta, whole.theta)

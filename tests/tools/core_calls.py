@@ -198,6 +198,7 @@ def samplers_calls() -> dict[str, Call]:
         "tempered": {"temperature": 2.0},
         "tempered_likelihood": {"beta": 0.5},
         "minibatch": {"size": 2},
+        "control_variate": {"size": 2, "refresh": 5},
         "known": {},
         "penalised": {"strength": 1.0},
         "Sampler": {"rungs": rungs},
@@ -205,6 +206,7 @@ def samplers_calls() -> dict[str, Call]:
     special = {
         "known": {"value": {*SHAPELESS, "function", "none"} - {"signed"}},
         "minibatch": {"size": {"integer"}, "groups": {"none", "any shape"}},
+        "control_variate": {"size": {"integer"}, "refresh": {"integer"}, "groups": {"none", "any shape"}},
     }
     return {name: Call(getattr(iv, name), given, preset | special.get(name, {})) for name, given in parts.items()}
 
