@@ -120,7 +120,7 @@ class BoundNoise:
             found, y_slope, by_theta = part.evaluate(theta, y[:, part.places], rows, part.every)
             value += found.sum(axis=1)
             for columns, derivative in by_theta:
-                np.add.at(slope, np.broadcast_arrays(rows, columns), derivative)
+                np.add.at(slope, tuple(np.broadcast_arrays(rows, columns)), derivative)
             by_y[:, part.places] = np.where(np.isfinite(y_slope), y_slope, 0.0)
         return by_y
 
