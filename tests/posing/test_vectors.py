@@ -119,7 +119,7 @@ def test_marginals_of_correlations(within) -> None:
         a = eta - 1 + size / 2
         for column in draws.T:
             assert within(*kolmogorov(column, stats.beta(a, a, -1, 2).cdf))
-        assert not within(*kolmogorov(draws[:, 0], stats.beta(1.2 * a, 1.2 * a, -1, 2).cdf))
+        assert not within(*kolmogorov(draws[:, 0], stats.beta(1.5 * a, 1.5 * a, -1, 2).cdf))
         matrices = law.matrix(draws)
         assert (np.linalg.eigvalsh(matrices) > 0).all()
         np.testing.assert_array_equal(matrices[:, 2, 1], draws[:, 2])
