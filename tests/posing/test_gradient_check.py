@@ -82,6 +82,33 @@ def test_what_carries_an_error_in_derivatives() -> None:
         approximate_derivatives(waves, 2)
 
 
+class Single(Waves):
+    """As somebody's network computes it: single precision in and out."""
+
+    def __init__(self, error: float = 0.0) -> None:
+        super().__init__()
+        self.error = error
+
+    def __call__(self, theta: np.ndarray) -> np.ndarray:
+        return super().__call__(theta.astype(np.float32).astype(float)).astype(np.float32)
+
+    def linearize(self, theta: np.ndarray) -> tuple:
+        y, vjp = super().linearize(theta.astype(np.float32).astype(float))
+        return y.astype(np.float32), lambda c: ((1.0 + self.error) * vjp(c)).astype(np.float32)
+
+
+def test_single_precision_passes_or_is_named() -> None:
+    right, wrong = (
+        [mixed(forward=Single(error)).check_gradient(seed=seed) for seed in range(20)] for error in (0.0, 0.1)
+    )
+    assert sum(result.passed for result in right) >= 18
+    assert sum(not result.passed for result in wrong) >= 12  # of the others the direction hardly meets the mistake
+    for result in wrong:
+        assert result.passed or "single precision" in result.message
+    # in double precision there is no such noise to speak of
+    assert not any("single precision" in mixed(forward=wrong_by(0.1)).check_gradient(seed=k).message for k in range(5))
+
+
 @pytest.mark.parametrize("error", [1.0, 1e-1, 1e-2])
 def test_check_gradient_finds_a_wrong_gradient(error: float) -> None:
     for seed in range(5):
