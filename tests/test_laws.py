@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from laws import gaussian
-from tempering import LINE, SquareRoot, two_modes_posterior
+from tempering import LINE, Square, SquareRoot, two_modes_posterior
 
 import invsamp as iv
 from invsamp.contract import SplitPotential
@@ -51,6 +51,25 @@ class TestParts:
         np.testing.assert_allclose(found.prior, -posterior.log_prior(position), rtol=1e-14)
         np.testing.assert_allclose(found.prior_gradient, -posterior.prior.gradient(position), rtol=1e-14)
         np.testing.assert_allclose(energy - found.prior, -posterior.log_likelihood(position).sum(axis=1), rtol=1e-12)
+
+    @pytest.mark.parametrize(
+        "part",
+        [
+            iv.Gamma(2.0, 1.0, shape=3),
+            iv.Dirichlet([2.0, 1.0, 3.0]),
+            iv.truncated(iv.Normal(0.0, 1.0, shape=3), lower=0.0),
+        ],
+        ids=lambda part: type(part).__name__,
+    )
+    def test_the_gradient_of_the_prior_energy_is_its_own(self, part):
+        """Central differences, in whatever coordinates the prior is sampled."""
+        prior = iv.Prior(x=part)
+        posterior = iv.Posterior(prior, Square(), np.ones(prior.dimension), iv.GaussianNoise(1.0))
+        potential, rng = posterior.potential(), np.random.default_rng(0)
+        position, along = posterior.sample_start(rng, 5), 1e-5 * rng.standard_normal((5, posterior.dimension))
+        before, after = (potential.parts(position + sign * along, False).prior for sign in (-1.0, 1.0))
+        slope = (potential.parts(position, "apart").prior_gradient * along).sum(axis=1)
+        np.testing.assert_allclose(slope, 0.5 * (after - before), rtol=1e-6, atol=1e-13)
 
     def test_failed_solves_and_points_outside(self):
         """Beyond what can be solved the prior is finite; outside the support nothing is solved, and it is not."""

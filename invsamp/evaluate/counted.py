@@ -124,11 +124,19 @@ class CountedPotential:
 
     def _answer_parts(self, tell: Callable[[Array, Gradients], Parts], request: Request) -> Estimate:
         begin = perf_counter()
-        position, gradient = request.position, request.gradient
-        found = estimated(tell(position.copy(), gradient), gradient)
+        gradient = request.gradient
+        parts = tell(request.position.copy(), gradient)
+        energy, slope, prior, _ = parts
+        plain = type(energy) is np.ndarray is type(slope) is type(prior)
+        if gradient is True and plain and energy.dtype is FLOAT is slope.dtype is prior.dtype:  # type: ignore[union-attr]
+            # what `estimated` does, at each step
+            found = Estimate(energy.copy(), slope.copy(), None, None, prior.copy())  # type: ignore[union-attr]
+            moduli = dasum(energy.ravel()) + dasum(slope.ravel()) + dasum(prior.ravel())  # type: ignore[union-attr]
+        else:
+            found = estimated(parts, gradient)
+            moduli = sum([dasum(part.ravel()) for part in found.arrays if part is not None])
         self.seconds += perf_counter() - begin
-        self.evaluations += len(position)
-        moduli = sum([dasum(part.ravel()) for part in found.arrays if part is not None])
+        self.evaluations += len(request.position)
         if not math.isfinite(moduli):
             found, failed = guarded(found)
             self.failed += failed

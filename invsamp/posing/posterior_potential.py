@@ -65,14 +65,15 @@ class PosteriorPotential:
 
     def parts(self, position: Array, gradient: Gradients) -> Parts:
         """Energy and, of it, what is the prior's; see `invsamp.contract.SplitPotential`."""
-        *posed, inside, everywhere = self._pose(position)
+        posed = self._pose(position)
+        inside, everywhere = posed[-2:]
         if everywhere:
-            return self._parts(gradient, *posed)
+            return self._parts(gradient, *posed[:-2])
         chains, d = len(inside), self.dimension
         slope, prior_slope = (np.zeros((chains, d)) if wanted else None for wanted in (gradient, gradient == "apart"))
         found = Parts(np.full(chains, np.inf), slope, np.full(chains, np.inf), prior_slope)
         if inside.any():
-            solved = self._parts(gradient, *(part[inside] for part in posed))
+            solved = self._parts(gradient, *(part[inside] for part in posed[:-2]))
             for target, part in zip(found, solved, strict=True):
                 if target is not None and part is not None:
                     target[inside] = part
