@@ -44,14 +44,15 @@ class TestLaw:
         ratio = (steps**2).mean(axis=(0, 1)) / (2.0 * hot.var(axis=(0, 1)))
         assert within(ratio - 1.0, 0.15)
 
-    def test_weights_of_modes_are_right_though_all_chains_start_in_one(self, draw, agrees):
+    def test_weights_of_modes_are_right_though_all_chains_start_in_one(self, draw, agrees, within):
         posterior = two_modes_posterior()
         settings = {"draws": 400, "thin": 2, "warmup": 600, "start": np.array([1.5])}
         run = draw(posterior, ladder(iv.prior_draws()), **settings)
         assert agrees(LINE.shares(run), LINE.truth(posterior.potential(), LAWS))
         # by itself the cold rung stays where it began
         alone = draw(posterior, iv.mala(), **settings)
-        assert not agrees(LINE.shares(alone), LINE.truth(posterior.potential(), LAWS[:1]))
+        left = LINE.truth(posterior.potential(), LAWS[:1])[:2].sum()
+        assert not within(LINE.shares(alone)[:, :2].sum(axis=1).mean() - left, 0.1)
 
     def test_of_another_prior_is_rejected(self, draw, agrees, monkeypatch):
         """As if its mean were 0: the weights of the modes are those of that posterior, nearly."""
