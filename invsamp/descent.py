@@ -1,0 +1,165 @@
+"""Leading many points down to minima of an energy at once, by L-BFGS within a domain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.contract import Array
+from invsamp.domains import Domain, Unbounded
+from invsamp.evaluate.requests import Asks, Estimate, Rows
+
+#: Pairs of steps and changes of the gradient that each point remembers.
+MEMORY = 10
+#: Share of the linear decrease that a step has to reach (Armijo).
+ENOUGH = 1e-4
+#: Trials of shorter and shorter steps before the directions are forgotten, or, where there are none, the point is left.
+TRIALS = 20
+
+
+class Descent(NamedTuple):
+    """Where the points have come to."""
+
+    position: Array  # (n, d)
+    energy: Array  # (n,)
+    gradient: Array  # (n, d)
+    evaluations: npt.NDArray[np.int64]  # (n,)
+    converged: npt.NDArray[np.bool_]  # (n,) whether a last round from scratch gained less than the tolerance
+
+
+def descend(
+    evaluate: Callable[[Array], Asks[Estimate]],
+    position: Array,
+    scale: Array,
+    domain: Domain,
+    *,
+    tolerance: float,
+    most: int,
+) -> Asks[Descent]:
+    """Lead every point down; each goes its own way, and all that still move are evaluated together.
+
+    Rounds of L-BFGS, each from scratch, until one gains less than ``tolerance``: what a round has learnt of the curvature
+    far up may hide what is left to gain. A step ends where the domain's walls turn it, and is taken if the energy falls
+    by enough; energies that are not finite are too high.
+
+    Parameters
+    ----------
+    evaluate : callable
+        Positions (k, d) -> energies and gradients.
+    position : ndarray, shape (n, d)
+        Inside, of finite energy.
+    scale : ndarray, shape (d,)
+        Of each coordinate: the first step of a round is at most so long.
+    tolerance : float
+        In units of energy.
+    most : int
+        Evaluations of one point.
+
+    Returns
+    -------
+    Descent
+
+    References
+    ----------
+    Nocedal and Wright (2006), "Numerical optimization", Algorithms 3.1 and 7.4.
+    """
+    points = _Points(position.copy(), (yield from evaluate(position)), scale, tolerance)
+    while len(rows := np.flatnonzero(points.moving & (points.evaluations < most))):
+        there = points.trial(rows, domain)
+        points.take(rows, there, (yield from evaluate(there)))
+    return Descent(points.position, points.energy, points.gradient, points.evaluations, points.converged)
+
+
+class _Points:
+    def __init__(self, position: Array, found: Estimate, scale: Array, tolerance: float) -> None:
+        n, d = position.shape
+        self._scale, self._tolerance = scale, tolerance
+        self.position, self.energy, self.gradient = position, found.energy.copy(), found.gradient.copy()
+        self.evaluations = np.ones(n, dtype=np.int64)
+        self.moving, self.converged = np.isfinite(self.energy), np.zeros(n, dtype=bool)
+        # in units of the scale; of empty places the inverse products are 0
+        self._steps, self._changes, self._inverse = np.zeros((n, MEMORY, d)), np.zeros((n, MEMORY, d)), np.zeros((n, MEMORY))
+        self._learnt, self._trials, self._share = np.zeros(n, dtype=int), np.zeros(n, dtype=int), np.ones(n)
+        self._round_began, self._taken = self.energy.copy(), np.zeros(n, dtype=int)
+        self._direction, self._slope = np.zeros((n, d)), np.zeros(n)
+        self._aim(np.flatnonzero(self.moving))
+
+    def trial(self, rows: Rows, domain: Domain) -> Array:
+        """Where the next steps of these points end."""
+        move = self._share[rows, None] * self._direction[rows] * self._scale
+        if isinstance(domain, Unbounded):
+            return self.position[rows] + move
+        return domain.reflect(self.position[rows], move, None).position
+
+    def take(self, rows: Rows, there: Array, found: Estimate) -> None:
+        """Take the steps that lead down by enough; try shorter ones where they do not."""
+        self.evaluations[rows] += 1
+        wanted = self.energy[rows] + ENOUGH * self._share[rows] * self._slope[rows]
+        down = found.energy <= wanted  # not where it is NaN
+        self._shorten(rows[~down], found.energy[~down])
+        rows, there = rows[down], there[down]
+        gain = self.energy[rows] - found.energy[down]
+        self._learn(rows, (there - self.position[rows]) / self._scale, (found.gradient[down] - self.gradient[rows]) * self._scale)
+        self.position[rows], self.energy[rows], self.gradient[rows] = there, found.energy[down], found.gradient[down]
+        self._trials[rows], self._share[rows] = 0, 1.0
+        self._aim(rows)
+        # a step that gained little, and a direction that promises little, once it is one that knows: this round is over
+        small = 0.1 * self._tolerance
+        self._taken[rows] += 1
+        knows = self._taken[rows] > min(MEMORY, self.position.shape[1])
+        self._end_round(rows[knows & (gain < small) & (-0.5 * self._slope[rows] < small)])
+
+    def _aim(self, rows: Rows) -> None:
+        """Directions from what was learnt, or straight down and not farther than the scale."""
+        downhill = -self.gradient[rows] * self._scale
+        aim = downhill.copy()
+        parts = []
+        for age in range(1, MEMORY + 1):  # the newest first
+            at = (self._learnt[rows] - age) % MEMORY
+            step, change, inverse = self._steps[rows, at], self._changes[rows, at], self._inverse[rows, at]
+            part = inverse * (step * aim).sum(axis=1)
+            aim -= part[:, None] * change
+            parts.append((step, change, inverse, part))
+        _, change, inverse, _ = parts[0]
+        curvature = inverse * (change * change).sum(axis=1)
+        known = curvature > 0.0
+        length = np.sqrt((downhill * downhill).sum(axis=1))
+        first = 1.0 / np.maximum(1.0, length)
+        aim *= np.where(known, 1.0 / np.where(known, curvature, 1.0), first)[:, None]
+        for step, change, inverse, part in reversed(parts):
+            aim += (part - inverse * (change * aim).sum(axis=1))[:, None] * step
+        slope = -(downhill * aim).sum(axis=1)
+        wrong = ~(slope < 0.0)  # rounding
+        aim[wrong] = downhill[wrong] * first[wrong, None]
+        self._direction[rows] = aim
+        self._slope[rows] = np.where(wrong, -first * length * length, slope)
+
+    def _learn(self, rows: Rows, step: Array, change: Array) -> None:
+        product = (step * change).sum(axis=1)
+        sizes = np.sqrt((step * step).sum(axis=1) * (change * change).sum(axis=1))
+        curved = product > 1e-10 * sizes
+        rows, at = rows[curved], self._learnt[rows[curved]] % MEMORY
+        self._steps[rows, at], self._changes[rows, at] = step[curved], change[curved]
+        self._inverse[rows, at] = 1.0 / product[curved]
+        self._learnt[rows] += 1
+
+    def _shorten(self, rows: Rows, energy: Array) -> None:
+        """The lowest point of the parabola through what is known along the direction, within limits."""
+        promised = self._share[rows] * self._slope[rows]
+        with np.errstate(invalid="ignore", over="ignore"):
+            best = -0.5 * promised / (energy - self.energy[rows] - promised)
+        self._share[rows] *= np.clip(np.where(np.isfinite(best), best, 0.1), 0.1, 0.5)
+        self._trials[rows] += 1
+        self._end_round(rows[self._trials[rows] >= TRIALS])
+
+    def _end_round(self, rows: Rows) -> None:
+        gained = self._round_began[rows] - self.energy[rows] >= self._tolerance
+        self.moving[rows[~gained]], self.converged[rows[~gained]] = False, True
+        rows = rows[gained]
+        self._round_began[rows] = self.energy[rows]
+        self._inverse[rows], self._learnt[rows], self._taken[rows] = 0.0, 0, 0
+        self._trials[rows], self._share[rows] = 0, 1.0
+        self._aim(rows)
