@@ -15,6 +15,7 @@ from invsamp.fidelities.hierarchy import measure_levels
 from invsamp.kernels import CrankNicolson, Hamiltonian, Langevin, Microcanonical, Momentum, prior_draws
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap, geometric
 from invsamp.laws import tempered, tempered_likelihood
+from invsamp.modes import Modes, maximize
 from invsamp.parallel.isolation import isolated
 from invsamp.posing.adapters import (
     approximate_derivatives,
@@ -126,6 +127,7 @@ __all__ = [
     "Microcanonical",
     "MixtureNoise",
     "ModelError",
+    "Modes",
     "Momentum",
     "MultivariateNormal",
     "NegativeBinomialNoise",
@@ -187,6 +189,7 @@ __all__ = [
     "load",
     "mala",
     "mams",
+    "maximize",
     "measure_levels",
     "minibatch",
     "multi_variance",

@@ -41,9 +41,9 @@ def descend(
 ) -> Asks[Descent]:
     """Lead every point down; each goes its own way, and all that still move are evaluated together.
 
-    Rounds of L-BFGS, each from scratch, until one gains less than ``tolerance``: what a round has learnt of the curvature
-    far up may hide what is left to gain. A step ends where the domain's walls turn it, and is taken if the energy falls
-    by enough; energies that are not finite are too high.
+    Rounds of L-BFGS, each from scratch, until one gains less than ``tolerance``: what a round has learnt of the
+    curvature far up may hide what is left to gain. A step ends where the domain's walls turn it, and is taken if the
+    energy falls by enough; energies that are not finite are too high. Against a wall it ends near the minimum only.
 
     Parameters
     ----------
@@ -81,7 +81,11 @@ class _Points:
         self.evaluations = np.ones(n, dtype=np.int64)
         self.moving, self.converged = np.isfinite(self.energy), np.zeros(n, dtype=bool)
         # in units of the scale; of empty places the inverse products are 0
-        self._steps, self._changes, self._inverse = np.zeros((n, MEMORY, d)), np.zeros((n, MEMORY, d)), np.zeros((n, MEMORY))
+        self._steps, self._changes, self._inverse = (
+            np.zeros((n, MEMORY, d)),
+            np.zeros((n, MEMORY, d)),
+            np.zeros((n, MEMORY)),
+        )
         self._learnt, self._trials, self._share = np.zeros(n, dtype=int), np.zeros(n, dtype=int), np.ones(n)
         self._round_began, self._taken = self.energy.copy(), np.zeros(n, dtype=int)
         self._direction, self._slope = np.zeros((n, d)), np.zeros(n)
@@ -102,7 +106,11 @@ class _Points:
         self._shorten(rows[~down], found.energy[~down])
         rows, there = rows[down], there[down]
         gain = self.energy[rows] - found.energy[down]
-        self._learn(rows, (there - self.position[rows]) / self._scale, (found.gradient[down] - self.gradient[rows]) * self._scale)
+        self._learn(
+            rows,
+            (there - self.position[rows]) / self._scale,
+            (found.gradient[down] - self.gradient[rows]) * self._scale,
+        )
         self.position[rows], self.energy[rows], self.gradient[rows] = there, found.energy[down], found.gradient[down]
         self._trials[rows], self._share[rows] = 0, 1.0
         self._aim(rows)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from invsamp.arguments import integer, optional
 from invsamp.contract import Array, Problem
 from invsamp.descent import Descent, descend
-from invsamp.engine.evaluation import Evaluator
+from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Asks, Estimate, Request, answered
 from invsamp.names import labels
 from invsamp.sampler import as_problem
@@ -103,11 +103,12 @@ class Modes:
         for k in range(len(self)):
             values = ", ".join(f"{name} {value:.4g}" for name, value in zip(self.labels, self.theta[k], strict=True))
             wall = ", against a wall" if self.on_wall[k] else ""
-            lines.append(
-                f"energy {self.energies[k]:.6g}, weight {self.weights[k]:.3g}, from {self.counts[k]} starts{wall}: {values}"
-            )
+            which = f"weight {self.weights[k]:.3g}, from {self.counts[k]} starts{wall}"
+            lines.append(f"energy {self.energies[k]:.6g}, {which}: {values}")
         if self.unfinished:
-            lines.append(f"{self.unfinished} descents did not end: more evaluations, or a density that grows without end")
+            lines.append(
+                f"{self.unfinished} descents did not end: more evaluations, or a density that grows without end"
+            )
         return "\n".join(lines)
 
 
@@ -144,7 +145,7 @@ def maximize(problem: Problem, starts: int = 16, *, seed: int | None = None, mos
     scale = problem.sample_start(rng, SCALE_DRAWS).std(axis=0)
     position, evaluations = problem.sample_start(rng, starts), {}
     for name in problem.fidelities:
-        solver = Evaluator(problem.potential(name), name)
+        solver = CountedPotential(problem.potential(name), name)
         finest = name == problem.fidelities[-1]
         end = _led(problem, solver, position, scale, TOLERANCE if finest else COARSE_TOLERANCE, most)
         position = end.position
@@ -158,7 +159,8 @@ def maximize(problem: Problem, starts: int = 16, *, seed: int | None = None, mos
     found = _distinct(problem, solver, end, ended[np.argsort(end.energy[ended])], scale)
     position = end.position[[mode.end for mode in found]]
     d, energies = problem.dimension, end.energy[[mode.end for mode in found]]
-    volumes = np.array([0.5 * np.linalg.slogdet(mode.covariance)[1] for mode in found])
+    with np.errstate(invalid="ignore"):  # where there is none
+        volumes = np.array([0.5 * np.linalg.slogdet(mode.covariance)[1] for mode in found])
     return Modes(
         theta=problem.to_theta(position),
         position=position,
@@ -174,7 +176,9 @@ def maximize(problem: Problem, starts: int = 16, *, seed: int | None = None, mos
     )
 
 
-def _led(problem: Problem, solver: Evaluator, position: Array, scale: Array, tolerance: float, most: int) -> Descent:
+def _led(
+    problem: Problem, solver: CountedPotential, position: Array, scale: Array, tolerance: float, most: int
+) -> Descent:
     def evaluate(at: Array) -> Asks[Estimate]:
         (found,) = yield (Request(solver.fidelity, at),)
         return found
@@ -194,7 +198,9 @@ class _Mode:
     count: int = 1
 
 
-def _distinct(problem: Problem, solver: Evaluator, end: Descent, order: npt.NDArray[np.intp], scale: Array) -> list[_Mode]:
+def _distinct(
+    problem: Problem, solver: CountedPotential, end: Descent, order: npt.NDArray[np.intp], scale: Array
+) -> list[_Mode]:
     """One for all ends that lie where another one's Gaussian is, in the order of their energies."""
     found: list[_Mode] = []
     precisions: list[Array] = []
@@ -210,7 +216,9 @@ def _distinct(problem: Problem, solver: Evaluator, end: Descent, order: npt.NDAr
     return found
 
 
-def _hessian(problem: Problem, solver: Evaluator, at: Array, gradient: Array, scale: Array) -> tuple[Array, bool]:
+def _hessian(
+    problem: Problem, solver: CountedPotential, at: Array, gradient: Array, scale: Array
+) -> tuple[Array, bool]:
     """The energy's Hessian (d, d) by central differences of gradients, and whether walls are in their way.
 
     Their steps are a hundredth of the conditional sds, which it tells itself.
