@@ -10,10 +10,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import instance, one_of, sequence, shown, store
+from invsamp.arguments import function, instance, one_of, optional, sequence, shown, store
 from invsamp.solvers.ode.happenings import Events
 from invsamp.solvers.ode.probing import probe
-from invsamp.solvers.ode.quantities import Quantities, Quantity, check_quantity
+from invsamp.solvers.ode.quantities import Quantities, Quantity, check_quantity, shallow_quantity
 from invsamp.solvers.ode.right_hand_side import prepare_function
 from invsamp.solvers.ode.trajectories import Course
 
@@ -62,6 +62,9 @@ class Event:
     def __post_init__(self) -> None:
         if (self.when is None) == (self.at is None):
             raise ValueError(f"when or at must be given, and not both, got {self.when!r} and {self.at!r}")
+        optional(function, "when", self.when, "when(t, x, p)")
+        optional(function, "change", self.change, "change(t, x, p)")
+        optional(shallow_quantity, "at", self.at)
         one_of("direction", self.direction, tuple(DIRECTIONS))
 
 

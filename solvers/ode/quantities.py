@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,13 @@ from invsamp.solvers.ode.state_functions import StateFunction
 Array = npt.NDArray[np.float64]
 #: A number, the name of a parameter, or a function of the sequence of the model's parameters.
 Quantity = float | str | Callable[[Any], Any]
+
+
+def shallow_quantity(name: str, value: object) -> Quantity:
+    """What may be a quantity, before the parameters are known; ValueError for what is none for any."""
+    if (isinstance(value, str) and value) or (callable(value) and not isinstance(value, type)):
+        return cast(Quantity, value)
+    return real(name, value, also=", the name of a parameter or a function of p")
 
 
 def check_quantity(name: str, value: Any, parameters: tuple[str, ...]) -> Quantity:

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import mapping, real, store
+from invsamp.arguments import mapping, real, sequence, store, text
 from invsamp.solvers.ode.initial_values import Initial, InitialValues
 from invsamp.solvers.ode.integrators import Status, evaluate
 from invsamp.solvers.ode.naming import Naming
 from invsamp.solvers.ode.newton import state_jacobian
+from invsamp.solvers.ode.quantities import shallow_quantity
 from invsamp.solvers.ode.right_hand_side import prepare_jacobian, prepare_sensitivities, prepare_states
 
 if TYPE_CHECKING:
@@ -53,9 +54,11 @@ class SteadyState:
     until : float, > 0
         Time after which the system must have come to rest.
 
-    Notes ----- Doses, events and breakpoints of the model take no part in it, and the right-hand side must not depend
-    on time there. Where no stable steady state is found within ``until``, the observation's row is NaN and its
-    `message` says so.
+    Notes
+    -----
+    Doses, events and breakpoints of the model take no part in it, and the right-hand side must not depend on time
+    there. Where no stable steady state is found within ``until``, the observation's row is NaN and its `message` says
+    so.
     """
 
     initial: Initial
@@ -63,7 +66,16 @@ class SteadyState:
     until: float = 1e8
 
     def __post_init__(self) -> None:
-        store(self, given=mapping("given", self.given), until=real("until", self.until, above=0.0))
+        given = mapping("given", self.given, "a mapping from names of parameters")
+        for name, value in given.items():
+            text("a name of given", name)
+            if not isinstance(value, str):
+                real(f"given[{name!r}]", value, also=" or the name of a parameter")
+        store(self, given=given, until=real("until", self.until, above=0.0))
+        if not callable(self.initial) or isinstance(self.initial, type):
+            entries = sequence("initial", self.initial, "a sequence of quantities, or a function of p")
+            for k, entry in enumerate(entries):
+                shallow_quantity(f"initial[{k}]", entry)
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,7 +30,7 @@ PACKAGES = (
 GIVEN = _words(
     "ModelError Run Terms Constraint DomainLike Intersection Reflection SavedLevelSet Linear KarhunenLoeve "
     "Compressed Gaussian GradientMatching LinearModel Solution Status HeatObservation OdeObservation "
-    "SensitiveSolution ShootingFit PoissonObservation Unknown Trajectory Quadrature Mode Reference StripModel "
+    "SensitiveSolution ShootingFit PoissonObservation Unknown Trajectory Quadrature Mode Modes Reference StripModel "
     "Array"
 )
 #: Functions that the engine calls in every step, and what one module offers to another.
@@ -40,7 +40,7 @@ SHARED = _words(
 )
 #: Methods that the engine calls in every step, or on what it made itself.
 INNER = _words(
-    "apply arrived cumulant fresh kick sample_inside sample_prior "
+    "apply log_prior_at arrived cumulant fresh kick sample_inside sample_prior "
     "at step bind columns data derivatives energy energy_and_gradient equations evaluate packed blocks "
     "accepts auxiliary locate log_cdf places quantile standardise cumulant intersection preconditioner_at told "
     "bounding_box check_dimension check_names check_theta constrains fitted flat from_arrays from_dict "

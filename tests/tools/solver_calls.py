@@ -123,7 +123,9 @@ def equations_calls() -> dict[str, Call]:
         "ode.Experiments": Call(ode.Experiments, {"observations": {"all": observation}}),
         "ode.Experiments.coarsen": Call(ode.Experiments({"all": observation}).coarsen),
         "ode.Table": Call(ode.Table, {"times": [0.0, 1.0, 2.0], "values": [1.0, 2.0, 0.5]}),
-        "ode.SteadyState": Call(ode.SteadyState, {"initial": (1.0, 2.0)}, {"initial": {"any"}}),
+        "ode.SteadyState": Call(
+            ode.SteadyState, {"initial": (1.0, 2.0)}, {"initial": {"function", "entries"}, "given": {"empty mapping"}}
+        ),
         "ode.OdeModel": Call(
             ode.OdeModel,
             {"rhs": lotka_volterra.rhs, "states": ("x", "y"), "parameters": ("a", "b", "c", "d")},
@@ -132,7 +134,7 @@ def equations_calls() -> dict[str, Call]:
         "ode.OdeModel.observe": Call(
             model.observe,
             {"times": [0.1, 0.2], "initial": [10.0, 5.0]},
-            {"mask": {"none"}, "of": {"function", "none"}},
+            {"mask": {"none"}, "of": {"function", "none"}, "given": {"empty mapping"}},
         ),
         "ode.OdeModel.solve": Call(model.solve, solved),
         "ode.OdeModel.solve_with_sensitivities": Call(
