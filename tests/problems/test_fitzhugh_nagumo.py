@@ -63,8 +63,8 @@ def test_a_run_recovers_the_truth_and_laplace(within, posterior, laplace, draw):
     # 800 draws are worth over 60 independent ones
     assert within(mean - near.mode, 4 * near.sd / np.sqrt(60))
     assert within(sd / near.sd - 1, 4 / np.sqrt(120))
-    # control: c = 3.1 would have been seen
-    assert not within(np.log(3.1) - mean[2], 4 * sd[2])
+    # control: c = 3.2 would have been seen
+    assert not within(np.log(3.2) - mean[2], 4 * sd[2])
 
 
 @pytest.mark.slow
