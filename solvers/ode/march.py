@@ -402,8 +402,17 @@ def _first_event(
             high, fired = x, crossed
         else:
             low = x
+    # steps may have become so short before a jump that such a part of one is no other state
+    aside, before = max(_ASIDE, inset(t) / abs(h)), 0.0
+    while aside < 1 and (before == 0 or here[fired] == 0):
+        _inside(order, n, max(low - aside, 0.0), work, z)
+        look_around(events, t + low * h, z, p, here)
+        before = here[fired]
+        _inside(order, n, min(high + aside, 1.0), work, z)
+        look_around(events, t + high * h, z, p, here)
+        low, high, aside = max(low - aside, 0.0), min(high + aside, 1.0), 8 * aside
     z[:] = kept
-    return fired, max(low - _ASIDE, 0.0), min(high + _ASIDE, 1.0)
+    return fired, low, high
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -18,6 +18,7 @@ from invsamp.solvers.ode.advice import failure
 from invsamp.solvers.ode.differentiation import differentiate
 from invsamp.solvers.ode.doses import Dose, Event, check_breakpoints, check_doses, check_events, course
 from invsamp.solvers.ode.integrators import Array, Control, Status, dop853, lsoda, rk45, with_fallback
+from invsamp.solvers.ode.jumps import tell_jumps
 from invsamp.solvers.ode.observation import Initial, OdeObservation, observe
 from invsamp.solvers.ode.output_times import check_times
 from invsamp.solvers.ode.probing import probe
@@ -266,6 +267,8 @@ class OdeModel:
         """
         n, q, columns = len(self.states), len(self.parameters), seeds.shape[1]
         rhs = prepare_sensitivities(self.rhs, self.jacobian, n, q, columns - q).compiled.address
+        if self.derivatives != "traced" and not self.events and not self.breakpoints:
+            tell_jumps(self.rhs, (*self.states, *self.parameters), p, x0, grid, start, self._states_at)
         y0 = np.concatenate([x0, seeds.reshape(len(x0), -1)], axis=1)
         states, switched = self._solve(p, x0, grid, start)
         sizes = np.maximum(np.abs(quantities), 1.0)
@@ -364,6 +367,9 @@ class OdeModel:
         if x0.ndim == 1:
             x0 = np.repeat(x0[None], len(p), axis=0)
         return p, x0, *check_times(times, t0, len(p))
+
+    def _states_at(self, p: Array, x0: Array, times: Array, start: Array) -> Array:
+        return self._solve(p, x0, times, start)[0].values
 
     def _solve(self, p: Array, x0: Array, times: Array, start: Array) -> tuple[Outcome, BoolArray]:
         rhs = prepare_states(self.rhs, len(self.states), len(self.parameters)).compiled.address
