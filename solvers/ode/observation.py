@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from invsamp import arguments
 from invsamp.arguments import function, increasing, integer, numbers, optional, real, shown
 from invsamp.solvers.ode.initial_values import Initial, InitialValues
 from invsamp.solvers.ode.naming import Naming
+from invsamp.solvers.ode.observed import ObservedTrajectories
 from invsamp.solvers.ode.state_functions import Function, StateFunction
 from invsamp.solvers.ode.steady_state import SteadyStart, SteadyState
 
@@ -62,7 +62,7 @@ def observe(
 
 
 @dataclass(frozen=True, eq=False)
-class OdeObservation:
+class OdeObservation(ObservedTrajectories):
     """Observed states of an `OdeModel`, or functions of them, as a forward model; made by `OdeModel.observe`.
 
     Observations are ordered by time, then by output, without those that the mask leaves out. The columns of theta are
@@ -100,14 +100,6 @@ class OdeObservation:
         switched, solved = self._switched
         left = f", but LSODA for {switched} of {solved} trajectories" if switched else ""
         return f"{self.model.method}{left}"
-
-    @property
-    def derivative_error(self) -> float:
-        """By how much derivatives may miss those of the values, relative to themselves: the cube root of ``rtol``.
-
-        Both hold to the tolerance alone, and what they miss grows along the trajectory.
-        """
-        return math.cbrt(self.model.rtol)
 
     def __call__(self, theta: Array) -> Array:
         """Observations, shape (batch, n_observations), at theta, shape (batch, n_parameters)."""
@@ -195,25 +187,9 @@ class OdeObservation:
         return self.output.derivatives if isinstance(self.output, StateFunction) else None
 
     @property
-    def message(self) -> str | None:
-        """What the last failure said: the solver's status, where it came about, and what to try."""
-        return self._said[-1] if self._said else None
-
-    @property
-    def no_derivatives(self) -> str | None:
-        """Why there is no Jacobian; None if there is one."""
-        return self.model.no_derivatives
-
-    @property
     def n_observations(self) -> int:
         """Length of a row of observations."""
         return int(self.mask.sum())
-
-    @property
-    def cost(self) -> float:
-        """Mean seconds per evaluation so far; NaN before the first."""
-        seconds, rows = self._timing
-        return seconds / rows if rows else math.nan
 
     def _note(self, solution: Solution | SensitiveSolution, x0: Array) -> None:
         self._switched[0] += int(solution.switched.sum())

@@ -9,7 +9,6 @@ unknowns for each segment, on which only that segment's data depend.
 from __future__ import annotations
 
 import dataclasses
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from invsamp.arguments import array, increasing, instance, integer, mapping, num
 from invsamp.solvers.ode.arrow import ArrowEquations
 from invsamp.solvers.ode.model import OdeModel, SensitiveSolution, Solution
 from invsamp.solvers.ode.observation import BoolArray, as_mask, observed_states
+from invsamp.solvers.ode.observed import ObservedTrajectories
 from invsamp.solvers.ode.segments import Layout, layout, segment_begins, smoothed
 from invsamp.solvers.ode.shooting_fit import ShootingFit, least_squares
 
@@ -29,7 +29,7 @@ Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class MultipleShooting:
+class MultipleShooting(ObservedTrajectories):
     r"""Observed states of an ODE over segments that start at unknown states, as a forward model.
 
     The unknowns are the ODE's parameters and ``starts``, the states at the segments' beginnings; in a prior one
@@ -111,11 +111,6 @@ class MultipleShooting:
         object.__setattr__(self, "begins", begins)
         object.__setattr__(self, "parameters", (*self.model.parameters, "starts"))
         object.__setattr__(self, "_layout", layout(times, begins, observed, mask, n, self.continuity is not None))
-
-    @property
-    def derivative_error(self) -> float:
-        """As of `OdeObservation`."""
-        return math.cbrt(self.model.rtol)
 
     def __call__(self, theta: Array) -> Array:
         """Observations (batch, m) at theta, shape (batch, n_parameters + segments * n_states)."""
@@ -303,25 +298,9 @@ class MultipleShooting:
         return dataclasses.replace(self, model=dataclasses.replace(self.model, **changes))
 
     @property
-    def message(self) -> str | None:
-        """What the last failure said: the solver's status, where it came about, and what to try."""
-        return self._said[-1] if self._said else None
-
-    @property
-    def no_derivatives(self) -> str | None:
-        """Why there is no Jacobian; None if there is one."""
-        return self.model.no_derivatives
-
-    @property
     def n_observations(self) -> int:
         """Length of a row of observations, gaps included."""
         return self._layout.data + self._layout.gaps
-
-    @property
-    def cost(self) -> float:
-        """Mean seconds per evaluation so far; NaN before the first."""
-        seconds, rows = self._timing
-        return seconds / rows if rows else math.nan
 
     @property
     def _mask(self) -> BoolArray:

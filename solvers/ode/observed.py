@@ -1,0 +1,41 @@
+"""What every forward model that observes trajectories of an `OdeModel` says of itself."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from invsamp.solvers.ode.model import OdeModel
+
+
+class ObservedTrajectories:
+    """Base of forward models that solve with ``model`` and keep what failures said, seconds and rows."""
+
+    model: OdeModel
+    _said: list[str]  # what the last failure said
+    _timing: list[float]  # seconds, rows
+
+    @property
+    def derivative_error(self) -> float:
+        """By how much derivatives may miss those of the values, relative to themselves: the cube root of ``rtol``.
+
+        Both hold to the tolerance alone, and what they miss grows along the trajectory.
+        """
+        return math.cbrt(self.model.rtol)
+
+    @property
+    def message(self) -> str | None:
+        """What the last failure said: the solver's status, where it came about, and what to try."""
+        return self._said[-1] if self._said else None
+
+    @property
+    def no_derivatives(self) -> str | None:
+        """Why there is no Jacobian; None if there is one."""
+        return self.model.no_derivatives
+
+    @property
+    def cost(self) -> float:
+        """Mean seconds per evaluation so far; NaN before the first."""
+        seconds, rows = self._timing
+        return seconds / rows if rows else math.nan
