@@ -162,8 +162,12 @@ class Projecting:
         self._domain, self._nearest = domain, nearest_points(domain, dimension)
 
     def contains(self, position: Array) -> npt.NDArray[np.bool_]:
-        """As the domain says."""
-        return self._domain.contains(position)
+        """As the domain says, and a nearest point is inside, on whichever side of its wall rounding has left it."""
+        inside = np.array(self._domain.contains(position))
+        away = position[~inside]
+        rounding = 1e-12 * (1.0 + np.abs(away).max(axis=1, initial=0.0))
+        inside[~inside] = np.abs(self._nearest(away) - away).max(axis=1, initial=0.0) <= rounding
+        return inside
 
     def reflect(self, position: Array, move: Array, metric: Array | None = None) -> Reflection:
         """Ends of straight moves, projected; ``bounces`` is 1 where that was needed."""

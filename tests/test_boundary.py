@@ -9,7 +9,7 @@ import pytest
 
 from invsamp import GaussianNoise, LogNormal, Posterior, Prior, Uniform, finite_differences
 from invsamp.boundary import Ignore, Penalise, Project, Reflect, as_boundary, penalised, projected
-from invsamp.domains import Box, HalfSpaces, constraint
+from invsamp.domains import Box, HalfSpaces, Polygon, constraint
 from invsamp.estimators import minibatch, noisy
 from invsamp.ladder import Rung, Sampler
 from invsamp.posing.potential import FunctionPotential, SumPotential, Target
@@ -118,6 +118,17 @@ class TestLaws:
             shares.append(float(np.isin(run.theta, [0.0, 1.0]).mean()))
         assert shares[0] > 0.08
         assert shares[0] / shares[1] == pytest.approx(2.0, rel=0.1)
+
+    def test_nearest_points_are_inside_whatever_rounding_says(self, draw):
+        """Sides that are no round numbers: half of the nearest points fall outside by a rounding."""
+        angle = 2.0 * np.pi * np.arange(7) / 7.0
+        heptagon = Polygon(1.3 * np.column_stack([np.cos(angle), np.sin(angle)]))
+        target = Target(FunctionPotential(square, 2), heptagon)
+        run = draw(target, sgld(0.3, boundary="project"), draws=50, warmup=50)
+        on_wall = ~heptagon.contains(0.999 * run.theta.reshape(-1, 2)) | ~heptagon.contains(
+            1.001 * run.theta.reshape(-1, 2)
+        )
+        assert on_wall.mean() > 0.2
 
     def test_ignore_is_reflect_without_a_domain(self, draw):
         free = Target(FunctionPotential(square, 2))

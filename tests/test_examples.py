@@ -132,7 +132,7 @@ def test_identification(example, within, name: str) -> None:
     published = summary["published"]["samplers"]
     first = next(iter(summary["published"]["exact"]))
     distance = {label: row["wasserstein_in_sd"][first] for label, row in published.items()}
-    assert within(distance["r2SGLD"], 0.3 * distance["R-SGLD"])
+    assert within(distance["r2SGLD"], 0.5 * distance["R-SGLD"])
     shooting = summary["shooting"]
     assert shooting["fit_converged"]
     # three or four z-scores of one data set: beyond 4.5 once in 100,000

@@ -1,6 +1,6 @@
 """Replica exchange with state-dependent noise on the two-mode mixture of Li, Lin, Zhang and Zhou (2023), section 5.1.
 
-A short form of `examples/noisy_mixture.py`, whose samplers and measures these are: 4 batches of 32 runs of 10,000
+A short form of `examples/noisy_mixture.py`, whose samplers and measures these are: 4 batches of 32 runs of 20,000
 steps, each batch with its own pilot. What is judged are ratios of divergences from the truth, beside those of the long
 runs in docs/results.md; their own sds are in docs/tests.md.
 """
@@ -31,7 +31,7 @@ def rows():
     chosen = {label: samplers[label] for label in ("reSGLD", "f-reSGLD, constant", "f-reSGLD, kernel ridge")}
     # wrong on purpose
     chosen["no swap penalty"] = fast_resgld(*example["LADDER"], estimator=noise, variance=known(), swap=naive())
-    found = {label: example["describe"](example["sample"](sampler, 1000, seed=1)) for label, sampler in chosen.items()}
+    found = {label: example["describe"](example["sample"](sampler, 2000, seed=1)) for label, sampler in chosen.items()}
     for label, row in found.items():
         print(f"{label:24s}", *(f"{value:9.5f} +- {error:.5f}" for value, error in row))
     return found
@@ -43,9 +43,9 @@ def test_order(rows, within):
         rows[label].divergence.value for label in ("reSGLD", "f-reSGLD, constant", "f-reSGLD, kernel ridge")
     )
     assert within(constant, 0.8 * reference)
-    assert within(ridge, 0.3 * constant)
+    assert within(ridge, 0.5 * constant)
 
 
 def test_true_variances_without_the_swap_penalty_are_rejected(rows, within):
     """Without it not even the true variance of the gradients gets there: .82 of reSGLD's divergence in long runs."""
-    assert not within(rows["no swap penalty"].divergence.value, 0.3 * rows["f-reSGLD, constant"].divergence.value)
+    assert not within(rows["no swap penalty"].divergence.value, 0.5 * rows["f-reSGLD, constant"].divergence.value)

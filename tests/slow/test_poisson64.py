@@ -41,7 +41,7 @@ def test_draws_keep_the_identities_of_stein(draw, agrees) -> None:
     potential = posterior.potential()
     assert not agrees(products(posterior, centre + 1.125 * (run.theta - centre), centre), 1.0)
     halved = iv.FunctionPotential(lambda p: tuple(part / 2.0 for part in potential.energy_and_gradient(p)), 64)
-    hot = draw(iv.Target(halved), iv.ghmc(friction=0.025), draws=60, warmup=200, **settings)
+    hot = draw(iv.Target(halved), iv.ghmc(friction=0.025), draws=150, warmup=200, **settings)
     assert not agrees(products(posterior, hot.theta, centre), 1.0)
 
 
