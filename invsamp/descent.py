@@ -148,7 +148,8 @@ class _Points:
     def _learn(self, rows: Rows, step: Array, change: Array) -> None:
         product = (step * change).sum(axis=1)
         sizes = np.sqrt((step * step).sum(axis=1) * (change * change).sum(axis=1))
-        curved = product > 1e-10 * sizes
+        # not below the numbers that have an inverse: at a minimum steps become as small as numbers are
+        curved = product > np.maximum(1e-10 * sizes, np.finfo(float).tiny)
         rows, at = rows[curved], self._learnt[rows[curved]] % MEMORY
         self._steps[rows, at], self._changes[rows, at] = step[curved], change[curved]
         self._inverse[rows, at] = 1.0 / product[curved]

@@ -174,7 +174,8 @@ class TestRuns:
             moved.append(np.abs(self.position[rows] - memory["snapshot"]).max())
 
         monkeypatch.setattr(RungAtWork, "remember", watched)
-        run = iv.sample(POSTERIOR, self.SAMPLER, **self.SETTINGS)
+        close = iv.resgld((1.0, 1.2), 5e-4, estimator=iv.control_variate(2, 7), swap_fraction=0.5)
+        run = iv.sample(POSTERIOR, close, **self.SETTINGS)
         accepted = run.report["swap_accepts"][0]
         assert len(moved) > 10 and accepted > 0
         assert max(moved) > 0.0  # they came along, and were not made where the position is
