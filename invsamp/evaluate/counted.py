@@ -107,7 +107,7 @@ class CountedPotential:
         # A potential may write into what it is given, and use the memory of what it returns again. The copy lies in
         # memory as a part of the chains would: sums of the potential's must not depend on it.
         energy, gradient = self.potential.energy_and_gradient(position.copy())
-        if type(energy) is np.ndarray is type(gradient) and energy.dtype is FLOAT is gradient.dtype:
+        if type(energy) is np.ndarray is type(gradient) and energy.dtype == gradient.dtype == FLOAT:
             energy, gradient = energy.copy(), gradient.copy()  # what `own_array` does, at each step
         else:
             energy, gradient = own_array(energy, self._energies), own_array(gradient, self._gradients)
@@ -128,7 +128,7 @@ class CountedPotential:
         parts = tell(request.position.copy(), gradient)
         energy, slope, prior, _ = parts
         plain = type(energy) is np.ndarray is type(slope) is type(prior)
-        if gradient is True and plain and energy.dtype is FLOAT is slope.dtype is prior.dtype:  # type: ignore[union-attr]
+        if gradient is True and plain and energy.dtype == slope.dtype == prior.dtype == FLOAT:  # type: ignore[union-attr]
             # what `estimated` does, at each step
             found = Estimate(energy.copy(), slope.copy(), None, None, prior.copy())  # type: ignore[union-attr]
             moduli = dasum(energy.ravel()) + dasum(slope.ravel()) + dasum(prior.ravel())  # type: ignore[union-attr]

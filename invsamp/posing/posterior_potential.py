@@ -40,6 +40,8 @@ class PosteriorPotential:
         lower, upper = (np.broadcast_to(end, (prior.dimension,)).copy() for end in (box.lower, box.upper))
         self._box = lower, upper
         self._slow_domain = None if isinstance(domain, (Box, Unbounded)) else domain
+        #: Whether one call of compiled code poses a position: most do, and this is asked at each step.
+        self._plain = not (prior.others or coordinates.vectors or self._slow_domain is not None)
         self.dimension = prior.dimension
         if noise.independent:  # else there are no terms for minibatches
             self.size = noise.size
@@ -135,6 +137,8 @@ class PosteriorPotential:
         else:
             posed = column_families.pose(position, coordinates.compiled, prior.compiled, self._box, prior.log_constant)
             theta, derivative, value, slope, jacobian_slope, inside, everywhere = posed
+            if self._plain:
+                return theta, derivative, value, slope, jacobian_slope, position, inside, everywhere
         if prior.others or self._slow_domain is not None:
             with np.errstate(all="ignore"):
                 for columns, distribution in prior.others:

@@ -188,6 +188,8 @@ class Coordinates:
 
         The other columns stay: they have to be multiplied by `Change.derivative`.
         """
+        if not self.vectors:
+            return slope
         with np.errstate(all="ignore"):
             for columns, transform in self.vectors:
                 jacobian = transform.derivatives(position[:, columns])[0]
