@@ -274,7 +274,7 @@ class Observed(Protocol):
 
 
 @runtime_checkable
-class Predicts(Observed, Protocol):
+class Predicts(Protocol):
     """A problem that tells what would be seen in place of its data."""
 
     @property

@@ -83,6 +83,8 @@ def share(comm: Communicator | None, engine: Engine, work: Callable[[], Result])
                 result, left = bcast(own, None)
         groups.close()
         own.Free()
+    if isinstance(left, SystemExit):
+        left = SystemExit(*left.args)  # some libraries have exceptions pickled without more than their arguments
     if left is not None:
         raise left
     return result  # type: ignore[return-value]

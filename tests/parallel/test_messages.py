@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import numpy as np
@@ -38,14 +39,15 @@ def test_waiting_is_measured():
     assert at_once.seconds == 0.0
 
 
-class TwoWords(ValueError):
-    """Cannot be made again from its message."""
+class Locked(ValueError):
+    """Cannot be pickled."""
 
-    def __init__(self, one, two):
-        super().__init__(f"{one} {two}")
+    def __init__(self):
+        super().__init__("disk full")
+        self.lock = threading.Lock()
 
 
 def test_an_exception_that_cannot_travel_goes_as_its_words():
     plain = OSError(28, "no space left")
     assert messages.portable(plain) is plain
-    assert str(messages.portable(TwoWords("disk", "full"))) == "TwoWords: disk full"
+    assert str(messages.portable(Locked())) == "Locked: disk full"
