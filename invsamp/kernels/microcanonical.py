@@ -25,7 +25,7 @@ class Microcanonical(Paths):
               \delta}, \qquad \delta = \frac{t\, |\nabla v|}{d - 1},
 
     with the work :math:`(d - 1) \log(\cosh \delta + e \cdot u \sinh \delta)`. Far from the mode, where gradients are
-    large, the speed stays what it is: energies mix far faster than by Hamiltonian paths. How long paths are, and which
+    large, the speed stays what it is: energies mix faster than by Hamiltonian paths. How long paths are, and which
     are refused: see `invsamp.kernels.paths`. Times are those of `Hamiltonian`, whose momenta are :math:`\sqrt{d}` long.
 
     Parameters
