@@ -1,0 +1,166 @@
+"""What the battery knows of a posterior, and the densities that several of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import invsamp as iv
+from invsamp.contract import Array, Potential, Problem
+
+
+@dataclass(frozen=True)
+class Case:
+    """A posterior with what is known of it.
+
+    Parameters
+    ----------
+    name : str
+    problem : Problem
+        As a person would pose it.
+    known : mapping of label to (mean, sd, error of the mean)
+        Of the quantities below. NaN for an sd that is not judged.
+    quantities : callable, optional
+        Theta (n, d) to quantities (n, q), in the order of ``known``. Default: theta itself.
+    smooth : Potential, optional
+        The same law without walls, for samplers that know none, with ``of_smooth`` from its positions to quantities.
+        Default: the problem's own potential.
+    """
+
+    name: str
+    problem: Problem
+    known: Mapping[str, tuple[float, float, float]]
+    quantities: Callable[[Array], Array] = lambda theta: theta
+    smooth: Potential | None = None
+    of_smooth: Callable[[Array], Array] | None = None
+
+    @property
+    def labels(self) -> list[str]:
+        """One for each quantity."""
+        return list(self.known)
+
+    @property
+    def moments(self) -> tuple[Array, Array, Array]:
+        """Means, sds and errors of the means, each (q,)."""
+        mean, sd, error = np.array(list(self.known.values())).T
+        return mean, sd, error
+
+    def without_walls(self) -> tuple[Potential, Callable[[Array], Array]] | None:
+        """A potential without walls, and from its positions to quantities; None if nobody wrote one."""
+        if self.smooth is not None and self.of_smooth is not None:
+            return self.smooth, self.of_smooth
+        if not isinstance(self.problem.sampling_domain, iv.Unbounded):
+            return None
+        return self.problem.potential(), lambda position: self.quantities(self.problem.to_theta(position))
+
+
+class Linear:
+    """Forward model y = X b: X (n, p), b (batch, p)."""
+
+    def __init__(self, columns: Array, parameters: tuple[str, ...] | None = None) -> None:
+        self.columns = np.ascontiguousarray(columns)
+        self.n_observations = len(columns)
+        if parameters is not None:
+            self.parameters = parameters
+
+    def __call__(self, theta: Array) -> Array:
+        return np.stack([self.columns @ row for row in theta])  # row by row: its bits are its own
+
+    def linearize(self, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
+        """Observations and the vector-Jacobian product."""
+        return self(theta), lambda cotangent: np.stack([row @ self.columns for row in cotangent])
+
+
+class MinusLogLikelihood:
+    """Forward model whose one observation is minus a log-likelihood; with `Given`, that is the likelihood.
+
+    Parameters
+    ----------
+    function : callable
+        Theta (batch, d) to log-likelihood (batch,) and its gradient (batch, d).
+    """
+
+    n_observations = 1
+
+    def __init__(self, function: Callable[[Array], tuple[Array, Array]]) -> None:
+        self.function = function
+
+    def __call__(self, theta: Array) -> Array:
+        return -self.function(theta)[0][:, None]
+
+    def linearize(self, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
+        """Observations and the vector-Jacobian product."""
+        value, gradient = self.function(theta)
+        return -value[:, None], lambda cotangent: -cotangent * gradient
+
+
+class Given(iv.Noise):
+    """Noise whose misfit is what the model says."""
+
+    def evaluate(self, y: Array, data: Array, *values: Array) -> tuple[Array, ...]:
+        return -y, -np.ones_like(y)
+
+    def sample(self, rng: np.random.Generator, y: Array, *values: Array) -> Array:
+        raise NotImplementedError("a log-likelihood by itself has no data to draw")
+
+    def __repr__(self) -> str:
+        return "Given()"
+
+
+def by_likelihood(
+    prior: iv.Prior, function: Callable[[Array], tuple[Array, Array]], domain: Any = None, transforms: Any = None
+) -> iv.Posterior:
+    """A posterior by its prior and its log-likelihood."""
+    return iv.Posterior(prior, MinusLogLikelihood(function), [0.0], Given(), domain, transforms)
+
+
+class FlatRegression:
+    r"""Gaussian regression with flat priors, as a potential of (b, log sigma).
+
+    .. math:: U = N \log \sigma + |y - X b|^2 / (2 \sigma^2) - \log p(\sigma) - \log \sigma
+
+    Parameters
+    ----------
+    columns, y : ndarray (n, p), (n,)
+    half_cauchy : float, optional
+        Scale of sigma's prior; flat by default.
+    """
+
+    def __init__(self, columns: Array, y: Array, half_cauchy: float | None = None) -> None:
+        orthogonal, self.factor = np.linalg.qr(columns)
+        self.target = orthogonal.T @ y
+        # the least sum of squares, without its cancellation
+        self.rest = float(np.square(y - orthogonal @ self.target).sum())
+        self.size, self.dimension = len(y), columns.shape[1] + 1
+        self.half_cauchy = half_cauchy
+
+    def energy(self, position: Array) -> Array:
+        """Energy (batch,)."""
+        return self.energy_and_gradient(position)[0]
+
+    def energy_and_gradient(self, position: Array) -> tuple[Array, Array]:
+        """Energy (batch,) and gradient (batch, d)."""
+        b, log_sigma = position[:, :-1], position[:, -1]
+        away = np.einsum("jk,ik->ij", self.factor, b) - self.target
+        with np.errstate(over="ignore", invalid="ignore"):
+            precision = np.exp(-2.0 * log_sigma)
+            squares = self.rest + np.square(away).sum(axis=1)
+            energy = (self.size - 1) * log_sigma + 0.5 * squares * precision
+            by_b = np.einsum("ij,jk->ik", away, self.factor) * precision[:, None]
+            by_sigma = self.size - 1 - squares * precision
+            if self.half_cauchy is not None:
+                ratio = np.exp(2.0 * log_sigma) / self.half_cauchy**2
+                energy += np.log1p(ratio)
+                by_sigma += 2.0 * ratio / (1.0 + ratio)
+            failed = ~np.isfinite(energy)
+        gradient = np.column_stack([by_b, by_sigma])
+        gradient[failed] = 0.0
+        return np.where(failed, np.inf, energy), gradient
+
+
+def last_is_log(theta: Array) -> Array:
+    """Theta (n, d) with its last column raised to the power."""
+    return np.column_stack([theta[:, :-1], np.exp(theta[:, -1])])

@@ -1,0 +1,55 @@
+"""nutpie's NUTS on a potential of the package, in the battery's terms."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from invsamp.contract import Array, Potential
+
+
+class Nuts(NamedTuple):
+    """Draws, and what they took."""
+
+    positions: Array  # (chains, draws, d)
+    energy: Array  # (chains, draws)
+    gradients: int  # warm-up included
+    divergences: int
+
+
+def nuts(potential: Potential, draws: int, chains: int, seed: int, *, low_rank: bool = True) -> Nuts:
+    """Sample as nutpie does by default: 400 steps of warm-up, starts uniform in (-2, 2), its low-rank metric.
+
+    Parameters
+    ----------
+    potential : Potential
+        Without walls.
+    low_rank : bool
+        False: nutpie's diagonal metric.
+    """
+    import nutpie
+    from nutpie.compiled_pyfunc import from_pyfunc
+
+    d = potential.dimension
+
+    def make_density() -> Callable[[Array], tuple[float, Array]]:
+        def density(x: Array) -> tuple[float, Array]:
+            energy, gradient = potential.energy_and_gradient(np.array(x, dtype=float)[None])
+            return -float(energy[0]), -gradient[0]
+
+        return density
+
+    def make_expand(*seeds: int) -> Callable[[Array], dict[str, Array]]:
+        return lambda x: {"x": np.array(x, dtype=float)}
+
+    model = from_pyfunc(d, make_density, make_expand, [np.dtype("float64")], [(d,)], ["x"])
+    settings: dict[str, Any] = {"draws": draws, "chains": chains, "cores": 1, "seed": seed, "progress_bar": False}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trace = nutpie.sample(model, **settings, low_rank_modified_mass_matrix=low_rank)
+    stats = trace["sample_stats"]
+    steps = int(stats["n_steps"].sum()) + int(trace["warmup_sample_stats"]["n_steps"].sum())
+    return Nuts(trace["posterior"]["x"].values, -stats["logp"].values, steps, int(stats["diverging"].sum()))

@@ -1,0 +1,284 @@
+"""The battery: posteriors with known moments, sampled by `iv.sample(posterior, draws=2000, seed=s)` and nothing else.
+
+    python benchmarks/battery.py --data FOLDER [--seeds 1 2] [--only eight_schools funnel] [--results FILE]
+    python benchmarks/battery.py --check [--data FOLDER]
+
+Without ``--data`` only the laws that are hard for one reason each, whose moments are exact; the folder's format is told
+by `_battery_published`. A run is
+
+- right, if every mean is within 4 standard errors and .1 sd, every sd within 10%, and nothing was warned of;
+- warned, if anything was; "needlessly", where all of that holds nevertheless;
+- a silent failure otherwise.
+
+Least ESS is over means, squares about them and the energy, per 1,000 gradients of all fidelities, warm-up counted. With
+nutpie installed its NUTS samples the same density (without walls), with the same number of draws; `--without-nuts`
+leaves it out. Results are appended to ``--results`` as lines of JSON, and what is there is not run again. ``--check``
+holds gradients against differences instead.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is imported
+
+import argparse
+import json
+import multiprocessing
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import _battery_hard
+import _battery_published
+from _battery_case import Case
+from _battery_nuts import nuts
+
+import invsamp as iv
+from invsamp.contract import Array
+from invsamp.diagnostics import ess
+
+CHAINS = 4
+Record = dict[str, Any]
+
+
+def judged(case: Case, values: Array, energy: Array, log_weight: Array | None = None) -> Record:
+    """Errors of draws (chains, draws, q) and their least ESS."""
+    mean, sd, error = case.moments
+    with np.errstate(all="ignore"):
+        summary = iv.diagnostics.statistics(values, log_weight)
+        off = summary["mean"] - mean
+        z = off / np.hypot(summary["mcse_mean"], error)
+        ratio = summary["sd"] / sd
+        squares = np.square(values - mean)
+        sizes = ess(np.concatenate([values, squares, energy[..., None]], axis=2), log_weight=log_weight)
+        rhat = iv.diagnostics.rhat(values, log_weight)
+    labels, every = case.labels, len(case.labels)
+    least = int(np.nanargmin(np.where(np.isfinite(sizes), sizes, np.inf)))
+    kind = ["", "square of "][least // every] + labels[least % every] if least < 2 * every else "energy"
+    worst_mean, worst_sd = int(np.nanargmax(np.abs(off / sd))), int(np.nanargmax(np.abs(np.log(ratio))))
+    right = bool((np.abs(z) <= 4.0).all() and (np.abs(off) <= 0.1 * sd).all() and (np.abs(ratio - 1.0) <= 0.1).all())
+    return {
+        "right": right,
+        "z": float(np.nanmax(np.abs(z))),
+        "mean": [labels[worst_mean], float(off[worst_mean] / sd[worst_mean])],
+        "sd": [labels[worst_sd], float(ratio[worst_sd])],
+        "ess": float(sizes[least]),
+        "least": kind,
+        "rhat": float(np.nanmax(rhat)),
+    }
+
+
+def ours(case: Case, draws: int, seed: int) -> Record:
+    """One run of `iv.sample` with nothing chosen."""
+    began = time.perf_counter()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run = iv.sample(case.problem, draws=draws, seed=seed, progress=False)
+    theta, report = run.theta, run.report
+    values = case.quantities(theta.reshape(-1, theta.shape[2])).reshape(*theta.shape[:2], -1)
+    weight = None if run.weights is None else np.log(run.weights)
+    told = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+    told += [text for text in run.warnings() if text not in told]
+    gradients = sum(report["evaluations"].values())
+    return judged(case, values, run.data.sample_stats["energy"].values, weight) | {
+        "gradients": gradients,
+        "by_fidelity": report["evaluations"],
+        "sampler": report["sampler"],
+        "warnings": told,
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def theirs(case: Case, draws: int, seed: int) -> Record | None:
+    """The same by nutpie's NUTS; None where nobody posed the law without walls."""
+    free = case.without_walls()
+    if free is None:
+        return None
+    began, (potential, quantities) = time.perf_counter(), free
+    found = nuts(potential, draws, CHAINS, seed)
+    values = quantities(found.positions.reshape(-1, potential.dimension)).reshape(*found.energy.shape, -1)
+    return judged(case, values, found.energy) | {
+        "gradients": found.gradients,
+        "divergences": found.divergences,
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def limited(function: Callable[..., Record | None], limit: float, *arguments: Any) -> Record | None:
+    """What the function returns, in a process of its own; or why there is nothing."""
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe(duplex=False)
+
+    def work() -> None:
+        try:
+            there.send(function(*arguments))
+        except Exception as error:
+            there.send({"failed": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()})
+
+    process = context.Process(target=work)
+    process.start()
+    there.close()
+    try:
+        return here.recv() if here.poll(limit) else {"failed": f"no end within {limit:g} seconds"}
+    except EOFError:
+        return {"failed": "the process was lost"}
+    finally:
+        process.kill()
+        process.join()
+
+
+def verdict(record: Record) -> str:
+    """What is to be said of one run."""
+    if "failed" in record:
+        return "failed"
+    if record["warnings"]:
+        return "needlessly warned" if record["right"] else "warned"
+    return "right" if record["right"] else "SILENT"
+
+
+def rate(record: Record | None) -> float:
+    """Least ESS per 1,000 gradients; NaN where there is none."""
+    if record is None or "failed" in record:
+        return float("nan")
+    return 1000.0 * record["ess"] / record["gradients"]
+
+
+def table(records: Iterable[Record]) -> str:
+    """Markdown: a row for each posterior, over its seeds."""
+    lines = [
+        "| posterior | gradients | worst mean (sd) | worst sd | R-hat | least ESS | NUTS | ratio | verdicts |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    rows: dict[str, list[Record]] = {}
+    for record in records:
+        rows.setdefault(record["name"], []).append(record)
+    ratios = []
+    for name, found in rows.items():
+        ended = [r["ours"] for r in found if "failed" not in r["ours"]]
+        counts: dict[str, int] = {}
+        for r in found:
+            counts[verdict(r["ours"])] = counts.get(verdict(r["ours"]), 0) + 1
+        said = ", ".join(f"{n} {text}" if len(found) > 1 else text for text, n in counts.items())
+        if not ended:
+            lines.append(f"| {name} | | | | | | | | {said} |")
+            continue
+        worst = max(ended, key=lambda r: abs(r["mean"][1]))["mean"]
+        sd = max(ended, key=lambda r: abs(np.log(max(r["sd"][1], 1e-300))))["sd"]
+        us, them = (float(np.median([rate(r.get(who)) for r in found])) for who in ("ours", "nuts"))
+        unusable = [r["nuts"] for r in found if r.get("nuts") and not r["nuts"].get("right", False)]
+        note = " (wrong)" if unusable else ""
+        if np.isfinite(us / them):
+            ratios.append(us / them)
+        lines.append(
+            f"| {name} | {np.median([r['gradients'] for r in ended]):,.0f} | {worst[1]:+.3f} ({worst[0]}) "
+            f"| {sd[1]:.3f} ({sd[0]}) | {max(r['rhat'] for r in ended):.3f} | {us:.3g} "
+            f"| {them:.3g}{note} | {us / them:.2f} | {said} |".replace("nan", "-")
+        )
+    every = [verdict(r["ours"]) for group in rows.values() for r in group]
+    lines += ["", ", ".join(f"{every.count(v)} {v}" for v in dict.fromkeys(every)) + f" of {len(every)} runs"]
+    if ratios:
+        lines[-1] += (
+            f"; least ESS per gradient against NUTS {np.median(ratios):.2f} in the median, {min(ratios):.2f} least"
+        )
+    return "\n".join(lines)
+
+
+def check(case: Case) -> str:
+    """Largest relative error of the gradient along random directions, at points of the law's own size."""
+    rng, worst = np.random.default_rng(0), 0.0
+    potentials = [case.problem.potential(name) for name in case.problem.fidelities]
+    starts = case.problem.sample_start(rng, 20)
+    points = [(potential, starts) for potential in potentials]
+    if case.smooth is not None:
+        points.append((case.smooth, rng.standard_normal((20, case.smooth.dimension))))
+    for potential, at in points:
+        energy, gradient = potential.energy_and_gradient(at)
+        for x, u, slope in zip(at, energy, gradient, strict=True):
+            if not np.isfinite(u):
+                continue
+            direction = rng.standard_normal(len(x)) * np.maximum(np.abs(x), 1e-12)
+            ends = [potential.energy((x + sign * 1e-5 * direction)[None])[0] for sign in (1.0, -1.0)]
+            there = (ends[0] - ends[1]) / 2e-5
+            if np.isfinite(there):
+                size = np.abs(slope * direction).sum() + 1e-6 * abs(u)
+                worst = max(worst, abs(there - slope @ direction) / size)
+    return f"{case.name}: largest error of a directional derivative {worst:.1e}"
+
+
+def cases(folder: Path | None, only: list[str]) -> list[Callable[[], Case]]:
+    """Builders of the posteriors that were asked for."""
+    found: dict[str, Callable[[], Case]] = {}
+    if folder is not None:
+        for name in _battery_published.BUILDERS:
+            found[name] = lambda name=name: _battery_published.published(folder, name)
+    found |= _battery_hard.BUILDERS
+    if unknown := [name for name in only if name not in found]:
+        raise SystemExit(f"--only must name some of {', '.join(found)}; got {', '.join(unknown)}")
+    return [found[name] for name in only or found]
+
+
+def stored(path: Path | None) -> dict[tuple[str, int, int], Record]:
+    """Results that are there already."""
+    if path is None or not path.exists():
+        return {}
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    return {(r["name"], r["seed"], r["draws"]): r for r in records}
+
+
+def main() -> None:
+    """Run, and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, help="folder of posteriordb's data and reference moments")
+    parser.add_argument("--seeds", type=int, nargs="*", default=[1])
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--draws", type=int, default=2000)
+    parser.add_argument("--limit", type=float, default=900.0, help="seconds for one run")
+    parser.add_argument("--results", type=Path, help="file of JSON lines to go on from")
+    parser.add_argument("--without-nuts", action="store_true")
+    parser.add_argument("--check", action="store_true", help="hold gradients against differences, and sample nothing")
+    given = parser.parse_args()
+    chosen = cases(given.data, given.only)
+    if given.check:
+        for build in chosen:
+            print(check(build()), flush=True)
+        return
+    against = not given.without_nuts and find_spec("nutpie") is not None
+    done = stored(given.results)
+    records = []
+    for build in chosen:
+        case = build()
+        for seed in given.seeds:
+            key = (case.name, seed, given.draws)
+            record = done.get(key)
+            if record is None or (against and "nuts" not in record):
+                record = record or {"name": case.name, "seed": seed, "draws": given.draws}
+                record.setdefault("ours", limited(ours, given.limit, case, given.draws, seed))
+                if against:
+                    record["nuts"] = limited(theirs, given.limit, case, given.draws, seed)
+                if given.results is not None:
+                    with given.results.open("a") as file:
+                        file.write(json.dumps(record) + "\n")
+            records.append(record)
+            mine = record["ours"]
+            short = mine.get("failed", "; ".join(text[:60] for text in mine.get("warnings", [])))
+            print(
+                f"{case.name} seed {seed}: {verdict(mine)}, {rate(mine):.3g} per 1,000 "
+                f"(NUTS {rate(record.get('nuts')):.3g}) {short}",
+                file=sys.stderr,
+                flush=True,
+            )
+    print(table(records))
+
+
+if __name__ == "__main__":
+    main()

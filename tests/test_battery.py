@@ -1,0 +1,97 @@
+"""The battery of benchmarks/battery.py: its densities, its moments, its verdicts."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / "benchmarks" / "battery.py"
+
+
+@pytest.fixture(scope="module")
+def battery():
+    spec = importlib.util.spec_from_file_location("battery", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    path = list(sys.path)
+    spec.loader.exec_module(module)
+    yield module
+    sys.path[:] = path
+
+
+def test_gradients_are_those_of_the_energies(battery):
+    for name, build in battery._battery_hard.BUILDERS.items():
+        told = battery.check(build())
+        assert told.startswith(f"{name}: ")
+        assert float(told.split()[-1]) < 1e-6, told
+
+
+def test_probabilities_of_modes_are_those_of_exact_draws(battery, within):
+    case = battery._battery_hard.BUILDERS["three_modes"]()
+    rng, n = np.random.default_rng(1), 100_000
+    centres = np.array([[4.0, 0.0, 0.0], [-2.0, 3.5, 0.0], [-2.0, -3.5, 0.0]])
+    which = rng.integers(3, size=n)
+    found = case.quantities(centres[which] + np.array([0.1, 0.3, 1.0])[which, None] * rng.standard_normal((n, 3)))
+    mean, sd, _ = case.moments
+    assert within((found.mean(axis=0) - mean) / sd * np.sqrt(n), 5.0)
+    assert not within((found[which > 0].mean(axis=0) - mean) / sd * np.sqrt(n), 5.0)
+
+
+def exact(name, rng, n):
+    """Independent draws of a law, by what it is said to be."""
+    z = rng.standard_normal((n, 10))
+    if name == "funnel":
+        return np.column_stack([3.0 * z[:, 0], np.exp(1.5 * z[:, :1]) * z[:, 1:]])
+    if name == "rosenbrock":
+        x = 1.0 + np.sqrt(10.0) * z[:, 0]
+        return np.column_stack([x, x**2 + np.sqrt(0.1) * z[:, 1]])
+    if name == "student_t":
+        return rng.standard_t(5.0, (n, 10))
+    # the ring: angles, and radii by their inverse distribution function
+    radius = np.linspace(4.2, 5.8, 100_001)
+    density = radius * np.exp(-50.0 * (radius - 5.0) ** 2)
+    r = np.interp(rng.random(n), np.cumsum(density) / density.sum(), radius)
+    angle = 2.0 * np.pi * rng.random(n)
+    return np.column_stack([r * np.cos(angle), r * np.sin(angle)])
+
+
+@pytest.mark.parametrize("name", ["funnel", "rosenbrock", "student_t", "ring"])
+def test_moments_are_those_of_exact_draws(battery, within, name):
+    case = battery._battery_hard.BUILDERS[name]()
+    rng = np.random.default_rng(1)
+    draws = case.quantities(exact(name, rng, 400_000))
+    mean, sd, _ = case.moments
+    fourth = np.mean(((draws - mean) / sd) ** 4, axis=0)
+
+    def scores(mean, sd):
+        z_mean = (draws.mean(axis=0) - mean) / sd * np.sqrt(len(draws))
+        z_sd = (draws.var(axis=0) / sd**2 - 1.0) * np.sqrt(len(draws) / (fourth - 1.0))
+        return np.concatenate([z_mean, z_sd])
+
+    assert within(scores(mean, sd), 5.5)
+    assert not within(scores(mean + 0.05 * sd, sd), 5.5)
+    assert not within(scores(mean, 1.05 * sd), 5.5)
+
+
+def test_verdicts(battery):
+    case = battery._battery_hard.BUILDERS["rosenbrock"]()
+    rng = np.random.default_rng(1)
+    draws = exact("rosenbrock", rng, 40_000)
+    energy = case.problem.potential().energy(draws).reshape(4, -1)
+    right = battery.judged(case, draws.reshape(4, -1, 2), energy)
+    assert right["right"]
+    assert right["ess"] > 30_000
+    shifted = battery.judged(case, 0.2 + draws.reshape(4, -1, 2), energy)
+    assert not shifted["right"]
+    wide = battery.judged(case, 1.2 * draws.reshape(4, -1, 2), energy)
+    assert not wide["right"]
+    told = [right | {"warnings": []}, shifted | {"warnings": []}, shifted | {"warnings": ["R-hat"]}, {"failed": "why"}]
+    assert [battery.verdict(record) for record in told] == ["right", "SILENT", "warned", "failed"]
+    records = [{"name": "x", "seed": k, "ours": r | {"gradients": 1000}} for k, r in enumerate(told)]
+    assert "1 SILENT" in battery.table(records)
+
+
+def test_an_endless_run_is_ended(battery):
+    assert battery.limited(lambda: exec("while True: pass"), 0.2)["failed"] == "no end within 0.2 seconds"
+    assert "ZeroDivisionError" in battery.limited(lambda: 1 / 0, 60.0)["failed"]
