@@ -22,8 +22,13 @@ def printed(summary: pd.DataFrame, report: Mapping[str, Any], messages: Sequence
     counts = {"ess_bulk": "{:.0f}".format, "ess_tail": "{:.0f}".format, "r_hat": "{:.3f}".format}
     table = shown.to_string(float_format="{:#.4g}".format, formatters=counts)
     more = f"\n... and {len(summary) - SHOWN} more parameters: see summary()" if len(summary) > SHOWN else ""
-    verdict = "no warnings" if not messages else f"{len(messages)} warning{'s' if len(messages) > 1 else ''}:"
-    return "\n".join([_headline(report), table + more, verdict, *(f"  - {message}" for message in messages)])
+    return "\n".join([_headline(report), table + more, verdict(messages)])
+
+
+def verdict(messages: Sequence[str]) -> str:
+    """Warnings as lines of text."""
+    count = "no warnings" if not messages else f"{len(messages)} warning{'s' if len(messages) > 1 else ''}:"
+    return "\n".join([count, *(f"  - {message}" for message in messages)])
 
 
 def _headline(report: Mapping[str, Any]) -> str:

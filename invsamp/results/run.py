@@ -27,7 +27,7 @@ from invsamp.posing.posterior import Posterior
 from invsamp.results.arrays import Arrays, Dataset, Source
 from invsamp.results.loo import leave_one_out
 from invsamp.results.predictive import log_likelihood, predict
-from invsamp.results.printing import printed
+from invsamp.results.printing import printed, verdict
 from invsamp.results.stored import Stored
 from invsamp.storage import layout
 from invsamp.storage.contents import attributes_of, constants, groups_of
@@ -222,6 +222,11 @@ class Run:
         chains, draws = self._source.size
         every = max(1, min(-(-chains * draws // _JUDGED), draws // _JUDGED_OF_CHAIN))
         return diagnose(self._summary(every), self.report, self._weights(0, every)) + self._fit(every)
+
+    @property
+    def verdict(self) -> str:
+        """`warnings` as text: "no warnings", or one line for each."""
+        return verdict(self.warnings())
 
     def to_arviz(self) -> Any:
         """The `arviz.InferenceData` itself, not a copy."""

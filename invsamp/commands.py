@@ -1,0 +1,211 @@
+"""The command ``invsamp``: looks at runs, goes on with them, and says what is installed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pickletools
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from invsamp import doctor, plots
+from invsamp.results.run import Run
+from invsamp.resuming import resume
+from invsamp.storage import layout
+from invsamp.storage.directory import PICKLE
+from invsamp.storage.files import read_plain
+from invsamp.storage.lock import DirectoryInUseError, check_unlocked
+from invsamp.storage.state import read_state
+
+#: Figures of ``plot``, by the names of the functions that make them.
+FIGURES: dict[str, Callable[..., Any]] = {name.removeprefix("plot_"): getattr(plots, name) for name in plots.__all__}
+#: Those that can show some of the parameters.
+NAMED = ("trace", "marginals", "pairs")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the command line says.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Those of the process by default.
+
+    Returns
+    -------
+    int
+        The exit status: 0, or 1 after a message on standard error. argparse leaves with 2 where it cannot read them.
+    """
+    parsed = _parser().parse_args(arguments)
+    try:
+        parsed.act(parsed)
+        sys.stdout.flush()
+    except BrokenPipeError:  # `invsamp summary run | head`
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError, DirectoryInUseError) as error:
+        print(f"invsamp {parsed.command}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="invsamp", description="Look at runs, go on with them, see what is installed."
+    )
+    parser.add_argument("--version", action="version", version=f"invsamp {doctor.version('invsamp') or '0+unknown'}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, act: Callable[[argparse.Namespace], None], text: str, run: bool = True) -> Any:
+        found = commands.add_parser(name, help=text, description=text[:1].upper() + text[1:] + ".")
+        found.set_defaults(act=act)
+        if run:
+            found.add_argument("run", metavar="RUN", type=Path, help="directory of a run, or a file of Run.save")
+        return found
+
+    for name, act, text in (
+        ("info", _info, "what a run is, how far it has come, what it cost, and what it warns of"),
+        ("summary", _summary, "mean, sd, quantiles, effective draws and R-hat of every parameter"),
+    ):
+        command(name, act, text).add_argument("--json", action="store_true", help="for scripts")
+    plot = command("plot", _plot, "save a figure of a run")
+    plot.add_argument("kind", choices=sorted(FIGURES), help="which")
+    plot.add_argument("--out", type=Path, metavar="FILE", help="a .png, .pdf or .svg; KIND.png by default")
+    plot.add_argument("--names", nargs="+", metavar="NAME", help="parameters to show, in trace, marginals and pairs")
+    go_on = command("resume", _resume, "go on with a run in a directory, after showing what code that would execute")
+    go_on.add_argument("--draws", type=int, metavar="N", help="of each chain, in all; as many as before by default")
+    go_on.add_argument("--yes", action="store_true", help="do not ask")
+    health = command("doctor", _doctor, "what is installed, what can run, and what stands in the way", run=False)
+    health.add_argument("--json", action="store_true", help="for scripts")
+    return parser
+
+
+def _info(parsed: argparse.Namespace) -> None:
+    run = Run.load(parsed.run)
+    told = _state(parsed.run) | {"parameters": run.shapes} | run.report | {"judgement": run.warnings()}
+    if parsed.json:
+        print(layout.to_json(told))
+        return
+    print("\n".join(f"{name}: {told[name]}" for name in ("state", "posterior") if name in told))
+    print("\n".join(_told(told)))
+    print(run.verdict)
+
+
+def _state(path: Path) -> dict[str, Any]:
+    """How far a run in a directory has come; nothing of a file, which is whole."""
+    if not path.is_dir():
+        return {}
+    header, _ = read_state(path)
+    plan = header.about["plan"]
+    state = f"{header.draws} of {plan['draws']} draws"
+    if header.step < plan["warmup"]:
+        state = f"in warm-up, at step {header.step} of {plan['warmup']}"
+    try:
+        check_unlocked(path)
+        at_work = False
+    except DirectoryInUseError as error:
+        at_work, state = True, f"{state}; {error}"
+    finished = header.draws == plan["draws"]
+    if not (finished or at_work):
+        state += f"; stopped: `invsamp resume {path}` goes on"
+    return {"state": state, "finished": finished, "at_work": at_work, "posterior": header.about["posterior"]}
+
+
+def _told(report: Mapping[str, Any]) -> Iterator[str]:
+    """What a person wants to know of a report, line by line."""
+    for key in ("sampler", "seed", "chains", "draws", "warmup", "thin", "laws", "fidelities", "kernels", "step_sizes"):
+        if report.get(key) is not None:
+            value = report[key]
+            yield f"{key.replace('_', ' ')}: {', '.join(map(_short, value)) if isinstance(value, list) else value}"
+    shapes = report["parameters"].items()
+    yield "parameters: " + ", ".join(f"{name}{list(shape) if shape else ''}" for name, shape in shapes)
+    seconds = report.get("evaluation_seconds") or {}
+    for name, count in (report.get("evaluations") or {}).items():
+        failed = (report.get("failed_solves") or {}).get(name, 0)
+        took = f", {seconds[name]:.3g} s" if name in seconds else ""
+        yield f"solves of {name}: {count:,}{took}" + (f", {failed:,} failed" if failed else "")
+    if report.get("seconds") is not None:
+        yield f"seconds: {report['seconds']:.3g}"
+
+
+def _short(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _summary(parsed: argparse.Namespace) -> None:
+    run = Run.load(parsed.run)
+    table = run.summary()
+    if parsed.json:
+        print(table.to_json(orient="index", double_precision=15))
+        return
+    print(table.to_string(float_format="{:#.4g}".format))
+    print(run.verdict)
+
+
+def _plot(parsed: argparse.Namespace) -> None:
+    if parsed.names and parsed.kind not in NAMED:
+        raise ValueError(f"--names must be left out for {parsed.kind}, got {' '.join(parsed.names)}")
+    figure = FIGURES[parsed.kind](Run.load(parsed.run), **({"names": parsed.names} if parsed.names else {}))
+    out = parsed.out or Path(f"{parsed.kind}.png")
+    figure.savefig(out)
+    print(out)
+
+
+def _resume(parsed: argparse.Namespace) -> None:
+    header, _ = read_state(parsed.run)
+    if all(file.name != PICKLE for file in header.files):
+        raise ValueError(
+            f"{parsed.run} cannot go on from here, as its posterior {header.about['posterior']}: "
+            f"say iv.resume({str(parsed.run)!r}, posterior) in the script that poses it"
+        )
+    if not parsed.yes:
+        names = sorted(set(_imported(read_plain(parsed.run / PICKLE))))
+        print(f"{parsed.run / PICKLE} is a pickle: to read it is to run code. It names")
+        print("\n".join(f"  {name}" for name in names))
+        if not sys.stdin.isatty():
+            raise ValueError("nobody is there to be asked whether to run it: say --yes if you trust who wrote it")
+        if input("Run it? Only if you trust who wrote it [y/N] ").strip().lower() not in ("y", "yes"):
+            raise ValueError("not resumed; nothing was run")
+    sys.path.insert(0, "")  # where the script that posed it lay, as in a session of Python
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        run = resume(parsed.run, draws=parsed.draws, progress=sys.stderr is not None and sys.stderr.isatty())
+    known = run.warnings()
+    for message in dict.fromkeys(str(warning.message) for warning in told):
+        if message not in known:  # which the run prints itself
+            print(f"invsamp resume: {message}", file=sys.stderr)
+    print(run)
+
+
+def _imported(pickled: bytes) -> Iterator[str]:
+    """What a pickle would import, found without running it: ``module.name``; "?" for what it does not spell out."""
+    pushed: list[str] = []  # the latest values of the stack, "?" for all but texts
+    memo: dict[int, str] = {}
+    for code, value, _ in pickletools.genops(pickled):
+        if code.name in ("GLOBAL", "INST"):
+            yield str(value).replace(" ", ".")
+        elif code.name == "STACK_GLOBAL":
+            yield ".".join(["?", "?", *pushed][-2:])
+        if code.name == "MEMOIZE":
+            memo[len(memo)] = pushed[-1] if pushed else "?"
+        elif code.name in ("PUT", "BINPUT", "LONG_BINPUT") and value is not None:
+            memo[int(value)] = pushed[-1] if pushed else "?"
+        elif code.name in ("GET", "BINGET", "LONG_BINGET") and value is not None:
+            pushed.append(memo.get(int(value), "?"))
+        else:
+            pushed.append(value if isinstance(value, str) and code.name != "GLOBAL" else "?")
+
+
+def _doctor(parsed: argparse.Namespace) -> None:
+    found = doctor.examine()
+    if parsed.json:
+        print(json.dumps({finding.name: {"state": finding.state, "good": finding.good} for finding in found}))
+        return
+    width = max(len(finding.name) for finding in found)
+    for finding in found:
+        print(f"{'ok' if finding.good else '--'}  {finding.name:<{width}}  {finding.state}")

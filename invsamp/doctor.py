@@ -1,0 +1,135 @@
+"""What is installed beside invsamp, what of it works, and what that means for what can run."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import NamedTuple
+
+import numba
+import threadpoolctl
+
+#: Seconds that two processes of MPI have to start and to find each other: on a busy machine they need tens.
+PATIENCE = 120
+#: What invsamp stands on, as pip knows it.
+NEEDED = ("numpy", "scipy", "numba", "arviz", "xarray", "pandas", "h5py", "matplotlib", "scikit-fem", "sympy")
+#: What widens it: the module, and what cannot be done without.
+OPTIONAL = {
+    "dolfinx": "PDEs in UFL (invsamp.solvers.pde), and finite elements shared by processes; from Debian or conda-forge",
+    "torch": "models that are torch functions (iv.from_torch); `pip install invsamp[torch]`",
+    "mpi4py": "runs on several processes under mpiexec; `pip install invsamp[mpi]`",
+    "umbridge": "serving models in Python (to ask servers it is not needed); `pip install invsamp[umbridge]`",
+    "distributed": "Dask's workers as an executor",
+    "pytest": "the tests; `pip install invsamp[test]`",
+}
+#: Distributions that are not called as their module.
+_NAMES = {"dolfinx": "fenics-dolfinx"}
+_PAIR = "from mpi4py import MPI; print(MPI.COMM_WORLD.size, MPI.Get_library_version().split(chr(44))[0])"
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at."""
+
+    name: str
+    good: bool
+    state: str  # what was found; where it is not good, what that means or what mends it
+
+
+def version(distribution: str) -> str | None:
+    """Version of what is installed; None if it is not."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def examine() -> list[Finding]:
+    """All findings, without importing what is optional; only MPI is tried, because it alone fails when it is there."""
+    return [_python(), *_needed(), *_optional(), _mpi(), _compiler(), _threads(), _code_cache()]
+
+
+def _python() -> Finding:
+    at = f"{'.'.join(map(str, sys.version_info[:3]))} at {sys.executable}"
+    return Finding("python", sys.version_info >= (3, 11), f"{at}; invsamp {version('invsamp') or '?'}")
+
+
+def _needed() -> Iterator[Finding]:
+    for name in NEEDED:
+        found = version(name)
+        yield Finding(name, found is not None, found or "missing: `pip install invsamp` brings it")
+
+
+def _optional() -> Iterator[Finding]:
+    for module, use in OPTIONAL.items():
+        there = importlib.util.find_spec(module) is not None
+        found = version(_NAMES.get(module, module)) or "there"
+        yield Finding(module, there, found if there else f"not installed: {use}")
+
+
+def _mpi() -> Finding:
+    """Whether a launcher starts two processes that know each other."""
+    name = "mpiexec"
+    beside = Path(sys.executable).parent / "mpiexec"  # an MPI library from PyPI brings its own
+    launcher = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if launcher is None or importlib.util.find_spec("mpi4py") is None:
+        missing = "mpiexec" if launcher is None else "mpi4py"
+        return Finding(name, False, f"{missing} is missing: runs have one process; the tests marked mpi are skipped")
+    try:
+        done = _two_processes(launcher)
+    except subprocess.TimeoutExpired:
+        return Finding(name, False, f"{launcher} starts no two processes of this mpi4py within {PATIENCE} s")
+    if done.returncode:
+        return Finding(name, False, f"{launcher} fails: {(done.stderr or done.stdout).strip()[-200:]}")
+    size, _, library = done.stdout.partition("\n")[0].partition(" ")
+    if size != "2":
+        mends = "take the mpiexec of the library that mpi4py was built with"
+        return Finding(name, False, f"{launcher} is not of mpi4py's library ({library}): processes are alone; {mends}")
+    return Finding(name, True, f"{launcher} starts processes of {library}")
+
+
+def _two_processes(launcher: str) -> subprocess.CompletedProcess[str]:
+    command = [launcher, "-n", "2", sys.executable, "-c", _PAIR]
+    # where cores are few or the user is root, Open MPI starts nothing unless told
+    told = {"OMPI_MCA_rmaps_base_oversubscribe": "1", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
+    if getattr(os, "getuid", lambda: 1)() == 0:
+        told |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command,
+        env=os.environ | told,
+        text=True,
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        stdout=pipe,
+        stderr=pipe,
+    ) as process:
+        try:
+            out, error = process.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGTERM)  # a launcher takes its processes with it
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, error)
+
+
+def _compiler() -> Finding:
+    found = shutil.which(os.environ.get("CC", "cc"))
+    return Finding("C compiler", found is not None, found or "none: dolfinx compiles forms with one; numba does not")
+
+
+def _threads() -> Finding:
+    pools = [f"{pool['internal_api']} {pool['num_threads']}" for pool in threadpoolctl.threadpool_info()]
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return Finding("threads", True, f"{cores} cores; linear algebra: {', '.join(pools) or '?'} (one within a run)")
+
+
+def _code_cache() -> Finding:
+    """Where compiled code is kept; importing invsamp has seen to it that there is a place."""
+    given: str = numba.config.CACHE_DIR  # type: ignore[attr-defined]
+    return Finding("code cache", True, given or "beside the sources, or in the user's folder for caches")

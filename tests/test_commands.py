@@ -1,0 +1,164 @@
+"""The command `invsamp`: what it says of runs, that it runs nothing unasked, and its exit status."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import subprocess
+import sys
+import warnings
+import zlib
+from dataclasses import replace
+from pathlib import Path
+
+import launch
+import pytest
+from flaky_models import observations
+from matplotlib.figure import Figure
+
+import invsamp as iv
+from invsamp import commands, doctor
+from invsamp.commands import main
+from invsamp.storage.directory import PICKLE
+from invsamp.storage.state import File, read_state, write_state
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    prior = iv.Prior(x=iv.Normal(0, 1), y=iv.Normal(0, 1))
+    model = iv.finite_differences(observations)
+    posterior = iv.Posterior(prior, model, data=[0.1, 0.2, 1.0], noise=iv.GaussianNoise(0.5))
+    path = tmp_path_factory.mktemp("commands") / "run"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # too few draws
+        iv.sample(posterior, iv.mala(0.3), draws=20, warmup=20, seed=1, directory=path, progress=False)
+    return path
+
+
+def test_information_in_words_and_for_scripts(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", str(run)]) == 0
+    words = capsys.readouterr().out
+    assert "20 of 20 draws" in words and "parameters: x, y" in words and "solves of model: " in words
+    assert iv.load(run).verdict in words
+    assert main(["info", str(run), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["finished"] and not told["at_work"] and told["seed"] == 1
+    assert told["judgement"] == iv.load(run).warnings()
+
+
+def test_a_saved_file_is_a_run_too(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    iv.load(run).save(tmp_path / "run.nc")
+    assert main(["summary", str(tmp_path / "run.nc"), "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["x"]["mean"] == pytest.approx(iv.load(run).summary()["mean"]["x"])
+    assert main(["info", str(tmp_path / "run.nc")]) == 0
+
+
+@pytest.mark.parametrize("kind", sorted(commands.FIGURES))
+def test_every_figure(kind: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[dict[str, object]] = []
+
+    def figure(run: iv.Run, **settings: object) -> Figure:
+        made.append(settings)
+        return Figure()
+
+    monkeypatch.setitem(commands.FIGURES, kind, figure)
+    out = tmp_path / "figure.png"
+    named = ["--names", "x"]
+    assert main(["plot", str(run), kind, "--out", str(out), *(named if kind in commands.NAMED else [])]) == 0
+    assert out.stat().st_size > 0 and made == [{"names": ["x"]} if kind in commands.NAMED else {}]
+    if kind not in commands.NAMED:
+        assert main(["plot", str(run), kind, "--out", str(out), *named]) == 1
+
+
+def test_a_figure_that_a_run_has_not_is_named(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatched = tmp_path / "swaps.png"
+    assert main(["plot", str(run), "swaps", "--out", str(monkeypatched)]) == 1
+    assert capsys.readouterr().err.startswith("invsamp plot: ") and not monkeypatched.exists()
+
+
+def test_what_is_no_run_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (["info"], ["summary"], ["resume"]):
+        assert main([*command, str(tmp_path / "nothing")]) == 1
+        assert "nothing" in capsys.readouterr().err
+
+
+def test_resume_asks_before_it_runs_anything(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    assert main(["resume", str(run), "--draws", "30"]) == 1  # nobody is there
+    shown = capsys.readouterr()
+    assert "flaky_models.observations" in shown.out and "--yes" in shown.err
+    assert "invsamp.posing.posterior.Posterior" in shown.out
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
+    assert main(["resume", str(run), "--draws", "30"]) == 1
+    assert iv.load(run).theta.shape[1] == 20
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    assert main(["resume", str(run), "--draws", "30"]) == 0
+    assert iv.load(run).theta.shape[1] == 30
+    shown = capsys.readouterr()
+    assert shown.out.count("R-hat is above") == 1
+    assert shown.err == "invsamp resume: not resumed; nothing was run\n"  # no bar where there is no terminal
+    assert main(["resume", str(run), "--draws", "40", "--yes"]) == 0
+    assert iv.load(run).theta.shape[1] == 40
+
+
+class Trap:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, ("trapped",)
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_what_a_pickle_would_run_is_shown_and_not_run(
+    protocol: int, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for file in run.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    pickled = pickle.dumps(("posix", "mkdir", Trap()), protocol)
+    (folder / PICKLE).write_bytes(pickled)
+    header, payload = read_state(folder)
+    files = [file for file in header.files if file.name != PICKLE] + [File(PICKLE, len(pickled), zlib.crc32(pickled))]
+    write_state(folder, replace(header, files=tuple(files)), payload)
+    monkeypatch.chdir(tmp_path)
+    assert main(["resume", str(folder)]) == 1
+    assert f"  {os.mkdir.__module__}.mkdir\n" in capsys.readouterr().out
+    assert not (tmp_path / "trapped").exists()
+
+
+def test_doctor_says_what_is_there(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(doctor, "OPTIONAL", {"no_such_module": "nothing; `pip install it`"})
+    monkeypatch.setattr(doctor, "_mpi", lambda: doctor.Finding("mpiexec", False, "not tried"))
+    assert main(["doctor"]) == 0
+    words = capsys.readouterr().out
+    assert f"ok  numpy           {doctor.version('numpy')}\n" in words
+    assert "--  no_such_module  not installed: nothing; `pip install it`\n" in words
+    assert main(["doctor", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["numpy"]["good"] and not found["no_such_module"]["good"]
+
+
+@pytest.mark.mpi
+def test_doctor_tries_mpi() -> None:
+    found = next(finding for finding in doctor.examine() if finding.name == "mpiexec")
+    assert found.good == (launch.no_mpi() is None), found
+
+
+def test_as_a_process_of_its_own(run: Path) -> None:
+    command = [sys.executable, "-m", "invsamp", "summary", str(run)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and "ess_bulk" in done.stdout and not done.stderr
+    # whoever reads may go at any time: `invsamp summary run | head`
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.close()
+    assert process.stderr.read() == b"" and process.wait(300) == 0
+    process.stderr.close()
