@@ -3,11 +3,17 @@
 numba stores code in NUMBA_CACHE_DIR, beside each source file, or in the user's folder for caches, and raises where it
 can write to none of these: a private folder among the temporary files takes their place. A NUMBA_CACHE_DIR or a folder
 for caches to which others can write is not used. Importing this module sees to that, before anything is compiled.
+
+It also sees to it that what one process has stored is not taken for another's. numba tells functions of one name apart
+by a number that it counts up in each process. Two processes give the same number to different functions; a third one
+that loads both finds one symbol twice and calls the first function in both places
+(https://github.com/numba/numba/issues/10486). Random numbers do not come twice, in forks neither.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import stat
 import tempfile
 import warnings
@@ -16,8 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core.bytecode import FunctionIdentity
 
 _CONFIG: Any = numba.config
+_IDENTITY: Any = FunctionIdentity
 
 
 def is_usable(path: Path) -> bool:
@@ -55,6 +63,7 @@ def _is_own(path: Path) -> bool:
 
 
 def _see_to_numba() -> None:
+    _IDENTITY._unique_ids = iter(lambda: secrets.randbits(64), None)  # noqa: SLF001
     given = _CONFIG.CACHE_DIR
     if given and not is_usable(Path(given)):
         warnings.warn(

@@ -24,6 +24,8 @@ from invsamp.code_cache import is_usable, temporary_folder
 _DOUBLES = types.CPointer(types.float64)
 #: ``void f(double t, double *y, double *p, double *out)``
 SIGNATURE = types.void(types.float64, _DOUBLES, _DOUBLES, _DOUBLES)
+#: Raised where stored code of earlier versions must not be run. 2: functions have random numbers.
+_EDITION = "2"
 
 
 class Compiled(NamedTuple):
@@ -90,7 +92,7 @@ def is_stored(name: str, key: str | None) -> bool:
 
 def _filename(name: str, key: str) -> str:
     # stored code knows this module by its name: where that changes, older files must not be found
-    return f"{name}_{digest(__name__, key)[:32]}.py"
+    return f"{name}_{digest(__name__, _EDITION, key)[:32]}.py"
 
 
 def store(filename: str, source: str) -> Path:

@@ -21,7 +21,6 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from invsamp.solvers.ode import graph, tracing
 from invsamp.solvers.ode.fingerprint import fingerprint
 from invsamp.solvers.ode.generated import Compiled, compiled, digest, is_stored, stored
 from invsamp.solvers.ode.graph import graph_source, operations
@@ -206,10 +205,9 @@ def _key(name: str, parts: Any, n: int, q: int) -> str | None:
 
 @lru_cache(maxsize=1)
 def _edition() -> str:
-    """Changes with the code that writes source."""
-    return hashlib.sha256(
-        b"".join(Path(path).read_bytes() for path in (tracing.__file__, graph.__file__, __file__))
-    ).hexdigest()
+    """Changes with the code that writes source, or what the source calls."""
+    modules = ("graph", "right_hand_side", "tables", "tracing", "twins")
+    return hashlib.sha256(b"".join(Path(__file__).with_name(f"{name}.py").read_bytes() for name in modules)).hexdigest()
 
 
 def _direct(rhs: Rhs, jacobian: Jacobian | None, n: int, q: int, own: int, n_initial: int) -> Direct:

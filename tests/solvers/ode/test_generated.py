@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
 import os
 import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from forks import in_a_fork
+from numba import njit
 from numba.core.errors import NumbaError
 
 from invsamp import code_cache
@@ -165,6 +170,31 @@ def test_compiled_functions_read_and_write_through_pointers(cache):
         np.testing.assert_array_equal(out, [[6.5, np.inf]])
         assert not finite
     assert [path.suffix for path in Path(generated.folder()).glob("product*")] == [".py"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_stored_code_of_two_processes_is_told_apart(cache):
+    """Both have functions of the same names, too large to be inlined: the second one's was lost."""
+    factors = (0.5, 0.25)
+    for factor in factors:
+        assert in_a_fork(partial(compile_large, factor)) == 0
+    for factor in factors:
+        y, out = np.ones(1), np.zeros(1)
+        stored = compile_large(factor).function.ctypes
+        stored(0.0, *(array.ctypes.data_as(ctypes.POINTER(ctypes.c_double)) for array in (y, y, out)))
+        expected = 0.0
+        for _ in range(50):
+            expected = factor * math.sin(expected) + 1.0
+        np.testing.assert_allclose(out[0], expected, rtol=1e-12)
+
+
+def compile_large(factor):
+    steps = "    s = FACTOR * math.sin(s) + y[0]\n" * 50
+    source = (
+        f"@njit\ndef body(s, y, out):\n{steps}    out[0] = s\n\n\ndef evaluate(t, y, p, out):\n    body(t, y, out)\n"
+    )
+    scope = {"njit": njit, "math": math, "FACTOR": factor}
+    return generated.compiled(source, "large", key=generated.digest(source, str(factor)), scope=scope)
 
 
 def test_code_that_cannot_be_loaded_is_compiled_again(cache, monkeypatch):
