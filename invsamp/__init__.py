@@ -26,6 +26,7 @@ from invsamp.posing.adapters import (
 )
 from invsamp.posing.counts import BinomialNoise, CategoricalNoise, NegativeBinomialNoise, PoissonNoise
 from invsamp.posing.covariances import AutoRegressive, ExponentialCorrelation, Precision
+from invsamp.posing.density import LogDensity
 from invsamp.posing.distributions import (
     Beta,
     Cauchy,
@@ -54,8 +55,9 @@ from invsamp.posing.noise import GaussianNoise, LogNormalNoise, StudentTNoise
 from invsamp.posing.noise_contract import Noise
 from invsamp.posing.outputs import Outputs
 from invsamp.posing.posterior import Posterior
-from invsamp.posing.potential import FunctionPotential, SumPotential, Target
+from invsamp.posing.potential import FunctionPotential, SumPotential
 from invsamp.posing.prior import Prior
+from invsamp.posing.target import Target
 from invsamp.posing.truncation import truncated
 from invsamp.posing.umbridge import from_umbridge
 from invsamp.posing.vector_distributions import LKJ, Dirichlet, Flat, Ordered
@@ -120,6 +122,7 @@ __all__ = [
     "InverseGamma",
     "Langevin",
     "LevelSet",
+    "LogDensity",
     "LogNormal",
     "LogNormalNoise",
     "LogUniform",

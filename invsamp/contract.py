@@ -72,7 +72,7 @@ class Potential(Protocol):
     """Energy (negative log density up to a constant) of one fidelity, at positions (chains, dimension).
 
     A failed solve or zero density is ``energy = +inf`` with ``gradient = 0``; nothing is raised for it. A potential may
-    carry ``derivative_error``, as a forward model does.
+    carry ``derivative_error`` and ``no_derivatives``, as a forward model does.
     """
 
     dimension: int
@@ -136,6 +136,12 @@ class NoisyPotential(SplitPotential, Protocol):
 def derivative_error(part: object) -> float:
     """The relative error of its derivatives that a forward model or a potential admits; 0: none but rounding."""
     return float(getattr(part, "derivative_error", None) or 0.0)
+
+
+def no_derivatives(part: object) -> str | None:
+    """Why a forward model or a potential has no derivatives; None if it has."""
+    reason: str | None = getattr(part, "no_derivatives", None)
+    return reason
 
 
 class Terms(NamedTuple):
@@ -278,6 +284,11 @@ class Predicts(Protocol):
     """A problem that tells what would be seen in place of its data."""
 
     @property
+    def data(self) -> Array:
+        """Observations, of any shape."""
+        ...
+
+    @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """Name -> shape of every parameter."""
         ...
@@ -288,6 +299,20 @@ class Predicts(Protocol):
 
     def sample_noise(self, rng: np.random.Generator, y: Any, theta: Any) -> Array:
         """Data with fresh noise around noise-free ``y``, of that shape."""
+        ...
+
+
+@runtime_checkable
+class TellsLikelihood(Protocol):
+    """A problem that tells the log likelihood of each datum."""
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """Name -> shape of every parameter."""
+        ...
+
+    def log_likelihood(self, theta: Any, fidelity: str | None = None) -> Array:
+        """Log likelihoods (batch, *data.shape)."""
         ...
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from invsamp.arguments import mapping
-from invsamp.contract import Predicts
+from invsamp.contract import Predicts, TellsLikelihood
 
 #: Leading dimensions of what the rungs above the cold one recorded; no parameter can have such a name.
 DIMENSIONS = ("chain", "draw", "rung")
@@ -73,7 +73,24 @@ def _is_entry(index: str, shape: tuple[int, ...]) -> bool:
 def check_predicts(posterior: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
     """`ValueError` unless something has data to predict and the parameters of a run."""
     if not isinstance(posterior, Predicts):
-        raise ValueError(f"posterior must have a forward model and noise, got {type(posterior).__name__}")
-    own = {name: tuple(shape) for name, shape in posterior.shapes.items()}
+        raise ValueError(f"posterior must have a forward model, data and noise, got {_kind(posterior)}")
+    _check_shapes(posterior.shapes, shapes)
+
+
+def check_tells_likelihood(posterior: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """`ValueError` unless something tells the likelihood of each datum, and has the parameters of a run."""
+    if not isinstance(posterior, TellsLikelihood):
+        raise ValueError(
+            f"posterior must tell the likelihood of each datum, as a Posterior does, got {_kind(posterior)}"
+        )
+    _check_shapes(posterior.shapes, shapes)
+
+
+def _kind(posterior: Any) -> str:
+    return "one posed by its log likelihood" if isinstance(posterior, TellsLikelihood) else type(posterior).__name__
+
+
+def _check_shapes(found: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    own = {name: tuple(shape) for name, shape in found.items()}
     if own != dict(shapes):
         raise ValueError(f"posterior must have the parameters of the run, {dict(shapes)}, got {own}")

@@ -29,7 +29,7 @@ from invsamp.ladder import Sampler
 from invsamp.parallel.agreement import check_equal, run_settings
 from invsamp.parallel.messages import Communicator
 from invsamp.parallel.sharing import communicator, share
-from invsamp.posing.potential import Target
+from invsamp.posing.target import Target
 from invsamp.presets import mala
 from invsamp.results.run import Run
 from invsamp.storage.arviz_import import load_arviz

@@ -20,7 +20,7 @@ from numba import njit
 from invsamp.arguments import instance, integer, one_of, real
 from invsamp.domains import Polygon
 from invsamp.estimators import Noisy, noisy
-from invsamp.posing.potential import Target
+from invsamp.posing.target import Target
 
 Array = npt.NDArray[np.float64]
 

@@ -12,7 +12,8 @@ from invsamp.boundary import Ignore, Penalise, Project, Reflect, as_boundary, pe
 from invsamp.domains import Box, HalfSpaces, Polygon, constraint
 from invsamp.estimators import minibatch, noisy
 from invsamp.ladder import Rung, Sampler
-from invsamp.posing.potential import FunctionPotential, SumPotential, Target
+from invsamp.posing.potential import FunctionPotential, SumPotential
+from invsamp.posing.target import Target
 from invsamp.presets import cyclic_sgld, fast_resgld, mala, r2sgld, relangevin, resgld, sghmc, sgld
 from invsamp.sampler import sample
 

@@ -15,7 +15,8 @@ import pytest
 from scipy.stats import truncnorm
 
 from invsamp.domains import HalfSpaces
-from invsamp.posing.potential import FunctionPotential, Target
+from invsamp.posing.potential import FunctionPotential
+from invsamp.posing.target import Target
 from invsamp.presets import mala, sghmc, sgld
 
 #: Bars on the errors of means, in sds, and on the relative errors of sds.

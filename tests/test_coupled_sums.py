@@ -16,7 +16,8 @@ from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import answered
 from invsamp.kernels import Langevin
 from invsamp.ladder import GradientNoise, Rung, Sampler
-from invsamp.posing.potential import FunctionPotential, Target
+from invsamp.posing.potential import FunctionPotential
+from invsamp.posing.target import Target
 from invsamp.presets import fast_resgld, sgld
 from invsamp.swap.rules import delayed_acceptance, naive
 from invsamp.variances.models import known, running_average

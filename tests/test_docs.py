@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import invsamp as iv
 from invsamp import problems
@@ -86,6 +87,17 @@ def test_a_run_in_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
         np.testing.assert_array_equal(model(theta), posterior.forward["model"](theta))
 
 
+def test_densities_of_all_sorts(capsys: pytest.CaptureFixture) -> None:
+    likelihood, target = blocks("posing.md")[-2:]
+    names = run(likelihood, "posing.md", {})
+    assert "passed" in capsys.readouterr().out
+    theta = np.array([[1.2, 0.9]])
+    np.testing.assert_allclose(
+        names["waiting"].log_likelihood(theta)[0], stats.weibull_min(1.2, scale=0.9).logpdf(names["EARTHQUAKES"])
+    )
+    assert run(target, "posing.md", names)["target"].check_gradient([0.3, 0.2]).passed
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_names_exist(page: str) -> None:
     text = PAGES[page].read_text()
@@ -110,7 +122,11 @@ def test_links_lead_somewhere(page: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["domains.constraints", "domains.level_set", "domains.polygon", "domains.product", "posing.prior"]
+    "module",
+    [
+        *("domains.constraints", "domains.level_set", "domains.polygon", "domains.product"),
+        *("posing.density", "posing.prior", "posing.target"),
+    ],
 )
 def test_docstring_examples(module: str) -> None:
     failed, tried = doctest.testmod(importlib.import_module(f"invsamp.{module}"))

@@ -12,7 +12,8 @@ import invsamp.kernels.langevin
 from invsamp.domains import Unbounded
 from invsamp.estimators import minibatch, noisy
 from invsamp.ladder import GradientNoise
-from invsamp.posing.potential import SumPotential, Target
+from invsamp.posing.potential import SumPotential
+from invsamp.posing.target import Target
 from invsamp.presets import fast_resgld, resgld, sgld
 from invsamp.variances.models import kernel_ridge, known, running_average
 

@@ -10,7 +10,8 @@ from invsamp.estimators import Exact, exact, minibatch, noisy
 from invsamp.kernels import Langevin, Momentum
 from invsamp.ladder import GradientNoise, Sampler
 from invsamp.laws import tempered
-from invsamp.posing.potential import FunctionPotential, Target
+from invsamp.posing.potential import FunctionPotential
+from invsamp.posing.target import Target
 from invsamp.presets import (
     cyclic_sgld,
     fast_resgld,

@@ -13,7 +13,8 @@ from invsamp.domains import Box
 from invsamp.estimators import minibatch, noisy
 from invsamp.ladder import Rung, Sampler, Swap
 from invsamp.posing.noise import GaussianNoise
-from invsamp.posing.potential import FunctionPotential, Target
+from invsamp.posing.potential import FunctionPotential
+from invsamp.posing.target import Target
 from invsamp.presets import cyclic_sgld, fast_resgld, mala, multi_variance_resgld, relangevin, resgld, sghmc, sgld
 from invsamp.sampler import sample
 from invsamp.schedules import exponential

@@ -7,7 +7,7 @@ import pytest
 from laws import CORRELATED, gaussian, second_moments, sgld_covariance, upper
 
 from invsamp.estimators import noisy
-from invsamp.posing.potential import Target
+from invsamp.posing.target import Target
 from invsamp.presets import relangevin, resgld, sgld
 from invsamp.problems.mixtures import GaussianMixture, two_modes
 from invsamp.swap import rules

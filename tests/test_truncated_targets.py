@@ -10,7 +10,8 @@ from laws import CORRELATED, box, gaussian, moments_about, tempered, upper
 from scipy.stats import truncnorm
 
 from invsamp.domains import Box, HalfSpaces, Reflection
-from invsamp.posing.potential import FunctionPotential, Target
+from invsamp.posing.potential import FunctionPotential
+from invsamp.posing.target import Target
 from invsamp.presets import mala, sgld
 
 

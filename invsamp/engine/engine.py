@@ -82,6 +82,7 @@ class Engine:
             RungAtWork(rung, self.potentials[name], domain, seed, plan.schedule_steps, apart, priors)
             for rung, name, seed in zip(sampler.rungs, fidelities, seeds, strict=True)
         ]
+        gradients.check_known(problem, self.rungs)
         share_pilots(self.rungs)
         self.answer: Answer = next(iter(self.potentials.values())).answer_all
         #: Where the user lets the chains start, (chains, d).

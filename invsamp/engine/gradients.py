@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from invsamp.contract import Array, Potential, Problem, SampledProblem, derivative_error
+from invsamp.contract import Array, Potential, Problem, SampledProblem, derivative_error, no_derivatives
 from invsamp.engine.rung import RungAtWork
 from invsamp.estimators import BoundEstimator, BoundMinibatch
 from invsamp.evaluate.counted import CountedPotential
@@ -105,6 +105,15 @@ def check_one(
         if message or used == STARTS:
             return solves, message
     return solves, None
+
+
+def check_known(problem: Problem, rungs: Sequence[RungAtWork]) -> None:
+    """`ValueError` where a kernel follows gradients of a fidelity that has none."""
+    for name, k in _first_rungs(rungs).items():
+        if (reason := no_derivatives(problem.potential(name))) is not None:
+            raise ValueError(
+                f"sampler must follow no gradients of fidelity {name!r}, got {rungs[k].settings.kernel}: {reason}"
+            )
 
 
 def tell(mistakes: Mapping[str, str], rungs: Sequence[RungAtWork]) -> None:

@@ -166,13 +166,13 @@ def _evaluate(columns: Array, compiled: Coefficients) -> tuple[Array, Array]:
     )
 
 
-def as_shape(shape: object) -> tuple[int, ...]:
+def as_shape(shape: object, name: str = "shape") -> tuple[int, ...]:
     """A shape as a tuple; `ValueError` unless it is made of positive integers."""
     try:
         sizes = shape if isinstance(shape, tuple | list) else (shape,)
-        return tuple(integer("shape", size, least=1) for size in sizes)
+        return tuple(integer(name, size, least=1) for size in sizes)
     except ValueError:
-        raise wrong("shape", "an integer >= 1 or a tuple of these", shape) from None
+        raise wrong(name, "an integer >= 1 or a tuple of these", shape) from None
 
 
 def joined_shape(name: str, value: Array, shape: tuple[int, ...]) -> tuple[int, ...]:

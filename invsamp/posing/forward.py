@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp import arguments
-from invsamp.contract import Array, VectorJacobianProduct
+from invsamp.contract import Array, VectorJacobianProduct, no_derivatives
 
 FLOAT = np.dtype(float)
 
@@ -38,16 +38,20 @@ class GuardedModel:
         Name of the fidelity, for messages.
     fixed : ndarray, shape (p,), optional
         Values of all that the model gets, NaN for what is not fixed: theta has those alone.
+    derivatives : bool
+        Whether a model that says that it has none is refused.
     """
 
-    def __init__(self, model: Any, observations: int, name: str, fixed: Array | None = None) -> None:
+    def __init__(
+        self, model: Any, observations: int, name: str, fixed: Array | None = None, *, derivatives: bool = True
+    ) -> None:
         if not callable(model) or not callable(getattr(model, "linearize", None)):
             raise ValueError(
                 f"forward[{name!r}] must be callable and have linearize, got {model!r}: "
                 "wrap a plain function by with_jacobian or finite_differences"
             )
-        reason = getattr(model, "no_derivatives", None)
-        if reason:
+        reason = no_derivatives(model)
+        if reason and derivatives:
             raise ValueError(f"forward[{name!r}] must have derivatives, but {reason}. Or wrap it by finite_differences")
         self.model = model
         self.observations = observations

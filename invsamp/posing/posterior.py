@@ -1,4 +1,4 @@
-"""The posterior: a prior, forward models of several fidelities, data and noise, in one object."""
+"""The posterior: a prior, and forward models of several fidelities with data and noise, or log likelihoods."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from invsamp.contract import Array, ForwardModel, Reference
 from invsamp.domains import Box, Domain, DomainLike, Product, Unbounded, bound_domain, named_columns, point_inside
 from invsamp.posing.bound_noise import BoundNoise
 from invsamp.posing.coordinates import choose_coordinates
+from invsamp.posing.density import GivenLikelihood, LogDensity, as_density
 from invsamp.posing.forward import GuardedModel
 from invsamp.posing.gradient_check import GradientCheck, check_gradient
 from invsamp.posing.noise_contract import Noise
@@ -43,18 +44,21 @@ class Posterior:
     Parameters
     ----------
     prior : Prior
-    forward : ForwardModel, or mapping from name to ForwardModel
+    forward : ForwardModel, or mapping from name to ForwardModel, optional
         One model (the fidelity ``"model"``), or several from the coarsest to the finest. A model with
         ``parameters`` gets the columns of those; any other gets all parameters that the noise does not use.
-    data : array_like
+    data : array_like, optional
         Observations of any shape; models return them flattened in C order. Those that a masked array masks are missing:
         models predict them all the same. So is NaN, with a warning.
-    noise : Noise or Outputs
+    noise : Noise or Outputs, optional
     domain : Domain, constraint, or a sequence of these, optional
         Where theta must lie: domains of all its columns, `invsamp.domains.Product` of some of them by name, and
         ``constraint("sigma > 1 + beta")``; all of a sequence.
     transforms : mapping from parameter to {"identity", "log", "logit"}, optional
         Coordinates other than the default.
+    log_likelihood : LogDensity or function, or mapping from name to these, optional
+        In place of ``forward``, ``data`` and ``noise``: log p(data | theta), see `LogDensity`; several fidelities as of
+        ``forward``. Then there is nothing to predict.
 
     Attributes
     ----------
@@ -70,31 +74,51 @@ class Posterior:
     ------
     ValueError
         If the data are infinite or do not fit the noise, a name is unknown, a model cannot be
-        linearized, or a transform does not fit its parameter's support or conflicts with ``domain``.
+        linearized, or a transform does not fit its parameter's support or conflicts with ``domain``; if neither
+        ``forward``, ``data`` and ``noise`` are given nor ``log_likelihood``, or both are.
     """
 
     def __init__(
         self,
         prior: Prior,
-        forward: ForwardModel | Mapping[str, ForwardModel],
-        data: npt.ArrayLike,
-        noise: Noise | Outputs,
+        forward: ForwardModel | Mapping[str, ForwardModel] | None = None,
+        data: npt.ArrayLike | None = None,
+        noise: Noise | Outputs | None = None,
         domain: DomainLike | None = None,
         transforms: Mapping[str, str] | None = None,
+        *,
+        log_likelihood: Any = None,
     ) -> None:
         instance("prior", prior, Prior, "a Prior")
-        self.prior, self.noise = prior, noise
-        self.data = _with_missing(data)
-        self._bound = BoundNoise(noise, self.data, prior)
-        self.forward = dict(forward) if isinstance(forward, Mapping) else {"model": forward}
-        if not self.forward:
-            raise ValueError("forward must hold at least one model, got an empty mapping")
+        self.prior = prior
+        given = {"forward": forward, "data": data, "noise": noise}
+        if log_likelihood is not None:
+            _refuse_beside_likelihood(given)
+            self.noise: Noise | Outputs = GivenLikelihood()
+            self.forward: dict[str, Any] = _densities(log_likelihood)
+            observed = np.zeros(self.forward[tuple(self.forward)[-1]].shape)
+        else:
+            _refuse_missing(given)
+            assert noise is not None
+            self.noise = noise
+            self.data = observed = _with_missing(data)
+            self.forward = dict(forward) if isinstance(forward, Mapping) else {"model": forward}
+            if not self.forward:
+                raise ValueError("forward must hold at least one model, got an empty mapping")
+        self._data_shape = observed.shape
+        self._bound = BoundNoise(self.noise, observed, prior)
         self._bounds = {name: self._bound_part(name, m) for name, m in self.forward.items()}
         if (seen := self._bounds[tuple(self.forward)[-1]].outputs) != self._bound.outputs:
             raise ValueError(f"the finest of forward must predict all {self._bound.outputs} data, got one for {seen}")
         names = {name: self._model_names(name, m) for name, m in self.forward.items()}
         self._models = {
-            name: GuardedModel(m, self._bounds[name].outputs, name, self._model_fixed(names[name]))
+            name: GuardedModel(
+                m,
+                self._bounds[name].outputs,
+                name,
+                self._model_fixed(names[name]),
+                derivatives=not isinstance(m, LogDensity),
+            )
             for name, m in self.forward.items()
         }
         self._columns = {name: self._model_columns(name, found) for name, found in names.items()}
@@ -110,10 +134,11 @@ class Posterior:
 
     def __repr__(self) -> str:
         missing = self._bound.outputs - self._bound.size
+        data = f"{self._bound.size} data{f' ({missing} missing)' if missing else ''}"
+        noise = "a log likelihood" if isinstance(self.noise, GivenLikelihood) else repr(self.noise)
         return (
-            f"Posterior({self.dimension} parameters {list(self.labels)}, {self._bound.size} data"
-            f"{f' ({missing} missing)' if missing else ''}, "
-            f"fidelities {list(self.fidelities)}, {self.noise!r}, {self.sampling_domain!r})"
+            f"Posterior({self.dimension} parameters {list(self.labels)}, {data}, "
+            f"fidelities {list(self.fidelities)}, {noise}, {self.sampling_domain!r})"
         )
 
     @property
@@ -241,6 +266,8 @@ class Posterior:
         ``theta`` is an array (batch, dimension) or (dimension,), or a mapping from name to values.
         """
         points, name = self._theta(theta), self._fidelity(fidelity)
+        if isinstance(self.noise, GivenLikelihood):
+            raise ValueError("posterior must have a forward model to predict, got one posed by its log likelihood")
         y = self._models[name](points[:, self._columns[name]])
         return self._scatter(name, y, np.nan)
 
@@ -251,8 +278,8 @@ class Posterior:
         generator("rng", rng)
         points = self._theta(theta)
         clean = numbers("y", y)
-        if clean.shape != (len(points), *self.data.shape):
-            raise ValueError(f"y must have shape {(len(points), *self.data.shape)}, got {clean.shape}")
+        if clean.shape != (len(points), *self._data_shape):
+            raise ValueError(f"y must have shape {(len(points), *self._data_shape)}, got {clean.shape}")
         return self._bound.sample(rng, points, clean.reshape(len(points), -1)).reshape(clean.shape)
 
     def log_likelihood(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike], fidelity: str | None = None) -> Array:
@@ -284,7 +311,8 @@ class Posterior:
         """Its parts and the data, by which a run that goes on recognises it."""
         fixed = {name: value.tolist() for name, value in self.prior.fixed.items()}
         prior = dict(self.prior.distributions) | fixed
-        return {"prior": prior, "noise": self.noise, "forward": self.forward, "data": self.data}
+        told: dict[str, Any] = {"prior": prior, "noise": self.noise, "forward": self.forward}
+        return told if isinstance(self.noise, GivenLikelihood) else told | {"data": self.data}
 
     def failure_message(self, fidelity: str | None = None) -> str | None:
         """What the last exception of a fidelity's model said; None if there was none."""
@@ -338,7 +366,7 @@ class Posterior:
         if count is not None and count != bound.outputs:
             raise ValueError(
                 f"data must hold the observations of the forward model {fidelity!r}: it has {count}, got "
-                f"{bound.outputs} data (shape {self.data.shape})"
+                f"{bound.outputs} data (shape {self._data_shape})"
             )
         return bound
 
@@ -346,10 +374,10 @@ class Posterior:
         """Values (batch, m) of the data that a fidelity predicts in the shape of all data."""
         indices = getattr(self.forward[fidelity], "data_indices", None)
         if indices is None:
-            return values.reshape(len(values), *self.data.shape)
+            return values.reshape(len(values), *self._data_shape)
         full = np.full((len(values), self._bound.outputs), missing)
         full[:, indices] = values
-        return full.reshape(len(values), *self.data.shape)
+        return full.reshape(len(values), *self._data_shape)
 
     def _theta(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike]) -> Array:
         named = by_name(theta)
@@ -386,6 +414,28 @@ class Posterior:
         if not free:
             raise ValueError(f"forward[{fidelity!r}] must depend on at least one parameter, got none")
         return as_selector(self.prior.columns(free))
+
+
+def _refuse_missing(given: Mapping[str, Any]) -> None:
+    if missing := [name for name, value in given.items() if value is None]:
+        raise ValueError(
+            f"{missing[0]} must be given: a posterior has forward, data and noise, or else a log_likelihood, got None"
+        )
+
+
+def _refuse_beside_likelihood(given: Mapping[str, Any]) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"{name} must be None beside a log_likelihood, which says all of the data, got {value!r}")
+
+
+def _densities(log_likelihood: Any) -> dict[str, Any]:
+    """Log likelihoods by fidelity."""
+    if not isinstance(log_likelihood, Mapping):
+        return {"model": as_density("log_likelihood", log_likelihood)}
+    if not log_likelihood:
+        raise ValueError("log_likelihood must hold at least one function, got an empty mapping")
+    return {name: as_density(f"log_likelihood[{name!r}]", one) for name, one in log_likelihood.items()}
 
 
 def _with_missing(data: Any) -> Array:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Array, ExpectedMisfit, Gradients, Parts, Terms, derivative_error
+from invsamp.contract import Array, ExpectedMisfit, Gradients, Parts, Terms, derivative_error, no_derivatives
 from invsamp.domains import Box, Domain, Unbounded
 from invsamp.posing import column_families
 from invsamp.posing.bound_noise import BoundNoise
@@ -50,6 +50,11 @@ class PosteriorPotential:
     def derivative_error(self) -> float:
         """The relative error of its derivatives that the model admits."""
         return derivative_error(self._model.model)
+
+    @property
+    def no_derivatives(self) -> str | None:
+        """Why the model has no derivatives; None if it has."""
+        return no_derivatives(self._model.model)
 
     def expected_misfit(self) -> ExpectedMisfit | None:
         """What the misfit of the data should be, where the noise is known."""

@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from invsamp.arguments import integer, mapping, optional, real, text
+from invsamp.arguments import boolean, integer, mapping, optional, real, text
 from invsamp.contract import Array, VectorJacobianProduct
 from invsamp.failures import CountsFailures, Failures
 from invsamp.posing.adapters import parameter_names
+from invsamp.posing.density import LogDensity
 from invsamp.posing.forward import ModelError, WrongShapeError
 from invsamp.posing.json_server import Server, address
 
@@ -33,8 +34,9 @@ def from_umbridge(
     parameters: Iterable[str] | None = None,
     time_limit: float = 60.0,
     connections: int = 1,
-) -> UmbridgeFunction:
-    """Forward model of an UM-Bridge server.
+    density: bool = False,
+) -> UmbridgeFunction | LogDensity:
+    """Forward model, or log density, of an UM-Bridge server.
 
     Theta's columns are the model's input vectors one after the other; the observations are its output vectors one after
     the other. The rows of a batch are evaluated one by one. A row is NaN if the server answers with an error, not in
@@ -55,17 +57,21 @@ def from_umbridge(
         Seconds for a request and its whole answer, however the server spreads it.
     connections : int, >= 1
         Rows of a batch that are asked for at the same time, for servers that evaluate in parallel.
+    density : bool
+        Whether the model's one output is a log density: a `LogDensity` for `Posterior` or `Target`. It has gradients
+        where the server has.
 
     Returns
     -------
-    UmbridgeFunction or UmbridgeModel
-        The latter has ``linearize``, by the server's gradients. A function without is for `finite_differences`.
+    UmbridgeFunction, UmbridgeModel or LogDensity
+        A model has ``linearize``, by the server's gradients. A function without is for `finite_differences`.
 
     Raises
     ------
     ValueError
         If the settings are out of range; if no server of protocol 1.0 answers at the address within ten seconds; if it
-        has no model of that name, or none that can be evaluated; if it refuses the configuration.
+        has no model of that name, or none that can be evaluated; if it refuses the configuration; if a density has
+        more than one output.
 
     Notes
     -----
@@ -75,7 +81,7 @@ def from_umbridge(
     """
     time_limit, connections = real("time_limit", time_limit, above=0), integer("connections", connections, least=1)
     names = parameter_names(parameters)
-    text("name", name)
+    text("name", name), boolean("density", density)
     try:
         chosen = json.dumps(optional(mapping, "config", config) or {}, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -85,7 +91,12 @@ def from_umbridge(
         kind, inputs, outputs = _pose(server, url, name, chosen)
     except (RuntimeError, TimeoutError, ConnectionError) as error:
         raise ModelError(f"{url} does not tell about its model {name!r}: {error}") from None
-    return kind(server, name, chosen, inputs, outputs, names, connections)
+    model = kind(server, name, chosen, inputs, outputs, names, connections)
+    if not density:
+        return model
+    if outputs != (1,):
+        raise ValueError(f"density must be False for a model of other outputs than one number, got {list(outputs)}")
+    return LogDensity(model)
 
 
 @dataclass(frozen=True, repr=False)

@@ -37,6 +37,11 @@ def leave_one_out(data: Any, weight: Array | None, theta: Array) -> Any:
     """
     import xarray as xr
 
+    if data.log_likelihood["data"].ndim < 3:
+        raise ValueError(
+            "posterior must tell the log likelihood of each datum for cross-validation, got one number for all: "
+            "LogDensity(function, gradient, data=...) tells of each"
+        )
     arviz = load_arviz()
     if weight is None:
         return arviz.loo(data, var_name="data", pointwise=True)

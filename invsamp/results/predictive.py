@@ -11,7 +11,7 @@ import numpy as np
 from invsamp.arguments import integer, optional
 from invsamp.contract import Array
 from invsamp.diagnostics import weights
-from invsamp.names import check_predicts
+from invsamp.names import check_predicts, check_tells_likelihood
 from invsamp.posing.posterior import Posterior
 from invsamp.storage import layout
 
@@ -86,9 +86,9 @@ def log_likelihood(
     Raises
     ------
     ValueError
-        If ``posterior`` cannot predict, or its parameters are others.
+        If ``posterior`` does not tell it, or its parameters are others.
     """
-    check_predicts(posterior, shapes)
+    check_tells_likelihood(posterior, shapes)
     rows = theta.reshape(-1, theta.shape[-1])
     values = _by_blocks(lambda block: posterior.log_likelihood(block, fidelity), rows)
     return layout.dataset({"data": values.reshape(theta.shape[:2] + values.shape[1:])}, _data_dimensions(values))

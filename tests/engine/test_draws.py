@@ -8,7 +8,8 @@ from invsamp.domains import Box
 from invsamp.engine.draws import Draws
 from invsamp.engine.engine import Engine
 from invsamp.engine.plan import Plan
-from invsamp.posing.potential import FunctionPotential, Target
+from invsamp.posing.potential import FunctionPotential
+from invsamp.posing.target import Target
 from invsamp.presets import relangevin, sgld
 
 

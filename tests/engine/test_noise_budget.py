@@ -12,7 +12,8 @@ from invsamp.diagnostics.checks import diagnose
 from invsamp.estimators import noisy
 from invsamp.kernels import Langevin
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
-from invsamp.posing.potential import FunctionPotential, Target
+from invsamp.posing.potential import FunctionPotential
+from invsamp.posing.target import Target
 from invsamp.presets import fast_resgld, sghmc, sgld
 from invsamp.sampler import sample
 from invsamp.schedules import exponential

@@ -13,7 +13,8 @@ from invsamp.engine.noise_models import NoiseModels
 from invsamp.engine.plan import Plan
 from invsamp.estimators import exact, noisy
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
-from invsamp.posing.potential import FunctionPotential, Target
+from invsamp.posing.potential import FunctionPotential
+from invsamp.posing.target import Target
 from invsamp.presets import fast_resgld
 from invsamp.swap.rules import delayed_acceptance
 from invsamp.variances.models import kernel_ridge, known, running_average

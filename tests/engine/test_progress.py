@@ -9,7 +9,8 @@ import pytest
 
 import invsamp as iv
 from invsamp.engine import progress
-from invsamp.posing.potential import FunctionPotential, Target
+from invsamp.posing.potential import FunctionPotential
+from invsamp.posing.target import Target
 
 STEPS = 40
 

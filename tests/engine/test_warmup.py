@@ -14,7 +14,8 @@ from invsamp.engine.tuner import STABILITY_FRACTION
 from invsamp.estimators import noisy
 from invsamp.kernels import Langevin
 from invsamp.ladder import GradientNoise
-from invsamp.posing.potential import FunctionPotential, Target
+from invsamp.posing.potential import FunctionPotential
+from invsamp.posing.target import Target
 from invsamp.presets import fast_resgld, ghmc, hmc, mala, relangevin, sghmc, sgld
 from invsamp.variances.models import kernel_ridge, known, running_average
 

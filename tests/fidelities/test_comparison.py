@@ -18,8 +18,9 @@ from invsamp.posing.adapters import with_jacobian
 from invsamp.posing.distributions import Normal
 from invsamp.posing.noise import GaussianNoise
 from invsamp.posing.posterior import Posterior
-from invsamp.posing.potential import FunctionPotential, Target
+from invsamp.posing.potential import FunctionPotential
 from invsamp.posing.prior import Prior
+from invsamp.posing.target import Target
 from invsamp.presets import relangevin
 from invsamp.swap.rules import delayed_acceptance, product_target
 

@@ -11,7 +11,8 @@ from asking import Asked
 from invsamp.coupled_sums import coupled_sum
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.fidelities.hierarchy import _best_probabilities, measure_levels
-from invsamp.posing.potential import FunctionPotential, Target
+from invsamp.posing.potential import FunctionPotential
+from invsamp.posing.target import Target
 
 PRECISION = np.array([[4.0, 1.0], [1.0, 2.0]])
 

@@ -10,7 +10,8 @@ from invsamp.estimators import noisy
 from invsamp.kernels import Langevin, Momentum
 from invsamp.kernels.momentum import THRESHOLD_STEP, persistent_acceptance
 from invsamp.ladder import Rung, Sampler, Swap
-from invsamp.posing.potential import FunctionPotential, Target
+from invsamp.posing.potential import FunctionPotential
+from invsamp.posing.target import Target
 from invsamp.presets import ghmc, mala, relangevin
 
 CORRELATED = np.array([[1.0, 0.9], [0.9, 2.0]])

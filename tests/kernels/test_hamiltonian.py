@@ -10,7 +10,8 @@ from invsamp.domains import HalfSpaces
 from invsamp.kernels import Hamiltonian
 from invsamp.kernels.paths import LONGEST, van_der_corput
 from invsamp.ladder import Rung
-from invsamp.posing.potential import FunctionPotential, Target
+from invsamp.posing.potential import FunctionPotential
+from invsamp.posing.target import Target
 from invsamp.presets import hmc, relangevin
 
 

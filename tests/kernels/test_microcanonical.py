@@ -9,7 +9,8 @@ from laws import CORRELATED, gaussian, second_moments, upper
 from invsamp.domains import HalfSpaces
 from invsamp.kernels import Microcanonical
 from invsamp.ladder import Rung
-from invsamp.posing.potential import FunctionPotential, Target
+from invsamp.posing.potential import FunctionPotential
+from invsamp.posing.target import Target
 from invsamp.presets import mams, relangevin
 
 #: E x^2 and E x^4 under exp(-x^4 / 4): 2 Gamma(3/4) / Gamma(1/4), and 1.

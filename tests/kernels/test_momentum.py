@@ -14,7 +14,8 @@ from invsamp.estimators import exact, noisy
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.kernels import Langevin, Momentum
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
-from invsamp.posing.potential import FunctionPotential, Target
+from invsamp.posing.potential import FunctionPotential
+from invsamp.posing.target import Target
 from invsamp.presets import sghmc, sgld
 from invsamp.variances.models import known
 

@@ -1,4 +1,4 @@
-"""Potentials from functions and sums, and `Target`."""
+"""Potentials from functions and sums."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from invsamp.contract import Potential, Problem, TermwisePotential
-from invsamp.domains import Ball, Box, HalfSpaces, Polygon, Unbounded, constraint
-from invsamp.posing.potential import FunctionPotential, SumPotential, Target
+from invsamp.posing.potential import FunctionPotential, SumPotential
+from invsamp.posing.target import Target
 
 
 def square(position):
@@ -76,67 +76,3 @@ def test_sum_without_prior_has_none():
     terms = potential.terms(np.zeros((2, 1)), np.array([[0], [1]]))
     np.testing.assert_array_equal(terms.prior_energy, 0.0)
     np.testing.assert_array_equal(terms.prior_gradient, np.zeros((2, 1)))
-
-
-class TestTarget:
-    potential = FunctionPotential(square, 2)
-
-    def test_fidelities_go_from_coarse_to_fine(self):
-        coarse = FunctionPotential(square, 2)
-        target = Target({"coarse": coarse, "fine": self.potential})
-        assert target.fidelities == ("coarse", "fine")
-        assert target.potential() is self.potential
-        assert target.potential("coarse") is coarse
-        with pytest.raises(ValueError, match=r"fidelity must be one of 'coarse', 'fine', got 'medium'"):
-            target.potential("medium")
-
-    def test_names(self):
-        assert Target(self.potential).shapes == {"theta": (2,)}
-        assert Target(self.potential, names=("a", "b")).shapes == {"a": (), "b": ()}
-        with pytest.raises(ValueError, match=r"names must have 2 entries, got \['a'\]"):
-            Target(self.potential, names=("a",))
-
-    def test_bad_potentials(self):
-        with pytest.raises(ValueError, match="at least one potential"):
-            Target({})
-        with pytest.raises(ValueError, match=r"share one dimension, got \{'a': 2, 'b': 3\}"):
-            Target({"a": self.potential, "b": FunctionPotential(square, 3)})
-        with pytest.raises(ValueError, match="3 coordinates"):
-            Target(self.potential, Box(np.zeros(3), np.ones(3)))
-
-    def test_positions_are_parameters(self):
-        theta, target = np.ones((3, 2)), Target(self.potential)
-        assert target.to_theta(theta) is theta
-        assert target.to_position(theta) is theta
-
-    @pytest.mark.parametrize(
-        "start", [None, lambda rng, n: rng.uniform(-1.0, 1.0, (n, 2)), np.array([[0.5, 0.5], [-1.0, 0.0], [0.1, 0.9]])]
-    )
-    def test_starts_lie_in_the_domain(self, start):
-        domain = Box(0.0, 2.0)
-        points = Target(self.potential, domain, start).sample_start(np.random.default_rng(0), 100)
-        assert points.shape == (100, 2)
-        assert domain.contains(points).all()
-        assert len(np.unique(points, axis=0)) > 1
-
-    def test_domains_of_all_sorts(self):
-        target = Target(self.potential, [constraint("a > b"), Ball([0.0, 0.0], 2.0)], names=["a", "b"])
-        assert target.sampling_domain == HalfSpaces([[-1.0, 1.0]], [0.0]) & Ball([0.0, 0.0], 2.0)
-        assert Target(self.potential, constraint("theta[0] > 1")).support == HalfSpaces([[-1.0, 0.0]], [-1.0])
-        with pytest.raises(ValueError, match="names 'a', which is none of"):
-            Target(self.potential, constraint("a > 0"))
-        with pytest.raises(ValueError, match="domain must be a Domain"):
-            Target(self.potential, "a > 0")
-        free = target.without_domain()
-        assert free.sampling_domain == Unbounded()
-        assert free.potentials is target.potentials and free.names == target.names
-
-    def test_starts_far_from_the_origin_are_uniform(self):
-        square = Polygon([[50, 50], [51, 50], [51, 51], [50, 51]])
-        points = Target(self.potential, square).sample_start(np.random.default_rng(0), 50)
-        assert square.contains(points).all() and len(np.unique(points)) == 100
-
-    def test_starts_that_never_lie_in_the_domain(self):
-        target = Target(self.potential, Box(0.0, 2.0), np.array([-1.0, -1.0]))
-        with pytest.raises(ValueError, match="start must give points inside the domain, got 0 of 3"):
-            target.sample_start(np.random.default_rng(0), 3)

@@ -406,6 +406,30 @@ def test_a_server_of_the_reference_implementation():
         launch.stop(process)
 
 
+class TestDensities:
+    def test_of_one_output_are_log_densities(self, server):
+        server.instead = {
+            "OutputSizes": {"outputSizes": [1]},
+            "Evaluate": {"output": [[-2.5]]},
+            "Gradient": {"output": [-0.5]},
+        }
+        density = from_umbridge(server.url, "full", density=True)
+        assert isinstance(density, iv.LogDensity) and density.dimension == 2 and density.no_derivatives is None
+        energy, gradient = density.energy_and_gradient(THETA)
+        np.testing.assert_array_equal(energy, 2.5)
+        np.testing.assert_array_equal(gradient, 0.5)
+        posterior = iv.Posterior(iv.Prior(x=iv.Normal(0, 1, shape=2)), log_likelihood=density)
+        found = posterior.potential().parts(np.zeros((1, 2)), True)
+        assert found.energy[0] - found.prior[0] == 2.5
+        np.testing.assert_array_equal(found.gradient, 0.5)
+        plain = from_umbridge(server.url, "plain", density=True)
+        assert plain.no_derivatives and iv.Target(plain).dimension == 2
+
+    def test_of_several_outputs_are_none(self, server):
+        with pytest.raises(ValueError, match=r"density must be False .* other outputs than one number, got \[2, 1\]"):
+            from_umbridge(server.url, "full", density=True)
+
+
 def answers(port):
     with socket.socket() as wire:
         return wire.connect_ex(("localhost", port)) == 0

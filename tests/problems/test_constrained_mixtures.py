@@ -8,7 +8,7 @@ import pytest
 from invsamp.contract import Potential
 from invsamp.diagnostics.divergences import iid_floor
 from invsamp.domains import Polygon
-from invsamp.posing.potential import Target
+from invsamp.posing.target import Target
 from invsamp.problems import constrained_mixtures as problem
 
 

@@ -330,7 +330,7 @@ def test_posterior_predictive_is_repeatable_replaceable_and_solves_in_blocks():
 
 def test_posterior_predictive_refuses_the_wrong_posterior():
     _, run = make()
-    with pytest.raises(ValueError, match="posterior must have a forward model and noise, got SimpleNamespace"):
+    with pytest.raises(ValueError, match="posterior must have a forward model, data and noise, got SimpleNamespace"):
         run.posterior_predictive(SimpleNamespace())
     with pytest.raises(ValueError, match="draws must be an integer >= 1, got 0"):
         run.posterior_predictive(Line(), draws=0)

@@ -24,7 +24,7 @@ from scipy.integrate import trapezoid
 
 from invsamp.estimators import Exact, noisy
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
-from invsamp.posing.potential import Target
+from invsamp.posing.target import Target
 from invsamp.problems.mixtures import GaussianMixture, two_modes
 from invsamp.swap.discrepancy import Discrepancy
 from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target

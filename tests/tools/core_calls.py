@@ -56,9 +56,11 @@ def posing_calls() -> dict[str, Call]:
         "MultivariateNormal": Call(iv.MultivariateNormal, {"mean": [0.0, 0.0], "covariance": np.eye(2)}),
         "Ordered": Call(iv.Ordered, {"distribution": iv.Normal(0, 1, shape=2)}),
         "Dirichlet": Call(iv.Dirichlet, {"concentration": [1.0, 2.0]}),
-        "Dirichlet.whole": Call(iv.Dirichlet([1.0, 2.0]).whole, {"x": [0.5]}, {"x": {"numbers", "signed"}}),
+        "Dirichlet.whole": Call(
+            iv.Dirichlet([1.0, 2.0]).whole, {"x": [0.5]}, {"x": {"numbers", "signed", "any shape"}}
+        ),
         "LKJ": Call(iv.LKJ, {"size": 3, "concentration": 1.0}),
-        "LKJ.matrix": Call(iv.LKJ(2).matrix, {"x": [0.5]}, {"x": {"numbers", "signed"}}),
+        "LKJ.matrix": Call(iv.LKJ(2).matrix, {"x": [0.5]}, {"x": {"numbers", "signed", "any shape"}}),
         "Flat": Call(iv.Flat, {"domain": iv.Ball([0.0, 0.0], 1.0)}),
         "truncated": Call(iv.truncated, {"distribution": normal, "lower": 0.0}, {"distribution": {"distribution"}}),
         "Normal.log_density": Call(normal.log_density, {"x": [0.0]}, {"x": {"numbers", "signed", "empty"}}),
@@ -106,6 +108,11 @@ def posing_calls() -> dict[str, Call]:
             iv.approximate_derivatives, {"model": iv.with_jacobian(**jacobian), "error": 0.1}
         ),
         "scalar_function": Call(iv.scalar_function, {"function": lambda t: np.zeros(3)}, several),
+        "LogDensity": Call(
+            iv.LogDensity,
+            {"function": model, "gradient": slopes, "data": 3, "dimension": 2, "parameters": ["a", "b"]},
+            several | {"gradient": {"none"}, "data": {"integer", "none", "shape"}},
+        ),
         "FunctionPotential": Call(iv.FunctionPotential, {"function": bowl, "dimension": 2}),
         "SumPotential": Call(
             iv.SumPotential,
@@ -115,8 +122,13 @@ def posing_calls() -> dict[str, Call]:
         "Target": Call(
             iv.Target,
             {"potentials": potential, "names": ["a", "b"]},
-            {"start": {"function", "numbers", "none"}, "domain": {"none", "empty"}},
+            {
+                "start": {"function", "numbers", "none"},
+                "domain": {"none", "empty"},
+                "transforms": {"none", "empty mapping"},
+            },
         ),
+        "Target.check_gradient": Call(iv.Target(potential).check_gradient, {"theta": [0.0, 0.0]}),
         "Target.potential": Call(iv.Target(potential).potential),
         "Target.sample_start": Call(iv.Target(potential).sample_start, {"rng": rng, "n": 2}),
         "Posterior": Call(
