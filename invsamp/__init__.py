@@ -5,6 +5,8 @@ from importlib import metadata
 from invsamp import code_cache as code_cache  # the first: others store compiled code
 from invsamp import diagnostics, evaluate, parallel
 from invsamp.boundary import penalised, projected
+from invsamp.contour_learning import gain
+from invsamp.contours import contour
 from invsamp.contract import ForwardModel, Potential, Problem, Terms, TermwisePotential
 from invsamp.control_variates import control_variate
 from invsamp.coupled_sums import coupled_sum
@@ -12,7 +14,15 @@ from invsamp.domains import Ball, Box, Ellipsoid, HalfSpaces, LevelSet, Polygon,
 from invsamp.estimators import exact, minibatch, noisy
 from invsamp.fidelities.comparison import compare_fidelities
 from invsamp.fidelities.hierarchy import measure_levels
-from invsamp.kernels import CrankNicolson, Hamiltonian, Langevin, Microcanonical, Momentum, prior_draws
+from invsamp.kernels import (
+    CrankNicolson,
+    Hamiltonian,
+    Langevin,
+    LocalLangevin,
+    Microcanonical,
+    Momentum,
+    prior_draws,
+)
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap, geometric
 from invsamp.laws import tempered, tempered_likelihood
 from invsamp.modes import Modes, maximize
@@ -62,10 +72,14 @@ from invsamp.posing.truncation import truncated
 from invsamp.posing.umbridge import from_umbridge
 from invsamp.posing.vector_distributions import LKJ, Dirichlet, Flat, Ordered
 from invsamp.presets import (
+    awsgld,
+    contour_exchange,
+    csgld,
     cyclic_sgld,
     fast_resgld,
     ghmc,
     hmc,
+    icsgld,
     mala,
     mams,
     multi_variance_resgld,
@@ -123,6 +137,7 @@ __all__ = [
     "Langevin",
     "LevelSet",
     "LogDensity",
+    "LocalLangevin",
     "LogNormal",
     "LogNormalNoise",
     "LogUniform",
@@ -164,12 +179,16 @@ __all__ = [
     "__version__",
     "adjacent",
     "approximate_derivatives",
+    "awsgld",
     "compare_fidelities",
     "constant",
     "constraint",
+    "contour",
+    "contour_exchange",
     "control_variate",
     "corrected",
     "coupled_sum",
+    "csgld",
     "cyclic_cosine",
     "cyclic_sgld",
     "delayed_acceptance",
@@ -183,9 +202,11 @@ __all__ = [
     "finite_differences",
     "from_torch",
     "from_umbridge",
+    "gain",
     "geometric",
     "ghmc",
     "hmc",
+    "icsgld",
     "isolated",
     "kernel_ridge",
     "known",

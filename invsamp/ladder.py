@@ -8,11 +8,12 @@ from typing import Literal
 
 from invsamp.arguments import instance, integer, one_of, optional, real, sequence, store
 from invsamp.boundary import Boundary, Reflect, as_boundary
+from invsamp.contours import Contour
 from invsamp.coupled_sums import CoupledSum
-from invsamp.estimators import Estimator, Exact
+from invsamp.estimators import Estimator, Exact, Noisy
 from invsamp.evaluate.requests import STRUCTURES, Structure
-from invsamp.kernels import Kernel, Langevin, PriorDraws
-from invsamp.laws import Law, Tempered, as_law, check_ladder
+from invsamp.kernels import Kernel, Langevin, LocalLangevin, PriorDraws
+from invsamp.laws import Law, LocalLaw, Tempered, as_law, check_ladder
 from invsamp.names import check_statistics
 from invsamp.schedules import Schedule
 from invsamp.swap.rules import SwapRule
@@ -29,6 +30,8 @@ PRECONDITIONERS = ("auto", None, "diagonal", "dense")
 #: Parameters up to which "auto" is dense. At a thousand, a dense preconditioner takes 4,000 gradients from each chain
 #: in warm-up, and milliseconds from each step; where parameters are correlated, draws are worth thirty times as much.
 MOST_DENSE = 1000
+#: More levels below the finest than there are: the coarsest fidelity.
+COARSEST = 1000
 #: What parts are, in messages.
 ESTIMATOR = "an estimator, such as exact()"
 VARIANCE_MODEL = "a variance model, such as running_average()"
@@ -141,10 +144,14 @@ class Rung:
                 "gradient_noise of a coupled sum must have a variance that is learnt or given, got known(): a single "
                 "draw does not state its own. Use running_average()"
             )
-        if self.law.factors is None and not isinstance(self.estimator, Exact):
+        if self.law.factors is None and not _tells_energies(self.estimator):
             raise ValueError(
                 f"a law that is not linear in the energies needs exact ones, got {self.law} and {self.estimator}"
             )
+        if self.law.factors is None and self.gradient_noise is not None:
+            raise ValueError(f"gradient_noise must be None under a law that is not linear in the energies: {self.law}")
+        if isinstance(self.kernel, LocalLangevin) and not isinstance(self.law, LocalLaw):
+            raise ValueError(f"local steps are for a law with a slope that changes, such as contour(), got {self.law}")
         if isinstance(self.kernel, PriorDraws) and self.law.factors != (1.0, 0.0):
             raise ValueError(f"prior_draws() is for the law of the prior, tempered_likelihood(0), got {self.law}")
         if not (self.kernel.gradient or self.kernel.adjusted) and self.step_size is None:
@@ -244,9 +251,19 @@ class Sampler:
         if self.preconditioner == "auto" and any(rung.step_size is not None for rung in self.rungs):
             store(self, preconditioner=None)  # steps are given in the coordinates that there are
         check_ladder([rung.law for rung in self.rungs])
+        for rung in self.rungs:
+            if isinstance(rung.law, Contour) and not rung.law.together:
+                self._check_apart(rung)
         noise = self.rungs[0].gradient_noise
         if noise is not None and noise.beyond == "effective_temperature":
             raise ValueError("beyond must not be 'effective_temperature' on the cold rung: it samples the posterior")
+
+    def _check_apart(self, rung: Rung) -> None:
+        if len(self.rungs) > 1 or self.preconditioner is not None or rung.step_size is None:
+            raise ValueError(
+                "a law that each chain learns for itself is for one rung with a given step size and no preconditioner, "
+                f"got {rung.law} in a sampler of {len(self.rungs)} rungs. Let the chains learn one law together"
+            )
 
     def preconditioner_at(self, dimension: int) -> str | None:
         """The preconditioner of that many parameters: what "auto" comes to."""
@@ -270,6 +287,11 @@ class Sampler:
         if self.boundary != Reflect():
             parts.append(f"boundary {self.boundary}")
         return "; ".join(parts)
+
+
+def _tells_energies(estimator: Estimator) -> bool:
+    """Whether its energies have no noise, whatever its gradients have."""
+    return isinstance(estimator, Exact) or (isinstance(estimator, Noisy) and estimator.energy_sd == 0.0)
 
 
 def as_fidelity(name: str, value: str | int) -> str | int:

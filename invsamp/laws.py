@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from invsamp.arguments import array, real, sequence, store
 from invsamp.contract import Array
@@ -62,6 +62,24 @@ class Law(Protocol):
 
     def log_weight(self, estimate: Estimate, memory: Memory) -> Array | None:
         """Log weights (chains,), up to a constant, by which draws are those of the posterior; None: they have none."""
+        ...
+
+
+@runtime_checkable
+class LocalLaw(Law, Protocol):
+    """A law whose slope in the energy changes from place to place, so that longer steps fit here than there."""
+
+    def step_factor(self, estimate: Estimate, memory: Memory) -> Array:
+        """How much longer (chains,): a positive function of the energy, bounded."""
+        ...
+
+
+@runtime_checkable
+class ToldLaw(Law, Protocol):
+    """A law of which a run's report tells what was learnt, and what was counted of the draws."""
+
+    def told(self, memory: Memory) -> dict[str, Any]:
+        """That, by name, in plain types."""
         ...
 
 

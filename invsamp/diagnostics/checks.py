@@ -32,6 +32,10 @@ UNCOVERED_LIMIT = 0.05
 FAILED_SOLVES_LIMIT = 0.05
 #: Fraction of steps that may find no reflected path back into the domain.
 REFLECTION_FALLBACK_LIMIT = 1e-4
+#: Visits of a contour law's bins, least over most, each over what it should be, below which it is not flat.
+EVEN_BINS_LIMIT = 0.05
+#: Round trips from low energies to high ones and back that a contour law needs, over all chains.
+ENERGY_TRIPS_LIMIT = 10
 #: Fewer draws per chain than this and ArviZ gives no statistics.
 _MIN_DRAWS = 4
 _NO_WEIGHTS = (
@@ -64,6 +68,7 @@ def diagnose(summary: pd.DataFrame, report: Mapping[str, Any], weight: Array | N
         *swaps,
         # a ladder with a broken rung has no round trips either: one message for one cause
         *([] if swaps else _round_trip_warnings(report)),
+        *_contour_warnings(report),
         *_clipped_noise_warnings(report),
         *_uncovered_warnings(report),
         *_failed_solve_warnings(report),
@@ -175,6 +180,30 @@ def _round_trip_warnings(report: Mapping[str, Any]) -> list[str]:
         "no replica made a round trip from one end of the ladder to the other and back, although swaps are accepted: "
         "hot states have not yet fed the cold rung. Raise draws or the swap fraction; on a long ladder use fewer rungs."
     ]
+
+
+def _contour_warnings(report: Mapping[str, Any]) -> list[str]:
+    found = []
+    for rung, told in enumerate(report.get("learnt_laws") or []):
+        if told is None or "energy_round_trips" not in told:
+            continue
+        where, trips, even = (
+            f"rung {rung}{_temperatures(report, rung)}",
+            told["energy_round_trips"],
+            told["least_over_most"],
+        )
+        if even is not None and even < EVEN_BINS_LIMIT:
+            found.append(
+                f"{where}: its bins of energy were visited unevenly, the least {even:.3f} times as often as the most, "
+                f"each over what it should be, below {EVEN_BINS_LIMIT:g}. What was learnt of their masses is far off, "
+                "or some bins hold nothing: raise warmup, or give knots that begin above the lowest energy."
+            )
+        if trips < ENERGY_TRIPS_LIMIT:
+            found.append(
+                f"{where}: {trips} round trips from the lowest quarter of its bins to the highest and back, below "
+                f"{ENERGY_TRIPS_LIMIT}: it hardly connects modes. Raise draws, or take knots over a smaller range."
+            )
+    return found
 
 
 def _clipped_noise_warnings(report: Mapping[str, Any]) -> list[str]:

@@ -13,7 +13,7 @@ from invsamp.engine.swaps.exchange import Exchange
 from invsamp.engine.tuner import STABILITY_FRACTION
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.ladder import MOST_DENSE, Sampler
-from invsamp.laws import temperatures_of
+from invsamp.laws import ToldLaw, temperatures_of
 from invsamp.metric import DenseMetric, DiagonalMetric
 from invsamp.storage.contents import versions
 
@@ -35,6 +35,7 @@ def report(
         "sampler_settings": repr(sampler),
         "preconditioner": preconditioner,
         "laws": [str(r.law) for r in rungs],
+        "learnt_laws": [r.law.told(r.law_memory) if isinstance(r.law, ToldLaw) else None for r in rungs],
         "temperatures": temperatures_of([r.law for r in rungs]),
         "fidelities": [r.potential.fidelity for r in rungs],
         "kernels": [r.settings.kernel.name for r in rungs],

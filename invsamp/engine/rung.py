@@ -20,7 +20,7 @@ from invsamp.evaluate.requests import Answer, Asks, Estimate, Request, Rows, ans
 from invsamp.kernels import Info, Kernel, Langevin, Point
 from invsamp.kernels.contract import NOTHING, Memory, Moved, Path, StepSize, Whitened
 from invsamp.ladder import Rung
-from invsamp.laws import Law
+from invsamp.laws import Law, LocalLaw
 from invsamp.metric import IdentityMetric, Metric
 from invsamp.schedules import Schedule, over, step_size_at
 
@@ -436,6 +436,12 @@ class _ActiveRung:
         """Their gradients in whitened coordinates (chains, d)."""
         of = self._of
         return of.metric.whiten(of.law.gradient(estimate, of.law_memory))
+
+    def step_factor(self, estimate: Estimate) -> Array:
+        """How much longer steps may be where each chain is (chains,)."""
+        law = self._of.law
+        assert isinstance(law, LocalLaw)  # for others the kernel is refused
+        return law.step_factor(estimate, self._of.law_memory)
 
     def gradient_noise(self, point: Point) -> Array | None:
         """Covariance of those gradients' noise, where it is to be taken out of what is injected."""

@@ -17,12 +17,23 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.boundary import Ignore, Penalise, Project, Reflect
+from invsamp.contour_learning import Gain, Learning
+from invsamp.contours import Contour
 from invsamp.control_variates import ControlVariate
 from invsamp.coupled_sums import CoupledSum
 from invsamp.engine.swaps.walkers import Walkers
 from invsamp.estimators import Exact, Minibatch, Noisy
 from invsamp.evaluate.requests import Estimate
-from invsamp.kernels import CrankNicolson, Hamiltonian, Langevin, Microcanonical, Momentum, Point, PriorDraws
+from invsamp.kernels import (
+    CrankNicolson,
+    Hamiltonian,
+    Langevin,
+    LocalLangevin,
+    Microcanonical,
+    Momentum,
+    Point,
+    PriorDraws,
+)
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
 from invsamp.laws import Tempered, TemperedLikelihood
 from invsamp.metric import DenseMetric, DiagonalMetric, IdentityMetric
@@ -39,8 +50,8 @@ _CLASSES: dict[str, type[Any]] = {
     part.__name__: part
     for part in (
         # of samplers
-        *(Sampler, Rung, Tempered, TemperedLikelihood, Swap, GradientNoise),
-        *(Langevin, Momentum, Hamiltonian, Microcanonical, CrankNicolson, PriorDraws),
+        *(Sampler, Rung, Tempered, TemperedLikelihood, Contour, Learning, Gain, Swap, GradientNoise),
+        *(Langevin, LocalLangevin, Momentum, Hamiltonian, Microcanonical, CrankNicolson, PriorDraws),
         *(Exact, Minibatch, Noisy, CoupledSum, ControlVariate, Known, RunningAverage, KernelRidge),
         *(Constant, Polynomial, Exponential, CyclicCosine, Cycles),
         *(OwnEnergies, MultiVariance, ProductTarget, Discrepancy),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from invsamp.contours import Contour
 from invsamp.contract import Problem
 from invsamp.engine.rung import Counts, RungAtWork
 from invsamp.engine.streams import Saved
@@ -147,6 +148,12 @@ def check_length(rungs: Sequence[Rung], preconditioner: str | None, steps: int, 
         raise ValueError(
             f"warmup must be at least {SHORTEST} steps to find step size, preconditioner or variances, got {steps}"
         )
+    for rung in rungs:
+        if isinstance(rung.law, Contour) and steps < rung.law.least_warmup:
+            raise ValueError(
+                f"warmup must be at least {rung.law.least_warmup} steps to find the knots of {rung.law} and learn what "
+                f"belongs to them, got {steps}; or give knots and log_psi"
+            )
     count = _snapshots(rungs, chains)
     if learns and count > 0.6 * steps:
         raise ValueError(

@@ -4,6 +4,7 @@ from invsamp.kernels.contract import Info, Kernel, Moved, Point, decided, where_
 from invsamp.kernels.crank_nicolson import CrankNicolson
 from invsamp.kernels.hamiltonian import Hamiltonian
 from invsamp.kernels.langevin import Langevin
+from invsamp.kernels.local_langevin import LocalLangevin
 from invsamp.kernels.microcanonical import Microcanonical
 from invsamp.kernels.momentum import Momentum
 from invsamp.kernels.prior_draws import PriorDraws, prior_draws
@@ -14,6 +15,7 @@ __all__ = [
     "Info",
     "Kernel",
     "Langevin",
+    "LocalLangevin",
     "Microcanonical",
     "Momentum",
     "Moved",

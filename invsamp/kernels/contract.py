@@ -101,6 +101,10 @@ class ActiveRung(Protocol):
         """Gradients of v with respect to w (chains, d)."""
         ...
 
+    def step_factor(self, estimate: Estimate) -> Array:
+        """How much longer steps may be where each chain is (chains,), of a law that tells (`invsamp.laws.LocalLaw`)."""
+        ...
+
     def gradient_noise(self, point: Point) -> Array | None:
         """Covariance of that gradient's noise, where it is to be taken out of what is injected; else None.
 

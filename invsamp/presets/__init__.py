@@ -31,14 +31,19 @@ boundary : "reflect", "ignore", "project" or `invsamp.boundary.penalised`
     What moves do that leave the problem's domain. Only "reflect", the default, samples the restricted posterior.
 """
 
+from invsamp.presets.contour import awsgld, contour_exchange, csgld, icsgld
 from invsamp.presets.replica_exchange import fast_resgld, multi_variance_resgld, r2sgld, relangevin, resgld
 from invsamp.presets.single_rung import cyclic_sgld, ghmc, hmc, mala, mams, pcn, sghmc, sgld
 
 __all__ = [
+    "awsgld",
+    "contour_exchange",
+    "csgld",
     "cyclic_sgld",
     "fast_resgld",
     "ghmc",
     "hmc",
+    "icsgld",
     "mala",
     "mams",
     "multi_variance_resgld",

@@ -72,7 +72,7 @@ def relangevin(
     momentum = Momentum(friction, adjusted)
     kernel = Langevin(momentum.adjusted) if momentum.friction == 1.0 else momentum
     rungs = _rungs(temperatures, step_size, _graded(fidelities, temperatures), None, kernel=kernel)
-    return _exchange(rungs, swap, swap_fraction, scheme, preconditioner, boundary)
+    return exchange(rungs, swap, swap_fraction, scheme, preconditioner, boundary)
 
 
 def resgld(
@@ -113,7 +113,7 @@ def resgld(
     variance = _default_variance(estimator) if energy_variance is None else energy_variance
     rungs = _rungs(temperatures, step_size, flat, estimator, energy_variance=variance)
     rule = rules.corrected() if swap is None else swap
-    return _exchange(rungs, rule, swap_fraction, scheme, preconditioner, boundary, swap_energies)
+    return exchange(rungs, rule, swap_fraction, scheme, preconditioner, boundary, swap_energies)
 
 
 def r2sgld(
@@ -201,7 +201,7 @@ def multi_variance_resgld(
         energy_variance=_default_variance(estimator) if energy_variance is None else energy_variance,
     )
     rule = rules.multi_variance(weight, assume_unbiased=assume_unbiased)
-    return _exchange(rungs, rule, swap_fraction, scheme, preconditioner, boundary, swap_energies)
+    return exchange(rungs, rule, swap_fraction, scheme, preconditioner, boundary, swap_energies)
 
 
 def fast_resgld(
@@ -269,7 +269,7 @@ def fast_resgld(
     )
     if beyond == "effective_temperature":
         rungs = (replace(rungs[0], gradient_noise=GradientNoise(model, structure, "shrink")), *rungs[1:])
-    return _exchange(rungs, swap, swap_fraction, scheme, preconditioner, boundary, swap_energies)
+    return exchange(rungs, swap, swap_fraction, scheme, preconditioner, boundary, swap_energies)
 
 
 def _default_variance(estimator: Estimator | Sequence[Estimator] | None) -> VarianceModel:
@@ -289,22 +289,29 @@ def _rungs(
     **parts: object,
 ) -> tuple[Rung, ...]:
     laws = as_ladder(temperatures)
-    n = len(laws)
-    estimator = exact_energies() if estimator is None else estimator
-    columns: dict[str, Sequence[Any]] = {
-        "fidelities": sequence("fidelities", fidelities),
-        "step_size": list(step_size) if _is_sequence(step_size) else [step_size] * n,
-        "estimator": list(estimator) if _is_sequence(estimator) else [estimator] * n,
-    }
-    for name, column in columns.items():
-        if len(column) != n:
-            raise ValueError(f"{name} must have one entry for each of the {n} temperatures, got {len(column)}")
-    for k, fidelity in enumerate(columns["fidelities"]):
-        as_fidelity(f"fidelities[{k}]", fidelity)
+    used = exact_energies() if estimator is None else estimator
+    steps, levels, estimators = columns(len(laws), step_size, fidelities, used)
     return tuple(
         Rung(law, f, e, step_size=h, **parts)  # type: ignore[arg-type]
-        for law, f, h, e in zip(laws, *columns.values(), strict=True)
+        for law, f, h, e in zip(laws, levels, steps, estimators, strict=True)
     )
+
+
+def columns(
+    rungs: int, step_size: StepSizes, fidelities: Sequence[str | int], estimator: Estimator | Sequence[Estimator]
+) -> tuple[list[Any], list[Any], list[Any]]:
+    """Step sizes, fidelities and estimators of so many rungs."""
+    found: dict[str, list[Any]] = {
+        "fidelities": list(sequence("fidelities", fidelities)),
+        "step_size": list(step_size) if _is_sequence(step_size) else [step_size] * rungs,
+        "estimator": list(estimator) if _is_sequence(estimator) else [estimator] * rungs,
+    }
+    for name, column in found.items():
+        if len(column) != rungs:
+            raise ValueError(f"{name} must have one entry for each of the {rungs} temperatures, got {len(column)}")
+    for k, fidelity in enumerate(found["fidelities"]):
+        as_fidelity(f"fidelities[{k}]", fidelity)
+    return found["step_size"], found["fidelities"], found["estimator"]
 
 
 def _is_sequence(value: object) -> TypeGuard[Sequence[Any]]:
@@ -313,7 +320,7 @@ def _is_sequence(value: object) -> TypeGuard[Sequence[Any]]:
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
-def _exchange(
+def exchange(
     rungs: tuple[Rung, ...],
     swap: rules.SwapRule | None,
     swap_fraction: float,
@@ -322,6 +329,7 @@ def _exchange(
     boundary: Boundary | str,
     swap_energies: SwapEnergies = "estimated",
 ) -> Sampler:
+    """The sampler of some rungs that swap."""
     # by the names that they have here; the other arguments have those of the parts
     optional(instance, "swap", swap, rules.SwapRule, SWAP_RULE)
     fraction = real("swap_fraction", swap_fraction, above=0, most=1)

@@ -25,6 +25,7 @@ REPORT = {
     "evaluations": {"coarse": 1000, "fine": 1000},
     "failed_solves": {"coarse": 0, "fine": 50},
     "failure_message": "the mesh folded",
+    "learnt_laws": [None, {"least_over_most": 0.05, "energy_round_trips": 10}, {"anything": "else"}],
     "reflections": [10, 10, 10],
     "reflection_fallbacks": [0, 2, 0],
     "boundary": "reflect",
@@ -92,6 +93,14 @@ def test_warnings_about_the_draws(columns, parts):
             ["51 of 1000 solves of 'fine'", "5.1%", "The last failure said: the mesh folded.", "prior"],
         ),
         ({"reflection_fallbacks": [3, 0, 0]}, ["rung 0", "3 of 20000 steps", "step_size"]),
+        (
+            {"learnt_laws": [{"least_over_most": 0.049, "energy_round_trips": 10}]},
+            ["rung 0 (temperature 1)", "unevenly", "0.049 times", "raise warmup"],
+        ),
+        (
+            {"learnt_laws": [None, {"least_over_most": None, "energy_round_trips": 9}]},
+            ["rung 1 (temperature 3)", "9 round trips", "below 10", "Raise draws"],
+        ),
         ({"swap_noise_sd": [2.9, 3.2]}, ["rungs 1 and 2 (temperatures 3 and 9)", "sd 3.2", "minibatches"]),
         ({"draws": 3, "reflection_fallbacks": [0, 0, 0]}, ["3 draws per chain are too few", "draws=4"]),
         ({"chains": 1, "reflection_fallbacks": [0, 0, 0]}, ["one chain only", "chains=4"]),

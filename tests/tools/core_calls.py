@@ -211,13 +211,22 @@ def samplers_calls() -> dict[str, Call]:
         "geometric": {"hottest": 4.0, "rungs": 3},
         "tempered": {"temperature": 2.0},
         "tempered_likelihood": {"beta": 0.5},
+        "contour": {"knots": [1.0, 2.0, 5.0]},
+        "gain": {"scale": 1.0},
+        "contour_exchange": {},
+        "csgld": {"step_size": 0.1, "ends": [1.0, 2.0, 5.0]},
+        "icsgld": {"step_size": 0.1, "ends": [1.0, 2.0, 5.0]},
+        "awsgld": {"step_size": 0.1, "ends": [1.0, 2.0, 5.0]},
+        "LocalLangevin": {},
         "minibatch": {"size": 2},
         "control_variate": {"size": 2, "refresh": 5},
         "known": {},
         "penalised": {"strength": 1.0},
         "Sampler": {"rungs": rungs},
     }
+    energies = {"knots": {"integer", "numbers"}, "ends": {"numbers"}, "log_psi": {"none", "numbers"}, "gain": {"none"}}
     special = {
+        **dict.fromkeys(("contour", "contour_exchange", "csgld", "icsgld", "awsgld"), energies),
         "known": {"value": {*SHAPELESS, "function", "none"} - {"signed"}},
         "minibatch": {"size": {"integer"}, "groups": {"none", "any shape"}},
         "control_variate": {"size": {"integer"}, "refresh": {"integer"}, "groups": {"none", "any shape"}},

@@ -50,6 +50,8 @@ SAMPLERS = {
     "product target": iv.relangevin(THREE, swap=iv.product_target(), scheme=iv.seo(), swap_fraction=0.5),
     "minibatches that swap": iv.resgld(THREE, 0.01, estimator=iv.minibatch(6), swap_fraction=0.5),
     "control variates": iv.resgld(THREE, 0.01, estimator=iv.control_variate(6, 7), swap_fraction=0.5),
+    "contour": iv.contour_exchange(8.0, knots=[8.0, 9.0, 11.0, 14.0], swap_fraction=0.5),
+    "interacting contours": iv.icsgld(0.01, [9.0, 10.0, 12.0]),
     "multi-variance": iv.multi_variance_resgld(
         THREE, 0.01, estimator=NOISY, fidelities=["fine"] * 3, swap_fraction=0.5
     ),

@@ -57,7 +57,7 @@ class Line:
     def _probabilities(self, potential, law):
         at = self.points[:, None]
         prior = potential.parts(at, False).prior if isinstance(potential, SplitPotential) else None
-        value = law.energy(Estimate(potential.energy(at), None, prior=prior), {})
+        value = law.energy(Estimate(potential.energy(at), None, prior=prior), law.init())
         density = np.exp(value.min() - value)
         found = np.bincount(np.searchsorted(self.edges, self.points), density, minlength=self.intervals)
         return found / found.sum()

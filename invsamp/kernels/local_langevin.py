@@ -1,0 +1,66 @@
+"""MALA with steps that are longer where the law is flatter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from invsamp.contract import Array
+from invsamp.evaluate.requests import Asks, Rows
+from invsamp.kernels.contract import ActiveRung, Info, Memory, Moved, Point, decided
+from invsamp.kernels.langevin import log_acceptance
+from invsamp.kernels.proposals import propose
+
+
+@dataclass(frozen=True)
+class LocalLangevin:
+    r"""Metropolis-adjusted Langevin for a contour law, with the step that suits the temperature where a chain is.
+
+    .. math:: w' = w - \eta(w) \nabla v(w) + N(0, 2 \eta(w) I), \qquad \eta(w) = \eta f(U(w)),
+
+    f the law's `step_factor`: of a contour law :math:`1 / v'(U)` within bounds, so that the drift is that of U with one
+    step for all, and the noise that of the local temperature. The ratio of the step sizes at both ends,
+    :math:`(\eta(w) / \eta(w'))^{d/2}`, belongs to the Metropolis ratio. At f = 1 it is MALA.
+    """
+
+    name: ClassVar[str] = "local mala"
+    adjusted: ClassVar[bool] = True
+    friction: ClassVar[float] = 1.0
+    target_acceptance: ClassVar[float] = 0.574
+    stability_limit: ClassVar[float] = 2.0
+    gradient: ClassVar[bool] = True
+    longest_step: ClassVar[float] = math.inf
+    short_steps: ClassVar[bool] = True
+    statistics: ClassVar[Mapping[str, type]] = {}
+
+    def __str__(self) -> str:
+        return "MALA with local steps"
+
+    def init(self, rng: np.random.Generator, shape: tuple[int, int]) -> Memory:
+        """Nothing is kept."""
+        return {}
+
+    def step(self, rung: ActiveRung, here: Point, memory: Memory) -> Asks[Moved]:
+        """Move every chain once."""
+        noise, longer = rung.normal(), rung.step_factor(here.estimate)
+        step_size = rung.step_size * longer[:, None]
+        move, _ = propose(rung.gradient(here.estimate), noise, step_size)
+        end, velocity, failed = rung.follow(here.position, move)
+        there = Point(end, (yield from rung.evaluate(end)))
+        back = rung.step_factor(there.estimate)
+        energies = rung.energy(here.estimate), rung.energy(there.estimate)
+        gradient = rung.gradient(there.estimate)
+        log_ratio = log_acceptance(energies, noise, velocity, gradient, rung.step_size * back[:, None])
+        log_ratio += 0.5 * noise.shape[1] * np.log(longer / back)
+        if failed is not None:
+            log_ratio[failed] = -np.inf
+        accept = rung.log_uniform() < log_ratio
+        return decided(accept, there, here), memory, Info(log_ratio, int(np.count_nonzero(accept)))
+
+    def arrived(self, rung: ActiveRung, memory: Memory, rows: Rows, change: Array) -> Memory:
+        """Nothing is kept."""
+        return memory

@@ -1,0 +1,220 @@
+"""Contour samplers: laws that are flat in the energy. See `invsamp.presets` and `invsamp.contours`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy.typing as npt
+
+from invsamp.arguments import array, boolean, instance, optional, real
+from invsamp.boundary import Boundary
+from invsamp.contour_learning import Field, Gain, Learning
+from invsamp.contours import GAIN, Contour, Weighting, contour, published
+from invsamp.estimators import Estimator, Exact
+from invsamp.kernels import Langevin, LocalLangevin
+from invsamp.ladder import COARSEST, Rung, Sampler
+from invsamp.laws import tempered
+from invsamp.presets.replica_exchange import StepSizes, columns, exchange
+from invsamp.schedules import Schedule
+from invsamp.swap.rules import SwapRule
+from invsamp.swap.schemes import SwapScheme
+
+#: The gain that the thesis prints, 1 / (k^.6 + 100).
+_PUBLISHED = Gain(1.0, 100.0, 0.6)
+
+
+def contour_exchange(
+    hottest: float = 10.0,
+    step_size: StepSizes = None,
+    *,
+    knots: npt.ArrayLike | int = 24,
+    log_psi: npt.ArrayLike | None = None,
+    zeta: float = 1.0,
+    local: bool = True,
+    fidelities: Sequence[str | int] | None = None,
+    swap: SwapRule | None = None,
+    swap_fraction: float = 0.1,
+    scheme: SwapScheme | None = None,
+    preconditioner: str | None = "auto",
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    """Replica exchange with one contour rung in place of a ladder; exact, and draws have no weights.
+
+    The cold rung is the posterior, by `mala`. The other one, on the coarsest fidelity, is flat in the energy from the
+    posterior's range up to that of the hottest temperature, so it walks between the two by itself. What warm-up learns
+    of its law can cost swaps, never the law of the draws.
+
+    Parameters
+    ----------
+    hottest : float, > 1
+        The temperature at which modes are to be connected, as of the hottest rung of a ladder.
+    knots, log_psi, zeta
+        As of `invsamp.contour`: by default what suits is found in warm-up.
+    local : bool
+        Whether steps of the contour rung are longer where its law is flatter (`invsamp.LocalLangevin`). False: MALA.
+    fidelities : sequence of two, optional
+        Default: the finest, and the coarsest.
+
+    Notes
+    -----
+    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
+
+    References
+    ----------
+    Deng, Lin and Liang (2020), NeurIPS, for the law; that it is one rung of two, and adjusted, is ours.
+    """
+    law = contour(knots, log_psi, zeta, hottest=hottest)
+    adjusted = Langevin(adjusted=True)
+    levels = (0, COARSEST) if fidelities is None else fidelities
+    steps, levels, _ = columns(2, step_size, levels, Exact())
+    kernels = adjusted, LocalLangevin() if boolean("local", local) else adjusted
+    cold = Rung(tempered(1.0), levels[0], kernel=kernels[0], step_size=steps[0])
+    rungs = cold, Rung(law, levels[1], kernel=kernels[1], step_size=steps[1])
+    return exchange(rungs, swap, swap_fraction, scheme, preconditioner, boundary)
+
+
+def csgld(
+    step_size: float | Schedule,
+    ends: npt.ArrayLike,
+    *,
+    zeta: float = 0.75,
+    temperature: float = 1.0,
+    log_psi: npt.ArrayLike | None = None,
+    gain: Gain | None = None,
+    weights: Weighting = "exact",
+    estimator: Estimator | None = None,
+    fidelity: str | int = 0,
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    r"""Contour SGLD as published, each chain with masses of its own. Approximate: it learns for ever, with a step bias.
+
+    .. math:: x' = x - \epsilon M \nabla U + \sqrt{2 \tau \epsilon}\, \xi, \qquad
+              M = 1 + \zeta \tau \frac{\log \theta_J - \log \theta_{J - 1}}{\Delta u},
+
+    M = 1 in the first bin and in the last, where the print extrapolates and diverges. Draws have weights: those of the
+    published :math:`\theta_J^\zeta` belong to no continuous law (right weights of the modes .638 for .6 in the thesis's
+    mixture); by default they are :math:`\Psi(U)^\zeta`, which are exact for the law that is simulated.
+
+    Parameters
+    ----------
+    step_size : float or Schedule
+        :math:`\epsilon`.
+    ends : array_like of float (m - 1,), rising
+        Upper ends of the bins of energy but the last, which has none. The first should lie above the lowest energy: a
+        bin that holds nothing makes the multiplier of the next one grow without end.
+    zeta : float, > 0
+        :math:`\zeta`.
+    temperature : float, > 0
+        :math:`\tau`. Weights are for the posterior, temperature 1.
+    log_psi : array_like of float (m,), optional
+        Known log masses of the bins; then nothing is learnt.
+    gain : Gain, optional
+        Default: the printed :math:`1 / (k^{.6} + 100)`.
+    weights : "exact" or "published"
+        Which weights draws have.
+    estimator : Estimator, optional
+        `exact`, or `noisy` gradients with exact energies: noise in the energy, as of minibatches, is refused, for
+        neither the bins nor the weights are then what they should be.
+
+    Notes
+    -----
+    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
+
+    References
+    ----------
+    Deng, Lin and Liang (2020), NeurIPS, Algorithm 1; Deng (2021), thesis, Purdue, eq. (5.7), (5.8), section 5.3.2.
+    """
+    law = _published("csgld", ends, zeta, temperature, weights, gain, log_psi)
+    return _single(law, step_size, estimator, fidelity, boundary)
+
+
+def icsgld(
+    step_size: float | Schedule,
+    ends: npt.ArrayLike,
+    *,
+    zeta: float = 0.75,
+    temperature: float = 1.0,
+    log_psi: npt.ArrayLike | None = None,
+    gain: Gain | None = None,
+    weights: Weighting = "exact",
+    estimator: Estimator | None = None,
+    fidelity: str | int = 0,
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    r"""Interacting contour SGLD as published: `csgld` whose chains learn the masses together. Approximate.
+
+    Its random field has the factor :math:`\theta_J`, not :math:`\theta_J^\zeta`: its fixed point is the bins' masses to
+    the power :math:`1 / \zeta`, so that the law that is simulated is flat whatever zeta is, a gain of learning only.
+
+    Notes
+    -----
+    Arguments are those of `csgld`.
+
+    References
+    ----------
+    Deng, Liang, Hao and Lin (2022), "Interacting contour stochastic gradient Langevin dynamics", ICLR, Algorithm 1;
+    Deng (2021), thesis, Purdue, eq. (6.5) to (6.9).
+    """
+    law = _published("icsgld", ends, zeta, temperature, weights, gain, log_psi)
+    return _single(law, step_size, estimator, fidelity, boundary)
+
+
+def awsgld(
+    step_size: float | Schedule,
+    ends: npt.ArrayLike,
+    *,
+    zeta: float = 1.0,
+    temperature: float = 1.0,
+    gain: Gain | None = None,
+    estimator: Estimator | None = None,
+    fidelity: str | int = 0,
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    r"""Adaptively weighted SGLD as published: a baseline of optimisation. Approximate.
+
+    What is learnt is an increasing function of the energy, :math:`\theta_m = 1`, whose power :math:`\zeta` goes to the
+    distribution function of the energy. The multiplier of the gradient is never below 1 and often 20 to 100: it leaves
+    modes by steps that overshoot, as a longer step would, and where :math:`\epsilon M` times the curvature passes 2 the
+    law is not that of any density. Weights are for the posterior, temperature 1 (:math:`\Psi^\zeta e^{-U (1 -
+    1/\tau)}`).
+
+    Notes
+    -----
+    Other arguments are those of `csgld`; ``temperature`` is the published :math:`\tau \ge T`.
+
+    References
+    ----------
+    Deng, Lin and Liang (2022), "An adaptively weighted stochastic gradient MCMC algorithm for Monte Carlo simulation
+    and global optimization", Statistics and Computing 32; Deng (2021), thesis, Purdue, eq. (7.4), (7.5).
+    """
+    law = _published("awsgld", ends, zeta, temperature, "exact", gain, None)
+    return _single(law, step_size, estimator, fidelity, boundary)
+
+
+def _published(
+    field: Field,
+    ends: npt.ArrayLike,
+    zeta: float,
+    temperature: float,
+    weights: Weighting,
+    gain: Gain | None,
+    log_psi: npt.ArrayLike | None,
+) -> Contour:
+    used = optional(instance, "gain", gain, Gain, GAIN) or _PUBLISHED
+    learning = Learning(field, used, forever=True, shared=field != "csgld")
+    tau, power = real("temperature", temperature, above=0), real("zeta", zeta, above=0)
+    law = published(array("ends", ends, ("bins",)), learning, zeta=power, temperature=tau, weighting=weights)
+    return law if log_psi is None else law.frozen(log_psi)
+
+
+def _single(
+    law: Contour,
+    step_size: float | Schedule,
+    estimator: Estimator | None,
+    fidelity: str | int,
+    boundary: Boundary | str,
+) -> Sampler:
+    if step_size is None:
+        raise ValueError("step_size must be given, a positive number or a schedule, got None")
+    used = Exact() if estimator is None else estimator
+    return Sampler((Rung(law, fidelity, used, step_size=step_size),), boundary=boundary)
