@@ -77,6 +77,8 @@ def _parser() -> argparse.ArgumentParser:
     plot.add_argument("kind", choices=sorted(FIGURES), help="which")
     plot.add_argument("--out", type=Path, metavar="FILE", help="a .png, .pdf or .svg; KIND.png by default")
     plot.add_argument("--names", nargs="+", metavar="NAME", help="parameters to show, in trace, marginals and pairs")
+    report = command("report", _report, "write a page of all that a run tells, to be opened in a browser")
+    report.add_argument("--out", type=Path, metavar="FILE", default=Path("report.html"), help="report.html by default")
     go_on = command("resume", _resume, "go on with a run in a directory, after showing what code that would execute")
     go_on.add_argument("--draws", type=int, metavar="N", help="of each chain, in all; as many as before by default")
     go_on.add_argument("--yes", action="store_true", help="do not ask")
@@ -154,6 +156,11 @@ def _plot(parsed: argparse.Namespace) -> None:
     out = parsed.out or Path(f"{parsed.kind}.png")
     figure.savefig(out)
     print(out)
+
+
+def _report(parsed: argparse.Namespace) -> None:
+    Run.load(parsed.run).report_html(parsed.out, title=f"Report of {parsed.run.name or parsed.run.resolve().name}")
+    print(parsed.out)
 
 
 def _resume(parsed: argparse.Namespace) -> None:

@@ -28,6 +28,7 @@ from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Answer, Asks, Result, answered, gathered
 from invsamp.ladder import Sampler
 from invsamp.names import check_names
+from invsamp.storage.manifest import posed
 
 
 class Engine:
@@ -246,6 +247,7 @@ class Engine:
             "seconds": self.seconds,
             "interrupted": self.kept < self.plan.draws,
             "processes": self.processes(),
+            "posed": posed(self.problem),
         }
 
     def _failure_messages(self) -> list[str]:

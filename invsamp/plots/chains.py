@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from invsamp import arguments
 from invsamp.arguments import array, optional, text
+from invsamp.contract import Array
 from invsamp.diagnostics.weights import quantiles
 from invsamp.names import check_predicts
 from invsamp.plots.figure import (
@@ -168,18 +169,7 @@ def plot_predictive(
         If the run holds no data, there is neither a prediction nor a posterior to make one, or
         ``x`` or ``series`` have the wrong length.
     """
-    if "observed_data" not in checked_run(run).data.groups():
-        raise ValueError("run must hold observed data to compare with, got the run of a density without data")
-    if "posterior_predictive" not in run.data.groups():
-        if posterior is None:
-            raise ValueError("posterior must be given, or run.posterior_predictive(posterior) called before: got None")
-        run.posterior_predictive(posterior)
-    elif posterior is not None:
-        check_predicts(posterior, run.shapes)
-    predicted = run.data.posterior_predictive["data"].to_numpy()
-    shape = predicted.shape[2:]
-    predicted = predicted.reshape(-1, shape[0] if shape else 1, int(np.prod(shape[1:])))
-    observed = run.data.observed_data["data"].to_numpy().reshape(predicted.shape[1:])
+    predicted, observed = predicted_and_observed(run, posterior)
     rows, count = observed.shape
     where = np.arange(rows, dtype=float) if x is None else array("x", x, (rows,))
     optional(text, "x_label", x_label)
@@ -200,6 +190,28 @@ def plot_predictive(
         axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel(x_label or ("datum" if x is None else "x"), color=INK, fontsize=9)
     return figure
+
+
+def predicted_and_observed(run: Run, posterior: Posterior | None) -> tuple[Array, Array]:
+    """Predictions with noise, shape (draws, rows, columns), and the data, shape (rows, columns).
+
+    Raises
+    ------
+    ValueError
+        If the run holds no data, or there is neither a prediction nor a posterior to make one.
+    """
+    if "observed_data" not in checked_run(run).data.groups():
+        raise ValueError("run must hold observed data to compare with, got the run of a density without data")
+    if "posterior_predictive" not in run.data.groups():
+        if posterior is None:
+            raise ValueError("posterior must be given, or run.posterior_predictive(posterior) called before: got None")
+        run.posterior_predictive(posterior)
+    elif posterior is not None:
+        check_predicts(posterior, run.shapes)
+    predicted = run.data.posterior_predictive["data"].to_numpy()
+    shape = predicted.shape[2:]
+    predicted = predicted.reshape(-1, shape[0] if shape else 1, int(np.prod(shape[1:])))
+    return predicted, run.data.observed_data["data"].to_numpy().reshape(predicted.shape[1:])
 
 
 def _bands(axes: Axes, x: np.ndarray, levels: np.ndarray) -> None:

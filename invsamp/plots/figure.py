@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -97,10 +98,19 @@ class Run(Protocol):
         ...
 
 
+class _Shown(Figure):
+    """A figure that a notebook shows as a picture, although pyplot does not know it."""
+
+    def _repr_png_(self) -> bytes:
+        buffer = io.BytesIO()
+        self.savefig(buffer, format="png", dpi=110)
+        return buffer.getvalue()
+
+
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure, in inches, that belongs to its owner alone: pyplot does not know it."""
     layout = ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06, wspace=0.03, hspace=0.03)
-    figure = Figure(figsize=(width, height), layout=layout, facecolor="white")
+    figure = _Shown(figsize=(width, height), layout=layout, facecolor="white")
     FigureCanvasAgg(figure)
     return figure
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import os
@@ -31,6 +32,7 @@ from invsamp.results.printing import printed, verdict
 from invsamp.results.stored import Stored
 from invsamp.storage import layout
 from invsamp.storage.contents import attributes_of, constants, groups_of
+from invsamp.storage.files import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -228,6 +230,34 @@ class Run:
         """`warnings` as text: "no warnings", or one line for each."""
         return verdict(self.warnings())
 
+    def report_html(
+        self, path: str | os.PathLike[str], posterior: Posterior | None = None, title: str = "Report of a run"
+    ) -> None:
+        """Write one self-contained HTML page: whether to trust the run, what was posed and chosen, results and costs.
+
+        Parameters
+        ----------
+        path : path
+            An existing file is replaced in one step.
+        posterior : Posterior, optional
+            The one that was sampled, for predictions over the data and residuals: up to 1000 solves, unless
+            `posterior_predictive` was called before.
+        title : str
+            Heading of the page.
+
+        Raises
+        ------
+        ValueError
+            If the parameters of ``posterior`` are not those of the run.
+        FileNotFoundError
+            If the folder does not exist.
+        """
+        from invsamp.report import page
+
+        place, heading = arguments.path("path", path), arguments.text("title", title)
+        optional(instance, "posterior", posterior, Posterior, "a Posterior, or None")
+        write_whole(place, [page(self, posterior, heading).encode()])
+
     def to_arviz(self) -> Any:
         """The `arviz.InferenceData` itself, not a copy."""
         return self.data
@@ -376,6 +406,14 @@ class Run:
 
         return plot_ladder(self, name)
 
+    def plot_residuals(
+        self, posterior: Posterior | None = None, x: npt.ArrayLike | None = None, x_label: str | None = None
+    ) -> Figure:
+        """What the model leaves of the data; see `invsamp.plots.plot_residuals`."""
+        from invsamp.plots import plot_residuals
+
+        return plot_residuals(self, posterior, x, x_label)
+
     def plot_predictive(
         self,
         posterior: Posterior | None = None,
@@ -427,6 +465,10 @@ class Run:
             delattr(self.data, group)
         self.data.add_groups({group: dataset})
         return dataset
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the table, and what it warns of."""
+        return f"<pre>{html.escape(repr(self))}</pre>"
 
     def __repr__(self) -> str:
         summary, report = self.summary(), self.report

@@ -52,6 +52,18 @@ def describe(problem: Problem, sampler: Sampler) -> dict[str, Any]:
     return found
 
 
+def posed(problem: Problem) -> dict[str, Any]:
+    """What was posed, for people: short texts of the prior, the noise and the models, by name, and the data's shape."""
+    told = dict(problem.described()) if isinstance(problem, Described) else {}
+    data = told.pop("data", None)
+    found: dict[str, Any] = {"kind": type(problem).__name__, "domain": _brief(problem.support)}
+    for name, part in told.items():
+        found[name] = (
+            {str(key): _brief(one) for key, one in part.items()} if isinstance(part, Mapping) else _brief(part)
+        )
+    return found if data is None else found | {"data": list(np.shape(data))}
+
+
 def energies_at(potentials: Mapping[str, Potential], position: Array) -> dict[str, float]:
     """Energy of each potential at one position (d,): one solve each."""
     with np.errstate(all="ignore"):
@@ -127,6 +139,12 @@ def _text(part: Any) -> str:
     """What a part prints, without the addresses in memory, which differ from process to process."""
     with np.printoptions(precision=17, threshold=LONGEST):
         return _SCALAR.sub(r"\1", _ADDRESS.sub("", repr(part)))
+
+
+def _brief(part: Any, most: int = 300) -> str:
+    with np.printoptions(precision=4, threshold=8):
+        found = _SCALAR.sub(r"\1", _ADDRESS.sub("", repr(part)))
+    return found if len(found) <= most else f"{found[:most]}..."
 
 
 def _printed(nested: Any) -> str:

@@ -269,12 +269,15 @@ def runs_calls() -> dict[str, Call]:
         "Run.loo": Call(run.loo, {"posterior": posterior}, {"posterior": {"none"}}),
         "Run.log_likelihood": Call(run.log_likelihood, {"posterior": posterior}),
         "Run.posterior_predictive": Call(run.posterior_predictive, {"posterior": posterior, "draws": 3}),
+        "Run.report_html": Call(
+            run.report_html, {"path": stored.with_name("report.html"), "posterior": posterior}, {"title": {"text"}}
+        ),
         "Run.rung_theta": Call(run.rung_theta, {"rung": 0}),
         "Run.rung_weights": Call(run.rung_weights, {"rung": 0}),
         "Run.save": Call(run.save, {"path": stored.with_name("saved.nc")}),
     }
-    for name in ("plot_ladder", "plot_marginals", "plot_pairs", "plot_predictive", "plot_swaps", "plot_trace"):
-        given = {"posterior": posterior} if name == "plot_predictive" else {}
+    for name in plots.__all__:
+        given = {"posterior": posterior} if name in ("plot_predictive", "plot_residuals") else {}
         kinds = plotted | {
             "names": {"none", "entries"},
             "name": {"none"},

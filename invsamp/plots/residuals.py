@@ -1,0 +1,116 @@
+"""What the model leaves of the data: residuals, their autocorrelation, their quantiles."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from scipy.special import ndtri
+
+from invsamp.arguments import array, optional, text
+from invsamp.contract import Array
+from invsamp.plots.chains import predicted_and_observed
+from invsamp.plots.figure import COLD, FAINT, INK, Run, clean, new_figure, title
+from invsamp.posing.posterior import Posterior
+
+#: Lags of the autocorrelation that are shown.
+_LAGS = 40
+
+
+def plot_residuals(
+    run: Run, posterior: Posterior | None = None, x: npt.ArrayLike | None = None, x_label: str | None = None
+) -> Figure:
+    """Residuals of the data in standard deviations, their autocorrelation, and their quantiles against the normal ones.
+
+    A residual is the normal quantile of the share of predicted data, noise included, that lie below the datum, so that
+    noise of any kind and scale gives nearly independent standard normal ones where the model fits (a little less
+    spread, because the parameters were fitted to the same data). A drift, a wave or a fan over x, autocorrelations
+    beyond the band, or quantiles off the line say what the model misses.
+
+    Parameters
+    ----------
+    run : Run
+    posterior : Posterior, optional
+        Needed unless `Run.posterior_predictive` has been called.
+    x : array_like, shape (first axis of the data,), optional
+        Where the data lie; by default their numbers.
+    x_label : str, optional
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    ValueError
+        If the run holds no data, there is neither a prediction nor a posterior to make one, or ``x`` has the wrong
+        length.
+    """
+    predicted, observed = predicted_and_observed(run, posterior)
+    rows, count = observed.shape
+    where = np.arange(rows, dtype=float) if x is None else array("x", x, (rows,))
+    optional(text, "x_label", x_label)
+    found = residuals(predicted, observed)
+    figure = new_figure(9.6, 0.6 + 2.3 * count)
+    for k, (over, correlated, quantiles) in enumerate(figure.subplots(count, 3, squeeze=False, width_ratios=(2, 1, 1))):
+        seen = found[:, k][np.isfinite(found[:, k])]
+        over.axhline(0.0, color=FAINT, lw=0.8)
+        over.plot(where, found[:, k], "o", color=COLD, ms=3.5, mec="white", mew=0.5)
+        over.set_ylabel("residual / sd")
+        clean(over, grid=True)
+        title(over, f"residuals{f' of column {k}' if count > 1 else ''}")
+        _autocorrelation(correlated, seen)
+        _quantiles(quantiles, seen)
+    if (where == np.rint(where)).all():
+        over.xaxis.get_major_locator().set_params(integer=True)
+    over.set_xlabel(x_label or ("datum" if x is None else "x"), color=INK, fontsize=9)
+    correlated.set_xlabel("lag", color=INK, fontsize=9)
+    quantiles.set_xlabel("normal quantile", color=INK, fontsize=9)
+    return figure
+
+
+def residuals(predicted: Array, observed: Array) -> Array:
+    """Normal quantiles of the shares of predictions below each datum.
+
+    Parameters
+    ----------
+    predicted : ndarray, shape (draws, rows, columns)
+        With noise; NaN where a solve failed.
+    observed : ndarray, shape (rows, columns)
+        NaN where there is no datum.
+
+    Returns
+    -------
+    ndarray, shape (rows, columns)
+        NaN where there is no datum or no prediction. Ties count half, as counts have them.
+    """
+    there = np.isfinite(predicted)
+    below = ((predicted < observed) & there).sum(axis=0) + 0.5 * ((predicted == observed) & there).sum(axis=0)
+    share = (below + 0.5) / (there.sum(axis=0) + 1.0)
+    return np.where(np.isfinite(observed) & there.any(axis=0), ndtri(share), np.nan)
+
+
+def _autocorrelation(axes: Axes, seen: Array) -> None:
+    """Bars up to a quarter of the data, and the band that white residuals leave at one lag in twenty."""
+    lags = min(_LAGS, len(seen) // 4)
+    centred = seen - seen.mean() if len(seen) else seen
+    power = float(centred @ centred)
+    if lags and power > 0:
+        values = np.array([centred[: len(centred) - lag] @ centred[lag:] for lag in range(1, lags + 1)]) / power
+        axes.vlines(np.arange(1, lags + 1), 0.0, values, color=COLD, lw=2.0)
+        band = 1.96 / np.sqrt(len(seen))
+        axes.axhspan(-band, band, color=FAINT, alpha=0.25, lw=0)
+    axes.axhline(0.0, color=FAINT, lw=0.8)
+    axes.set_ylim(-1.0, 1.0)
+    clean(axes)
+    title(axes, "autocorrelation")
+
+
+def _quantiles(axes: Axes, seen: Array) -> None:
+    expected = ndtri((np.arange(len(seen)) + 0.5) / max(1, len(seen)))
+    ends = np.array([-1.0, 1.0]) * max(2.5, 1.1 * float(np.abs(seen).max(initial=0.0)))
+    axes.plot(ends, ends, color=FAINT, lw=0.8)
+    axes.plot(expected, np.sort(seen), "o", color=COLD, ms=3.5, mec="white", mew=0.5)
+    clean(axes)
+    title(axes, "quantiles")

@@ -1,0 +1,225 @@
+"""A run as one self-contained page: whether to trust it, what was posed and chosen, what came out, what it cost."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from html import escape
+from typing import Any, Protocol
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from invsamp import plots
+from invsamp.diagnostics.ladders import swap_rates
+from invsamp.plots.figure import Run
+from invsamp.posing.posterior import Posterior
+
+#: Rows of the table of parameters.
+ROWS = 200
+#: Parameters of the figures of all pairs.
+PAIRS = 6
+
+_STYLE = """
+:root { color-scheme: light; }
+body { font: 16px/1.5 system-ui, sans-serif; color: #22303f; background: #fff; margin: 0 auto; max-width: 62rem;
+  padding: 1rem; }
+h1 { font-size: 1.6rem; line-height: 1.2; } h2 { font-size: 1.2rem; margin-top: 2.2rem; }
+.verdict { border-left: .4rem solid #1d7a4f; background: #eef7f2; padding: .6rem 1rem; }
+.verdict.warned { border-color: #b3261e; background: #fdf1f0; }
+.verdict h2 { margin: .2rem 0; }
+.wide { overflow-x: auto; margin: 1rem 0; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+caption { text-align: left; white-space: nowrap; color: #4b5a68; padding-bottom: .3rem; }
+th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid #dde3e8; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; }
+.words td { white-space: normal; text-align: left; overflow-wrap: anywhere; }
+.words th { text-align: left; vertical-align: top; }
+figure { margin: 1rem 0; } img { max-width: 100%; height: auto; } figcaption { color: #4b5a68; }
+footer { margin-top: 2rem; color: #4b5a68; font-size: .9rem; }
+"""
+
+
+class Reported(Run, Protocol):
+    """What a report needs of an `invsamp.Run` besides what figures do."""
+
+    def warnings(self) -> list[str]:
+        """Reasons not to trust the draws."""
+        ...
+
+
+def page(run: Reported, posterior: Posterior | None = None, title: str = "Report of a run") -> str:
+    """The page.
+
+    Parameters
+    ----------
+    run : Run
+    posterior : Posterior, optional
+        Predictions and residuals are shown if it is given, or `Run.posterior_predictive` was called.
+    title : str
+        Its heading.
+
+    Returns
+    -------
+    str
+        HTML that needs nothing else: figures are within, and there is no script.
+    """
+    report = run.report
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        _verdict(run.warnings()),
+        _section("What was posed", _posed(report, run.shapes)),
+        _section("What was chosen, and how it moved", _chosen(report)),
+        _section("Parameters", _parameters(run)),
+        _section("Figures", _figures(run, posterior)),
+        _section("What it cost", _costs(report)),
+        _footer(report),
+    ]
+    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+    head += f"<title>{escape(title)}</title><style>{_STYLE}</style>"
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body><main>\n'
+        + "\n".join(parts)
+        + "\n</main></body></html>\n"
+    )
+
+
+def _section(title: str, body: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>\n{body}\n</section>"
+
+
+def _verdict(messages: Sequence[str]) -> str:
+    if not messages:
+        text = "Nothing speaks against these draws: the chains agree, enough draws are effective, and no check failed."
+        return f'<section class="verdict"><h2>No warnings</h2><p>{text}</p></section>'
+    listed = "".join(f"<li>{escape(message)}</li>" for message in messages)
+    count = f"{len(messages)} warning{'s' if len(messages) > 1 else ''}"
+    return f'<section class="verdict warned"><h2>{count}: read before use</h2><ul>{listed}</ul></section>'
+
+
+def _posed(report: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> str:
+    posed = report.get("posed") or {}
+    prior = posed.get("prior") or {}
+    rows = [
+        (name + (str(list(shape)) if shape else ""), prior.get(name, "") if isinstance(prior, Mapping) else str(prior))
+        for name, shape in shapes.items()
+    ]
+    tables = [_words("Unknowns, and their priors", rows)]
+    others = []
+    for name, value in posed.items():
+        if name == "data":
+            others.append(("data", f"{int(np.prod(value))} numbers, shape {tuple(value)}"))
+        elif isinstance(value, Mapping) and name != "prior":
+            others += [(f"{name} {key}", text) for key, text in value.items()]
+        elif name != "prior":
+            others.append((name, str(value)))
+    return "\n".join([*tables, _words("The rest", others)] if others else tables)
+
+
+def _chosen(report: Mapping[str, Any]) -> str:
+    rungs = len(report.get("laws") or [])
+    found = [f"<p>{escape(str(report.get('sampler', 'A sampler')))}.</p>"]
+    found += [f"<p>{escape(line)}</p>" for line in report.get("decisions") or []]
+    columns = {
+        "law": "laws",
+        "fidelity": "fidelities",
+        "kernel": "kernels",
+        "step size": "step_sizes",
+        "how it was found": "step_size_source",
+        "accepted": "acceptance",
+    }
+    names = ["rung", *(title for title, key in columns.items() if report.get(key))]
+    rows = [[k, *(report[key][k] for key in columns.values() if report.get(key))] for k in range(rungs)]
+    if rungs:
+        found.append(_table("Rungs, the cold one first: it is the one whose draws count", names, rows))
+    rates = swap_rates(report)
+    if len(rates):
+        told = [[f"{k} and {k + 1}", rate] for k, rate in enumerate(rates)]
+        found.append(_table("Swaps between neighbours", ["rungs", "accepted"], told))
+        trips = report.get("round_trips")
+        if trips is not None:
+            found.append(f"<p>{trips} round trips through the ladder.</p>")
+    return "\n".join(found)
+
+
+def _parameters(run: Reported) -> str:
+    summary = run.summary()
+    rows = [[label, *values] for label, values in zip(summary.index, summary.to_numpy().tolist(), strict=True)]
+    more = f"<p>{len(rows) - ROWS} more rows: see run.summary().</p>" if len(rows) > ROWS else ""
+    caption = "mcse: Monte Carlo standard errors; ess: effective draws; r_hat: 1 where the chains agree"
+    return _table(caption, ["parameter", *summary.columns], rows[:ROWS]) + more
+
+
+def _figures(run: Reported, posterior: Posterior | None) -> str:
+    few = list(run.labels[:PAIRS])
+    predicted = posterior is not None or "posterior_predictive" in run.data.groups()
+    observed = predicted and "observed_data" in run.data.groups()
+    wanted: list[tuple[str, Callable[[], Figure], bool]] = [
+        ("Draws of every chain, in order, and each chain's density", lambda: plots.plot_trace(run), True),
+        ("Density of every parameter", lambda: plots.plot_marginals(run), True),
+        ("Densities of pairs of parameters", lambda: plots.plot_pairs(run, few), len(few) > 1),
+        ("Predicted data over the data", lambda: plots.plot_predictive(run, posterior), observed),
+        ("What the model leaves of the data", lambda: plots.plot_residuals(run), observed),
+        ("Energies of every rung", lambda: plots.plot_ladder(run), run.rungs > 1),
+        ("Swaps, and the paths of the walkers", lambda: plots.plot_swaps(run), run.rungs > 1),
+    ]
+    return "\n".join(_figure(text, make) for text, make, show in wanted if show)
+
+
+def _figure(text: str, make: Callable[[], Figure]) -> str:
+    try:
+        figure = make()
+    except ValueError as error:  # it has not what this figure shows
+        return f"<p>{escape(text)}: {escape(str(error))}.</p>"
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    picture = base64.b64encode(buffer.getvalue()).decode()
+    shown = f'<img alt="{escape(text)}" src="data:image/png;base64,{picture}">'
+    return f"<figure>{shown}<figcaption>{escape(text)}</figcaption></figure>"
+
+
+def _costs(report: Mapping[str, Any]) -> str:
+    seconds, failed = report.get("evaluation_seconds") or {}, report.get("failed_solves") or {}
+    warmup, swaps = report.get("warmup_evaluations") or {}, report.get("swap_solves") or {}
+    rows = [
+        [name, count, warmup.get(name, 0), swaps.get(name, 0), failed.get(name, 0), seconds.get(name)]
+        for name, count in (report.get("evaluations") or {}).items()
+    ]
+    names = ["fidelity", "solves", "in warm-up", "for swaps", "failed", "seconds"]
+    found = [_table("Solves of each model, warm-up included", names, rows)] if rows else []
+    if report.get("failure_message"):
+        found.append(f"<p>The last failed solve said: {escape(str(report['failure_message']))}</p>")
+    if report.get("seconds") is not None:
+        found.append(f"<p>{report['seconds']:.3g} seconds in all.</p>")
+    return "\n".join(found) or "<p>Nothing was counted.</p>"
+
+
+def _footer(report: Mapping[str, Any]) -> str:
+    told = [f"{report[key]} {key}" for key in ("chains", "draws", "warmup") if key in report]
+    told += [f"seed {report['seed']}"] if "seed" in report else []
+    versions = [f"{name} {version}" for name, version in (report.get("versions") or {}).items()]
+    return f"<footer>{escape(', '.join(told))}. {escape(', '.join(versions))}</footer>"
+
+
+def _words(caption: str, rows: Iterable[tuple[str, str]]) -> str:
+    body = "".join(f'<tr><th scope="row">{escape(name)}</th><td>{escape(text)}</td></tr>' for name, text in rows)
+    return f'<div class="wide"><table class="words"><caption>{escape(caption)}</caption>{body}</table></div>'
+
+
+def _table(caption: str, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in _cells(row))}</tr>" for row in rows)
+    table = f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="wide">{table}</div>'
+
+
+def _cells(row: Sequence[Any]) -> Iterator[str]:
+    for value in row:
+        if value is None or (isinstance(value, float) and np.isnan(value)):
+            yield "-"
+        elif isinstance(value, float):
+            yield f"{value:.4g}"
+        elif isinstance(value, int):
+            yield f"{value:,}"
+        else:
+            yield str(value)
