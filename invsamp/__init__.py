@@ -83,15 +83,19 @@ from invsamp.presets import (
     mala,
     mams,
     multi_variance_resgld,
+    paired_resgld,
     pcn,
     r2sgld,
     relangevin,
     resgld,
     sghmc,
     sgld,
+    vr_resgld,
 )
+from invsamp.quadratic_controls import fixed_control
 from invsamp.results.run import Run
 from invsamp.resuming import resume
+from invsamp.saga import saga
 from invsamp.sampler import sample
 from invsamp.schedules import constant, cyclic_cosine, exponential, polynomial
 from invsamp.swap.discrepancy import Discrepancy
@@ -200,6 +204,7 @@ __all__ = [
     "fast",
     "fast_resgld",
     "finite_differences",
+    "fixed_control",
     "from_torch",
     "from_umbridge",
     "gain",
@@ -220,6 +225,7 @@ __all__ = [
     "multi_variance_resgld",
     "naive",
     "noisy",
+    "paired_resgld",
     "parallel",
     "pcn",
     "penalised",
@@ -232,6 +238,7 @@ __all__ = [
     "resgld",
     "resume",
     "running_average",
+    "saga",
     "sample",
     "scalar_function",
     "seo",
@@ -240,5 +247,6 @@ __all__ = [
     "tempered",
     "tempered_likelihood",
     "truncated",
+    "vr_resgld",
     "with_jacobian",
 ]

@@ -12,12 +12,12 @@ With :math:`l_i` the data terms (or sums over groups of them), s the snapshot of
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import instance, integer, store
+from invsamp.arguments import boolean, instance, integer, one_of, store
 from invsamp.contract import Array, Gradients
 from invsamp.estimators import BoundEstimator, BoundMinibatch, Minibatch, Source, minibatch
 from invsamp.evaluate.requests import Asks, Estimate, Memory, Request, Structure
@@ -26,7 +26,15 @@ from invsamp.evaluate.requests import Asks, Estimate, Memory, Request, Structure
 AT_ONCE = 2**20
 
 
-def control_variate(size: int, refresh: int, groups: npt.ArrayLike | None = None) -> ControlVariate:
+#: Batches from which an adaptive coefficient is estimated, and the gain by which it follows (the authors' program).
+COEFFICIENT_BATCHES, COEFFICIENT_GAIN = 10, 0.2
+Order = Literal["linear", "constant"]
+ORDERS: tuple[Order, ...] = ("linear", "constant")
+
+
+def control_variate(
+    size: int, refresh: int, groups: npt.ArrayLike | None = None, *, order: Order = "linear", adaptive: bool = False
+) -> ControlVariate:
     r"""Minibatches of less noise: each term less its expansion about a snapshot, at which all data were seen.
 
     A chain's snapshot is where it was at the last multiple of ``refresh`` steps. It travels with the position at swaps
@@ -36,9 +44,9 @@ def control_variate(size: int, refresh: int, groups: npt.ArrayLike | None = None
 
     An estimate costs twice its batch, as it is evaluated at the snapshot too; a snapshot costs all data.
 
-    The published control variate of energies is :math:`l_i(s)` alone, whose noise is proportional to the distance from
-    the snapshot. With the gradients that the one for gradients needs (SVRG) the linear term is free, and energies and
-    gradients belong to each other.
+    The published control variate of energies is :math:`l_i(s)` alone, ``order="constant"``, whose noise is proportional
+    to the distance from the snapshot; gradients are then those of a plain minibatch. With the gradients that the one
+    for gradients needs (SVRG) the linear term is free, and energies and gradients belong to each other.
 
     A snapshot that follows the chain makes a chain with memory: where noise is large at the end of a period, swaps are
     biased (published: one running variance for all distances is worse). With stated variances, and noise below a
@@ -52,19 +60,24 @@ def control_variate(size: int, refresh: int, groups: npt.ArrayLike | None = None
         Steps between two snapshots.
     groups : array_like of int, optional
         As of `minibatch`.
+    order : "linear" or "constant"
+        How far terms are expanded about the snapshot: "constant" is Algorithm 1 of the source.
+    adaptive : bool
+        Algorithm 2: :math:`l_i(s)` times a coefficient that follows -Cov/Var of the two energies, estimated from 10
+        batches before each renewal, with gain .2. It goes to -1 and gains nothing. Of order "constant" only.
 
     Raises
     ------
     ValueError
-        As `minibatch`, or if ``refresh`` is below 1.
+        As `minibatch`, if ``refresh`` is below 1, or the order is unknown or does not go with ``adaptive``.
 
     References
     ----------
     Deng, Feng, Karagiannis, Lin and Liang (2021), "Accelerating convergence of replica exchange stochastic gradient
-    MCMC via variance reduction", ICLR, Algorithm 1, where snapshots belong to rungs and stay at swaps. Gradients:
-    Johnson and Zhang (2013), NeurIPS.
+    MCMC via variance reduction", ICLR, Algorithms 1 and 2, where snapshots belong to rungs and stay at swaps, and are
+    renewed before the variance is estimated, which is 0 then. Gradients: Johnson and Zhang (2013), NeurIPS.
     """
-    return ControlVariate(minibatch(size, groups), integer("refresh", refresh, least=1))
+    return ControlVariate(minibatch(size, groups), integer("refresh", refresh, least=1), order, adaptive)
 
 
 @dataclass(frozen=True)
@@ -73,14 +86,26 @@ class ControlVariate:
 
     batch: Minibatch
     refresh: int
+    order: Order = "linear"
+    adaptive: bool = False
 
     def __post_init__(self) -> None:
         instance("batch", self.batch, Minibatch, "a minibatch")
-        store(self, refresh=integer("refresh", self.refresh, least=1))
+        one_of("order", self.order, ORDERS)
+        store(self, refresh=integer("refresh", self.refresh, least=1), adaptive=boolean("adaptive", self.adaptive))
+        if self.adaptive and self.order != "constant":
+            raise ValueError(f"adaptive must be False unless order is 'constant', got order={self.order!r}")
+
+    def __str__(self) -> str:
+        kind = "" if self.order == "linear" else ", adaptive coefficient" if self.adaptive else ", energies only"
+        return f"control variate ({self.batch}, refreshed every {self.refresh} steps{kind})"
 
     def bind(self, source: Source, structure: Structure) -> BoundEstimator:
         """Join to a fidelity that has data terms."""
-        return _BoundControlVariate(source.fidelity, self.batch.bind(source, structure), self.refresh)
+        batch = self.batch.bind(source, structure)
+        if self.order == "constant":
+            return _BoundConstant(source.fidelity, batch, self.refresh, self.adaptive)
+        return _BoundControlVariate(source.fidelity, batch, self.refresh)
 
 
 class _BoundControlVariate:
@@ -131,3 +156,60 @@ class _BoundControlVariate:
         if failed.any():
             slope[failed] = 0.0
         return found._replace(energy=energy, gradient=slope, failed=bool(failed.any()))
+
+
+class _BoundConstant(_BoundControlVariate):
+    """Energies less those of the snapshot; gradients of a plain minibatch."""
+
+    def __init__(self, fidelity: str, batch: BoundMinibatch, refresh: int, adaptive: bool) -> None:
+        super().__init__(fidelity, batch, refresh)
+        self._adaptive = adaptive
+
+    def init(self, rng: np.random.Generator, position: Array) -> Asks[Memory]:
+        """Snapshots, sums there, and the coefficient (n,), at first -1."""
+        found = yield from super().init(rng, position)
+        return found | {"coefficient": np.full(len(position), -1.0)}
+
+    def updated(self, rng: np.random.Generator, memory: Memory, position: Array, iteration: int) -> Asks[Memory]:
+        """New snapshots when they are due; before that, while there is a distance from the old ones, the
+        coefficient."""
+        if iteration % self._refresh:
+            return memory
+        coefficient = memory["coefficient"]
+        if self._adaptive:
+            coefficient = yield from self._followed(rng, memory, position)
+        found = yield from super().updated(rng, memory, position, iteration)
+        return found | {"coefficient": coefficient}
+
+    def estimate(
+        self, rng: np.random.Generator, position: Array, gradient: Gradients, memory: Memory
+    ) -> Asks[Estimate]:
+        coefficient = memory["coefficient"]
+        batch = self.batch.drawn(rng, len(position))
+        batch = batch._replace(reference=memory["snapshot"], order=0, coefficient=coefficient)
+        (found,) = yield (Request(self._fidelity, position, gradient, batch),)
+        with np.errstate(invalid="ignore"):
+            energy = found.energy - coefficient * memory["energy"]
+        failed = ~np.isfinite(energy)
+        if not failed.any():
+            return found._replace(energy=energy)
+        energy[failed] = np.inf
+        if gradient:
+            found.gradient[failed] = 0.0
+        return found._replace(energy=energy, failed=True)
+
+    def _followed(self, rng: np.random.Generator, memory: Memory, position: Array) -> Asks[Array]:
+        rows = np.repeat(np.arange(len(position)), COEFFICIENT_BATCHES)
+        batch = self.batch.drawn(rng, len(rows))
+        here, there = yield (
+            Request(self._fidelity, position[rows], "apart", batch),
+            Request(self._fidelity, memory["snapshot"][rows], "apart", batch),
+        )
+        shape = (len(position), COEFFICIENT_BATCHES)
+        assert here.prior is not None and there.prior is not None  # of batches they are told
+        with np.errstate(invalid="ignore", divide="ignore"):  # of solves that failed, and of positions that stayed
+            at_here, at_there = (here.energy - here.prior).reshape(shape), (there.energy - there.prior).reshape(shape)
+            away = at_there - at_there.mean(axis=1, keepdims=True)
+            new = -(at_here * away).sum(axis=1) / (away**2).sum(axis=1)
+        old = memory["coefficient"]
+        return np.where(np.isfinite(new), (1.0 - COEFFICIENT_GAIN) * old + COEFFICIENT_GAIN * new, old)

@@ -81,6 +81,19 @@ class Remembering(Protocol):
 
 
 @runtime_checkable
+class Pairing(Protocol):
+    """A bound estimator that estimates the difference of the misfits at two positions by one batch for both.
+
+    Its noise is that of the differences of the terms, and is the same function of the two positions whichever comes
+    first: what swaps between rungs of one potential need (`invsamp.ladder.Swap`).
+    """
+
+    def pair(self, rng: np.random.Generator, here: Array, there: Array, *memory: Memory) -> Asks[Estimate]:
+        """Energy at ``here`` less the misfit at ``there``, with its variance, for rows of both, (k, d)."""
+        ...
+
+
+@runtime_checkable
 class SelfProbing(Protocol):
     """A bound estimator that knows the law of its noise, and so needs no repeated estimates."""
 
@@ -224,30 +237,45 @@ class BoundMinibatch:
     def __init__(self, fidelity: str, size: int, data: int, groups: Groups | None, structure: Structure) -> None:
         self._fidelity, self._size, self._structure, self._groups = fidelity, size, structure, groups
         self.degrees_of_freedom: int | None = size - 1
-        self._total = data if groups is None else len(groups.members)
+        #: Number of terms or groups.
+        self.total = data if groups is None else len(groups.members)
 
     def estimate(self, rng: np.random.Generator, position: Array, gradient: Gradients = True) -> Asks[Estimate]:
         batch = self.drawn(rng, len(position))
         (found,) = yield (Request(self._fidelity, position, gradient, batch),)
         return found
 
+    def pair(self, rng: np.random.Generator, here: Array, there: Array) -> Asks[Estimate]:
+        batch = self.drawn(rng, len(here))._replace(reference=there, order=0)
+        (found,) = yield (Request(self._fidelity, here, False, batch),)
+        return found
+
+    def each(self, position: Array, members: npt.NDArray[np.intp]) -> Request:
+        """A request for terms one by one: of row i the terms ``members[i]`` (rows, k) as rows * k batches of one."""
+        batch = self.of(members.reshape(-1, 1))._replace(total=1, structure="isotropic")
+        return Request(self._fidelity, np.repeat(position, members.shape[1], axis=0), "apart", batch)
+
     def drawn(self, rng: np.random.Generator, chains: int) -> Batch:
         """A batch for each of some chains."""
-        return self._batch(random_subsets(rng, chains, self._size, self._total))
+        return self.of(self.drawn_members(rng, chains))
+
+    def drawn_members(self, rng: np.random.Generator, chains: int) -> npt.NDArray[np.intp]:
+        """Terms or groups (chains, n) for each of some chains."""
+        return random_subsets(rng, chains, self._size, self.total)
 
     def blocks(self, chains: int, numbers: int) -> list[Batch]:
         """All data in batches that count fully, for each of some chains the same; so many data at a time, about."""
-        count = max(1, -(-self._total * chains // numbers))
-        blocks = np.array_split(np.arange(self._total), min(count, self._total // 2))
+        count = max(1, -(-self.total * chains // numbers))
+        blocks = np.array_split(np.arange(self.total), min(count, self.total // 2))
         return [
-            self._batch(np.tile(block, (chains, 1)))._replace(total=len(block), structure="isotropic")
-            for block in blocks
+            self.of(np.tile(block, (chains, 1)))._replace(total=len(block), structure="isotropic") for block in blocks
         ]
 
-    def _batch(self, members: npt.NDArray[np.intp]) -> Batch:
+    def of(self, members: npt.NDArray[np.intp]) -> Batch:
+        """The batch of these terms or groups (chains, n)."""
         if self._groups is None:
-            return Batch(members, None, self._total, self._structure)
-        return Batch(self._groups.members[members], self._groups.counted[members], self._total, self._structure)
+            return Batch(members, None, self.total, self._structure)
+        return Batch(self._groups.members[members], self._groups.counted[members], self.total, self._structure)
 
 
 class _BoundNoisy:

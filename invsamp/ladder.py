@@ -24,8 +24,8 @@ from invsamp.variances.models import Known, VarianceModel, known
 Beyond = Literal["shrink", "effective_temperature", "refuse", "clip"]
 BEYOND: tuple[Beyond, ...] = ("shrink", "effective_temperature", "refuse", "clip")
 #: Where the energies of a swap come from.
-SwapEnergies = Literal["estimated", "exact"]
-SWAP_ENERGIES: tuple[SwapEnergies, ...] = ("estimated", "exact")
+SwapEnergies = Literal["estimated", "exact", "paired"]
+SWAP_ENERGIES: tuple[SwapEnergies, ...] = ("estimated", "exact", "paired")
 PRECONDITIONERS = ("auto", None, "diagonal", "dense")
 #: Parameters up to which "auto" is dense. At a thousand, a dense preconditioner takes 4,000 gradients from each chain
 #: in warm-up, and milliseconds from each step; where parameters are correlated, draws are worth thirty times as much.
@@ -190,10 +190,12 @@ class Swap:
         Who meets whom.
     fraction : float in (0, 1]
         Probability of an attempt after a step. A tenth costs almost no relaxation and saves the solves.
-    energies : "estimated" or "exact"
+    energies : "estimated", "exact" or "paired"
         Whose energies decide: those of each rung's estimator, drawn afresh, or those of its whole potential, without
         noise. The noise of a minibatch's energy mostly leaves no swap to accept; at a tenth of the steps the
-        whole energy is affordable.
+        whole energy is affordable. "paired": one batch for both chains, between rungs of one fidelity with equal
+        estimators (`minibatch`, `fixed_control`): noise is that of the differences of the terms, by the batch's own
+        sample variance, and the penalty is the same for the reverse swap.
 
     Raises
     ------
@@ -282,7 +284,8 @@ class Sampler:
         parts += [str(estimator) for estimator in estimators]
         if len(self.rungs) > 1:
             rule = "the default rule" if self.swap.rule is None else str(self.swap.rule)
-            energies = " with exact energies" if self.swap.energies == "exact" else ""
+            told = {"estimated": "", "exact": " with exact energies", "paired": " with one batch for both"}
+            energies = told[self.swap.energies]
             parts.append(f"{len(self.rungs)} rungs, swaps by {rule}{energies} at {self.swap.fraction:g} of the steps")
         if self.boundary != Reflect():
             parts.append(f"boundary {self.boundary}")

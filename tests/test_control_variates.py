@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import ClassVar
 
 import numpy as np
 import pytest
 from asking import Asked
+from data_terms import DATA, HERE, PAIRS, POSTERIOR, POTENTIAL, SIZE, THERE, all_pairs, curve, slopes
 
 import invsamp as iv
 from invsamp.engine.rung import RungAtWork
@@ -15,34 +15,7 @@ from invsamp.estimators import minibatch
 from invsamp.evaluate.requests import answered
 from invsamp.ladder import GradientNoise
 
-DATA, SIZE = 6, 2
-X = np.linspace(0.5, 1.5, DATA)
-PAIRS = np.array(list(itertools.combinations(range(DATA), SIZE)))
-
-
-def curve(theta):
-    return theta[:, :1] * np.exp(theta[:, 1:] * X)
-
-
-def slopes(theta):
-    grown = np.exp(theta[:, 1:] * X)
-    return np.stack([grown, theta[:, :1] * X * grown], axis=2)
-
-
-POSTERIOR = iv.Posterior(
-    prior=iv.Prior(a=iv.Normal(0, 1), b=iv.Normal(0, 1)),
-    forward=iv.with_jacobian(curve, slopes),
-    data=curve(np.array([[1.0, 0.5]]))[0] + [0.1, -0.2, 0.3, 0.0, -0.1, 0.2],
-    noise=iv.GaussianNoise(0.3),
-)
-POTENTIAL = POSTERIOR.potential()
-HERE, THERE = np.array([0.8, 0.6]), np.array([1.0, 0.5])
-
-
-@pytest.fixture
-def all_pairs(monkeypatch):
-    """Every batch of two of the six data once, one for each chain."""
-    monkeypatch.setattr("invsamp.estimators.random_subsets", lambda rng, chains, size, total: PAIRS[:chains])
+__all__ = ["all_pairs"]  # a fixture
 
 
 def estimate(estimator, position, snapshot, structure="full"):
@@ -211,7 +184,7 @@ class TestRuns:
 
     def test_arguments(self):
         assert iv.control_variate(4, 20) == iv.control_variate(4, refresh=20)
-        assert str(iv.control_variate(4, 20)) == "ControlVariate(batch=Minibatch(size=4), refresh=20)"
+        assert str(iv.control_variate(4, 20)) == "control variate (Minibatch(size=4), refreshed every 20 steps)"
         with pytest.raises(ValueError, match="refresh must be"):
             iv.control_variate(4, 0)
         with pytest.raises(ValueError, match="size must be"):

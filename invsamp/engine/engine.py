@@ -22,6 +22,7 @@ from invsamp.engine.segment import Segment
 from invsamp.engine.starts import failure_message, place
 from invsamp.engine.streams import Saved
 from invsamp.engine.swaps.exchange import Exchange
+from invsamp.engine.swaps.pair import check_paired
 from invsamp.engine.warmup import WarmUp, check_length
 from invsamp.estimators import Exact
 from invsamp.evaluate.counted import CountedPotential
@@ -85,6 +86,8 @@ class Engine:
         ]
         gradients.check_known(problem, self.rungs)
         share_pilots(self.rungs)
+        for colder, hotter in itertools.pairwise(self.rungs):
+            check_paired(sampler.swap, colder, hotter)
         self.answer: Answer = next(iter(self.potentials.values())).answer_all
         #: Where the user lets the chains start, (chains, d).
         self.given: Array | None = None

@@ -37,6 +37,8 @@ from invsamp.kernels import (
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
 from invsamp.laws import Tempered, TemperedLikelihood
 from invsamp.metric import DenseMetric, DiagonalMetric, IdentityMetric
+from invsamp.quadratic_controls import FixedControl
+from invsamp.saga import Saga
 from invsamp.schedules import Constant, Cycles, CyclicCosine, Exponential, Polynomial
 from invsamp.swap.discrepancy import Discrepancy, DiscrepancyState
 from invsamp.swap.rules import MultiVariance, OwnEnergies, ProductTarget
@@ -52,7 +54,7 @@ _CLASSES: dict[str, type[Any]] = {
         # of samplers
         *(Sampler, Rung, Tempered, TemperedLikelihood, Contour, Learning, Gain, Swap, GradientNoise),
         *(Langevin, LocalLangevin, Momentum, Hamiltonian, Microcanonical, CrankNicolson, PriorDraws),
-        *(Exact, Minibatch, Noisy, CoupledSum, ControlVariate, Known, RunningAverage, KernelRidge),
+        *(Exact, Minibatch, Noisy, CoupledSum, ControlVariate, FixedControl, Saga, Known, RunningAverage, KernelRidge),
         *(Constant, Polynomial, Exponential, CyclicCosine, Cycles),
         *(OwnEnergies, MultiVariance, ProductTarget, Discrepancy),
         *(Adjacent, StochasticEvenOdd, DeterministicEvenOdd, Reflect, Ignore, Project, Penalise),

@@ -32,7 +32,8 @@ Result = TypeVar("Result")
 class Batch(NamedTuple):
     """Some of the data, or of groups of them, drawn without replacement; each row has its own.
 
-    With ``reference``, what is summed is each term less its expansion to first order about that position.
+    With ``reference``, what is summed is each term less its expansion about that position, to first order or, with
+    ``order`` 0, less its energy there (times minus ``coefficient``, if that is given), with its gradient as it is.
     """
 
     members: npt.NDArray[np.intp]  # (rows, n) data, or (rows, n, most) data of groups
@@ -40,6 +41,9 @@ class Batch(NamedTuple):
     total: int  # number of data, or of groups, of which these are n
     structure: Structure  # form in which the gradient's variance is wanted
     reference: Array | None = None  # (rows, d)
+    order: int = 1
+    coefficient: Array | None = None  # (rows,)
+    known: Array | None = None  # (rows, n, 1 + d): energies and gradients to be taken from the terms, too
 
     def take(self, rows: Rows | slice) -> Batch:
         """Those of some rows."""
@@ -140,8 +144,12 @@ def rows_of(request: Request, rows: slice) -> Request:
 def kind_of(request: Request) -> tuple[Any, ...]:
     """Requests of one kind take about as long for a row, and treat rows alike."""
     batch = request.batch
-    of_batch = batch and (batch.members.shape[1:], batch.structure, batch.reference is None)
+    of_batch = batch and (batch.members.shape[1:], *map(_kind, batch[2:]))
     return request.fidelity, request.gradient, of_batch
+
+
+def _kind(part: object) -> object:
+    return "array" if isinstance(part, np.ndarray) else part
 
 
 def joined(parts: Sequence[Estimate]) -> Estimate:
@@ -172,10 +180,21 @@ def reduced(terms: Terms, batch: Batch, gradient: Gradients = True) -> Estimate:
     r"""Estimate of a whole sum from the terms of a batch, with its own sample variances.
 
     With G the total and n the size of the batch, sums are multiplied by :math:`G/n`, and the variance of that is
-    :math:`\frac{G^2}{n} (1 - \frac{n}{G})` times the one within the batch.
+    :math:`\frac{G^2}{n} (1 - \frac{n}{G})` times the one within the batch; of a batch of one it is told as 0.
     """
     size = batch.members.shape[1]
     scale = batch.total / size
+    if size == 1:  # of which sums alone are wanted
+        nothing = np.zeros(len(terms.energies))
+        shape = {"isotropic": (), "diagonal": (terms.gradients.shape[2],), "full": 2 * (terms.gradients.shape[2],)}
+        return Estimate(
+            terms.prior_energy + scale * terms.energies[:, 0],
+            terms.prior_gradient + scale * terms.gradients[:, 0],
+            nothing,
+            np.zeros((len(nothing), *shape[batch.structure])),
+            terms.prior_energy,
+            terms.prior_gradient if gradient == "apart" else None,
+        )
     variance_scale = batch.total**2 / size * (1.0 - size / batch.total)
     return Estimate(
         terms.prior_energy + scale * terms.energies.sum(axis=1),

@@ -38,17 +38,29 @@ def estimated(parts: Parts, gradient: Gradients) -> Estimate:
 
 
 def batch_terms(potential: Potential, position: Array, batch: Batch) -> Terms:
-    """Terms of a batch of data, or of groups of them; less their expansions where these are wanted."""
-    if batch.reference is None:
-        return _own_terms(potential, position, batch)
+    """Terms of a batch of data, or of groups of them; less their expansions, and what is known, where this is
+    wanted."""
+    terms = _own_terms(potential, position, batch) if batch.reference is None else _expanded(potential, position, batch)
+    if batch.known is None:
+        return terms
+    energies, gradients = terms.energies - batch.known[:, :, 0], terms.gradients - batch.known[:, :, 1:]
+    return terms._replace(energies=energies, gradients=gradients)
+
+
+def _expanded(potential: Potential, position: Array, batch: Batch) -> Terms:
     rows, there = len(position), batch.reference
+    assert there is not None
     both = _own_terms(potential, np.concatenate([position, there]), batch.take(np.tile(np.arange(rows), 2)))
     prior, prior_gradient, energies, gradients = both
     # a reference that cannot be solved spoils what is told at the position
     prior = np.where(np.isfinite(prior[rows:]), prior[:rows], np.inf)
     with np.errstate(invalid="ignore"):  # of solves that failed
-        linear = (gradients[rows:] @ (position - there)[:, :, None])[:, :, 0]
-        energies, gradients = energies[:rows] - energies[rows:] - linear, gradients[:rows] - gradients[rows:]
+        if batch.order == 0:
+            factor = -1.0 if batch.coefficient is None else batch.coefficient[:, None]
+            energies, gradients = energies[:rows] + factor * energies[rows:], gradients[:rows]
+        else:
+            linear = (gradients[rows:] @ (position - there)[:, :, None])[:, :, 0]
+            energies, gradients = energies[:rows] - energies[rows:] - linear, gradients[:rows] - gradients[rows:]
     return Terms(prior, prior_gradient[:rows], energies, gradients)
 
 

@@ -24,15 +24,23 @@ swap, scheme, swap_fraction
 preconditioner : "auto", None, "diagonal" or "dense"
     "auto": None where a step size is given; where warm-up finds them all, "dense" up to 1000 parameters and "diagonal"
     above, so that memory and work are linear in their number.
-swap_energies : "estimated" or "exact"
+swap_energies : "estimated", "exact" or "paired"
     Whether swaps take the energies of the rungs' estimators, drawn afresh, or whole ones without noise, which is what
-    minibatches need to swap at all.
+    minibatches need to swap at all; or one batch for both chains.
 boundary : "reflect", "ignore", "project" or `invsamp.boundary.penalised`
     What moves do that leave the problem's domain. Only "reflect", the default, samples the restricted posterior.
 """
 
 from invsamp.presets.contour import awsgld, contour_exchange, csgld, icsgld
-from invsamp.presets.replica_exchange import fast_resgld, multi_variance_resgld, r2sgld, relangevin, resgld
+from invsamp.presets.replica_exchange import (
+    fast_resgld,
+    multi_variance_resgld,
+    paired_resgld,
+    r2sgld,
+    relangevin,
+    resgld,
+    vr_resgld,
+)
 from invsamp.presets.single_rung import cyclic_sgld, ghmc, hmc, mala, mams, pcn, sghmc, sgld
 
 __all__ = [
@@ -47,10 +55,12 @@ __all__ = [
     "mala",
     "mams",
     "multi_variance_resgld",
+    "paired_resgld",
     "pcn",
     "r2sgld",
     "relangevin",
     "resgld",
     "sghmc",
     "sgld",
+    "vr_resgld",
 ]

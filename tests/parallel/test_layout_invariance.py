@@ -16,8 +16,17 @@ from invsamp.results.run import Run
 SCRIPT = Path(layout_runs.__file__)
 #: Number of processes -> runs, of one to four rungs; `test_sharing` makes all of them by threads in place of processes.
 RUNS = {
-    2: ("one rung", "hmc", "four rungs", "shared pilot", "coupled sums", "control variates", "contour"),
-    3: ("four rungs", "multi-variance", "prior to posterior", "interacting contours"),
+    2: (
+        "one rung",
+        "hmc",
+        "four rungs",
+        "shared pilot",
+        "coupled sums",
+        "control variates",
+        "contour",
+        "one batch for both",
+    ),
+    3: ("four rungs", "multi-variance", "prior to posterior", "interacting contours", "table of terms"),
     4: ("four rungs", "minibatches that swap", "running average"),
 }
 

@@ -111,7 +111,7 @@ def posing_calls() -> dict[str, Call]:
         "LogDensity": Call(
             iv.LogDensity,
             {"function": model, "gradient": slopes, "data": 3, "dimension": 2, "parameters": ["a", "b"]},
-            several | {"gradient": {"none"}, "data": {"integer", "none", "shape"}},
+            several | {"gradient": {"none", "part"}, "function": {"part"}, "data": {"integer", "none", "shape"}},
         ),
         "FunctionPotential": Call(iv.FunctionPotential, {"function": bowl, "dimension": 2}),
         "SumPotential": Call(
@@ -220,16 +220,29 @@ def samplers_calls() -> dict[str, Call]:
         "LocalLangevin": {},
         "minibatch": {"size": 2},
         "control_variate": {"size": 2, "refresh": 5},
+        "fixed_control": {"size": 2, "references": [[0.0, 1.0]]},
+        "saga": {"size": 2},
+        "vr_resgld": {},
+        "paired_resgld": {"references": [[0.0, 1.0]]},
         "known": {},
         "penalised": {"strength": 1.0},
         "Sampler": {"rungs": rungs},
     }
     energies = {"knots": {"integer", "numbers"}, "ends": {"numbers"}, "log_psi": {"none", "numbers"}, "gain": {"none"}}
+    batches = {name: {"integer"} for name in ("size", "refresh")} | {"groups": {"none", "any shape"}, "order": {"part"}}
+    batches["references"] = {"signed", "numbers"}
     special = {
-        **dict.fromkeys(("contour", "contour_exchange", "csgld", "icsgld", "awsgld"), energies),
+        **{name: energies for name in ("contour", "contour_exchange", "csgld", "icsgld", "awsgld")},
         "known": {"value": {*SHAPELESS, "function", "none"} - {"signed"}},
         "minibatch": {"size": {"integer"}, "groups": {"none", "any shape"}},
-        "control_variate": {"size": {"integer"}, "refresh": {"integer"}, "groups": {"none", "any shape"}},
+        "control_variate": {
+            "size": {"integer"},
+            "refresh": {"integer"},
+            "groups": {"none", "any shape"},
+            "order": {"part"},
+        },
+        "saga": {"size": {"integer"}, "groups": {"none", "any shape"}},
+        **{name: batches for name in ("fixed_control", "paired_resgld", "vr_resgld")},
     }
     return {name: Call(getattr(iv, name), given, preset | special.get(name, {})) for name, given in parts.items()}
 

@@ -129,7 +129,7 @@ def equations_calls() -> dict[str, Call]:
         "ode.OdeModel": Call(
             ode.OdeModel,
             {"rhs": lotka_volterra.rhs, "states": ("x", "y"), "parameters": ("a", "b", "c", "d")},
-            {"breakpoints": {"empty"}, "doses": {"empty", "empty mapping"}, "method": {"part"}},
+            {"breakpoints": {"empty", "text", "entries"}, "doses": {"empty", "empty mapping"}, "method": {"part"}},
         ),
         "ode.OdeModel.observe": Call(
             model.observe,
@@ -213,7 +213,9 @@ def problems_calls() -> dict[str, Call]:
         "constrained_mixtures.noise": Call(constrained_mixtures.noise),
         "constrained_mixtures.vertices": Call(constrained_mixtures.vertices, {"name": "flower"}, name),
         "constrained_mixtures.cell_probabilities": Call(
-            constrained_mixtures.cell_probabilities, {"region": constrained_mixtures.domain("flower"), "bins": 4}
+            constrained_mixtures.cell_probabilities,
+            {"region": constrained_mixtures.domain("flower"), "bins": 4},
+            {"temperature": {"unbounded"}},
         ),
         "heat_modes.posterior": Call(heat_modes.posterior, {"levels": [8]}, {"levels": {"part"}}),
         "heat_modes.relative_cost": Call(heat_modes.relative_cost, {"cells": 8}),

@@ -7,7 +7,7 @@ import numpy as np
 from invsamp.contract import Array
 from invsamp.engine.rung import RungAtWork
 from invsamp.engine.swaps.side import Side, Wanted, energies
-from invsamp.estimators import Noisy
+from invsamp.estimators import Noisy, Pairing, remembered
 from invsamp.evaluate.requests import Asks, Estimate, Rows, gathered
 from invsamp.laws import combined
 from invsamp.swap.discrepancy import DiscrepancyState
@@ -28,6 +28,8 @@ class Meeting:
         Both rungs' estimates are of one potential (`estimates_alike`).
     whole : bool
         Energies are those of the whole potentials, whatever the estimators say.
+    paired : bool
+        Energies are those of one batch for both positions.
     learnt : DiscrepancyState, optional
         Of the pair, for a rule that uses it.
     added : Generator, optional
@@ -42,12 +44,14 @@ class Meeting:
         *,
         same: bool,
         whole: bool = False,
+        paired: bool = False,
         learnt: DiscrepancyState | None = None,
         added: np.random.Generator | None = None,
     ) -> None:
         self._cold, self._hot = Side(cold, hot, whole=whole), Side(hot, cold, whole=whole)
         self._sides = {"cold": self._cold, "hot": self._hot}
         self._rule, self._same, self._learnt, self._added = rule, same, learnt, added
+        self._paired = paired
         # means of the learnt difference, by position
         self._means: dict[str, Array] = {}
         # energies as far as they are known, by rung and position
@@ -116,6 +120,8 @@ class Meeting:
         self, stage: Stage, rows: Rows
     ) -> Asks[dict[tuple[str, str], tuple[Estimate, Array | None, Array | None]]]:
         """Energies of a stage by rung and position, each with its variances before and after the swap."""
+        if self._paired:
+            return (yield from self._both(rows))
         asked: dict[str, list[tuple[str, str]]] = {"cold": [], "hot": []}
         found: dict[tuple[str, str], tuple[Estimate, Array | None, Array | None]] = {}
         for (rung, at), _ in _wanted(stage):
@@ -138,6 +144,18 @@ class Meeting:
                 if not (self._sides[rung].noise_free and key in self._known):
                     self._known[key] = rows, answer.estimate
         return found
+
+    def _both(self, rows: Rows) -> Asks[dict[tuple[str, str], tuple[Estimate, Array | None, Array | None]]]:
+        """Each rung's energy at its own position, by one batch: the difference is told, and its noise is at one of
+        them."""
+        cold, hot = self._cold, self._hot
+        estimator, prior = cold.rung.estimator, hot.rung.estimate.prior
+        assert isinstance(estimator, Pairing) and prior is not None  # others are refused; of batches it is told
+        memory = [known for side in (cold, hot) for known in remembered(side.rung.estimator_memory, rows)]
+        found = yield from estimator.pair(cold.rung.streams["swap"], cold.position[rows], hot.position[rows], *memory)
+        there = Estimate(prior[rows], None, prior=prior[rows])  # type: ignore[arg-type]
+        none = np.zeros(len(rows))
+        return {("cold", "cold"): (found, found.energy_variance, None), ("hot", "hot"): (there, none, None)}
 
     def _mean_difference(self, at: str, rows: Rows) -> Array:
         if self._learnt is None or self._learnt.fit is None or self._rule.discrepancy is None:

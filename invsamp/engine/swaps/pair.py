@@ -10,6 +10,7 @@ import numpy as np
 from invsamp.engine.rung import RungAtWork
 from invsamp.engine.streams import Saved
 from invsamp.engine.swaps.meeting import Meeting, estimates_alike, variances_may_differ
+from invsamp.estimators import Pairing
 from invsamp.evaluate.requests import Asks, Rows
 from invsamp.ladder import Swap
 from invsamp.swap.discrepancy import Discrepancy
@@ -59,8 +60,16 @@ class Pair:
     def attempt(self) -> Asks[Rows]:
         """Let the rungs meet; the chains that exchange their positions."""
         added, whole = self._streams["added"] if self._unequal else None, self._swap.energies == "exact"
+        paired = self._swap.energies == "paired"
         meeting = Meeting(
-            self._cold, self._hot, self.rule, same=self.same, whole=whole, learnt=self.discrepancy, added=added
+            self._cold,
+            self._hot,
+            self.rule,
+            same=self.same,
+            whole=whole,
+            paired=paired,
+            learnt=self.discrepancy,
+            added=added,
         )
         chains = len(self._cold.position)
         rows = np.arange(chains)
@@ -101,7 +110,12 @@ class Pair:
                 f"{where}, which takes noisy energies for exact ones: the draws are biased. Use fast() or "
                 "corrected(), or exact energies for swaps."
             )
-        if _own_energies(self.rule) and not self.rule.equalise and variances_may_differ(self._cold, self._hot):
+        if (
+            self._swap.energies == "estimated"
+            and _own_energies(self.rule)
+            and not self.rule.equalise
+            and variances_may_differ(self._cold, self._hot)
+        ):
             return (
                 f"{where}, and the variance of their energies may change at a swap: the draws are biased. "
                 "Use fast(), which equalises it, or a rule with all four energies (multi_variance, product_target)."
@@ -130,6 +144,19 @@ class Pair:
             return
         for position, difference in meeting.differences():
             self.discrepancy = self.rule.discrepancy.update(self.discrepancy, position, difference)
+
+
+def check_paired(swap: Swap, cold: RungAtWork, hot: RungAtWork) -> None:
+    """`ValueError` unless swaps of two rungs may take one batch for both positions, where they are to."""
+    rule = _rule(swap, cold, hot)
+    alike = cold.potential is hot.potential and cold.settings.estimator == hot.settings.estimator
+    if swap.energies != "paired" or (alike and isinstance(cold.estimator, Pairing) and _own_energies(rule)):
+        return
+    raise ValueError(
+        "swap energies 'paired' need rungs of one fidelity with equal estimators that take one batch for two positions "
+        f"(minibatch, fixed_control), and fast() or corrected(), got {cold.settings.estimator} of {cold.fidelity!r}, "
+        f"{hot.settings.estimator} of {hot.fidelity!r} and {rule}"
+    )
 
 
 def _own_energies(rule: SwapRule) -> bool:
