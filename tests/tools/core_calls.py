@@ -111,7 +111,7 @@ def posing_calls() -> dict[str, Call]:
         "LogDensity": Call(
             iv.LogDensity,
             {"function": model, "gradient": slopes, "data": 3, "dimension": 2, "parameters": ["a", "b"]},
-            several | {"gradient": {"none", "part"}, "function": {"part"}, "data": {"integer", "none", "shape"}},
+            several | {"gradient": {"none"}, "function": {"function"}, "data": {"integer", "none", "shape"}},
         ),
         "FunctionPotential": Call(iv.FunctionPotential, {"function": bowl, "dimension": 2}),
         "SumPotential": Call(
