@@ -98,6 +98,7 @@ from invsamp.resuming import resume
 from invsamp.saga import saga
 from invsamp.sampler import sample
 from invsamp.schedules import constant, cyclic_cosine, exponential, polynomial
+from invsamp.spacing import auto_ladder
 from invsamp.swap.discrepancy import Discrepancy
 from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target
 from invsamp.swap.schemes import adjacent, deo, seo
@@ -183,6 +184,7 @@ __all__ = [
     "__version__",
     "adjacent",
     "approximate_derivatives",
+    "auto_ladder",
     "awsgld",
     "compare_fidelities",
     "constant",

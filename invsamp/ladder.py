@@ -16,6 +16,7 @@ from invsamp.kernels import Kernel, Langevin, LocalLangevin, PriorDraws
 from invsamp.laws import Law, LocalLaw, Tempered, as_law, check_ladder
 from invsamp.names import check_statistics
 from invsamp.schedules import Schedule
+from invsamp.spacing import AutoLadder
 from invsamp.swap.rules import SwapRule
 from invsamp.swap.schemes import SwapScheme, deo
 from invsamp.variances.models import Known, VarianceModel, known
@@ -137,7 +138,8 @@ class Rung:
         check_statistics(f"the kernel {self.kernel.name!r}", self.kernel.statistics)
         instance("energy_variance", self.energy_variance, VarianceModel, VARIANCE_MODEL)
         optional(instance, "gradient_noise", self.gradient_noise, GradientNoise, "a GradientNoise")
-        if self.kernel.adjusted and not isinstance(self.estimator, Exact):
+        # draws of the prior are accepted whatever their energies are
+        if self.kernel.adjusted and not isinstance(self.estimator, Exact) and not isinstance(self.kernel, PriorDraws):
             raise ValueError(f"an adjusted kernel (as MALA) needs exact energies, got the estimator {self.estimator}")
         if isinstance(self.estimator, CoupledSum) and self.gradient_noise and self.gradient_noise.variance == known():
             raise ValueError(
@@ -188,8 +190,10 @@ class Swap:
         (`invsamp.swap.discrepancy`); `fast` where they are the same (exact for noise-free energies too).
     scheme : SwapScheme
         Who meets whom.
-    fraction : float in (0, 1]
-        Probability of an attempt after a step. A tenth costs almost no relaxation and saves the solves.
+    fraction : float in (0, 1], optional
+        Probability of an attempt after a step. Default: 1 for pairs whose energies are exact, of one fidelity and
+        known, so that a swap costs nothing, with three meetings of even and odd pairs in turn after each step (five
+        where fewer than 35% are rejected, one of two rungs); a tenth for pairs whose swaps cost solves.
     energies : "estimated", "exact" or "paired"
         Whose energies decide: those of each rung's estimator, drawn afresh, or those of its whole potential, without
         noise. The noise of a minibatch's energy mostly leaves no swap to accept; at a tenth of the steps the
@@ -205,14 +209,14 @@ class Swap:
 
     rule: SwapRule | None = None
     scheme: SwapScheme = field(default_factory=deo)
-    fraction: float = 0.1
+    fraction: float | None = None
     energies: SwapEnergies = "estimated"
 
     def __post_init__(self) -> None:
         optional(instance, "rule", self.rule, SwapRule, SWAP_RULE)
         instance("scheme", self.scheme, SwapScheme, SWAP_SCHEME)
         one_of("energies", self.energies, SWAP_ENERGIES)
-        store(self, fraction=real("fraction", self.fraction, above=0, most=1))
+        store(self, fraction=optional(real, "fraction", self.fraction, above=0, most=1))
 
 
 @dataclass(frozen=True)
@@ -231,18 +235,24 @@ class Sampler:
     boundary : "reflect", "ignore", "project" or Boundary
         What moves do that leave the problem's domain: reflect (the only one that samples the restricted posterior),
         or one of the baselines (`invsamp.boundary`; `penalised` for the one with a strength).
+    ladder : AutoLadder, optional
+        Warm-up finds how many rungs there are and their laws. The rungs given are then those of its first round; the
+        first stays the first, the second one's parts are those of all others, and fidelities follow each other
+        as they do here.
 
     Raises
     ------
     ValueError
         If the first law is not the posterior or the next are not flatter, the preconditioner or the boundary is
-        unknown, or the cold rung is to take an effective temperature.
+        unknown, or the cold rung is to take an effective temperature. If the ladder is to be found, and there is one
+        rung alone, or the step size follows a schedule.
     """
 
     rungs: Sequence[Rung]
     swap: Swap = field(default_factory=Swap)
     preconditioner: str | None = None
     boundary: Boundary | str = field(default_factory=lambda: Reflect())
+    ladder: AutoLadder | None = None
 
     def __post_init__(self) -> None:
         store(self, rungs=sequence("rungs", self.rungs, "a sequence of Rung"), boundary=as_boundary(self.boundary))
@@ -259,6 +269,12 @@ class Sampler:
         noise = self.rungs[0].gradient_noise
         if noise is not None and noise.beyond == "effective_temperature":
             raise ValueError("beyond must not be 'effective_temperature' on the cold rung: it samples the posterior")
+        if optional(instance, "ladder", self.ladder, AutoLadder, "an AutoLadder, as auto_ladder() returns it") is None:
+            return
+        if len(self.rungs) < 2:
+            raise ValueError(f"ladder needs two rungs to begin with, got {len(self.rungs)}")
+        if any(callable(rung.step_size) for rung in self.rungs):
+            raise ValueError("step_size must be a number or None where warm-up finds the ladder, got a schedule")
 
     def _check_apart(self, rung: Rung) -> None:
         if len(self.rungs) > 1 or self.preconditioner is not None or rung.step_size is None:
@@ -286,7 +302,9 @@ class Sampler:
             rule = "the default rule" if self.swap.rule is None else str(self.swap.rule)
             told = {"estimated": "", "exact": " with exact energies", "paired": " with one batch for both"}
             energies = told[self.swap.energies]
-            parts.append(f"{len(self.rungs)} rungs, swaps by {rule}{energies} at {self.swap.fraction:g} of the steps")
+            often = "" if self.swap.fraction is None else f" at {self.swap.fraction:g} of the steps"
+            rungs = f"{len(self.rungs)} rungs" if self.ladder is None else str(self.ladder)
+            parts.append(f"{rungs}, swaps by {rule}{energies}{often}")
         if self.boundary != Reflect():
             parts.append(f"boundary {self.boundary}")
         return "; ".join(parts)

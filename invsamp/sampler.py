@@ -35,6 +35,9 @@ from invsamp.results.run import Run
 from invsamp.storage.arviz_import import load_arviz
 from invsamp.storage.directory import as_path
 
+#: Steps of warm-up at the least where none are asked for; and where it finds the ladder, in four rounds.
+SHORTEST, SHORTEST_SEARCH = 500, 1500
+
 
 def sample(
     problem: Problem | Potential,
@@ -70,7 +73,7 @@ def sample(
         Draws kept for each chain.
     warmup : int, optional
         Steps before the first draw, in which step size, preconditioner and variances are found. Default:
-        half of ``draws * thin``, at least 500.
+        half of ``draws * thin``, at least 500, and 1500 where it also finds the ladder.
     thin : int
         Steps per draw.
     chains : int
@@ -123,7 +126,8 @@ def sample(
     sampler = mala() if sampler is None else sampler
     instance("sampler", sampler, Sampler, "a Sampler, as the presets return it")
     boolean("progress", progress)
-    engine = Engine(problem, sampler, plan(draws, warmup, thin, chains, seed, check_gradient))
+    shortest = SHORTEST_SEARCH if sampler.ladder else SHORTEST
+    engine = Engine(problem, sampler, plan(draws, warmup, thin, chains, seed, check_gradient, shortest))
     if start is not None:
         engine.given = given_start(problem, engine.sampled.sampling_domain, start, chains)
     path = None if directory is None else as_path(directory)
@@ -157,7 +161,15 @@ def _made(engine: Engine, progress: bool, path: Path | None, segment: int | None
     return handed_back(engine, _run(engine, progress, together))
 
 
-def plan(draws: int, warmup: int | None, thin: int, chains: int, seed: int | None, check_gradient: bool = True) -> Plan:
+def plan(
+    draws: int,
+    warmup: int | None,
+    thin: int,
+    chains: int,
+    seed: int | None,
+    check_gradient: bool = True,
+    shortest: int = SHORTEST,
+) -> Plan:
     """The plan of a run from the arguments of `sample`; `ValueError` where they make none."""
     if seed is None:
         entropy = np.random.SeedSequence().entropy
@@ -166,7 +178,7 @@ def plan(draws: int, warmup: int | None, thin: int, chains: int, seed: int | Non
     if warmup is not None:
         return Plan(draws, warmup, thin, chains, seed, check_gradient=check_gradient)
     checked = Plan(draws, 0, thin, chains, seed)
-    steps = max(500, checked.draws * checked.thin // 2)
+    steps = max(shortest, checked.draws * checked.thin // 2)
     return Plan(draws, steps, thin, chains, seed, check_gradient=check_gradient)
 
 

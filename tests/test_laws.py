@@ -13,6 +13,7 @@ from tempering import LINE, Square, SquareRoot, two_modes_posterior
 
 import invsamp as iv
 from invsamp.contract import SplitPotential
+from invsamp.engine.swaps.at_hand import AtHand
 from invsamp.engine.swaps.meeting import Meeting
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Estimate, Request
@@ -110,12 +111,12 @@ class TestLadder:
         assert agrees(LINE.shares(run), self.truth(laws))
 
     def test_a_swap_that_takes_the_prior_for_misfit_is_rejected(self, draw, agrees, monkeypatch):
-        value = Meeting._value
+        decide = AtHand._decide
 
-        def whole(meeting, weights, estimate):
-            return value(meeting, weights, estimate._replace(prior=np.zeros_like(estimate.energy)))
+        def whole(at_hand, cold, factors, energy, prior, source):
+            return decide(at_hand, cold, factors, energy, np.zeros_like(prior), source)
 
-        monkeypatch.setattr(Meeting, "_value", whole)
+        monkeypatch.setattr(AtHand, "_decide", whole)
         laws = [iv.tempered_likelihood(b) for b in BETAS]
         assert not agrees(LINE.shares(self.run(draw)), self.truth(laws))
 

@@ -25,6 +25,12 @@ class Draws:
 
     def __init__(self, engine: Engine, capacity: int) -> None:
         self._engine, self.capacity = engine, capacity
+        self.count = 0
+        self._open()
+
+    def _open(self) -> None:
+        """Make room for the rungs that there are."""
+        engine, capacity = self._engine, self.capacity
         rungs, (chains, d) = len(engine.rungs), engine.rungs[0].position.shape
         self._positions = np.empty((rungs, chains, capacity, d))
         self._kept: dict[str, npt.NDArray[Any]] = {
@@ -36,7 +42,6 @@ class Draws:
             (rung, names, self._positions[k], {name: self._kept[name][k] for name in names})
             for k, (rung, names) in enumerate(zip(engine.rungs, _by_rung(engine), strict=True))
         ]
-        self.count = 0
 
     def append(self) -> None:
         """Keep what the engine's chains are at now.
@@ -47,6 +52,8 @@ class Draws:
             If a kernel does not tell what it declares.
         """
         i, engine = self.count, self._engine
+        if self._rungs[0][0] is not engine.rungs[0]:  # warm-up has made another ladder
+            self._open()
         for rung, names, positions, kept in self._rungs:
             positions[:, i] = rung.position
             for name, values in recorded(rung, names).items():

@@ -13,23 +13,27 @@ from invsamp.boundary import as_boundary
 from invsamp.contract import Array, Problem, SampledProblem
 from invsamp.coupled_sums import CoupledSum
 from invsamp.engine import gradients, reporting
+from invsamp.engine.ladder_search import Heir, LadderSearch
 from invsamp.engine.noise_models import share_pilots
 from invsamp.engine.plan import Plan
 from invsamp.engine.preconditioner import check_memory
 from invsamp.engine.priors import Priors
-from invsamp.engine.rung import RungAtWork, SolvesFailed
+from invsamp.engine.rung import RungAtWork, SolvesFailed, take_gradients_along
 from invsamp.engine.segment import Segment
-from invsamp.engine.starts import failure_message, place
+from invsamp.engine.starts import failure_message, place, place_again
 from invsamp.engine.streams import Saved
 from invsamp.engine.swaps.exchange import Exchange
 from invsamp.engine.swaps.pair import check_paired
-from invsamp.engine.warmup import WarmUp, check_length
+from invsamp.engine.warmup import HALVES, WINDOWS, WarmUp, check_length, shortest_length
 from invsamp.estimators import Exact
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Answer, Asks, Result, answered, gathered
 from invsamp.ladder import Sampler
 from invsamp.names import check_names
 from invsamp.storage.manifest import posed
+
+#: Where the random streams of a ladder's later rounds stand among those that are spawned from the seed.
+ROUNDS = 2**30
 
 
 class Engine:
@@ -68,27 +72,27 @@ class Engine:
         fidelities = [_fidelity(problem, rung.fidelity) for rung in sampler.rungs]
         _check_swaps(sampler, fidelities)
         self._preconditioner = sampler.preconditioner_at(problem.dimension)
-        check_length(sampler.rungs, self._preconditioner, plan.warmup, plan.chains)
-        check_memory(self._preconditioner, len(sampler.rungs), plan.chains, problem.dimension)
+        most = len(sampler.rungs) if sampler.ladder is None else sampler.ladder.most
+        check_memory(self._preconditioner, most, plan.chains, problem.dimension)
         self.boundary = as_boundary(sampler.boundary)
         self.sampled = self.boundary.apply(problem)
         self.potentials = _potentials(problem.fidelities, self.sampled, sampler, fidelities)
-        _check_laws(sampler, fidelities, self.potentials)
-        apart = any(rung.law.needs_prior for rung in sampler.rungs)
+        self._priors = Priors(problem, self.sampled, self.boundary)
+        self.search = self._new_search(fidelities)
+        #: What is at work: the sampler itself, or what its ladder has come to by now.
+        self.composition = sampler if self.search is None else self.search.sampler()
+        self._check_warm_up()
+        _check_laws(self.composition, self.potentials)
+        apart = any(rung.law.needs_prior for rung in self.composition.rungs)
         for potential in self.potentials.values():
             potential.apart = apart
-        priors, domain = Priors(problem, self.sampled, self.boundary), self.sampled.sampling_domain
-        priors.check(sampler.rungs)
-        self._swap_seed, *seeds = np.random.SeedSequence(plan.seed).spawn(len(sampler.rungs) + 1)
-        self.rungs = [
-            RungAtWork(rung, self.potentials[name], domain, seed, plan.schedule_steps, apart, priors)
-            for rung, name, seed in zip(sampler.rungs, fidelities, seeds, strict=True)
-        ]
+        self._priors.check(self.composition.rungs)
+        self.answer: Answer = next(iter(self.potentials.values())).answer_all
+        self.rungs: list[RungAtWork] = []
+        self._assemble()
         gradients.check_known(problem, self.rungs)
-        share_pilots(self.rungs)
         for colder, hotter in itertools.pairwise(self.rungs):
             check_paired(sampler.swap, colder, hotter)
-        self.answer: Answer = next(iter(self.potentials.values())).answer_all
         #: Where the user lets the chains start, (chains, d).
         self.given: Array | None = None
         #: Whether what all rungs ask for at a time is to be answered together.
@@ -101,7 +105,6 @@ class Engine:
         self.done = self.kept = 0
         self._warm_up: WarmUp | None = None
         self._warm_up_evaluations: dict[str, int] = {}
-        self._outside = [0] * len(self.rungs)  # draws outside the domain, by rung
         kernels = {type(rung.kernel).__module__ for rung in sampler.rungs}
         self._may_leave = self.boundary.leaves or not all(name.startswith("invsamp.") for name in kernels)
         self._messages_before: list[str] = []  # by solves that failed before the run was restored
@@ -121,6 +124,8 @@ class Engine:
         """
         for rung in self.rungs:
             place(self.problem, rung, positions, self.plan.chains)
+        if self.search is not None:
+            self.search.begun(self.rungs)
         _check_weights(self.rungs[0])
         if self.plan.check_gradient:
             self._check_gradients()
@@ -184,6 +189,7 @@ class Engine:
             "rungs": [rung.state() for rung in self.rungs],
             "exchange": None if self.exchange is None else self.exchange.state(),
             "warm_up": None if self._warm_up is None else self._warm_up.state(),
+            "search": None if self.search is None else self.search.state(),
             "outside": list(self._outside),
             "evaluations": {e.fidelity: e.evaluations for e in potentials},
             "evaluation_seconds": {e.fidelity: e.seconds for e in potentials},
@@ -197,6 +203,9 @@ class Engine:
     def restore(self, state: Saved) -> None:
         """Go on from a state, in place of `begin`; nothing is solved."""
         self.done, self.kept = state["step"], state["kept"]
+        if self.search is not None:
+            self.search.restore(state["search"])
+            self._assemble()
         for rung, own in zip(self.rungs, state["rungs"], strict=True):
             rung.restore(own)
             if rung.position.shape != (shape := (self.plan.chains, self.problem.dimension)):
@@ -234,8 +243,9 @@ class Engine:
 
     def report(self) -> dict[str, Any]:
         """Settings, counts and figures of the run so far, in plain types."""
-        report = reporting.report(self.sampler, self.rungs, self.exchange, self.potentials)
+        report = reporting.report(self.composition, self.rungs, self.exchange, self.potentials)
         return report | {
+            "ladder": None if self.search is None else self.search.report(),
             "warnings": [*map(gradients.slow, self._mistakes), *report["warnings"]],
             "warmup_evaluations": dict(self._warm_up_evaluations),
             "gradient_check_evaluations": dict(self._check_evaluations),
@@ -268,13 +278,75 @@ class Engine:
         if len(self.rungs) > 1:
             self.exchange = Exchange(self.sampler.swap, self.rungs, self._swap_seed)
 
+    def _assemble(self) -> None:
+        """Make the rungs of the present composition, which are not placed yet."""
+        seed, apart = np.random.SeedSequence(self.plan.seed), False
+        if self.search is not None:
+            self.composition = self.search.sampler()
+            if self.search.round:
+                seed = np.random.SeedSequence(self.plan.seed, spawn_key=(ROUNDS + self.search.round,))
+        settings, domain = self.composition.rungs, self.sampled.sampling_domain
+        apart = any(rung.law.needs_prior for rung in settings)
+        self._swap_seed, *seeds = seed.spawn(len(settings) + 1)
+        self.rungs = [
+            RungAtWork(
+                rung,
+                self.potentials[_fidelity(self.problem, rung.fidelity)],
+                domain,
+                own,
+                self.plan.schedule_steps,
+                apart,
+                self._priors,
+            )
+            for rung, own in zip(settings, seeds, strict=True)
+        ]
+        share_pilots(self.rungs)
+        take_gradients_along(self.rungs)
+        for rung in self.rungs:
+            rung.answer = self.answer
+        self._outside = [0] * len(self.rungs)  # draws outside the domain, by rung
+
+    def _new_search(self, fidelities: Sequence[str]) -> LadderSearch | None:
+        if self.sampler.ladder is None:
+            return None
+        return LadderSearch(
+            self.sampler,
+            fidelities,
+            split=all(potential.split for potential in self.potentials.values()),
+            drawable=self._priors.drawable,
+            warmup=self.plan.warmup,
+            shortest=shortest_length(self.sampler.rungs, self.plan.chains),
+        )
+
+    def _check_warm_up(self) -> None:
+        steps = self.plan.warmup if self.search is None else self.search.lengths[0]
+        check_length(self.composition.rungs, self._preconditioner, steps, self.plan.chains)
+
     def _new_warm_up(self) -> WarmUp:
-        return WarmUp(self.problem, self.rungs, self.exchange, self.plan.warmup, self._preconditioner, self.do)
+        steps, windows = self.plan.warmup, WINDOWS
+        if self.search is not None:
+            steps, windows = self.search.length, WINDOWS if self.search.last else HALVES
+        return WarmUp(self.problem, self.rungs, self.exchange, steps, self._preconditioner, self.do, windows)
 
     def _end_warm_up(self) -> None:
-        if self._warm_up is not None and self._warm_up.over:
-            self._warm_up = None
-            self._warm_up_evaluations = {name: e.evaluations for name, e in self.potentials.items()}
+        if self._warm_up is None or not self._warm_up.over:
+            return
+        if self.search is not None and self.exchange is not None:
+            if not self.search.last:
+                self._next_round(self.search.advance(self.rungs, self.exchange))
+                return
+            self.search.measured(self.exchange)
+        self._warm_up = None
+        self._warm_up_evaluations = {name: e.evaluations for name, e in self.potentials.items()}
+
+    def _next_round(self, heirs: Sequence[Heir]) -> None:
+        """Go on with another ladder, from what the rungs of the last one have found."""
+        self._assemble()
+        for rung, heir in zip(self.rungs, heirs, strict=True):
+            place_again(self.problem, rung, heir.position)
+        self._meet()
+        self._warm_up = self._new_warm_up()
+        self._warm_up.begin(heirs)
 
 
 def _fidelity(problem: Problem, wanted: str | int) -> str:
@@ -301,7 +373,7 @@ def _potentials(
     return potentials
 
 
-def _check_laws(sampler: Sampler, fidelities: Sequence[str], potentials: Mapping[str, CountedPotential]) -> None:
+def _check_laws(sampler: Sampler, potentials: Mapping[str, CountedPotential]) -> None:
     """`ValueError` where a law is not to be had of a fidelity, or not with the energies that its swaps get."""
     unsplit = [name for name, potential in potentials.items() if not potential.split]
     apart = next((rung.law for rung in sampler.rungs if rung.law.needs_prior), None)

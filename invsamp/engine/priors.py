@@ -35,9 +35,10 @@ class Priors:
 
     def check(self, rungs: Sequence[Rung]) -> None:
         """`ValueError` if a kernel draws from the prior, and the problem or the boundary does not let it."""
-        kernel = next((rung.kernel for rung in rungs if isinstance(rung.kernel, PriorDraws)), None)
-        if kernel is None:
-            return
+        if any(isinstance(rung.kernel, PriorDraws) for rung in rungs):
+            self._check_drawable()
+
+    def _check_drawable(self) -> None:
         if not isinstance(self._boundary, Reflect | Ignore):
             raise ValueError(f"prior_draws() knows no boundary but 'reflect' and 'ignore', got {self._boundary}")
         if not isinstance(self._sampled, DrawablePrior):
@@ -46,6 +47,15 @@ class Priors:
                 f"{type(self._problem).__name__}"
             )
         self.draw(np.random.default_rng(0), 1)  # a domain of hardly any mass is refused here
+
+    @property
+    def drawable(self) -> bool:
+        """Whether a kernel may draw from it."""
+        try:
+            self._check_drawable()
+        except ValueError:
+            return False
+        return True
 
     def reference(self, law: Law) -> Whitened:
         """A Gaussian law of positions, for a rung: of the prior as often as its law takes it."""

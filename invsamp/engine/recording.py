@@ -208,7 +208,8 @@ def _sizes(engine: Engine, directory: RunDirectory) -> tuple[int | None, int]:
     segment = directory.header.about["segment"]
     chains, d = engine.rungs[0].position.shape
     numbers = d + len(told(engine))
-    return segment, segment or max(FEWEST, BYTES // (8 * len(engine.rungs) * chains * numbers))
+    rungs = engine.sampler.ladder.most if engine.sampler.ladder else len(engine.rungs)
+    return segment, segment or max(FEWEST, BYTES // (8 * rungs * chains * numbers))
 
 
 def check_segment(segment: int | None) -> None:

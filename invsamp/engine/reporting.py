@@ -24,7 +24,8 @@ def report(
     """Settings, what rungs (cold to hot) and their swaps have to tell, and counts by fidelity, in plain types."""
     # from cold to hot
     used = [e.fidelity for r in rungs for e in (r.potential, *r.potentials)]
-    potentials = {name: potentials[name] for name in dict.fromkeys(used)}
+    # a ladder that was found may have done without some of them in the end
+    potentials = {name: potentials[name] for name in dict.fromkeys([*used, *reversed(list(potentials))])}
     swaps = _swaps(exchange)
     attempts = max(1, sum(swaps["swap_attempts"]))
     dimension = rungs[0].position.shape[1]
@@ -37,6 +38,7 @@ def report(
         "laws": [str(r.law) for r in rungs],
         "learnt_laws": [r.law.told(r.law_memory) if isinstance(r.law, ToldLaw) else None for r in rungs],
         "temperatures": temperatures_of([r.law for r in rungs]),
+        "law_factors": [None if r.law.factors is None else list(r.law.factors) for r in rungs],
         "fidelities": [r.potential.fidelity for r in rungs],
         "kernels": [r.settings.kernel.name for r in rungs],
         "step_sizes": [_step_size(r) for r in rungs],
@@ -75,6 +77,8 @@ def _swaps(exchange: Exchange | None) -> dict[str, Any]:
         "warnings": [pair.doubt for pair in pairs if pair.doubt],
         "swap_first_stage_accepts": [pair.first_stage_accepts for pair in pairs],
         "discrepancy_residual_sd": [pair.residual_sd for pair in pairs],
+        "swap_rejection": [pair.rejection for pair in pairs],
+        "swap_parities": 0 if exchange is None else exchange.parities,
         "swap_noise_sd": [pair.log_ratio_sd / max(1, pair.attempts) for pair in pairs],
         "swap_solves": {} if exchange is None else dict(exchange.solves),
         "round_trips": 0 if exchange is None else exchange.round_trips,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
@@ -17,7 +19,7 @@ from invsamp.engine.streams import Saved, Stream, log_uniform
 from invsamp.estimators import BoundEstimator, Remembering, probe, remembered
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Answer, Asks, Estimate, Request, Rows, answered, check_shapes
-from invsamp.kernels import Info, Kernel, Langevin, Point
+from invsamp.kernels import Info, Kernel, Langevin, Point, PriorDraws
 from invsamp.kernels.contract import NOTHING, Memory, Moved, Path, StepSize, Whitened
 from invsamp.ladder import Rung
 from invsamp.laws import Law, LocalLaw
@@ -396,6 +398,17 @@ class RungAtWork:
         self.counts.failing_in_a_row = self.counts.failing_in_a_row + 1 if stuck.all() else 0
         if self.counts.failing_in_a_row >= FAILING_STEPS:
             raise SolvesFailed(self.potential.fidelity, self.position)
+
+
+def take_gradients_along(rungs: Sequence[RungAtWork]) -> None:
+    """Let rungs that draw from the prior ask for gradients where a neighbour can take over what they know.
+
+    Then swaps between them cost nothing.
+    """
+    for colder, hotter in itertools.pairwise(rungs):
+        known = colder.estimator.exact and hotter.estimator.exact and colder.potential is hotter.potential
+        if known and isinstance(hotter.settings.kernel, PriorDraws):
+            hotter.gradients = colder.gradients
 
 
 class _ActiveRung:

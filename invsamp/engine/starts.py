@@ -86,6 +86,26 @@ def place(problem: Problem, rung: RungAtWork, positions: Array | None, chains: i
     )
 
 
+def place_again(problem: Problem, rung: RungAtWork, positions: Array) -> None:
+    """Place the chains where others were, and those for which that cannot be solved here where another one can.
+
+    The rung of the prior may stand where nothing can be solved.
+    """
+    rung.start(positions)
+    if rung.law.factors == (1.0, 0.0):
+        return
+    good = np.isfinite(rung.estimate.energy)
+    failed = np.flatnonzero(~good)
+    if not len(failed):
+        return
+    if not good.any():
+        place(problem, rung, None, len(positions))
+        return
+    there = np.flatnonzero(good)[np.arange(len(failed)) % np.count_nonzero(good)]
+    rung.position[failed] = rung.position[there]
+    answered(rung.reevaluate(failed), rung.answer)
+
+
 def failure_message(problem: Problem, potential: CountedPotential) -> str | None:
     """What the last failed solve of a fidelity said, where the problem knows; in this process if one failed here."""
     message = problem.failure_message(potential.fidelity) if isinstance(problem, ExplainsFailures) else None

@@ -40,6 +40,7 @@ from invsamp.metric import DenseMetric, DiagonalMetric, IdentityMetric
 from invsamp.quadratic_controls import FixedControl
 from invsamp.saga import Saga
 from invsamp.schedules import Constant, Cycles, CyclicCosine, Exponential, Polynomial
+from invsamp.spacing import AutoLadder
 from invsamp.swap.discrepancy import Discrepancy, DiscrepancyState
 from invsamp.swap.rules import MultiVariance, OwnEnergies, ProductTarget
 from invsamp.swap.schemes import Adjacent, DeterministicEvenOdd, StochasticEvenOdd
@@ -52,7 +53,7 @@ _CLASSES: dict[str, type[Any]] = {
     part.__name__: part
     for part in (
         # of samplers
-        *(Sampler, Rung, Tempered, TemperedLikelihood, Contour, Learning, Gain, Swap, GradientNoise),
+        *(Sampler, Rung, Tempered, TemperedLikelihood, Contour, Learning, Gain, Swap, GradientNoise, AutoLadder),
         *(Langevin, LocalLangevin, Momentum, Hamiltonian, Microcanonical, CrankNicolson, PriorDraws),
         *(Exact, Minibatch, Noisy, CoupledSum, ControlVariate, FixedControl, Saga, Known, RunningAverage, KernelRidge),
         *(Constant, Polynomial, Exponential, CyclicCosine, Cycles),

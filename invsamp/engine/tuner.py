@@ -36,7 +36,7 @@ from invsamp.engine.streams import Saved
 from invsamp.estimators import Exact
 from invsamp.evaluate.requests import Asks
 from invsamp.laws import noise_room
-from invsamp.metric import DiagonalMetric
+from invsamp.metric import DiagonalMetric, Metric
 
 #: Step size of an unadjusted kernel as a fraction of the stability limit: the stiffest direction's variance
 #: is then 1 / (1 - 0.05) of the right one.
@@ -93,6 +93,14 @@ class Tuner:
             rung.step_size = float(settings.step_size)
         self._direction = rung.streams["probe"].standard_normal(rung.position.shape)
         self._curvature = np.zeros(len(rung.position))
+
+    def inherit(self, metric: Metric, step_size: float | None) -> None:
+        """Go on from what another warm-up has found, after `begin`; None: no step size."""
+        rung = self.rung
+        if self._finds_metric:
+            rung.metric, self._first = metric, False
+        if self._finds_step and step_size is not None and rung.settings.kernel.adjusted:
+            rung.step_size = np.full((len(rung.position), 1), min(step_size, rung.settings.kernel.longest_step))
 
     def state(self) -> Saved:
         """What was found so far, where the rung does not hold it itself."""

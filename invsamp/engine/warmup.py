@@ -10,6 +10,7 @@ import numpy as np
 
 from invsamp.contours import Contour
 from invsamp.contract import Problem
+from invsamp.engine.ladder_search import Heir
 from invsamp.engine.rung import Counts, RungAtWork
 from invsamp.engine.streams import Saved
 from invsamp.engine.swaps.exchange import Exchange
@@ -19,7 +20,9 @@ from invsamp.ladder import Rung
 from invsamp.variances.kernel_ridge import KernelRidge
 
 #: Lengths of the windows as fractions of warm-up. The metric is renewed after each but the last.
-WINDOWS = (0.15, 0.15, 0.2, 0.2, 0.3)
+WINDOWS: tuple[float, ...] = (0.15, 0.15, 0.2, 0.2, 0.3)
+#: The same for a warm-up that another one follows: its preconditioner is renewed once.
+HALVES: tuple[float, ...] = (0.5, 0.5)
 SHORTEST = 100
 #: Pilot states from which each variance model learns, over all chains, where it does not ask for another number.
 PILOT_STATES = 100
@@ -41,6 +44,8 @@ class WarmUp:
     preconditioner : None, "diagonal" or "dense"
     do : callable
         What comes of some generators that ask and do not depend on each other (`Engine.do`).
+    windows : sequence of float
+        `WINDOWS`, or `HALVES`.
     """
 
     def __init__(
@@ -51,10 +56,11 @@ class WarmUp:
         steps: int,
         preconditioner: str | None,
         do: Callable[[Sequence[Asks[Any]]], list[Any]],
+        windows: Sequence[float] = WINDOWS,
     ) -> None:
         self._rungs, self._exchange, self._do = rungs, exchange, do
         self._tuners = [Tuner(problem, rung, preconditioner) for rung in self._rungs]
-        self._ends = [0, *np.rint(np.cumsum(WINDOWS) * steps).astype(int).tolist()]
+        self._ends = [0, *np.rint(np.cumsum(windows) * steps).astype(int).tolist()]
         count = _snapshots([rung.settings for rung in rungs], len(self._rungs[0].position))
         self._snapshots = _spread(count, steps)
         self._more = _spread(min(MORE_OFTEN * count, int(0.6 * steps)), steps)
@@ -63,14 +69,16 @@ class WarmUp:
     @property
     def over(self) -> bool:
         """Whether it has ended."""
-        return self._window == len(WINDOWS)
+        return self._window == len(self._ends) - 1
 
-    def begin(self) -> None:
-        """Before the first step."""
+    def begin(self, heirs: Sequence[Heir] = ()) -> None:
+        """Before the first step; ``heirs`` are what the rungs go on from, where there was a warm-up before."""
         for rung in self._rungs:
             rung.warming = True
         for tuner in self._tuners:
             tuner.begin()
+        for tuner, heir in zip(self._tuners, heirs, strict=bool(heirs)):
+            tuner.inherit(heir.metric, heir.step_size)
         self._open()
         self._turn()
 
@@ -115,16 +123,22 @@ class WarmUp:
         has_pilot = any(isinstance(model, KernelRidge) for model in models)
         return rung.settings.learns_variance and self._done in (self._more if has_pilot else self._snapshots)
 
+    @property
+    def _last(self) -> bool:
+        return self._window == len(self._ends) - 2
+
     def _open(self) -> None:
         first, end = self._ends[self._window : self._window + 2]
-        self._do([tuner.open(end - first, self._window == len(WINDOWS) - 1) for tuner in self._tuners])
+        if self._last and self._exchange is not None:
+            self._exchange.reset()  # what is measured is of chains that have settled, as far as can be
+        self._do([tuner.open(end - first, self._last) for tuner in self._tuners])
 
     def _turn(self) -> None:
         """Close the windows that end here, and open those that begin; a short warm-up has empty ones."""
         while not self.over and self._done == self._ends[self._window + 1]:
-            self._do([tuner.close(self._window == len(WINDOWS) - 1) for tuner in self._tuners])
+            self._do([tuner.close(self._last) for tuner in self._tuners])
             self._window += 1
-            if self._window < len(WINDOWS):
+            if self._window < len(self._ends) - 1:
                 self._open()
             else:
                 self._finish()
@@ -160,6 +174,13 @@ def check_length(rungs: Sequence[Rung], preconditioner: str | None, steps: int, 
             f"warmup must be at least {math.ceil(count / 0.6)} steps for {count} pilot states of each of "
             f"{chains} chains, got {steps}"
         )
+
+
+def shortest_length(rungs: Sequence[Rung], chains: int) -> int:
+    """Steps that any warm-up takes."""
+    if not any(rung.learns_variance for rung in rungs):
+        return SHORTEST
+    return max(SHORTEST, math.ceil(_snapshots(rungs, chains) / 0.6))
 
 
 def _spread(count: int, steps: int) -> set[int]:

@@ -3,8 +3,12 @@
 Arguments that all share
 ------------------------
 temperatures : sequence of float or Law
-    From 1 upwards, one for each rung. Entries may be laws in place of temperatures, such as `tempered_likelihood`, the
-    first of them the posterior's.
+    From 1 upwards, one for each rung; by default 1 and 4, of r2SGLD 1 and 10. Entries may be laws in place of
+    temperatures, such as `tempered_likelihood`, the first of them the posterior's.
+ladder : "auto", `auto_ladder`, or None
+    Warm-up finds how many rungs there are and which laws they have, from the prior to the posterior, in place of
+    ``temperatures``. All rungs have one estimator and one step size then, or find their own; ``fidelities`` are those
+    of the first rungs, the last of them that of all others. None: as ``temperatures`` say.
 step_size : float, Schedule, sequence of them for each rung, or None
     In the coordinates that the sampler moves in. None: found in warm-up, with a preconditioner.
 fidelity : str or int
@@ -19,8 +23,8 @@ gradient_noise : GradientNoise, optional
 energy_variance : VarianceModel
     How the variance of the energies is known, for the penalty of a swap.
 swap, scheme, swap_fraction
-    Rule, who meets whom (even and odd pairs in turn by default), and the probability of an attempt after a step: see
-    `invsamp.ladder.Swap`.
+    Rule, who meets whom (even and odd pairs in turn by default), and the probability of an attempt after a step, by
+    default several attempts where they cost nothing and a tenth where they cost solves: see `invsamp.ladder.Swap`.
 preconditioner : "auto", None, "diagonal" or "dense"
     "auto": None where a step size is given; where warm-up finds them all, "dense" up to 1000 parameters and "diagonal"
     above, so that memory and work are linear in their number.

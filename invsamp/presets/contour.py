@@ -70,7 +70,7 @@ def contour_exchange(
     kernels = adjusted, LocalLangevin() if boolean("local", local) else adjusted
     cold = Rung(tempered(1.0), levels[0], kernel=kernels[0], step_size=steps[0])
     rungs = cold, Rung(law, levels[1], kernel=kernels[1], step_size=steps[1])
-    return exchange(rungs, swap, swap_fraction, scheme, preconditioner, boundary)
+    return exchange(rungs, None, swap, swap_fraction, scheme, preconditioner, boundary)
 
 
 def csgld(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeGuard
+from typing import Any, Literal, NamedTuple, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from invsamp.coupled_sums import CoupledSum
 from invsamp.estimators import Estimator
 from invsamp.estimators import exact as exact_energies
 from invsamp.evaluate.requests import Structure
-from invsamp.kernels import Langevin, Momentum
+from invsamp.kernels import Kernel, Langevin, Momentum
 from invsamp.ladder import (
     SWAP_ENERGIES,
     SWAP_RULE,
@@ -29,25 +29,38 @@ from invsamp.ladder import (
     SwapEnergies,
     as_fidelity,
 )
-from invsamp.laws import Law, as_ladder
+from invsamp.laws import Law, TemperedLikelihood, as_ladder
 from invsamp.quadratic_controls import fixed_control
 from invsamp.schedules import Schedule
+from invsamp.spacing import AutoLadder, auto_ladder
 from invsamp.swap import rules
 from invsamp.swap.schemes import SwapScheme, deo
 from invsamp.variances.models import Known, VarianceModel, known, running_average
 
 StepSizes = float | Schedule | None | Sequence[float | Schedule | None]
+Ladder = AutoLadder | Literal["auto"] | None
+#: Temperatures of a cold and a hot rung, where none are given.
+PAIR, R2_PAIR = (1.0, 4.0), (1.0, 10.0)
+
+
+class _Laws(NamedTuple):
+    """Of a preset's rungs, and whether warm-up finds others."""
+
+    laws: tuple[Law, ...]
+    ladder: AutoLadder | None
 
 
 def relangevin(
-    temperatures: Sequence[Law | float] = (1.0, 4.0),
+    temperatures: Sequence[Law | float] | None = None,
     step_size: StepSizes = None,
     *,
+    ladder: Ladder = None,
     adjusted: bool = True,
     friction: float = 1.0,
+    kernel: Kernel | None = None,
     fidelities: Sequence[str | int] | None = None,
     swap: rules.SwapRule | None = None,
-    swap_fraction: float = 0.1,
+    swap_fraction: float | None = None,
     scheme: SwapScheme | None = None,
     preconditioner: str | None = "auto",
     boundary: Boundary | str = "reflect",
@@ -60,6 +73,8 @@ def relangevin(
         Metropolis-adjusted kernels. False: plain Langevin steps, with their step-size bias.
     friction : float in (0, 1]
         Less than 1: kernels with momentum, as of `ghmc` (adjusted) or `sghmc`.
+    kernel : Kernel, optional
+        Any other one in their place, as `invsamp.Microcanonical()` (that of `mams`).
     swap : SwapRule, optional
         Default: exact for rungs of any fidelities, in two stages where they differ (`delayed_acceptance`).
 
@@ -67,25 +82,35 @@ def relangevin(
     -----
     Arguments that are not listed are those that all presets share: see `invsamp.presets`.
 
+    Raises
+    ------
+    ValueError
+        If an argument is wrong, or a kernel is given and ``adjusted`` or ``friction`` ask for another one.
+
     References
     ----------
     Chen et al. (2019), ICLR, "Accelerating nonconvex learning via replica exchange Langevin diffusion".
     """
     momentum = Momentum(friction, adjusted)
-    kernel = Langevin(momentum.adjusted) if momentum.friction == 1.0 else momentum
-    rungs = _rungs(temperatures, step_size, _graded(fidelities, temperatures), None, kernel=kernel)
-    return exchange(rungs, swap, swap_fraction, scheme, preconditioner, boundary)
+    if kernel is not None and momentum != Momentum(1.0, adjusted=True):
+        raise ValueError(f"kernel must be None where adjusted or friction say which, got {kernel!r} and {momentum!r}")
+    if kernel is None:
+        kernel = Langevin(momentum.adjusted) if momentum.friction == 1.0 else momentum
+    laws = _laws(temperatures, ladder, PAIR)
+    rungs = _rungs(laws, step_size, _graded(fidelities, laws), None, kernel=kernel)
+    return exchange(rungs, laws.ladder, swap, swap_fraction, scheme, preconditioner, boundary)
 
 
 def resgld(
-    temperatures: Sequence[Law | float] = (1.0, 4.0),
+    temperatures: Sequence[Law | float] | None = None,
     step_size: StepSizes = None,
     *,
+    ladder: Ladder = None,
     estimator: Estimator | Sequence[Estimator] | None = None,
     swap: rules.SwapRule | None = None,
     energy_variance: VarianceModel | None = None,
     fidelities: Sequence[str | int] | None = None,
-    swap_fraction: float = 0.1,
+    swap_fraction: float | None = None,
     swap_energies: SwapEnergies = "estimated",
     scheme: SwapScheme | None = None,
     preconditioner: str | None = "auto",
@@ -111,22 +136,24 @@ def resgld(
     ----------
     Deng et al. (2020), ICML, "Non-convex learning via replica exchange stochastic gradient MCMC", eq. (7).
     """
-    flat = [0] * len(as_ladder(temperatures)) if fidelities is None else fidelities
+    laws = _laws(temperatures, ladder, PAIR)
+    flat = [0] * len(laws.laws) if fidelities is None else fidelities
     variance = _default_variance(estimator) if energy_variance is None else energy_variance
-    rungs = _rungs(temperatures, step_size, flat, estimator, energy_variance=variance)
+    rungs = _rungs(laws, step_size, _graded(flat, laws), estimator, energy_variance=variance)
     rule = rules.corrected() if swap is None else swap
-    return exchange(rungs, rule, swap_fraction, scheme, preconditioner, boundary, swap_energies)
+    return exchange(rungs, laws.ladder, rule, swap_fraction, scheme, preconditioner, boundary, swap_energies)
 
 
 def r2sgld(
-    temperatures: Sequence[Law | float] = (1.0, 10.0),
+    temperatures: Sequence[Law | float] | None = None,
     step_size: StepSizes = None,
     *,
+    ladder: Ladder = None,
     estimator: Estimator | Sequence[Estimator] | None = None,
     swap: rules.SwapRule | None = None,
     energy_variance: VarianceModel | None = None,
     fidelities: Sequence[str | int] | None = None,
-    swap_fraction: float = 0.1,
+    swap_fraction: float | None = None,
     swap_energies: SwapEnergies = "estimated",
     scheme: SwapScheme | None = None,
     preconditioner: str | None = "auto",
@@ -148,8 +175,9 @@ def r2sgld(
     dynamics", ICML, Algorithm 1, eq. (7).
     """
     return resgld(
-        temperatures,
+        R2_PAIR if temperatures is None and ladder is None else temperatures,
         step_size,
+        ladder=ladder,
         estimator=estimator,
         swap=swap,
         energy_variance=energy_variance,
@@ -162,15 +190,16 @@ def r2sgld(
 
 
 def multi_variance_resgld(
-    temperatures: Sequence[Law | float] = (1.0, 4.0),
+    temperatures: Sequence[Law | float] | None = None,
     step_size: StepSizes = None,
     *,
+    ladder: Ladder = None,
     estimator: Estimator | Sequence[Estimator] | None = None,
     weight: float | None = None,
     assume_unbiased: bool = False,
     energy_variance: VarianceModel | None = None,
     fidelities: Sequence[str | int] | None = None,
-    swap_fraction: float = 0.1,
+    swap_fraction: float | None = None,
     swap_energies: SwapEnergies = "estimated",
     scheme: SwapScheme | None = None,
     preconditioner: str | None = "auto",
@@ -195,21 +224,23 @@ def multi_variance_resgld(
     Lin, Wang and Zhang (2022), "Multi-variance replica exchange SGMCMC for inverse and forward problems via
     Bayesian PINN", eq. (11).
     """
+    laws = _laws(temperatures, ladder, PAIR)
     rungs = _rungs(
-        temperatures,
+        laws,
         step_size,
-        _graded(fidelities, temperatures),
+        _graded(fidelities, laws),
         estimator,
         energy_variance=_default_variance(estimator) if energy_variance is None else energy_variance,
     )
     rule = rules.multi_variance(weight, assume_unbiased=assume_unbiased)
-    return exchange(rungs, rule, swap_fraction, scheme, preconditioner, boundary, swap_energies)
+    return exchange(rungs, laws.ladder, rule, swap_fraction, scheme, preconditioner, boundary, swap_energies)
 
 
 def fast_resgld(
-    temperatures: Sequence[Law | float] = (1.0, 4.0),
+    temperatures: Sequence[Law | float] | None = None,
     step_size: StepSizes = None,
     *,
+    ladder: Ladder = None,
     estimator: Estimator | Sequence[Estimator] | None = None,
     variance: VarianceModel | None = None,
     energy_variance: VarianceModel | None = None,
@@ -218,7 +249,7 @@ def fast_resgld(
     probes: int = 10,
     swap: rules.SwapRule | None = None,
     fidelities: Sequence[str | int] | None = None,
-    swap_fraction: float = 0.1,
+    swap_fraction: float | None = None,
     swap_energies: SwapEnergies = "estimated",
     scheme: SwapScheme | None = None,
     preconditioner: str | None = "auto",
@@ -260,10 +291,11 @@ def fast_resgld(
         model = running_average() if any(isinstance(e, CoupledSum) for e in estimators) else known()
     if energy_variance is None:
         energy_variance = known() if variance is None or isinstance(variance, Known) else variance
+    laws = _laws(temperatures, ladder, PAIR)
     rungs = _rungs(
-        temperatures,
+        laws,
         step_size,
-        _graded(fidelities, temperatures),
+        _graded(fidelities, laws),
         estimator,
         energy_variance=energy_variance,
         gradient_noise=GradientNoise(model, structure, beyond),
@@ -271,13 +303,14 @@ def fast_resgld(
     )
     if beyond == "effective_temperature":
         rungs = (replace(rungs[0], gradient_noise=GradientNoise(model, structure, "shrink")), *rungs[1:])
-    return exchange(rungs, swap, swap_fraction, scheme, preconditioner, boundary, swap_energies)
+    return exchange(rungs, laws.ladder, swap, swap_fraction, scheme, preconditioner, boundary, swap_energies)
 
 
 def vr_resgld(
-    temperatures: Sequence[Law | float] = (1.0, 4.0),
+    temperatures: Sequence[Law | float] | None = None,
     step_size: StepSizes = None,
     *,
+    ladder: Ladder = None,
     size: int = 100,
     refresh: int = 40,
     groups: npt.ArrayLike | None = None,
@@ -285,7 +318,7 @@ def vr_resgld(
     friction: float = 1.0,
     swap: rules.SwapRule | None = None,
     energy_variance: VarianceModel | None = None,
-    swap_fraction: float = 0.1,
+    swap_fraction: float | None = None,
     scheme: SwapScheme | None = None,
     preconditioner: str | None = "auto",
     boundary: Boundary | str = "reflect",
@@ -319,22 +352,24 @@ def vr_resgld(
     """
     estimator = control_variate(size, refresh, groups, order="constant", adaptive=adaptive)
     variance = running_average() if energy_variance is None else energy_variance
-    flat = [0] * len(as_ladder(temperatures))
-    rungs = _rungs(temperatures, step_size, flat, estimator, energy_variance=variance, kernel=plain_kernel(friction))
+    laws = _laws(temperatures, ladder, PAIR)
+    flat = [0] * len(laws.laws)
+    rungs = _rungs(laws, step_size, flat, estimator, energy_variance=variance, kernel=plain_kernel(friction))
     rule = rules.corrected() if swap is None else swap
-    return exchange(rungs, rule, swap_fraction, scheme, preconditioner, boundary)
+    return exchange(rungs, laws.ladder, rule, swap_fraction, scheme, preconditioner, boundary)
 
 
 def paired_resgld(
     references: npt.ArrayLike,
-    temperatures: Sequence[Law | float] = (1.0, 4.0),
+    temperatures: Sequence[Law | float] | None = None,
     step_size: StepSizes = None,
     *,
+    ladder: Ladder = None,
     size: int = 8,
     groups: npt.ArrayLike | None = None,
     friction: float = 1.0,
     structure: Structure = "isotropic",
-    swap_fraction: float = 0.1,
+    swap_fraction: float | None = None,
     scheme: SwapScheme | None = None,
     preconditioner: str | None = "auto",
     boundary: Boundary | str = "reflect",
@@ -365,10 +400,11 @@ def paired_resgld(
     The exact form of `vr_resgld` is ours.
     """
     estimator = fixed_control(size, references, groups)
-    flat = [0] * len(as_ladder(temperatures))
+    laws = _laws(temperatures, ladder, PAIR)
+    flat = [0] * len(laws.laws)
     noise = GradientNoise(known(), structure)
-    rungs = _rungs(temperatures, step_size, flat, estimator, gradient_noise=noise, kernel=plain_kernel(friction))
-    return exchange(rungs, rules.fast(), swap_fraction, scheme, preconditioner, boundary, "paired")
+    rungs = _rungs(laws, step_size, flat, estimator, gradient_noise=noise, kernel=plain_kernel(friction))
+    return exchange(rungs, laws.ladder, rules.fast(), swap_fraction, scheme, preconditioner, boundary, "paired")
 
 
 def plain_kernel(friction: float) -> Langevin | Momentum:
@@ -382,23 +418,54 @@ def _default_variance(estimator: Estimator | Sequence[Estimator] | None) -> Vari
     return known() if any(isinstance(e, ControlVariate) for e in estimators) else running_average()
 
 
-def _graded(fidelities: Sequence[str | int] | None, temperatures: Sequence[Law | float]) -> Sequence[str | int]:
-    return range(len(as_ladder(temperatures))) if fidelities is None else fidelities
+def _laws(temperatures: Sequence[Law | float] | None, ladder: Ladder, default: Sequence[float]) -> _Laws:
+    """Laws as given, or those of the first round of a ladder that warm-up finds."""
+    if ladder is None:
+        return _Laws(as_ladder(default if temperatures is None else temperatures), None)
+    if temperatures is not None:
+        raise ValueError(f"temperatures must be None where warm-up finds the ladder (ladder=...), got {temperatures!r}")
+    found = auto_ladder() if isinstance(ladder, str) and ladder == "auto" else ladder
+    instance("ladder", found, AutoLadder, '"auto", an AutoLadder as auto_ladder() returns it, or None')
+    return _Laws(tuple(map(TemperedLikelihood, found.start())), found)
+
+
+def _graded(fidelities: Sequence[str | int] | None, laws: _Laws) -> Sequence[str | int]:
+    """One coarser from rung to rung, or as given: all of them, or where rungs are to be found the first ones."""
+    n = len(laws.laws)
+    if fidelities is None:
+        return range(n)
+    given = sequence("fidelities", fidelities)
+    if laws.ladder is None or not given:
+        return given
+    return [*given, *[given[-1]] * (n - len(given))][:n]
 
 
 def _rungs(
-    temperatures: Sequence[Law | float],
+    laws: _Laws,
     step_size: StepSizes,
     fidelities: Sequence[str | int],
     estimator: Estimator | Sequence[Estimator] | None,
     **parts: object,
 ) -> tuple[Rung, ...]:
-    laws = as_ladder(temperatures)
-    used = exact_energies() if estimator is None else estimator
-    steps, levels, estimators = columns(len(laws), step_size, fidelities, used)
+    n = len(laws.laws)
+    if laws.ladder is not None:
+        for name, column in (("step_size", step_size), ("estimator", estimator)):
+            if _is_sequence(column):
+                raise ValueError(f"{name} must be one for all rungs where warm-up finds the ladder, got {column!r}")
+    estimator = exact_energies() if estimator is None else estimator
+    columns: dict[str, Sequence[Any]] = {
+        "fidelities": sequence("fidelities", fidelities),
+        "step_size": list(step_size) if _is_sequence(step_size) else [step_size] * n,
+        "estimator": list(estimator) if _is_sequence(estimator) else [estimator] * n,
+    }
+    for name, column in columns.items():
+        if len(column) != n:
+            raise ValueError(f"{name} must have one entry for each of the {n} temperatures, got {len(column)}")
+    for k, fidelity in enumerate(columns["fidelities"]):
+        as_fidelity(f"fidelities[{k}]", fidelity)
     return tuple(
         Rung(law, f, e, step_size=h, **parts)  # type: ignore[arg-type]
-        for law, f, h, e in zip(laws, levels, steps, estimators, strict=True)
+        for law, f, h, e in zip(laws.laws, *columns.values(), strict=True)
     )
 
 
@@ -427,8 +494,9 @@ def _is_sequence(value: object) -> TypeGuard[Sequence[Any]]:
 
 def exchange(
     rungs: tuple[Rung, ...],
+    ladder: AutoLadder | None,
     swap: rules.SwapRule | None,
-    swap_fraction: float,
+    swap_fraction: float | None,
     scheme: SwapScheme | None,
     preconditioner: str | None,
     boundary: Boundary | str,
@@ -437,7 +505,7 @@ def exchange(
     """The sampler of some rungs that swap."""
     # by the names that they have here; the other arguments have those of the parts
     optional(instance, "swap", swap, rules.SwapRule, SWAP_RULE)
-    fraction = real("swap_fraction", swap_fraction, above=0, most=1)
+    fraction = optional(real, "swap_fraction", swap_fraction, above=0, most=1)
     one_of("swap_energies", swap_energies, SWAP_ENERGIES)
     meeting = Swap(swap, deo() if scheme is None else scheme, fraction, swap_energies)
-    return Sampler(rungs, meeting, preconditioner, boundary)
+    return Sampler(rungs, meeting, preconditioner, boundary, ladder)

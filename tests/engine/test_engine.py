@@ -185,7 +185,7 @@ class TestControl:
             lambda tree: tree["rungs"][1]["streams"]["accept"].update(next=0),
             lambda tree: tree["rungs"][2].update(iteration=tree["rungs"][2]["iteration"] + 1),
             lambda tree: tree["rungs"][0].update(step_size=tree["rungs"][0]["step_size"] * (1.0 + 1e-15)),
-            lambda tree: tree["exchange"]["pairs"][0]["streams"]["accept"].random(),
+            lambda tree: tree["exchange"]["pairs"][0]["thresholds"].update(next=0),
             lambda tree: tree["exchange"].update(next=tree["exchange"]["next"] + 1),
             lambda tree: tree["exchange"].update(attempt=tree["exchange"]["attempt"] + 1),
         ],

@@ -182,7 +182,7 @@ class TestFrozen:
 
     def test_counts_begin_after_warm_up(self, draw):
         run = draw(Target(CORRELATED), relangevin((1.0, 4.0), 0.05), draws=100, warmup=500, chains=8)
-        assert run.report["swap_attempts"][0] < 8 * 100 * 0.5
+        assert run.report["swap_attempts"][0] == 8 * 100
         assert run.report["evaluations"]["target"] == run.report["warmup_evaluations"]["target"] + 2 * 8 * 100
 
 

@@ -26,8 +26,8 @@ RUNS = {
         "contour",
         "one batch for both",
     ),
-    3: ("four rungs", "multi-variance", "prior to posterior", "interacting contours", "table of terms"),
-    4: ("four rungs", "minibatches that swap", "running average"),
+    3: ("four rungs", "multi-variance", "prior to posterior", "interacting contours", "table of terms", "found"),
+    4: ("four rungs", "minibatches that swap", "running average", "found, noisy"),
 }
 
 

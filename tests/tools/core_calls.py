@@ -209,6 +209,7 @@ def samplers_calls() -> dict[str, Call]:
         "cyclic_cosine": {"step_size": 0.1, "cycle": 10},
         "cyclic_sgld": {"step_size": 0.1},
         "geometric": {"hottest": 4.0, "rungs": 3},
+        "auto_ladder": {},
         "tempered": {"temperature": 2.0},
         "tempered_likelihood": {"beta": 0.5},
         "contour": {"knots": [1.0, 2.0, 5.0]},

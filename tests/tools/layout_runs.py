@@ -66,6 +66,8 @@ SAMPLERS = {
     ),
     "coupled sums": iv.fast_resgld(THREE, 0.01, estimator=[iv.coupled_sum(), iv.exact(), iv.exact()], structure="full"),
 }
+#: Of ladders that warm-up finds, in two rounds.
+FOUND = {"found": iv.relangevin(ladder="auto"), "found, noisy": iv.resgld(ladder="auto", estimator=NOISY)}
 LENGTH = {"draws": 20, "warmup": 120, "chains": 3, "seed": 7, "progress": False}
 #: What two runs cannot share: how long they took, and which processes made them.
 OWN = ("seconds", "evaluation_seconds", "versions", "processes")
@@ -128,7 +130,8 @@ def signal_at(step, number, rank):
 
 def run(name, **more):
     """The run of that name."""
-    return iv.sample(POSTERIOR, SAMPLERS[name], **(LENGTH | more))
+    length = LENGTH | ({"warmup": 310} if name in FOUND else {}) | more
+    return iv.sample(POSTERIOR, (SAMPLERS | FOUND)[name], **length)
 
 
 def kept(name, directory):

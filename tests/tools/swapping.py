@@ -44,7 +44,8 @@ def ladder(functions, temperatures=(1.0, 4.0), chains=64, settings=None, rule=No
     for k, (function, temperature) in enumerate(zip(functions, temperatures, strict=True)):
         own = {"step_size": 0.1} | (settings[k] if settings else {})
         rung = RungAtWork(Rung(temperature, **own), potentials[function], Unbounded(), seeds[k])
-        rung.start(math.sqrt(temperature) * np.random.default_rng(k).standard_normal((chains, 2)))
+        width = math.sqrt(temperature) if isinstance(temperature, float) else 1.0
+        rung.start(width * np.random.default_rng(k).standard_normal((chains, 2)))
         rung.step_size = 0.1
         rungs.append(rung)
     return rungs, Exchange(Swap(rule, **({"fraction": 1.0} | swap)), rungs, swap_seed)

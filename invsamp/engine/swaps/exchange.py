@@ -4,18 +4,35 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.contract import Array
 from invsamp.engine.rung import RungAtWork
 from invsamp.engine.streams import Saved
+from invsamp.engine.swaps.at_hand import AtHand
 from invsamp.engine.swaps.pair import Pair
 from invsamp.engine.swaps.walkers import Walkers
 from invsamp.evaluate.requests import Asks, Rows, gathered
 from invsamp.ladder import Swap
 from invsamp.swap.rules import SwapRule
+
+#: Probability of an attempt after a step, where a swap costs solves: a tenth costs almost no relaxation.
+COSTLY = 0.1
+#: Meetings after a step, of even and odd pairs in turn, where swaps are free; and where fewer than `FEW` are rejected.
+PARITIES, MORE_PARITIES, FEW = 3, 5, 0.35
+
+
+class Measured(NamedTuple):
+    """What was rejected."""
+
+    rejections: Array  # (pairs,) mean chances; NaN where none met
+    first_stage: Array  # (pairs,) the same of the first stage, which the distance of the laws decides
+    barrier_error: float  # standard error of the sum of the latter, by the chains; NaN for one chain
 
 
 class Exchange:
@@ -30,7 +47,7 @@ class Exchange:
 
     def __init__(self, swap: Swap, rungs: Sequence[RungAtWork], seed: np.random.SeedSequence) -> None:
         self._swap, self._rungs = swap, rungs
-        when, who, *seeds = seed.spawn(2 + len(rungs) - 1)
+        when, who, *seeds, free = seed.spawn(2 + len(rungs))
         self._when, self._who = np.random.default_rng(when), np.random.default_rng(who)
         pairs = itertools.pairwise(rungs)
         self.pairs = [Pair(k, swap, *both, seeds[k]) for k, both in enumerate(pairs)]
@@ -39,10 +56,22 @@ class Exchange:
         self._attempt = 0
         self._due = np.empty(0, dtype=bool)
         self._next = 0
+        # pairs that meet after every step, by a schedule of their own, as it costs nothing
+        every = swap.fraction is None
+        self._free = [k for k, pair in enumerate(self.pairs) if every and pair.at_hand]
+        self._fraction = swap.fraction or (COSTLY if len(self._free) < len(self.pairs) else 0.0)
+        self._free_attempt, self._free_who = 0, np.random.default_rng(free)
+        self._at_hand = AtHand(rungs, self.pairs)
+        #: Meetings of the free pairs after a step.
+        self.parities = PARITIES if len(self._free) > 1 else len(self._free)
+        self._met = False
+        #: Of the time before the last reset.
+        self.measured: Measured
         self.reset()
 
     def reset(self) -> None:
-        """Set every count to zero (at the end of warm-up)."""
+        """Set every count to zero (at the end of warm-up), and keep what was measured."""
+        self.measured = self._measured()
         for pair in self.pairs:
             pair.reset()
         self.walkers = [walkers.reset(k, len(self._rungs)) for k, walkers in enumerate(self.walkers)]
@@ -51,21 +80,44 @@ class Exchange:
 
     def due(self) -> bool:
         """Whether rungs meet after this step; asked once after each."""
+        if not self._fraction:
+            return True
         if self._next == len(self._due):
-            self._due = self._when.random(4096) < self._swap.fraction
+            self._due = self._when.random(4096) < self._fraction
             self._next = 0
         self._next += 1
-        return bool(self._due[self._next - 1])
+        self._met = bool(self._due[self._next - 1])
+        return self._met or bool(self._free)
 
     def meet(self) -> Asks[None]:
         """Let those rungs meet whose turn it is."""
+        if self._met:
+            yield from self._meet_in_turn()
+        if self._free:
+            self.walkers = self._at_hand.meet([self._next_free() for _ in range(self.parities)], self.walkers)
+
+    def _meet_in_turn(self) -> Asks[None]:
+        """The next pairs of the schedule at the fraction of the steps that was asked for, or that solves are worth."""
         meeting = self._swap.scheme.pairs(self._attempt, len(self._rungs), self._who)
-        for apart in _apart(meeting):
-            yield from gathered([self._meet(k) for k in apart if self.pairs[k].ready])
+        for apart in _apart([k for k in meeting if k not in self._free]):
+            at_hand = [k for k in apart if self.pairs[k].at_hand]
+            yield from gathered([self._meet(k) for k in apart if k not in at_hand and self.pairs[k].ready])
+            if at_hand:
+                self.walkers = self._at_hand.meet([at_hand], self.walkers)
         self._attempt += 1
+
+    def _next_free(self) -> list[int]:
+        if len(self._free) == 1:
+            return self._free
+        meeting = self._swap.scheme.pairs(self._free_attempt, len(self._rungs), self._free_who)
+        self._free_attempt += 1
+        return [k for k in meeting if k in self._free]
 
     def resolve(self) -> None:
         """Fill in what the rules take from warm-up, which is over: variances and discrepancies."""
+        if len(self._free) > 1:
+            mean = np.mean(self.rejections[self._free])
+            self.parities = MORE_PARITIES if mean < FEW else PARITIES
         means = [self._mean_variance(rung) for rung in self._rungs]
         for k, pair in enumerate(self.pairs):
             pair.resolve(*means[k : k + 2])
@@ -78,6 +130,10 @@ class Exchange:
             "due": self._due.copy(),
             "next": self._next,
             "attempt": self._attempt,
+            "free_attempt": self._free_attempt,
+            "free_who": copy.deepcopy(self._free_who),
+            "parities": self.parities,
+            "measured": list(self.measured),
             "pairs": [pair.state() for pair in self.pairs],
             "walkers": list(self.walkers),
             "solves": dict(self.solves),
@@ -87,6 +143,8 @@ class Exchange:
         """Go on from a state."""
         self._when, self._who = copy.deepcopy(state["when"]), copy.deepcopy(state["who"])
         self._due, self._next, self._attempt = state["due"].copy(), state["next"], state["attempt"]
+        self._free_attempt, self._free_who = state["free_attempt"], copy.deepcopy(state["free_who"])
+        self.parities, self.measured = state["parities"], Measured(*state["measured"])
         for pair, own in zip(self.pairs, state["pairs"], strict=True):
             pair.restore(own)
         self.walkers, self.solves = list(state["walkers"]), dict(state["solves"])
@@ -105,6 +163,11 @@ class Exchange:
     def accepts(self) -> npt.NDArray[np.int64]:
         """Chains that exchanged their positions, by pair."""
         return np.array([pair.accepts for pair in self.pairs], dtype=int)
+
+    @property
+    def rejections(self) -> Array:
+        """Mean chance of each pair that an attempt is rejected (pairs,); NaN where none was made."""
+        return np.array([pair.rejection for pair in self.pairs])
 
     @property
     def round_trips(self) -> int:
@@ -127,6 +190,12 @@ class Exchange:
         cold, hot = (self.walkers[rung].take(rows) for rung in (k, k + 1))
         for rung, others in ((k, hot), (k + 1, cold)):
             self.walkers[rung] = self.walkers[rung].arrive(rows, others, rung, len(self._rungs))
+
+    def _measured(self) -> Measured:
+        first = np.array([pair.first_stage_rejections for pair in self.pairs])
+        sums, chains = first.sum(axis=0), first.shape[1]
+        error = float(sums.std(ddof=1)) / math.sqrt(chains) if chains > 1 else math.nan
+        return Measured(self.rejections, first.mean(axis=1), error)
 
     def _mean_variance(self, rung: RungAtWork) -> float:
         if self._swap.energies == "exact":

@@ -7,8 +7,9 @@ import math
 
 import numpy as np
 
+from invsamp.contract import Array
 from invsamp.engine.rung import RungAtWork
-from invsamp.engine.streams import Saved
+from invsamp.engine.streams import Saved, Stream, log_uniform
 from invsamp.engine.swaps.meeting import Meeting, estimates_alike, variances_may_differ
 from invsamp.estimators import Pairing
 from invsamp.evaluate.requests import Asks, Rows
@@ -16,8 +17,7 @@ from invsamp.ladder import Swap
 from invsamp.swap.discrepancy import Discrepancy
 from invsamp.swap.rules import SwapRule, delayed_acceptance, fast
 
-_STREAMS = "accept", "added"
-_COUNTS = "attempts", "accepts", "first_stage_accepts", "log_ratio_sd"
+_COUNTS = "attempts", "accepts", "first_stage_accepts", "log_ratio_sd", "chances", "first_stage_chances"
 
 
 class Pair:
@@ -37,7 +37,9 @@ class Pair:
         self, number: int, swap: Swap, cold: RungAtWork, hot: RungAtWork, seed: np.random.SeedSequence
     ) -> None:
         self.number, self._swap, self._cold, self._hot = number, swap, cold, hot
-        self._streams = {name: np.random.default_rng(s) for name, s in zip(_STREAMS, seed.spawn(2), strict=True)}
+        accept, added = seed.spawn(2)
+        self._thresholds = Stream(np.random.default_rng(accept), (len(cold.position),), log_uniform)
+        self._added = np.random.default_rng(added)
         self.rule = _rule(swap, cold, hot)
         self.same = estimates_alike(cold, hot)
         self._unequal = self.rule.equalise and swap.energies == "estimated" and variances_may_differ(cold, hot)
@@ -49,6 +51,8 @@ class Pair:
         """Set every count to zero (at the end of warm-up)."""
         self.attempts = self.accepts = self.first_stage_accepts = 0
         self.log_ratio_sd = 0.0  # sum over attempts of the noise's sd
+        #: Sums over the attempts of each chain of the chance to be accepted, in all and by the first stage.
+        self.chances, self.first_stage_chances = np.zeros((2, len(self._cold.position)))
 
     def resolve(self, cold_variance: float, hot_variance: float) -> None:
         """Fill in what the rule takes from warm-up, which is over: mean variances, and the discrepancy."""
@@ -59,7 +63,7 @@ class Pair:
 
     def attempt(self) -> Asks[Rows]:
         """Let the rungs meet; the chains that exchange their positions."""
-        added, whole = self._streams["added"] if self._unequal else None, self._swap.energies == "exact"
+        added, whole = self._added if self._unequal else None, self._swap.energies == "exact"
         paired = self._swap.energies == "paired"
         meeting = Meeting(
             self._cold,
@@ -71,15 +75,19 @@ class Pair:
             learnt=self.discrepancy,
             added=added,
         )
-        chains = len(self._cold.position)
+        chains, stages = len(self._cold.position), self.rule.stages()
         rows = np.arange(chains)
-        for number, stage in enumerate(self.rule.stages()):
+        for number, stage in enumerate(stages):
             log_ratio, noise = yield from meeting.log_ratio(stage, rows)
             self.log_ratio_sd += noise
-            uniform = self._streams["accept"].random(chains)[rows]
-            rows = rows[np.log1p(-uniform) < log_ratio]
+            accept = self._thresholds.draw()[rows] < log_ratio
+            chances = np.exp(np.minimum(log_ratio, 0.0))
             if number == 0:
-                self.first_stage_accepts += len(rows)
+                self.first_stage_accepts += int(np.count_nonzero(accept))
+                self.first_stage_chances[rows] += chances
+            if number == len(stages) - 1:
+                self.chances[rows] += chances
+            rows = rows[accept]
             if not len(rows):
                 break
         self._learn(meeting)
@@ -90,9 +98,38 @@ class Pair:
         return rows
 
     @property
+    def at_hand(self) -> bool:
+        """Whether all that an attempt takes is known before: exact energies of one fidelity, in one stage."""
+        linear = self._cold.law.factors is not None and self._hot.law.factors is not None
+        return self.same and self._cold.estimator.exact and linear and len(self.rule.stages()) == 1
+
+    def log_uniform(self) -> Array:
+        """Logs of fresh uniform numbers (chains,), for an attempt."""
+        return self._thresholds.draw()
+
+    def count(self, chances: Array, accepts: int) -> None:
+        """Count an attempt that had these chances (chains,) to be accepted, and was in some chains."""
+        self.attempts += len(chances)
+        self.accepts += accepts
+        self.first_stage_accepts += accepts
+        self.chances += chances
+        self.first_stage_chances += chances
+
+    @property
     def ready(self) -> bool:
         """Whether both rungs' variances are known by now: a rule without them would be another rule."""
         return self._cold.variance_ready and self._hot.variance_ready
+
+    @property
+    def rejection(self) -> float:
+        """Mean chance that an attempt is rejected; NaN without one."""
+        return 1.0 - float(self.chances.sum()) / self.attempts if self.attempts else math.nan
+
+    @property
+    def first_stage_rejections(self) -> Array:
+        """Mean chance (chains,) that the first stage of an attempt rejects; NaN without one."""
+        chains = len(self.first_stage_chances)
+        return 1.0 - self.first_stage_chances / (self.attempts / chains if self.attempts else math.nan)
 
     @property
     def residual_sd(self) -> float | None:
@@ -125,19 +162,21 @@ class Pair:
     def state(self) -> Saved:
         """All that the next attempts depend on, and the counts."""
         return {
-            "streams": copy.deepcopy(self._streams),
+            "thresholds": self._thresholds.state(),
+            "added": copy.deepcopy(self._added),
             "rule": self.rule,
             "discrepancy": self.discrepancy,
             "learning": self.learning,
-            "counts": {name: getattr(self, name) for name in _COUNTS},
+            "counts": {name: copy.copy(getattr(self, name)) for name in _COUNTS},
         }
 
     def restore(self, state: Saved) -> None:
         """Go on from a state."""
-        self._streams = copy.deepcopy(state["streams"])
+        self._thresholds.restore(state["thresholds"])
+        self._added = copy.deepcopy(state["added"])
         self.rule, self.discrepancy, self.learning = state["rule"], state["discrepancy"], state["learning"]
         for name, value in state["counts"].items():
-            setattr(self, name, value)
+            setattr(self, name, copy.copy(value))
 
     def _learn(self, meeting: Meeting) -> None:
         if not (self.learning and self.rule.discrepancy and self.discrepancy):

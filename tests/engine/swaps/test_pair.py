@@ -163,8 +163,9 @@ class TestPairs:
             rungs, exchange = ladder((fine, fine, hottest), (1.0, 2.0, 4.0), settings=settings, scheme=adjacent())
             # the hot pair meets first, then the cold one
             exchange._meet(1)
-            state = exchange.state()["pairs"][0]["streams"]
-            found.append((state["accept"].random(5), state["added"].random(5), rungs[0].position))
+            first = exchange.pairs[0]
+            thresholds = [first.log_uniform() for _ in range(5)]
+            found.append((thresholds, first.state()["added"].random(5), rungs[0].position))
         for accept, added, position in found[1:]:
             np.testing.assert_array_equal(accept, found[0][0])
             np.testing.assert_array_equal(added, found[0][1])
@@ -190,6 +191,7 @@ class TestPairs:
             swap(resumed)
         for rung, other in zip(rungs, others, strict=True):
             np.testing.assert_array_equal(rung.position, other.position)
-        assert [pair.state()["counts"] for pair in resumed.pairs] == [pair.state()["counts"] for pair in whole.pairs]
+        for pair, other in zip(whole.pairs, resumed.pairs, strict=True):
+            np.testing.assert_equal(other.state()["counts"], pair.state()["counts"])
         assert (resumed.solves, resumed.round_trips) == (whole.solves, whole.round_trips)
         np.testing.assert_array_equal(where(resumed), where(whole))

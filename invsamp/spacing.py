@@ -1,0 +1,150 @@
+r"""How many rungs a ladder has, and where: from what neighbours reject.
+
+A ladder is a path of laws from the posterior (beta = 1) to something flat (beta = 0, or small). The chance r that two
+neighbours' swap is rejected is, for neighbours that are close, the distance of their laws along the path,
+
+.. math:: r(\beta, \beta') \approx \int_\beta^{\beta'} \lambda(b)\, db, \qquad
+          \lambda(b) = \tfrac12 E|\Phi - \Phi'|,
+
+:math:`\Phi, \Phi'` what the path takes a part of (the misfit, or the whole energy) at independent states of the law
+at b. The sum of r over the ladder, its *barrier*, does not depend on where the rungs are as long as they are close, and
+round trips are most frequent where all r are equal. With noisy energies, :math:`\Phi` and its noise, the penalty is of
+second order in the distance: the barrier is larger, and all else holds.
+
+References
+----------
+Syed, Bouchard-Cote, Deligiannidis and Doucet (2022), "Non-reversible parallel tempering: a scalable highly parallel
+MCMC scheme", JRSS B 84, section 5.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.interpolate import PchipInterpolator
+
+from invsamp.arguments import integer, real, store
+from invsamp.contract import Array
+
+#: Rejections below are taken as this: rungs whose laws are equal would have no distance to divide.
+LEAST_REJECTION = 0.01
+
+
+@dataclass(frozen=True)
+class AutoLadder:
+    """Made by `auto_ladder`."""
+
+    first: int = 8
+    least: int = 2
+    most: int = 32
+    flattest: float = 1e-3
+
+    def __post_init__(self) -> None:
+        least = integer("least", self.least, least=2)
+        most = integer("most", self.most, least=least)
+        store(
+            self,
+            first=integer("first", self.first, least=2),
+            least=least,
+            most=most,
+            flattest=real("flattest", self.flattest, above=0.0, most=0.5),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.least} to {self.most} rungs whose number and spacing warm-up finds"
+
+    def start(self) -> tuple[float, ...]:
+        """Betas of the first round, from 1 down to 0."""
+        if self.first == 2:
+            return 1.0, 0.0
+        return (*np.geomspace(1.0, self.flattest, self.first - 1).tolist(), 0.0)
+
+    def rungs(self, barrier: float) -> int:
+        """How many a ladder of that barrier gets: rejections are then near a half."""
+        return int(np.clip(math.ceil(2.0 * barrier + 1.0), self.least, self.most))
+
+
+def auto_ladder(*, first: int = 8, least: int = 2, most: int = 32, flattest: float = 1e-3) -> AutoLadder:
+    """A ladder whose number of rungs and spacing warm-up finds: ``ladder="auto"`` with limits of your own.
+
+    It goes from the posterior to the prior, which is drawn from directly, by tempered likelihoods. A problem that does
+    not tell prior and misfit apart, or whose prior cannot be drawn from, has no such end; its ladder is one of
+    temperatures, or of tempered likelihoods, up to a temperature at which energies are as high as at the starting
+    points. ``run.report["ladder"]`` says which it was.
+
+    Warm-up is made of rounds, each twice as long as the one before. After each the rejections of its second half
+    say how many rungs there are to be (twice the sum of the rejections, and one) and where, such that all pairs
+    reject equally often. The new rungs go on from the positions, step sizes and preconditioners of the old ones. The
+    last round is half of warm-up; with its end everything is frozen.
+
+    Parameters
+    ----------
+    first : int, >= 2
+        Rungs of the first round.
+    least, most : int, >= 2
+        Limits on their number.
+    flattest : float in (0, 0.5]
+        The least beta of the first round beside 0.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, or ``least`` exceeds ``most``.
+
+    References
+    ----------
+    Syed, Bouchard-Cote, Deligiannidis and Doucet (2022), JRSS B 84, Algorithm 4. Here beta is interpolated as a
+    function of the barrier, on a logarithmic scale that ends at 0.
+    """
+    return AutoLadder(first, least, most, flattest)
+
+
+def respaced(betas: Sequence[float], rejections: Sequence[float], rungs: int) -> tuple[float, ...]:
+    """So many betas between the same ends, such that neighbours reject equally often.
+
+    Parameters
+    ----------
+    betas : sequence of float
+        Decreasing, the last one 0 or more.
+    rejections : sequence of float in [0, 1]
+        Mean rejection of each pair of neighbours.
+    rungs : int, >= 2
+    """
+    steps = np.maximum(np.asarray(rejections, dtype=float), LEAST_REJECTION)
+    barrier = np.concatenate([[0.0], np.cumsum(steps)])
+    # nearly logarithmic, with an end for 0: neighbours' ratios are what counts, but for the last
+    shift = 0.1 * float(betas[-2])
+    scale = np.log(np.asarray(betas) + shift)
+    wanted = np.linspace(0.0, barrier[-1], rungs)
+    found: Array = np.exp(PchipInterpolator(barrier, scale)(wanted)) - shift
+    found[0], found[-1] = betas[0], betas[-1]
+    return tuple(found.tolist())
+
+
+def rounds(steps: int, shortest: int) -> tuple[int, ...]:
+    """Lengths that double from ``shortest`` on and make up ``steps``; the last one takes what is left.
+
+    Raises
+    ------
+    ValueError
+        If there is no room for two.
+    """
+    if steps < 3 * shortest:
+        raise ValueError(f"warmup must be at least {3 * shortest} steps to find a ladder, in two rounds, got {steps}")
+    count = int(math.log2(steps / shortest + 1.0))
+    lengths = [shortest * 2**k for k in range(count - 1)]
+    return (*lengths, steps - sum(lengths))
+
+
+def flattened(betas: Sequence[float], rejections: Sequence[float], flattest: float) -> tuple[list[float], list[float]]:
+    """A ladder with another hottest beta: cut there, or drawn out as the barrier grows at its end; all are positive."""
+    betas, steps = list(betas), list(rejections)
+    while len(betas) > 2 and betas[-2] <= flattest:
+        betas.pop(), steps.pop()
+    distance = math.log(betas[-2] / betas[-1])
+    steps[-1] *= math.log(betas[-2] / flattest) / distance
+    betas[-1] = flattest
+    return betas, steps
