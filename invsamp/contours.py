@@ -74,7 +74,7 @@ def contour(
     continuous Psi, and another way to learn it.
     """
     learning = Learning(gain=optional(instance, "gain", gain, Gain, GAIN))
-    if isinstance(knots, int | np.integer) or np.ndim(knots) == 0:
+    if isinstance(knots, int | np.integer) or not np.iterable(knots):
         number = integer("knots", knots, least=3, also=", or rising energies")
         if log_psi is not None:
             raise ValueError(f"log_psi must be None where knots are found in warm-up, got {log_psi!r}")

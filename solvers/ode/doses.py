@@ -86,6 +86,8 @@ def check_doses(doses: Any, states: tuple[str, ...], parameters: tuple[str, ...]
     """
     right = "doses must be pairs of a time and amounts by state, such as [(2.0, {'amount': 5.0})]"
     try:
+        if isinstance(doses, str):
+            raise TypeError
         pairs = [(time, dict(amounts)) for time, amounts in doses]
     except (TypeError, ValueError):
         raise ValueError(f"{right}, got {shown(doses)}") from None

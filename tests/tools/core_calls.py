@@ -111,7 +111,12 @@ def posing_calls() -> dict[str, Call]:
         "LogDensity": Call(
             iv.LogDensity,
             {"function": model, "gradient": slopes, "data": 3, "dimension": 2, "parameters": ["a", "b"]},
-            several | {"gradient": {"none"}, "function": {"function"}, "data": {"integer", "none", "shape"}},
+            several
+            | {
+                "function": {"function"},
+                "gradient": {"none", "flag", "function"},
+                "data": {"integer", "none", "shape"},
+            },
         ),
         "FunctionPotential": Call(iv.FunctionPotential, {"function": bowl, "dimension": 2}),
         "SumPotential": Call(
@@ -139,7 +144,8 @@ def posing_calls() -> dict[str, Call]:
                 "data": np.zeros(3),
                 "noise": iv.GaussianNoise(1.0),
             },
-            {"transforms": {"none", "empty mapping", "empty"}, "domain": {"none", "empty"}, "forward": {"part"}},
+            {"transforms": {"none", "empty mapping", "empty"}, "domain": {"none", "empty"}, "forward": {"part"}}
+            | {"data": {*SHAPELESS, "missing"}},
         ),
         "Posterior.check_gradient": Call(posterior.check_gradient, {"theta": [0.0, 0.0]}),
         "Posterior.failure_message": Call(posterior.failure_message),
@@ -174,13 +180,13 @@ def samplers_calls() -> dict[str, Call]:
     rungs = [iv.Rung(step_size=0.1), iv.Rung(2.0, step_size=0.1)]
     fidelities = {"fidelity": LEVELS, "fidelities": {"entries", "repeated", "none"}, "begin": {"integer"}}
     preconditioner = {"preconditioner": {"none"}, "boundary": {"part"}, "energies": {"part"}, "structure": {"part"}}
+    preconditioner["law"] = {"integer", "real"}  # a temperature
     preset = fidelities | preconditioner | {"beyond": {"part"}, "swap_energies": {"part"}, "scheme": {"part"}}
     parts = {
         **{name: {} for name in ("adjacent", "deo", "seo", "exact", "product_target", "projected", "naive", "fast")},
         **{name: {} for name in ("corrected", "multi_variance", "delayed_acceptance", "noisy", "running_average")},
-        **{
-            name: {} for name in ("Langevin", "Momentum", "GradientNoise", "Swap", "Rung", "Discrepancy", "coupled_sum")
-        },
+        **{name: {} for name in ("Langevin", "Momentum", "GradientNoise", "Swap", "Discrepancy", "coupled_sum")},
+        "Rung": {},
         **{
             name: {}
             for name in (
@@ -265,7 +271,11 @@ def runs_calls() -> dict[str, Call]:
         "compare_fidelities": Call(
             iv.compare_fidelities,
             {"posterior": posterior, "thetas": 12},
-            {"thetas": {"integer", "numbers"}, "fidelities": {"entries", "none"}},
+            {
+                "thetas": {"integer", "numbers"},
+                "fidelities": {"entries", "none"},
+                "estimator": {"empty mapping", "none"},
+            },
         ),
         "Run.draws": Call(run.draws, {"name": "a"}, {"name": {"part"}}),
         "Run.from_arrays": Call(

@@ -113,7 +113,7 @@ VALUES: tuple[Junk, ...] = (
     junk("repeated")(lambda: ["a", "a"]),
     junk("entries")(lambda: np.array(["a", "b"])),
     junk()(lambda: np.array([1.0, 1j])),
-    junk()(lambda: np.ma.array([1.0, 2.0], mask=[False, True])),
+    junk("missing")(lambda: np.ma.array([1.0, 2.0], mask=[False, True])),
     junk("empty")(lambda: np.zeros((2, 0))),
     junk("any shape")(lambda: np.zeros((1, 2, 1, 2, 1))),
     junk()(lambda: iter([1.0])),

@@ -124,23 +124,35 @@ def equations_calls() -> dict[str, Call]:
         "ode.Experiments.coarsen": Call(ode.Experiments({"all": observation}).coarsen),
         "ode.Table": Call(ode.Table, {"times": [0.0, 1.0, 2.0], "values": [1.0, 2.0, 0.5]}),
         "ode.SteadyState": Call(
-            ode.SteadyState, {"initial": (1.0, 2.0)}, {"initial": {"function", "entries"}, "given": {"empty mapping"}}
+            ode.SteadyState,
+            {"initial": (1.0, 2.0)},
+            {"initial": {"function", "entries", "repeated"}, "given": {"empty mapping", "mapping"}},
         ),
         "ode.OdeModel": Call(
             ode.OdeModel,
             {"rhs": lotka_volterra.rhs, "states": ("x", "y"), "parameters": ("a", "b", "c", "d")},
-            {"breakpoints": {"empty", "text", "entries"}, "doses": {"empty", "empty mapping"}, "method": {"part"}},
+            {
+                "breakpoints": {"text", "entries", "empty", "repeated"},
+                "doses": {"empty", "empty mapping"},
+                "events": {"entries", "empty"},
+                "method": {"part"},
+            },
         ),
         "ode.OdeModel.observe": Call(
             model.observe,
             {"times": [0.1, 0.2], "initial": [10.0, 5.0]},
-            {"mask": {"none"}, "of": {"function", "none"}, "given": {"empty mapping"}},
+            {
+                "initial": {"entries", "repeated"},
+                "mask": {"none"},
+                "of": {"function", "none"},
+                "given": {"empty mapping"},
+            },
         ),
         "ode.OdeModel.solve": Call(model.solve, solved),
         "ode.OdeModel.solve_with_sensitivities": Call(
             model.solve_with_sensitivities, solved, {"initial_states": {"none", "entries", "empty"}}
         ),
-        "ode.OdeObservation.coarsen": Call(observation.coarsen),
+        "ode.OdeObservation.coarsen": Call(observation.coarsen, {}, {"until": {"integer", "real", "unbounded"}}),
         "ode.MultipleShooting": Call(
             ode.MultipleShooting,
             {"model": model, "times": [0.0, 0.1, 0.2, 0.3], "segments": 2},
@@ -215,7 +227,7 @@ def problems_calls() -> dict[str, Call]:
         "constrained_mixtures.cell_probabilities": Call(
             constrained_mixtures.cell_probabilities,
             {"region": constrained_mixtures.domain("flower"), "bins": 4},
-            {"temperature": {"unbounded"}},
+            {"temperature": {"integer", "real", "unbounded"}},
         ),
         "heat_modes.posterior": Call(heat_modes.posterior, {"levels": [8]}, {"levels": {"part"}}),
         "heat_modes.relative_cost": Call(heat_modes.relative_cost, {"cells": 8}),
