@@ -95,7 +95,7 @@ class LogDensity:
             dimension=optional(integer, "dimension", dimension, least=1),
             parameters=parameter_names(names),
         )
-        if self.dimension is not None and self.dimension < len(self.parameters or ()):
+        if self.dimension is not None and self.dimension < len(tuple(self.parameters or ())):
             raise ValueError(f"dimension must be at least one for each of {self.parameters}, got {self.dimension}")
 
     @property
