@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import array, generator, integer, wrong
+from invsamp.arguments import array, boolean, generator, integer, wrong
 from invsamp.contract import Array
 from invsamp.posing import column_families
+from invsamp.posing.expressions import Expression
 from invsamp.posing.vector_transforms import VectorTransform
 
 
@@ -103,23 +105,61 @@ class Distribution(ABC):
         return columns, np.asarray(((columns >= lower) & (columns <= upper)).all(axis=1))
 
 
-class ScalarFamily(Distribution):
-    """Base of the families of independent numbers; a subclass is a dataclass of its parameters and ``shape``."""
+class Standard(NamedTuple):
+    """How a family comes about from a standard member: theta, or log(theta), is location + scale * u.
 
+    ``location`` and ``scale`` are formulas of the family's parameters; ``values`` the parameters of the law of u. That
+    is a member of the family, which shares the other parameters, such as degrees of freedom; or, where theta's
+    logarithm is shifted and stretched, of the family ``log``.
+    """
+
+    location: str
+    scale: str
+    values: Mapping[str, float]
+    log: type[ScalarFamily] | None = None
+
+
+@dataclass(frozen=True)
+class ScalarFamily(Distribution):
+    """Base of the families of independent numbers; a subclass is a dataclass of its parameters and ``shape``.
+
+    A parameter may be a name, or a formula of names, of what else is in the prior. Then the density is that of a
+    `Prior` alone; ``centred`` says whether the parameter is sampled as itself there, in place of the standard member.
+    """
+
+    centred: bool = field(default=False, kw_only=True, repr=False)
     positive: ClassVar[tuple[str, ...]] = ()
+    standard: ClassVar[Standard | None] = None
 
     def __post_init__(self) -> None:
+        boolean("centred", self.centred)
         shape = as_shape(self.shape)
         for name in self.parameter_names():
-            value = array(name, getattr(self, name), above=0 if name in self.positive else None)
+            given = getattr(self, name)
+            if isinstance(given, str) and given:
+                object.__setattr__(self, name, given if given.isidentifier() else Expression(name, given).text)
+                continue
+            also = ", or the name of a parameter or a formula of names" if isinstance(given, str) else ""
+            value = array(name, given, above=0 if name in self.positive else None, also=also)
             shape = joined_shape(name, value, shape)
             object.__setattr__(self, name, freeze(value))
         object.__setattr__(self, "shape", shape)
+        if not self.formulas:
+            self._check()
+
+    def _check(self) -> None:
+        """`ValueError` unless the parameters, all of them numbers, fit together."""
 
     @classmethod
     def parameter_names(cls) -> tuple[str, ...]:
         """Names of the parameters of the family."""
-        return tuple(f.name for f in fields(cls) if f.name != "shape")  # type: ignore[arg-type]
+        return tuple(f.name for f in fields(cls) if f.name not in ("shape", "centred"))
+
+    @property
+    def formulas(self) -> dict[str, str]:
+        """The parameters that are names, or formulas of names."""
+        values = {name: getattr(self, name) for name in self.parameter_names()}
+        return {name: value for name, value in values.items() if isinstance(value, str)}
 
     @cached_property
     def compiled(self) -> Coefficients:  # type: ignore[override]
@@ -135,6 +175,11 @@ class ScalarFamily(Distribution):
 
     def flat(self, name: str) -> Array:
         """Parameter ``name`` of every entry, shape (size,)."""
+        if isinstance(value := getattr(self, name), str):
+            raise ValueError(
+                f"{name} must be made of numbers, got {value!r}: the density of {type(self).__name__} with names is "
+                "known to a Prior alone"
+            )
         # a copy: a read-only view would be another type to the compiled loop
         return np.broadcast_to(np.asarray(getattr(self, name), dtype=float), self.shape).flatten()
 
@@ -147,10 +192,27 @@ class ScalarFamily(Distribution):
         """The whole line, unless the family says otherwise."""
         return ends(-np.inf, np.inf, self.shape)
 
-    def _arguments(self, rng: np.random.Generator, n: int) -> tuple[tuple[int, ...], list[Array]]:
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        """``n`` independent draws, shape (n, *shape)."""
         generator("rng", rng)
         size = integer("n", n, least=0), *self.shape
-        return size, [self.flat(name).reshape(self.shape) for name in self.parameter_names()]
+        return self._draw(rng, size, *(self.flat(name).reshape(self.shape) for name in self.parameter_names()))
+
+    @abstractmethod
+    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
+        """Independent draws of shape ``size``, to which the parameters broadcast."""
+
+
+def drawn(law: ScalarFamily, rng: np.random.Generator, size: tuple[int, ...], parameters: Iterable[Array]) -> Array:
+    """Independent draws of shape ``size`` of a family, with parameters that broadcast to it in place of its own."""
+    return law._draw(rng, size, *parameters)  # noqa: SLF001
+
+
+def check_ends(law: ScalarFamily) -> None:
+    """`ValueError` unless its ``upper`` is above its ``lower``."""
+    if not np.all(law.flat("lower") < law.flat("upper")):
+        lower, upper = (freeze(law.flat(name).reshape(law.shape)) for name in ("lower", "upper"))
+        raise ValueError(f"upper must be above lower, got lower {lower!r} and upper {upper!r}")
 
 
 def _evaluate(columns: Array, compiled: Coefficients) -> tuple[Array, Array]:

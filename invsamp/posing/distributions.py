@@ -22,7 +22,7 @@ from scipy.linalg import lapack
 from invsamp.arguments import array, generator, integer, store
 from invsamp.contract import Array
 from invsamp.posing import column_families
-from invsamp.posing.distribution import Coefficients, Distribution, ScalarFamily, ends
+from invsamp.posing.distribution import Coefficients, Distribution, ScalarFamily, Standard, check_ends, ends
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -47,11 +47,10 @@ class Uniform(ScalarFamily):
     lower: npt.ArrayLike
     upper: npt.ArrayLike
     shape: Any = field(default=(), kw_only=True)
+    standard: ClassVar[Standard | None] = Standard("lower", "upper - lower", {"lower": 0.0, "upper": 1.0})
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not np.all(self.flat("lower") < self.flat("upper")):
-            raise ValueError(f"upper must be above lower, got lower {self.lower!r} and upper {self.upper!r}")
+    def _check(self) -> None:
+        check_ends(self)
 
     @property
     def support(self) -> tuple[Array, Array]:
@@ -64,8 +63,8 @@ class Uniform(ScalarFamily):
     def _coefficients(self) -> Coefficients:
         return Coefficients(column_families.FLAT, self.flat("lower"), self.flat("upper"))
 
-    def sample(self, rng: np.random.Generator, n: int) -> Array:
-        size, (lower, upper) = self._arguments(rng, n)
+    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
+        lower, upper = parameters
         return rng.uniform(lower, upper, size)
 
     def scipy(self) -> Any:
@@ -89,6 +88,7 @@ class Normal(ScalarFamily):
     sd: npt.ArrayLike
     shape: Any = field(default=(), kw_only=True)
     positive: ClassVar[tuple[str, ...]] = ("sd",)
+    standard: ClassVar[Standard | None] = Standard("mean", "sd", {"mean": 0.0, "sd": 1.0})
 
     @cached_property
     def log_constant(self) -> float:
@@ -97,8 +97,8 @@ class Normal(ScalarFamily):
     def _coefficients(self) -> Coefficients:
         return Coefficients(column_families.NORMAL, self.flat("mean"), 1.0 / self.flat("sd"))
 
-    def sample(self, rng: np.random.Generator, n: int) -> Array:
-        size, (mean, sd) = self._arguments(rng, n)
+    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
+        mean, sd = parameters
         return rng.normal(mean, sd, size)
 
     def scipy(self) -> Any:
@@ -123,6 +123,7 @@ class LogNormal(ScalarFamily):
     log_sd: npt.ArrayLike
     shape: Any = field(default=(), kw_only=True)
     positive: ClassVar[tuple[str, ...]] = ("log_sd",)
+    standard: ClassVar[Standard | None] = Standard("log_mean", "log_sd", {"mean": 0.0, "sd": 1.0}, Normal)
 
     @property
     def support(self) -> tuple[Array, Array]:
@@ -135,8 +136,8 @@ class LogNormal(ScalarFamily):
     def _coefficients(self) -> Coefficients:
         return Coefficients(column_families.LOG_NORMAL, self.flat("log_mean"), 1.0 / self.flat("log_sd"))
 
-    def sample(self, rng: np.random.Generator, n: int) -> Array:
-        size, (log_mean, log_sd) = self._arguments(rng, n)
+    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
+        log_mean, log_sd = parameters
         return rng.lognormal(log_mean, log_sd, size)
 
     def scipy(self) -> Any:
@@ -158,6 +159,7 @@ class HalfNormal(ScalarFamily):
     sd: npt.ArrayLike
     shape: Any = field(default=(), kw_only=True)
     positive: ClassVar[tuple[str, ...]] = ("sd",)
+    standard: ClassVar[Standard | None] = Standard("0", "sd", {"sd": 1.0})
 
     @property
     def support(self) -> tuple[Array, Array]:
@@ -170,8 +172,8 @@ class HalfNormal(ScalarFamily):
     def _coefficients(self) -> Coefficients:
         return Coefficients(column_families.NORMAL, np.zeros(math.prod(self.shape)), 1.0 / self.flat("sd"))
 
-    def sample(self, rng: np.random.Generator, n: int) -> Array:
-        size, (sd,) = self._arguments(rng, n)
+    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
+        (sd,) = parameters
         return np.abs(rng.normal(0.0, sd, size))
 
     def scipy(self) -> Any:
@@ -196,6 +198,7 @@ class Gamma(ScalarFamily):
     rate: npt.ArrayLike
     shape: Any = field(default=(), kw_only=True)
     positive: ClassVar[tuple[str, ...]] = ("concentration", "rate")
+    standard: ClassVar[Standard | None] = Standard("0", "1 / rate", {"rate": 1.0})
 
     @property
     def support(self) -> tuple[Array, Array]:
@@ -209,8 +212,8 @@ class Gamma(ScalarFamily):
     def _coefficients(self) -> Coefficients:
         return Coefficients(column_families.GAMMA, self.flat("concentration") - 1.0, self.flat("rate"))
 
-    def sample(self, rng: np.random.Generator, n: int) -> Array:
-        size, (concentration, rate) = self._arguments(rng, n)
+    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
+        concentration, rate = parameters
         return rng.gamma(concentration, 1.0 / rate, size)
 
     def scipy(self) -> Any:
@@ -245,8 +248,8 @@ class Beta(ScalarFamily):
     def _coefficients(self) -> Coefficients:
         return Coefficients(column_families.BETA, self.flat("a") - 1.0, self.flat("b") - 1.0)
 
-    def sample(self, rng: np.random.Generator, n: int) -> Array:
-        size, (a, b) = self._arguments(rng, n)
+    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
+        a, b = parameters
         return rng.beta(a, b, size)
 
     def scipy(self) -> Any:
@@ -271,6 +274,7 @@ class Cauchy(ScalarFamily):
     scale: npt.ArrayLike
     shape: Any = field(default=(), kw_only=True)
     positive: ClassVar[tuple[str, ...]] = ("scale",)
+    standard: ClassVar[Standard | None] = Standard("location", "scale", {"location": 0.0, "scale": 1.0})
 
     @cached_property
     def log_constant(self) -> float:
@@ -279,8 +283,8 @@ class Cauchy(ScalarFamily):
     def _coefficients(self) -> Coefficients:
         return Coefficients(column_families.CAUCHY, self.flat("location"), 1.0 / self.flat("scale"))
 
-    def sample(self, rng: np.random.Generator, n: int) -> Array:
-        size, (location, scale) = self._arguments(rng, n)
+    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
+        location, scale = parameters
         return location + scale * rng.standard_cauchy(size)
 
     def scipy(self) -> Any:

@@ -12,7 +12,8 @@ from scipy import special, stats
 
 from invsamp.contract import Array
 from invsamp.posing import column_families
-from invsamp.posing.distribution import Coefficients, ScalarFamily, ends
+from invsamp.posing.distribution import Coefficients, ScalarFamily, Standard, check_ends, ends
+from invsamp.posing.distributions import Uniform
 
 
 class _Positive(ScalarFamily):
@@ -43,6 +44,7 @@ class StudentT(ScalarFamily):
     scale: npt.ArrayLike
     shape: Any = field(default=(), kw_only=True)
     positive: ClassVar[tuple[str, ...]] = ("degrees_of_freedom", "scale")
+    standard: ClassVar[Standard | None] = Standard("location", "scale", {"location": 0.0, "scale": 1.0})
 
     @cached_property
     def log_constant(self) -> float:
@@ -53,8 +55,8 @@ class StudentT(ScalarFamily):
         location, scale, nu = (self.flat(name) for name in ("location", "scale", "degrees_of_freedom"))
         return Coefficients(column_families.STUDENT_T, location, 1.0 / scale, nu)
 
-    def sample(self, rng: np.random.Generator, n: int) -> Array:
-        size, (nu, location, scale) = self._arguments(rng, n)
+    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
+        nu, location, scale = parameters
         return location + scale * rng.standard_t(nu, size)
 
     def scipy(self) -> Any:
@@ -77,6 +79,7 @@ class HalfStudentT(_Positive):
     scale: npt.ArrayLike
     shape: Any = field(default=(), kw_only=True)
     positive: ClassVar[tuple[str, ...]] = ("degrees_of_freedom", "scale")
+    standard: ClassVar[Standard | None] = Standard("0", "scale", {"scale": 1.0})
 
     @cached_property
     def _whole(self) -> StudentT:
@@ -89,8 +92,9 @@ class HalfStudentT(_Positive):
     def _coefficients(self) -> Coefficients:
         return self._whole.compiled
 
-    def sample(self, rng: np.random.Generator, n: int) -> Array:
-        return np.abs(self._whole.sample(rng, n))
+    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
+        nu, scale = parameters
+        return np.abs(scale * rng.standard_t(nu, size))
 
     def scipy(self) -> Any:
         return _Folded(self._whole.scipy())
@@ -111,6 +115,7 @@ class HalfCauchy(_Positive):
     scale: npt.ArrayLike
     shape: Any = field(default=(), kw_only=True)
     positive: ClassVar[tuple[str, ...]] = ("scale",)
+    standard: ClassVar[Standard | None] = Standard("0", "scale", {"scale": 1.0})
 
     @cached_property
     def log_constant(self) -> float:
@@ -120,8 +125,8 @@ class HalfCauchy(_Positive):
         scale = self.flat("scale")
         return Coefficients(column_families.CAUCHY, np.zeros(len(scale)), 1.0 / scale)
 
-    def sample(self, rng: np.random.Generator, n: int) -> Array:
-        size, (scale,) = self._arguments(rng, n)
+    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
+        (scale,) = parameters
         return np.abs(scale * rng.standard_cauchy(size))
 
     def scipy(self) -> Any:
@@ -142,6 +147,7 @@ class Exponential(_Positive):
     rate: npt.ArrayLike
     shape: Any = field(default=(), kw_only=True)
     positive: ClassVar[tuple[str, ...]] = ("rate",)
+    standard: ClassVar[Standard | None] = Standard("0", "1 / rate", {"rate": 1.0})
 
     @cached_property
     def log_constant(self) -> float:
@@ -151,8 +157,8 @@ class Exponential(_Positive):
         rate = self.flat("rate")
         return Coefficients(column_families.GAMMA, np.zeros(len(rate)), rate)
 
-    def sample(self, rng: np.random.Generator, n: int) -> Array:
-        size, (rate,) = self._arguments(rng, n)
+    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
+        (rate,) = parameters
         return rng.exponential(1.0 / rate, size)
 
     def scipy(self) -> Any:
@@ -175,6 +181,7 @@ class InverseGamma(_Positive):
     rate: npt.ArrayLike
     shape: Any = field(default=(), kw_only=True)
     positive: ClassVar[tuple[str, ...]] = ("concentration", "rate")
+    standard: ClassVar[Standard | None] = Standard("0", "rate", {"rate": 1.0})
 
     @cached_property
     def log_constant(self) -> float:
@@ -184,8 +191,8 @@ class InverseGamma(_Positive):
     def _coefficients(self) -> Coefficients:
         return Coefficients(column_families.INVERSE_GAMMA, self.flat("concentration") + 1.0, self.flat("rate"))
 
-    def sample(self, rng: np.random.Generator, n: int) -> Array:
-        size, (concentration, rate) = self._arguments(rng, n)
+    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
+        concentration, rate = parameters
         return rate / rng.gamma(concentration, 1.0, size)
 
     def scipy(self) -> Any:
@@ -208,11 +215,12 @@ class LogUniform(ScalarFamily):
     upper: npt.ArrayLike
     shape: Any = field(default=(), kw_only=True)
     positive: ClassVar[tuple[str, ...]] = ("lower", "upper")
+    standard: ClassVar[Standard | None] = Standard(
+        "log(lower)", "log(upper / lower)", {"lower": 0.0, "upper": 1.0}, Uniform
+    )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not np.all(self.flat("lower") < self.flat("upper")):
-            raise ValueError(f"upper must be above lower, got lower {self.lower!r} and upper {self.upper!r}")
+    def _check(self) -> None:
+        check_ends(self)
 
     @property
     def support(self) -> tuple[Array, Array]:
@@ -226,8 +234,8 @@ class LogUniform(ScalarFamily):
         size = len(self.flat("lower"))
         return Coefficients(column_families.GAMMA, np.full(size, -1.0), np.zeros(size))
 
-    def sample(self, rng: np.random.Generator, n: int) -> Array:
-        size, (lower, upper) = self._arguments(rng, n)
+    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
+        lower, upper = parameters
         return np.clip(np.exp(rng.uniform(np.log(lower), np.log(upper), size)), lower, upper)
 
     def scipy(self) -> Any:
@@ -251,6 +259,7 @@ class Weibull(_Positive):
     scale: npt.ArrayLike
     shape: Any = field(default=(), kw_only=True)
     positive: ClassVar[tuple[str, ...]] = ("exponent", "scale")
+    standard: ClassVar[Standard | None] = Standard("0", "scale", {"scale": 1.0})
 
     @cached_property
     def log_constant(self) -> float:
@@ -259,8 +268,8 @@ class Weibull(_Positive):
     def _coefficients(self) -> Coefficients:
         return Coefficients(column_families.WEIBULL, self.flat("exponent"), 1.0 / self.flat("scale"))
 
-    def sample(self, rng: np.random.Generator, n: int) -> Array:
-        size, (exponent, scale) = self._arguments(rng, n)
+    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
+        exponent, scale = parameters
         return np.asarray(scale * rng.weibull(exponent, size))
 
     def scipy(self) -> Any:
@@ -284,8 +293,7 @@ class Triangular(ScalarFamily):
     upper: npt.ArrayLike
     shape: Any = field(default=(), kw_only=True)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _check(self) -> None:
         lower, mode, upper = (self.flat(name) for name in ("lower", "mode", "upper"))
         if not np.all((lower <= mode) & (mode <= upper) & (lower < upper)):
             raise ValueError(
@@ -304,8 +312,8 @@ class Triangular(ScalarFamily):
     def _coefficients(self) -> Coefficients:
         return Coefficients(column_families.TRIANGULAR, self.flat("lower"), self.flat("mode"), self.flat("upper"))
 
-    def sample(self, rng: np.random.Generator, n: int) -> Array:
-        size, (lower, mode, upper) = self._arguments(rng, n)
+    def _draw(self, rng: np.random.Generator, size: tuple[int, ...], *parameters: Array) -> Array:
+        lower, mode, upper = parameters
         return rng.triangular(lower, mode, upper, size)
 
     def scipy(self) -> Any:

@@ -22,7 +22,7 @@ from invsamp.posing.gradient_check import GradientCheck, check_gradient
 from invsamp.posing.noise_contract import Noise
 from invsamp.posing.outputs import Outputs
 from invsamp.posing.posterior_potential import PosteriorPotential
-from invsamp.posing.prior import Prior, as_selector, by_name
+from invsamp.posing.prior import Prior, Sampled, as_selector, by_name, widened
 from invsamp.posing.reference import reference_of_prior
 from invsamp.posing.transforms import Coordinates
 from invsamp.posing.vector_distributions import Flat
@@ -38,15 +38,17 @@ class Posterior:
     .. math:: p(\theta \mid \text{data}) \propto p(\text{data} \mid F(\theta))\, p(\theta)\, 1_D(\theta)
 
     A sampler moves in *positions*. A parameter whose support is bounded below only is sampled as its
-    logarithm, any other as itself; finite ends are reflecting walls (see ``sampling_domain``). A column that
-    ``domain`` constrains is always sampled as itself.
+    logarithm, any other as itself; finite ends are reflecting walls (see ``sampling_domain``). One whose distribution
+    names others is sampled by way of its standard family (see `Prior`), to which ``transforms`` apply then. A column
+    that ``domain`` constrains is always sampled as itself.
 
     Parameters
     ----------
     prior : Prior
     forward : ForwardModel, or mapping from name to ForwardModel, optional
         One model (the fidelity ``"model"``), or several from the coarsest to the finest. A model with
-        ``parameters`` gets the columns of those; any other gets all parameters that the noise does not use.
+        ``parameters`` gets the columns of those; any other gets all parameters that neither the noise uses nor the
+        distributions of other parameters.
     data : array_like, optional
         Observations of any shape; models return them flattened in C order. Those that a masked array masks are missing:
         models predict them all the same. So is NaN, with a warning.
@@ -129,8 +131,11 @@ class Posterior:
         self.domain = bound_domain(domain, named_columns(prior.shapes), prior.dimension)
         if not isinstance(walls, Unbounded):
             self.domain = self.domain & walls
-        self.coordinates = choose_coordinates(prior, self.domain, optional(mapping, "transforms", transforms) or {})
-        self.sampling_domain = _with_support(prior, self.coordinates, self.domain)
+        constrained = self.domain.constrains(prior.dimension)
+        self._sampled = Sampled.of(prior, [name for name in self.names if constrained[prior.slices[name]].any()])
+        base = self._sampled.base
+        self.coordinates = choose_coordinates(base, self.domain, optional(mapping, "transforms", transforms) or {})
+        self.sampling_domain = _with_support(base, self.coordinates, self.domain)
 
     def __repr__(self) -> str:
         missing = self._bound.outputs - self._bound.size
@@ -150,7 +155,7 @@ class Posterior:
         """Energy, in positions, of one fidelity; the finest by default."""
         name = self._fidelity(fidelity)
         return PosteriorPotential(
-            self.prior,
+            self._sampled,
             self.coordinates,
             self.sampling_domain,
             self._models[name],
@@ -162,16 +167,20 @@ class Posterior:
         """The same posterior, in the same coordinates, without ``domain``; the supports of the prior stay."""
         free = copy.copy(self)
         free.domain = _flat_walls(self.prior)
-        free.sampling_domain = _with_support(self.prior, self.coordinates, free.domain)
+        free.sampling_domain = _with_support(self._sampled.base, self.coordinates, free.domain)
         return free
 
     def to_theta(self, position: npt.ArrayLike) -> Array:
         """Natural parameters (..., dimension) at positions of that shape."""
-        return self.coordinates.to_theta(position)
+        u = self.coordinates.to_theta(position)
+        return self._sampled.theta(u.reshape(-1, self.dimension)).reshape(u.shape)
 
     def to_position(self, theta: npt.ArrayLike) -> Array:
         """Positions (..., dimension) of natural parameters of that shape; inverse of `to_theta`."""
-        return self.coordinates.to_position(theta)
+        points = numbers("theta", theta)
+        if self._sampled.hierarchy is not None and points.shape[-1:] == (self.dimension,):
+            points = self._sampled.whitened(points.reshape(-1, self.dimension)).reshape(points.shape)
+        return self.coordinates.to_position(points)
 
     def sample_prior(self, rng: np.random.Generator, n: int) -> Array:
         """Independent draws, shape (n, dimension), of the prior restricted to the domain.
@@ -189,7 +198,7 @@ class Posterior:
         Exact where normal parameters are sampled as themselves and log-normal ones as logarithms; the domain is not
         part of it.
         """
-        return reference_of_prior(self.prior, self.coordinates)
+        return reference_of_prior(self.prior, self._sampled, self.coordinates)
 
     def sample_start(self, rng: np.random.Generator, n: int) -> Array:
         """Positions, shape (n, dimension), of prior draws inside the domain.
@@ -265,7 +274,7 @@ class Posterior:
 
         ``theta`` is an array (batch, dimension) or (dimension,), or a mapping from name to values.
         """
-        points, name = self._theta(theta), self._fidelity(fidelity)
+        points, name = widened(self.prior, self._theta(theta)), self._fidelity(fidelity)
         if isinstance(self.noise, GivenLikelihood):
             raise ValueError("posterior must have a forward model to predict, got one posed by its log likelihood")
         y = self._models[name](points[:, self._columns[name]])
@@ -276,7 +285,7 @@ class Posterior:
     ) -> Array:
         """Data with fresh noise, shape (batch, *data.shape), around noise-free ``y`` of that shape."""
         generator("rng", rng)
-        points = self._theta(theta)
+        points = widened(self.prior, self._theta(theta))
         clean = numbers("y", y)
         if clean.shape != (len(points), *self._data_shape):
             raise ValueError(f"y must have shape {(len(points), *self._data_shape)}, got {clean.shape}")
@@ -288,7 +297,7 @@ class Posterior:
         Minus infinity where the solve failed; 0 for data that are missing or that a coarse fidelity does not predict.
         Of data that depend on each other, that of each given all others: what cross-validation needs.
         """
-        points, name = self._theta(theta), self._fidelity(fidelity)
+        points, name = widened(self.prior, self._theta(theta)), self._fidelity(fidelity)
         y = self._models[name](points[:, self._columns[name]])
         value = self._bounds[name].log_likelihood(points, y)
         return self._scatter(name, np.where(np.isnan(value), -np.inf, value), 0.0)
@@ -300,7 +309,7 @@ class Posterior:
     def log_prior_at(self, position: Array) -> Array:
         """Log prior density of positions (batch, dimension), as of positions, without the domain, shape (batch,)."""
         change = self.coordinates.evaluate(position)
-        value: Array = self.prior.log_density(change.theta) + change.log_jacobian
+        value: Array = self._sampled.log_density(change.theta) + change.log_jacobian
         return value
 
     def packed(self, argument: str, values: Mapping[str, npt.ArrayLike]) -> Array:
@@ -310,7 +319,7 @@ class Posterior:
     def described(self) -> dict[str, Any]:
         """Its parts and the data, by which a run that goes on recognises it."""
         fixed = {name: value.tolist() for name, value in self.prior.fixed.items()}
-        prior = dict(self.prior.distributions) | fixed
+        prior = dict(self.prior.distributions) | fixed | dict(self.prior.tied)
         told: dict[str, Any] = {"prior": prior, "noise": self.noise, "forward": self.forward}
         return told if isinstance(self.noise, GivenLikelihood) else told | {"data": self.data}
 
@@ -391,11 +400,13 @@ class Posterior:
         """Names of what a model gets, fixed or not."""
         names = getattr(model, "parameters", None)
         if names is None:
-            return [name for name in self.prior.order if name not in self._bound.names]
+            used = {*self._bound.names, *self.prior.inner}
+            return [name for name in self.prior.order if name not in used]
         if len(set(names)) != len(names):
             raise ValueError(f"forward[{fidelity!r}].parameters must not repeat a name, got {list(names)}")
         self.prior.check_names(
-            f"forward[{fidelity!r}].parameters", [name for name in names if name not in self.prior.fixed]
+            f"forward[{fidelity!r}].parameters",
+            [name for name in names if name not in self.prior.fixed and name not in self.prior.tied],
         )
         return list(names)
 
@@ -404,7 +415,7 @@ class Posterior:
         fixed = self.prior.fixed
         if not any(name in fixed for name in names):
             return None
-        shapes = self.prior.shapes
+        shapes = self.prior.known_names.shapes
         return np.concatenate(
             [fixed[name].ravel() if name in fixed else np.full(math.prod(shapes[name]), np.nan) for name in names]
         )

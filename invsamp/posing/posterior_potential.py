@@ -13,7 +13,8 @@ from invsamp.domains import Box, Domain, Unbounded
 from invsamp.posing import column_families
 from invsamp.posing.bound_noise import BoundNoise
 from invsamp.posing.forward import GuardedModel
-from invsamp.posing.prior import Prior
+from invsamp.posing.hierarchy import Moved
+from invsamp.posing.prior import Sampled
 from invsamp.posing.transforms import Coordinates
 
 
@@ -27,21 +28,24 @@ class PosteriorPotential:
 
     def __init__(
         self,
-        prior: Prior,
+        sampled: Sampled,
         coordinates: Coordinates,
         domain: Domain,
         model: GuardedModel,
         columns: slice | npt.NDArray[np.intp],
         noise: BoundNoise,
     ) -> None:
-        self._prior, self._coordinates, self._domain = prior, coordinates, domain
+        prior = sampled.base
+        self._prior, self._hierarchy = prior, sampled.hierarchy
+        self._coordinates, self._domain = coordinates, domain
         self._model, self._columns, self._noise = model, columns, noise
         box = domain if isinstance(domain, Box) else Box()
         lower, upper = (np.broadcast_to(end, (prior.dimension,)).copy() for end in (box.lower, box.upper))
         self._box = lower, upper
         self._slow_domain = None if isinstance(domain, (Box, Unbounded)) else domain
         #: Whether one call of compiled code poses a position: most do, and this is asked at each step.
-        self._plain = not (prior.others or coordinates.vectors or self._slow_domain is not None)
+        slow = self._slow_domain is not None or self._hierarchy is not None
+        self._plain = not (prior.others or coordinates.vectors or slow)
         self.dimension = prior.dimension
         if noise.independent:  # else there are no terms for minibatches
             self.size = noise.size
@@ -80,7 +84,7 @@ class PosteriorPotential:
         slope, prior_slope = (np.zeros((chains, d)) if wanted else None for wanted in (gradient, gradient == "apart"))
         found = Parts(np.full(chains, np.inf), slope, np.full(chains, np.inf), prior_slope)
         if inside.any():
-            solved = self._parts(gradient, *(part[inside] for part in posed[:-2]))
+            solved = self._parts(gradient, *(part[inside] for part in posed[:-2]))  # type: ignore[arg-type]
             for target, part in zip(found, solved, strict=True):
                 if target is not None and part is not None:
                     target[inside] = part
@@ -105,7 +109,7 @@ class PosteriorPotential:
 
     def _terms(self, position: Array, function: Callable[..., tuple[Array, Array]], *chosen: npt.NDArray[Any]) -> Terms:
         """Terms from a function of theta and of what is chosen, where theta is inside."""
-        theta, derivative, value, slope, jacobian_slope, position, inside, _ = self._pose(position)
+        theta, derivative, value, slope, jacobian_slope, place, inside, _ = self._pose(position)
         chains, batch = chosen[0].shape[:2]
         result = Terms(
             np.full(chains, np.inf),
@@ -117,7 +121,7 @@ class PosteriorPotential:
         if not len(rows):
             return result
         energies, gradients = function(theta[rows], *(part[rows] for part in chosen))
-        gradients = self._coordinates.pull_back(position[rows], gradients) * derivative[rows, None, :]
+        gradients = self._back(place[rows], gradients) * derivative[rows, None, :]
         prior_gradient = -(slope[rows] * derivative[rows] + jacobian_slope[rows])
         finite = np.isfinite(energies).all(axis=1) & np.isfinite(gradients).all(axis=(1, 2))
         finite &= np.isfinite(prior_gradient).all(axis=1)
@@ -127,10 +131,13 @@ class PosteriorPotential:
             target[rows] = part
         return result
 
-    def _pose(self, position: Array) -> tuple[Array, Array, Array, Array, Array, Array, npt.NDArray[np.bool_], bool]:
+    def _pose(
+        self, position: Array
+    ) -> tuple[Array, Array, Array, Array, Array, Array | Moved, npt.NDArray[np.bool_], bool]:
         """See `invsamp.posing.column_families.pose`; with what it does not know of: some distributions and domains,
 
-        and the coordinates of vectors. The positions come before the last two.
+        the coordinates of vectors, and parameters that depend on others. Before the last two comes what leads the
+        derivatives back: the positions, or what the hierarchy keeps of them.
         """
         prior, coordinates, position = self._prior, self._coordinates, np.ascontiguousarray(position)
         if coordinates.vectors:
@@ -144,17 +151,30 @@ class PosteriorPotential:
             theta, derivative, value, slope, jacobian_slope, inside, everywhere = posed
             if self._plain:
                 return theta, derivative, value, slope, jacobian_slope, position, inside, everywhere
-        if prior.others or self._slow_domain is not None:
+        place: Array | Moved = position
+        if not self._plain:
             with np.errstate(all="ignore"):
                 for columns, distribution in prior.others:
                     part, slope[:, columns] = distribution.evaluate(theta[:, columns])
                     value += part
+            if self._hierarchy is not None:
+                place, by_theta = self._hierarchy.forward(theta, position)
+                theta = place.theta
+                value += place.log_density
+                if by_theta is not None:
+                    slope += place.back(by_theta)
             inside &= np.isfinite(value)
             if self._slow_domain is not None:
                 inside &= self._slow_domain.contains(position)
             everywhere = bool(inside.all())
         slope = coordinates.pull_back(position, slope)
-        return theta, derivative, value, slope, jacobian_slope, position, inside, everywhere
+        return theta, derivative, value, slope, jacobian_slope, place, inside, everywhere
+
+    def _back(self, place: Array | Moved, slope: Array) -> Array:
+        """Derivatives with respect to theta as those with respect to what is sampled; may be in place."""
+        if isinstance(place, Moved):
+            return self._coordinates.pull_back(place.position, place.back(slope))
+        return self._coordinates.pull_back(place, slope)
 
     def _parts(
         self,
@@ -164,21 +184,23 @@ class PosteriorPotential:
         value: Array,
         slope: Array,
         jacobian_slope: Array,
-        position: Array,
+        place: Array | Moved,
     ) -> Parts:
         """Of points inside; ``value`` and ``slope`` are those of the log prior density, and are written over."""
         prior, selected = -value, np.ascontiguousarray(theta[:, self._columns])
         if not gradient:
-            self._noise.accumulate(theta, self._model(selected), value, slope)
+            unused = slope if self._hierarchy is None else np.zeros(theta.shape)
+            self._noise.accumulate(theta, self._model(selected), value, unused)
             return Parts(np.where(np.isfinite(value), -value, np.inf), None, prior, None)
         prior_slope = -(slope * derivative + jacobian_slope) if gradient == "apart" else None
         y, vjp = self._model.linearize(selected)
-        # what the data say is yet to be brought to the coordinates of vectors
-        by_data = np.zeros(slope.shape) if self._coordinates.vectors else slope
+        # what the data say is yet to be brought to the coordinates of vectors, and of what depends on others
+        apart = bool(self._coordinates.vectors) or self._hierarchy is not None
+        by_data = np.zeros(theta.shape) if apart else slope
         y_slope = self._noise.accumulate(theta, y, value, by_data)
         by_data[:, self._columns] += vjp(y_slope)
-        if self._coordinates.vectors:
-            slope += self._coordinates.pull_back(position, by_data)
+        if apart:
+            slope += self._back(place, by_data)
         column_families.finish(value, slope, derivative, jacobian_slope)
         return Parts(value, slope, prior, prior_slope)
 
@@ -194,7 +216,7 @@ class PosteriorPotential:
         else:
             y, by_datum = self._chosen_rows(selected, places)
             seen = y[row, places]
-        gradients = np.zeros((rows, batch, self.dimension))
+        gradients = np.zeros((rows, batch, theta.shape[1]))
         with np.errstate(all="ignore"):
             log_likelihood, y_slope = self._noise.at(theta, seen, indices, gradients)
             gradients[:, :, self._columns] += y_slope[:, :, None] * by_datum
@@ -214,7 +236,7 @@ class PosteriorPotential:
             return summed, np.einsum("rgkd,rgk->rgd", gradients.reshape(*members.shape, -1), counted)
         y, vjp = self._model.linearize(np.ascontiguousarray(theta[:, self._columns]))
         row = np.arange(len(theta))[:, None]
-        by_quantity = np.zeros((*every.shape, self.dimension))
+        by_quantity = np.zeros((*every.shape, theta.shape[1]))
         with np.errstate(all="ignore"):
             places = self._noise.places[members]
             seen = y[row, self._noise.places[every]]

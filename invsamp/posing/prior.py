@@ -1,9 +1,10 @@
-"""The prior: named, independent parameters, flattened to the columns of theta."""
+"""The prior: named parameters, independent or dependent on each other, flattened to the columns of theta."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -14,34 +15,49 @@ from invsamp.arguments import array, generator, integer, mapping, numbers, one_o
 from invsamp.contract import Array
 from invsamp.names import check_names, labels
 from invsamp.posing import column_families
-from invsamp.posing.distribution import Distribution, freeze
+from invsamp.posing.conditional import Conditional
+from invsamp.posing.distribution import Distribution, ScalarFamily, freeze
 from invsamp.posing.distributions import Uniform
+from invsamp.posing.formula import Names
+from invsamp.posing.graph import Graph, told
+from invsamp.posing.hierarchy import Hierarchy, Tied, ordered
 from invsamp.posing.more_distributions import LogUniform
+from invsamp.posing.resolution import check_scales, resolved
 
 
 class Prior:
-    """Joint prior of named, independent parameters.
+    """Joint prior of named parameters.
 
     Parameters
     ----------
-    **distributions : Distribution, float or array_like
+    **distributions : Distribution, float or array_like, or str
         One distribution per parameter. The order is the order of theta's columns; a parameter of shape
         (k,) takes k columns, in C order. A number, or an array of numbers, is fixed: models and noise know it by
-        its name as they know a parameter, and it has no column.
+        its name as they know a parameter, and it has no column. So is a formula of names, such as ``b="2 * a"``, tied.
+
+        The parameters of a distribution may be names, or formulas of names, of anything in the prior, in any order and
+        depth: ``theta=Normal("mu", "tau", shape=8)``, ``y=Normal("a + b * z", 1)`` with ``z`` an array of numbers. A
+        posterior samples such a parameter by way of its standard family, here a standard normal one, unless its
+        distribution is ``centred=True``, or the parameters that are named are those of its shape, such as both of
+        `Beta`. Its draws, and its density, are of theta in any case.
 
     Attributes
     ----------
     names : tuple of str
         Of what is not fixed.
     fixed : mapping from name to ndarray
+    tied : mapping from name to formula
     order : tuple of str
         All names as they were given, those of fixed quantities too.
     shapes : mapping from name to shape
     slices : mapping from name to the slice of its columns
+        Those of what is tied come behind all others.
     labels : tuple of str
         One per column, such as ``"x"`` or ``"k[0]"``.
     dimension : int
-        Number of columns.
+        Number of columns, without those of what is tied.
+    graph : Graph
+        What depends on what; prints.
     support : pair of ndarray, shape (dimension,)
         Lower and upper ends.
     log_constant : float
@@ -54,37 +70,40 @@ class Prior:
     Raises
     ------
     ValueError
-        If there is no parameter, a value is not a distribution, or draws could not be stored by these names.
+        If there is no parameter, a value is not a distribution, or draws could not be stored by these names; if a
+        distribution names what is not in the prior, or some depend on each other in a circle.
 
     Examples
     --------
     >>> import invsamp as iv
     >>> iv.Prior(x=iv.Uniform(0, 1), k=iv.LogNormal(0, 1, shape=2)).labels
     ('x', 'k[0]', 'k[1]')
+    >>> schools = iv.Prior(mu=iv.Normal(0, 5), tau=iv.HalfCauchy(5), theta=iv.Normal("mu", "tau", shape=8))
+    >>> print(schools.graph)
+    mu ~ Normal(0, 5)
+    tau ~ HalfCauchy(5)
+    theta[8] ~ Normal(mu, tau)  (non-centred)
     """
 
     def __init__(self, **distributions: Distribution | npt.ArrayLike) -> None:
         self.order = tuple(distributions)
-        free, self.fixed = _told_apart(distributions)
-        self._bind(free)
-
-    def _bind(self, distributions: dict[str, Distribution]) -> None:
-        if not distributions:
+        free, self.fixed, self.tied = _told_apart(distributions)
+        if not free:
             raise ValueError("distributions must name at least one parameter that is not fixed, got none")
-        self.distributions: Mapping[str, Distribution] = distributions
-        self.names = tuple(distributions)
-        self.shapes: Mapping[str, tuple[int, ...]] = {n: d.shape for n, d in distributions.items()}
+        self.distributions, shapes, self._parents = resolved(free, self.fixed, self.tied)
+        self.names = tuple(free)
+        self.shapes: Mapping[str, tuple[int, ...]] = {name: shapes[name] for name in free}
         check_names(self.shapes)
-        ends = np.cumsum([0] + [math.prod(shape) for shape in self.shapes.values()])
-        self.dimension = int(ends[-1])
-        self.slices: Mapping[str, slice] = {
-            name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(self.names)
-        }
-        self.support = (
-            np.concatenate([d.support[0].ravel() for d in distributions.values()]),
-            np.concatenate([d.support[1].ravel() for d in distributions.values()]),
-        )
-        self.log_constant = float(sum(d.log_constant for d in distributions.values()))
+        sizes = [math.prod(shapes[name]) for name in (*free, *self.tied)]
+        ends = np.cumsum([0, *sizes]).tolist()
+        self.slices: Mapping[str, slice] = {name: slice(*ends[i : i + 2]) for i, name in enumerate((*free, *self.tied))}
+        self.dimension = int(ends[len(free)])
+        self.known_names = Names(shapes, self.slices, self.fixed)
+        self.hierarchy = self._hierarchy(ends[-1])
+        self._given = {name for name in self._parents if name in free}
+        supports = self._supports()
+        self.support = tuple(np.concatenate([supports[name][k].ravel() for name in free]) for k in (0, 1))
+        self.log_constant = float(sum(d.log_constant for name, d in free.items() if name not in self._given))
         self.compiled, self.others = self._split()
 
     @cached_property
@@ -93,7 +112,8 @@ class Prior:
         return labels(self.shapes)
 
     def __repr__(self) -> str:
-        values: dict[str, Any] = dict(self.distributions) | {name: value.tolist() for name, value in self.fixed.items()}
+        fixed = {name: value.tolist() for name, value in self.fixed.items()}
+        values: dict[str, Any] = dict(self.distributions) | fixed | dict(self.tied)
         return "Prior(" + ", ".join(f"{name}={values[name]!r}" for name in self.order) + ")"
 
     def __eq__(self, other: object) -> bool:
@@ -105,7 +125,7 @@ class Prior:
 
     def _parts(self) -> tuple[Any, ...]:
         fixed = tuple((name, freeze(value)) for name, value in self.fixed.items())
-        return self.order, tuple(self.distributions.items()), fixed
+        return self.order, tuple(self.distributions.items()), fixed, tuple(self.tied.items())
 
     @classmethod
     def from_table(cls, table: Any) -> Prior:
@@ -138,6 +158,11 @@ class Prior:
         for columns, distribution in self.others:
             part, gradient[:, columns] = distribution.evaluate(theta[:, columns])
             value += part
+        if self.hierarchy is not None:
+            moved, slope = self.hierarchy.centred().forward(theta)
+            value += moved.log_density
+            if slope is not None:
+                gradient += moved.back(slope)
         return value, gradient
 
     def log_density(self, theta: npt.ArrayLike) -> Array:
@@ -155,9 +180,36 @@ class Prior:
         return np.where(inside[:, None] & ~np.isnan(gradient), gradient, 0.0)
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
-        """``n`` independent draws, shape (n, dimension)."""
+        """``n`` independent draws, shape (n, dimension).
+
+        Raises
+        ------
+        ValueError
+            If a scale that depends on other parameters is not positive where these are drawn.
+        """
         generator("rng", rng), integer("n", n, least=0)
-        return np.concatenate([d.sample(rng, n).reshape(n, -1) for d in self.distributions.values()], axis=1)
+        draws = np.zeros((n, self.dimension))
+        for name, law in self.distributions.items():
+            if name not in self._given:
+                draws[:, self.slices[name]] = law.sample(rng, n).reshape(n, -1)
+        return draws if self.hierarchy is None else self.hierarchy.fill(rng, draws)
+
+    @property
+    def graph(self) -> Graph:
+        """What depends on what; prints a line for each name."""
+        how = {}
+        for node in self.hierarchy.nodes if self.hierarchy is not None else ():
+            if isinstance(node, Conditional):
+                how[node.name] = "centred" if node.centred else "non-centred"
+        values: dict[str, Any] = dict(self.fixed) | dict(self.tied) | dict(self.distributions)
+        shapes = {name: value.shape for name, value in self.fixed.items()} | dict(self.known_names.shapes)
+        lines = tuple(told(name, shapes[name], values[name], how.get(name, "")) for name in self.order)
+        return Graph({name: self._parents.get(name, ()) for name in self.order}, lines)
+
+    @property
+    def inner(self) -> frozenset[str]:
+        """Names that distributions of other parameters use."""
+        return frozenset(parent for name, found in self._parents.items() if name in self._given for parent in found)
 
     def pack(self, values: Mapping[str, npt.ArrayLike]) -> Array:
         """Theta, shape (..., dimension), from a mapping of every name to values of shape (..., *shape).
@@ -198,12 +250,12 @@ class Prior:
 
     def check_names(self, argument: str, names: Any) -> None:
         """Raise ValueError if ``names`` holds a name that is not a parameter."""
-        if unknown := [name for name in names if name not in self.slices]:
+        if unknown := [name for name in names if name not in self.shapes]:
             raise ValueError(f"{argument} must use the prior's parameters {list(self.names)}, got {unknown}")
 
     def columns(self, names: Any) -> npt.NDArray[np.intp]:
-        """Indices of theta's columns that belong to ``names``, in the order of ``names``."""
-        self.check_names("names", names)
+        """Indices of theta's columns that belong to ``names``, tied or not, in the order of ``names``."""
+        self.check_names("names", [name for name in names if name not in self.tied])
         return np.concatenate(
             [np.arange(self.slices[name].start, self.slices[name].stop) for name in names] or [np.empty(0, np.intp)]
         ).astype(np.intp)
@@ -215,9 +267,32 @@ class Prior:
         lower, upper = self.support
         return points, np.asarray(((points >= lower) & (points <= upper)).all(axis=1))
 
+    def _hierarchy(self, width: int) -> Hierarchy | None:
+        if not self._parents:
+            return None
+        nodes: list[Conditional | Tied] = []
+        for name in ordered(self._parents):
+            if name in self.tied:
+                nodes.append(Tied(name, self.tied[name], self.slices[name], self.known_names))
+            elif name in self._parents:
+                law = self.distributions[name]
+                assert isinstance(law, ScalarFamily)  # others have no formulas
+                nodes.append(Conditional(name, law, self.slices[name], self.known_names))
+        return Hierarchy(nodes, self.dimension, width)
+
+    def _supports(self) -> dict[str, tuple[Array, Array]]:
+        """Lower and upper ends by name; `ValueError` if a scale that is a parameter may be negative."""
+        found = {name: law.support for name, law in self.distributions.items() if name not in self._given}
+        for node in self.hierarchy.nodes if self.hierarchy is not None else ():
+            if isinstance(node, Conditional):
+                found[node.name] = node.support
+                check_scales(node.name, node.law, found, self.fixed)
+        return found
+
     def _split(self) -> tuple[tuple[Any, ...], list[tuple[slice, Distribution]]]:
         """Arguments of the compiled loop, for the columns that it knows, and the other distributions."""
-        known = {name: d.compiled for name, d in self.distributions.items() if d.compiled is not None}
+        own = {name: law for name, law in self.distributions.items() if name not in self._given}
+        known = {name: law.compiled for name, law in own.items() if law.compiled is not None}
         sizes = [len(c.first) for c in known.values()]
         compiled = (
             self.columns(known),
@@ -226,22 +301,78 @@ class Prior:
             np.concatenate([np.empty(0), *(c.second for c in known.values())]),
             np.concatenate([np.empty(0), *(c.first if c.third is None else c.third for c in known.values())]),
         )
-        return compiled, [(self.slices[name], d) for name, d in self.distributions.items() if name not in known]
+        return compiled, [(self.slices[name], law) for name, law in own.items() if name not in known]
 
 
-def _told_apart(values: Mapping[str, Any]) -> tuple[dict[str, Distribution], dict[str, Array]]:
-    """Distributions and fixed values."""
-    free, fixed = {}, {}
+def widened(prior: Prior, theta: Array) -> Array:
+    """Theta (batch, dimension) with columns of what is tied behind."""
+    if prior.hierarchy is None:
+        return theta
+    moved, _ = prior.hierarchy.centred().forward(theta)
+    return moved.theta
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """What a posterior samples in place of theta: u, with a prior of independent parameters, and what leads to theta.
+
+    Attributes
+    ----------
+    base : Prior
+        Of u, but for the densities of what is sampled as itself though it depends on others.
+    hierarchy : Hierarchy or None
+        None: u is theta.
+    """
+
+    base: Prior
+    hierarchy: Hierarchy | None
+
+    @classmethod
+    def of(cls, prior: Prior, as_themselves: Collection[str] = ()) -> Sampled:
+        """That of a prior, with more parameters sampled as themselves than their distributions say."""
+        if prior.hierarchy is None:
+            return cls(prior, None)
+        hierarchy = prior.hierarchy.centred(as_themselves)
+        laws = dict(prior.distributions)
+        for node in hierarchy.nodes:
+            if isinstance(node, Conditional):
+                laws[node.name] = node.sampled
+        return cls(Prior(**laws), hierarchy)
+
+    def theta(self, u: Array) -> Array:
+        """Theta (batch, dimension) at u."""
+        if self.hierarchy is None:
+            return u
+        moved, _ = self.hierarchy.forward(u)
+        return moved.theta[:, : self.hierarchy.dimension]
+
+    def whitened(self, theta: Array) -> Array:
+        """The u of theta (batch, dimension)."""
+        return theta if self.hierarchy is None else self.hierarchy.whitened(theta)
+
+    def log_density(self, u: Array) -> Array:
+        """Log density of u, (batch,)."""
+        value = self.base.log_density(u)
+        return value if self.hierarchy is None else value + self.hierarchy.forward(u)[0].log_density
+
+
+def _told_apart(values: Mapping[str, Any]) -> tuple[dict[str, Distribution], dict[str, Array], dict[str, str]]:
+    """Distributions, fixed values and formulas."""
+    free, fixed, tied = {}, {}, {}
     for name, value in values.items():
         if isinstance(value, Distribution):
             free[name] = value
             continue
+        if isinstance(value, str) and value:
+            tied[name] = value
+            continue
         try:
             fixed[name] = np.array(array(name, value))
         except ValueError:
-            raise wrong(name, "a distribution such as Normal(0, 1), or finite numbers", value) from None
+            right = "a distribution such as Normal(0, 1), finite numbers, or a formula of names"
+            raise wrong(name, right, value) from None
         fixed[name].flags.writeable = False
-    return free, fixed
+    return free, fixed, tied
 
 
 def _row(name: str, row: Any) -> Distribution | float:

@@ -6,7 +6,7 @@ import numpy as np
 
 from invsamp.contract import Array, DrawablePrior, GaussianReference, Problem, Reference
 from invsamp.posing.distributions import LogNormal, MultivariateNormal, Normal
-from invsamp.posing.prior import Prior
+from invsamp.posing.prior import Prior, Sampled
 from invsamp.posing.transforms import Coordinates, Identity, Log
 
 #: Draws, or numbers in them, from which medians and quartiles are taken where a law is not Gaussian.
@@ -23,10 +23,14 @@ def reference_of(problem: Problem) -> Reference:
     return moments(problem.sample_start(rng, count))
 
 
-def reference_of_prior(prior: Prior, coordinates: Coordinates) -> Reference:
-    """Exact for normal parameters that are sampled as themselves and log-normal ones sampled as logarithms."""
-    draws = coordinates.to_position(prior.sample(np.random.default_rng(0), _count(prior.dimension)))
-    mean, sd = moments(draws)
+def reference_of_prior(prior: Prior, sampled: Sampled, coordinates: Coordinates) -> Reference:
+    """Exact for normal parameters that are sampled as themselves and log-normal ones sampled as logarithms.
+
+    And for those that are sampled by way of a standard normal one.
+    """
+    theta = prior.sample(np.random.default_rng(0), _count(prior.dimension))
+    mean, sd = moments(coordinates.to_position(sampled.whitened(theta)))
+    prior = sampled.base
     blocks: list[tuple[slice, Array]] = []
     for name, columns in prior.slices.items():
         part, transforms = prior.distributions[name], set(coordinates.transforms[columns])

@@ -68,10 +68,10 @@ def test_a_run_with_another_value_is_not_resumed(tmp_path) -> None:
     ("make", "message"),
     [
         (lambda: iv.Prior(a=1.0), "at least one parameter that is not fixed"),
-        (lambda: iv.Prior(a=iv.Normal(0, 1), b="c"), "b must be a distribution such as .* or finite numbers, got 'c'"),
+        (lambda: iv.Prior(a=iv.Normal(0, 1), b="c"), r"b must use names in the prior, \['a', 'b'\], got \['c'\]"),
         (
             lambda: iv.Prior(a=iv.Normal(0, 1), b=np.nan),
-            "b must be a distribution such as .* or finite numbers, got nan",
+            "b must be a distribution such as .* finite numbers, or a formula of names, got nan",
         ),
         (
             lambda: iv.Posterior(iv.Prior(a=iv.Normal(0, 1), s=-1), WavesWithJacobian(), DATA, iv.GaussianNoise("s")),

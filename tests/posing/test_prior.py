@@ -125,7 +125,7 @@ def test_equality_and_pickle(prior: Prior) -> None:
     ("act", "message"),
     [
         (lambda p: Prior(), "distributions must name at least one parameter"),
-        (lambda p: Prior(x="3"), r"x must be a distribution such as Normal\(0, 1\), or finite numbers, got '3'"),
+        (lambda p: Prior(x=3j), r"x must be a distribution such as Normal\(0, 1\), finite numbers, or a formula of"),
         (lambda p: p.pack({"z": 1.0}), r"values must use the prior's parameters .*, got \['z'\]"),
         (lambda p: p.pack({"x": 1.0}), "values must hold every parameter, got none for"),
         (

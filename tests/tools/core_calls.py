@@ -48,7 +48,7 @@ def posing_calls() -> dict[str, Call]:
         kinds = {"shape": {"integer", "empty"}}
         for argument in arguments:
             signed = argument in ("lower", "upper", "mean", "log_mean", "location", "mode") and name != "LogUniform"
-            kinds[argument] = SHAPELESS if signed else SHAPELESS - {"signed"}
+            kinds[argument] = {*SHAPELESS, "text"} - (set() if signed else {"signed"})
         calls[name] = Call(getattr(iv, name), arguments, kinds)
     normal = iv.Normal(0.0, 1.0)
     potential = iv.FunctionPotential(bowl, 2)
@@ -93,7 +93,7 @@ def posing_calls() -> dict[str, Call]:
         "PoissonNoise": Call(iv.PoissonNoise),
         "CategoricalNoise": Call(iv.CategoricalNoise),
         "Outputs": Call(lambda a: iv.Outputs(a=a), {"a": iv.PoissonNoise()}),
-        "Prior": Call(lambda a: iv.Prior(a=a, b=normal), {"a": normal}, {"a": {"distribution", *SHAPELESS}}),
+        "Prior": Call(lambda a: iv.Prior(a=a, b=normal), {"a": normal}, {"a": {"distribution", "text", *SHAPELESS}}),
         "Prior.from_table": Call(iv.Prior.from_table, {"table": {"a": {"lower": 0.0, "upper": 1.0}}}),
         "Prior.log_density": Call(prior.log_density, {"theta": theta}),
         "Prior.gradient": Call(prior.gradient, {"theta": theta}),
