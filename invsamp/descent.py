@@ -30,6 +30,16 @@ class Descent(NamedTuple):
     converged: npt.NDArray[np.bool_]  # (n,) whether a last round from scratch gained less than the tolerance
 
 
+class Led(NamedTuple):
+    """Where the descents of a rung's chains have ended."""
+
+    energies: Array  # (chains,) of its law, where each chain's own has ended
+    moved: int  # chains that begin at another one's minimum, as their own lies far above
+    unfinished: int  # descents that did not come to an end
+    best: Array  # (d,) the lowest point
+    gradient: Array  # (d,) of its law's energy, there
+
+
 def descend(
     evaluate: Callable[[Array], Asks[Estimate]],
     position: Array,

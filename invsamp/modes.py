@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from invsamp.arguments import integer, optional
 from invsamp.contract import Array, Problem
+from invsamp.curvature import covariance_of, hessian
 from invsamp.descent import Descent, descend
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Asks, Estimate, Request, answered
@@ -23,12 +24,8 @@ SCALE_DRAWS = 256
 COARSE_TOLERANCE = 0.1
 #: Of the finest: so much energy at the most is left to gain.
 TOLERANCE = 1e-8
-#: Of a Hessian, each with the steps that the last one tells.
-ROUNDS = 4
 #: Two ends are one mode if each lies this many sds (Mahalanobis, per the square root of d) from the other, at most.
 APART = 0.5
-#: Curvatures below this share of the largest are rounding: the mode has a flat direction.
-FLAT = 1e-10
 
 
 @dataclass(frozen=True)
@@ -179,15 +176,19 @@ def maximize(problem: Problem, starts: int = 16, *, seed: int | None = None, mos
 def _led(
     problem: Problem, solver: CountedPotential, position: Array, scale: Array, tolerance: float, most: int
 ) -> Descent:
-    def evaluate(at: Array) -> Asks[Estimate]:
-        (found,) = yield (Request(solver.fidelity, at),)
-        return found
-
-    asking = descend(evaluate, position, scale, problem.sampling_domain, tolerance=tolerance, most=most)
+    asking = descend(_evaluating(solver), position, scale, problem.sampling_domain, tolerance=tolerance, most=most)
     end = answered(asking, solver.answer_all)
     if not np.isfinite(end.energy).any():
         raise RuntimeError(f"the energy of fidelity {solver.fidelity!r} is not finite at any of {len(position)} starts")
     return end
+
+
+def _evaluating(solver: CountedPotential) -> Callable[[Array], Asks[Estimate]]:
+    def evaluate(at: Array) -> Asks[Estimate]:
+        (found,) = yield (Request(solver.fidelity, at),)
+        return found
+
+    return evaluate
 
 
 @dataclass
@@ -210,40 +211,8 @@ def _distinct(
         if any(near):
             found[near.index(True)].count += 1
             continue
-        precision, on_wall = _hessian(problem, solver, end.position[k], end.gradient[k], scale)
+        asking = hessian(_evaluating(solver), end.position[k], end.gradient[k], scale, problem.sampling_domain)
+        precision, on_wall = answered(asking, solver.answer_all)
         precisions.append(precision)
-        found.append(_Mode(int(k), np.full_like(precision, np.nan) if on_wall else _inverse(precision), on_wall))
+        found.append(_Mode(int(k), np.full_like(precision, np.nan) if on_wall else covariance_of(precision), on_wall))
     return found
-
-
-def _hessian(
-    problem: Problem, solver: CountedPotential, at: Array, gradient: Array, scale: Array
-) -> tuple[Array, bool]:
-    """The energy's Hessian (d, d) by central differences of gradients, and whether walls are in their way.
-
-    Their steps are a hundredth of the conditional sds, which it tells itself.
-    """
-    d, steps = len(at), 1e-4 * scale
-    for _ in range(ROUNDS):
-        moves = np.concatenate([np.diag(steps), -np.diag(steps)])
-        _, slopes = solver.energy_and_gradient(at + moves)
-        hessian = (slopes[:d] - slopes[d:]) / (2.0 * steps[:, None])
-        hessian = 0.5 * (hessian + hessian.T)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            before, steps = steps, 0.01 / np.sqrt(np.diag(hessian))
-        steps = np.where(np.isfinite(steps), np.minimum(steps, scale), before)
-        if np.allclose(steps, before, rtol=0.5):
-            break
-    down = at - 1e-3 * steps * np.sign(gradient)
-    on_wall = not problem.sampling_domain.contains(np.concatenate([at + moves, down[None]])).all()
-    return hessian, on_wall
-
-
-def _inverse(precision: Array) -> Array:
-    """NaN where it is not positive definite, to rounding."""
-    sizes = np.sqrt(np.abs(np.diag(precision)))
-    sizes[sizes == 0.0] = 1.0
-    values, vectors = np.linalg.eigh(precision / np.outer(sizes, sizes))
-    if values[0] <= FLAT * values[-1]:
-        return np.full_like(precision, np.nan)
-    return np.asarray((vectors / values) @ vectors.T / np.outer(sizes, sizes))

@@ -113,7 +113,7 @@ def resume(
             check_equal(comm, run_settings(engine))
         with answered_by(engine, evaluator):
             run = share(comm, engine, partial(_carried_on, engine, path, header.about, progress))
-    if header.step != plan.steps and (comm is None or comm.rank == 0):
+    if header.draws != plan.draws and (comm is None or comm.rank == 0):
         announce(run, stacklevel=2)
     return run
 
@@ -140,7 +140,7 @@ def _carried_on(engine: Engine, path: Path, about: Mapping[str, Any], progress: 
 def _over(path: Path, plan: Plan) -> Run | None:
     """A run that is finished, which is only read: it may lie where nobody can write."""
     header = read_state(path)[0]
-    if header.step != plan.steps:
+    if header.draws != plan.draws:
         return None
     with suppress(OSError, DirectoryInUseError):  # where that can be, what a kill in the end has left over is removed
         RunDirectory.open(path).close()

@@ -72,8 +72,9 @@ def sample(
     draws : int
         Draws kept for each chain.
     warmup : int, optional
-        Steps before the first draw, in which step size, preconditioner and variances are found. Default:
-        half of ``draws * thin``, at least 500, and 1500 where it also finds the ladder.
+        Steps before the first draw, in which step size, preconditioner and variances are found. Default: half of
+        ``draws * thin``, at least 500, and 1500 where it also finds the ladder; fewer where one rung alone,
+        Metropolis-adjusted, finds that nothing changes any more. ``run.report["warmup"]`` says how many there were.
     thin : int
         Steps per draw.
     chains : int
@@ -179,7 +180,7 @@ def plan(
         return Plan(draws, warmup, thin, chains, seed, check_gradient=check_gradient)
     checked = Plan(draws, 0, thin, chains, seed)
     steps = max(shortest, checked.draws * checked.thin // 2)
-    return Plan(draws, steps, thin, chains, seed, check_gradient=check_gradient)
+    return Plan(draws, steps, thin, chains, seed, stops_early=True, check_gradient=check_gradient)
 
 
 def as_problem(problem: Problem | Potential, name: str = "problem") -> Problem:
@@ -194,22 +195,21 @@ def as_problem(problem: Problem | Potential, name: str = "problem") -> Problem:
 def _run(engine: Engine, progress: bool, together: bool) -> Draws:
     """All draws, in memory; those that were made so far if the user interrupts them, or something fails."""
     plan = engine.plan
-    kept, warmup, thin, steps = Draws(engine, plan.draws), plan.warmup, plan.thin, plan.steps
+    kept, thin = Draws(engine, plan.draws), plan.thin
     bar = Bar(engine, progress)
     # alone, a step that hangs can be left; several processes end after one
     shared = Interrupts() if together else None
     received = None
     try:
         with shared or nullcontext():
-            while engine.done < steps:
+            while engine.done < engine.steps:
                 engine.step()
                 bar.tick()
-                made = engine.done - warmup
-                if made > 0 and made % thin == 0:
+                if engine.drawn > 0 and engine.drawn % thin == 0:
                     kept.append()
                 received = shared and (shared.received or engine.signalled())
                 if received:
-                    leave(received, f"stopped after {engine.done} of {steps} steps")
+                    leave(received, f"stopped after {engine.done} of {engine.steps} steps")
     except (KeyboardInterrupt, Exception) as error:
         interrupted = isinstance(error, KeyboardInterrupt)
         # several processes that stopped in the middle of a step cannot go on

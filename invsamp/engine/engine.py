@@ -103,6 +103,8 @@ class Engine:
         self.processes: Callable[[], dict[str, Any]] = lambda: {"count": 1}
         self.exchange: Exchange | None = None
         self.done = self.kept = 0
+        #: Steps of warm-up, once it is over.
+        self.warmed: int | None = None
         self._warm_up: WarmUp | None = None
         self._warm_up_evaluations: dict[str, int] = {}
         kernels = {type(rung.kernel).__module__ for rung in sampler.rungs}
@@ -132,7 +134,17 @@ class Engine:
         self._meet()
         self._warm_up = self._new_warm_up()
         self._warm_up.begin()
-        self._end_warm_up()
+        self._end_warm_up(0)
+
+    @property
+    def drawn(self) -> int:
+        """Steps made since warm-up was over."""
+        return 0 if self.warmed is None else self.done - self.warmed
+
+    @property
+    def steps(self) -> int:
+        """Steps of the whole run: at the most, while it warms up."""
+        return self.plan.steps if self.warmed is None else self.warmed + self.plan.draws * self.plan.thin
 
     @property
     def warming(self) -> bool:
@@ -151,7 +163,7 @@ class Engine:
         try:
             if self._warm_up is not None:
                 self._warm_up.step()
-                self._end_warm_up()
+                self._end_warm_up(self.done + 1)
             else:
                 self.do([rung.moves() for rung in self.rungs])
                 if self.exchange is not None and self.exchange.due():
@@ -196,13 +208,14 @@ class Engine:
             "failed_solves": {e.fidelity: e.failed for e in potentials},
             "warm_up_evaluations": dict(self._warm_up_evaluations),
             "step": self.done,
+            "warmed": self.warmed,
             "kept": self.kept,
             "seconds": self.seconds,
         }
 
     def restore(self, state: Saved) -> None:
         """Go on from a state, in place of `begin`; nothing is solved."""
-        self.done, self.kept = state["step"], state["kept"]
+        self.done, self.kept, self.warmed = state["step"], state["kept"], state["warmed"]
         if self.search is not None:
             self.search.restore(state["search"])
             self._assemble()
@@ -254,7 +267,8 @@ class Engine:
             "outside": [count / max(1, self.kept * self.plan.chains) for count in self._outside],
             "seed": self.plan.seed,
             "draws": self.kept,
-            "warmup": self.plan.warmup,
+            "warmup": self.plan.warmup if self.warmed is None else self.warmed,
+            "warmup_most": self.plan.warmup,
             "thin": self.plan.thin,
             "chains": self.plan.chains,
             "seconds": self.seconds,
@@ -326,9 +340,18 @@ class Engine:
         steps, windows = self.plan.warmup, WINDOWS
         if self.search is not None:
             steps, windows = self.search.length, WINDOWS if self.search.last else HALVES
-        return WarmUp(self.problem, self.rungs, self.exchange, steps, self._preconditioner, self.do, windows)
+        return WarmUp(
+            self.problem,
+            self.rungs,
+            self.exchange,
+            steps,
+            self._preconditioner,
+            self.do,
+            windows,
+            may_stop=self.plan.stops_early and self.search is None,
+        )
 
-    def _end_warm_up(self) -> None:
+    def _end_warm_up(self, done: int) -> None:
         if self._warm_up is None or not self._warm_up.over:
             return
         if self.search is not None and self.exchange is not None:
@@ -336,7 +359,7 @@ class Engine:
                 self._next_round(self.search.advance(self.rungs, self.exchange))
                 return
             self.search.measured(self.exchange)
-        self._warm_up = None
+        self._warm_up, self.warmed = None, done
         self._warm_up_evaluations = {name: e.evaluations for name, e in self.potentials.items()}
 
     def _next_round(self, heirs: Sequence[Heir]) -> None:

@@ -20,6 +20,8 @@ class Plan:
     schedule_steps : int, optional
         Steps over which schedules of the step size are spread. Default: those of this plan; a plan that more draws are
         asked of later (`dataclasses.replace`) keeps them.
+    stops_early : bool
+        Whether warm-up may end before, once what it learns has come to rest: then ``warmup`` is the most.
     check_gradient : bool
         Whether gradients are held against energies before the first step.
 
@@ -35,16 +37,18 @@ class Plan:
     chains: int
     seed: int
     schedule_steps: int | None = None
+    stops_early: bool = False
     check_gradient: bool = True
 
     def __post_init__(self) -> None:
         for name, least in (("draws", 1), ("warmup", 0), ("thin", 1), ("chains", 1), ("seed", 0)):
             store(self, **{name: integer(name, getattr(self, name), least=least)})
+        boolean("stops_early", self.stops_early)
         boolean("check_gradient", self.check_gradient)
         if self.schedule_steps is None:
             object.__setattr__(self, "schedule_steps", self.steps)
 
     @property
     def steps(self) -> int:
-        """Steps of the whole run."""
+        """Steps of the whole run, at the most."""
         return self.warmup + self.draws * self.thin

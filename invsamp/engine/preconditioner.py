@@ -9,9 +9,11 @@ import numpy as np
 from invsamp.contract import Array
 from invsamp.metric import DenseMetric, DiagonalMetric, Metric
 
-#: Widest scale of a preconditioner, in units of the starting points' spread: a parameter that nothing informs is
-#: uniform between walls, and must not be stepped over them many times.
+#: Widest scale of a preconditioner, in units of the starting points' spread or of what it was before: a parameter that
+#: nothing informs is uniform between walls, and must not be stepped over them many times.
 WIDEST = 10.0
+#: Curvatures below this share of the largest, in units of the conditional sds, may be rounding.
+FLAT = 1e-9
 #: Matrices of d x d that warm-up holds at once with a dense preconditioner: for each rung, for each chain, and others.
 _OF_A_RUNG, _OF_A_CHAIN, _OTHERS = 4, 3, 6
 
@@ -29,34 +31,46 @@ def check_memory(preconditioner: str | None, rungs: int, chains: int, dimension:
         )
 
 
-def metric_of(curvature: Array, scale: Array) -> Metric | None:
+def metric_of(curvature: Array, scale: Array, *, at_minimum: bool = False) -> Metric | None:
     """Metric of a mean curvature, (d, d), or (d,) for a diagonal one; None where that is not finite.
 
-    ``scale`` (d,) is the spread of the starting points.
+    Eigenvalues are taken without their signs: a Hessian off the modes is indefinite. ``scale`` (d,) is the spread of
+    the starting points. At a minimum without walls the curvature is believed, however wide it is, where it is not lost
+    to rounding.
     """
-    if curvature.ndim == 2:
-        scaled = curvature * np.outer(scale, scale)
-        return _dense(scaled, scale) if np.isfinite(scaled).all() else None
-    scaled = curvature * scale**2
-    return DiagonalMetric(scale / np.sqrt(np.maximum(scaled, WIDEST**-2))) if np.isfinite(scaled).all() else None
+    if not np.isfinite(curvature).all():
+        return None
+    if curvature.ndim == 1:
+        with np.errstate(divide="ignore"):
+            return floored(1.0 / np.sqrt(np.maximum(curvature, 0.0)), WIDEST * scale)
+    # parameters may differ by more orders than a matrix can hold: to units of the conditional sds first
+    with np.errstate(divide="ignore"):
+        units = 1.0 / np.sqrt(np.abs(np.diag(curvature)))
+    believed = np.isfinite(units) & at_minimum
+    units = np.where(believed, units, np.minimum(units, WIDEST * scale))
+    values, vectors = np.linalg.eigh(curvature * np.outer(units, units))
+    if not np.abs(values).max() > 0.0:
+        return floored(np.diag(WIDEST * scale), WIDEST * scale)
+    widest = WIDEST * scale
+    if at_minimum and values[0] > FLAT * values[-1]:
+        widest = np.full_like(scale, np.inf)
+    values = np.maximum(np.abs(values), 1e-12 * np.abs(values).max())
+    return floored(units[:, None] * vectors / np.sqrt(values), widest)
+
+
+def floored(factor: Array, widest: Array) -> Metric:
+    """The metric of a factor, (d, d), or (d,) for a diagonal one, nowhere wider than ``widest`` (d,)."""
+    if factor.ndim == 1:
+        return DiagonalMetric(np.minimum(factor, widest))
+    left, sizes, _ = np.linalg.svd(factor / widest[:, None])
+    if sizes[0] > 1.0:  # axes that reach too far are shortened
+        factor = widest[:, None] * left * np.minimum(sizes, 1.0)
+    # the Cholesky factor by QR of a square root: forming the matrix would square what rounding does
+    _, upper = np.linalg.qr(factor.T)
+    return DenseMetric(upper.T * np.sign(np.diag(upper)))
 
 
 def size(metric: Metric) -> float:
     """Mean squared length of a unit move in whitened coordinates."""
     matrix = np.asarray(metric.matrix)
     return float(matrix.mean() if matrix.ndim == 1 else np.trace(matrix) / len(matrix))
-
-
-def _dense(precision: Array, scale: Array) -> DenseMetric:
-    """Metric of a precision in units of ``scale``: parameters may differ by more orders than a matrix can hold.
-
-    The eigenvalues are taken without their signs (a Hessian off the modes is indefinite) and raised to at least
-    those of the widest scale, and to what can be inverted.
-    """
-    values, vectors = np.linalg.eigh(precision)
-    values = np.abs(values)
-    values = np.maximum(values, max(1.0 / WIDEST**2, 1e-12 * values.max()))
-    # the Cholesky factor of the inverse by QR of a square root: forming the inverse would square what rounding does
-    _, upper = np.linalg.qr((vectors / np.sqrt(values)).T)
-    lower = upper.T
-    return DenseMetric(scale[:, None] * lower * np.sign(np.diag(lower)))

@@ -23,7 +23,7 @@ class Bar:
 
     def __init__(self, engine: Engine, shown: bool) -> None:
         # a process without a terminal, a daemon, may have no standard error at all
-        shown, steps = shown and sys.stderr is not None, engine.plan.steps
+        shown, steps = shown and sys.stderr is not None, engine.steps
         # every call of `update` draws: when, is chosen here
         how = {"mininterval": 0, "miniters": 1, "dynamic_ncols": True, "unit": "step"}
         try:
@@ -52,6 +52,7 @@ class Bar:
     def _show(self) -> None:
         try:
             self._bar.set_postfix(self._facts(), refresh=False)
+            self._bar.total = self._engine.steps
             self._bar.update(self._pending)
         except Exception:  # of a terminal or a widget that is gone: no bar is worth a run
             self._bar.disable, self._interval = True, math.inf

@@ -101,7 +101,7 @@ def record(engine: Engine, directory: RunDirectory, interrupts: Interrupts, prog
     bar = Bar(engine, progress)
     received = None
     try:
-        while engine.done < engine.plan.steps and received is None:
+        while engine.done < engine.steps and received is None:
             engine.step()
             bar.tick()
             checkpoints.after_step()
@@ -151,7 +151,7 @@ class _Checkpoints:
         engine, plan = self._engine, self._engine.plan
         if engine.done - self._begun <= FIRST_STEPS:
             self._unchanged.check()
-        made = engine.done - plan.warmup
+        made = engine.drawn
         if made > 0 and made % plan.thin == 0:
             self._draws.append()
         if engine.done == self._next or self._draws.count == self._room:
@@ -179,7 +179,7 @@ class _Checkpoints:
         if self._segment is not None:
             last = self._directory.header.segments[-1:]
             room = self._segment - last[0].count % self._segment if last else self._segment
-            return (min(done + self._segment * plan.thin, plan.warmup) if done < plan.warmup else -1), room
+            return (min(done + self._segment * plan.thin, plan.warmup) if self._engine.warming else -1), room
         now = time.perf_counter()
         pace = (now - self._since) / max(1, done - self._written)
         self._since, self._seconds = now, min(SECONDS, 2.0 * self._seconds)
@@ -238,7 +238,7 @@ def _add_note(error: BaseException, directory: RunDirectory) -> None:
 
 def _farewell(received: int, engine: Engine, path: Path) -> str:
     plan, name = engine.plan, signal.Signals(received).name
-    if engine.done == plan.steps:
+    if engine.done == engine.steps:
         return f"{name}: the run was over; it is in {path}. Read it by invsamp.load({str(path)!r})"
     where = f"warm-up, step {engine.done} of {plan.warmup}" if engine.warming else f"draw {engine.kept} of {plan.draws}"
     return f"{name}: stopped in {where}; all of it is in {path}. Go on with invsamp.resume({str(path)!r})"

@@ -46,6 +46,7 @@ def report(
         "preconditioner_matrices": [_matrix(r) for r in rungs],
         "acceptance": [_acceptance(r) for r in rungs],
         "clipped_noise": [r.counts.clipped / max(1, r.counts.steps * len(r.position)) for r in rungs],
+        "descents": [_descents(r) for r in rungs],
         "uncovered_variance": [r.uncovered for r in rungs],
         "reflections": [r.counts.reflected for r in rungs],
         "reflection_fallbacks": [r.counts.fallbacks for r in rungs],
@@ -88,6 +89,12 @@ def _swaps(exchange: Exchange | None) -> dict[str, Any]:
 def _acceptance(rung: RungAtWork) -> float | None:
     full_steps = rung.counts.full_steps * len(rung.position)
     return rung.counts.accepted / max(1, full_steps) if rung.adjusted else None
+
+
+def _descents(rung: RungAtWork) -> dict[str, Any] | None:
+    """Where the chains were led down to in warm-up; None where they were not."""
+    led = rung.led
+    return None if led is None else {"energies": led.energies, "moved": led.moved, "unfinished": led.unfinished}
 
 
 def _step_size(rung: RungAtWork) -> float:

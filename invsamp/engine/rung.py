@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.contract import Array, Gradients
+from invsamp.descent import Led
 from invsamp.domains import Domain, Unbounded
 from invsamp.engine.first_steps import FIRST_STEPS, check_memory, checked_step
 from invsamp.engine.noise_models import NoiseModels, Samples
@@ -58,7 +59,7 @@ class Counts:
 #: What of a rung changes in a run and is saved as it is; its streams, counts and variance models come on top.
 _CHANGING = (
     *("point", "memory", "estimator_memory", "iteration", "log_ratio", "bounces"),
-    *("exploring", "warming", "law_memory", "metric", "step_size", "longest_step", "uncovered"),
+    *("exploring", "warming", "law_memory", "metric", "step_size", "longest_step", "uncovered", "led"),
 )
 PURPOSES = ("start", "move", "accept", "estimate", "swap", "probe", "kernel")
 #: What an unadjusted rung explores with in warm-up, where energies are exact: it cannot blow up on the way.
@@ -119,6 +120,8 @@ class RungAtWork:
         #: Of each chain; empty where the estimator remembers nothing.
         self.estimator_memory: Memory = {}
         self.point: Point
+        #: How the descents of its chains ended, where they were led down.
+        self.led: Led | None = None
         self.longest_step = math.inf  # what the budget for the gradient's noise allows
         self.iteration = 0
         self.counts = Counts()

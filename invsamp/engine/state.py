@@ -21,6 +21,7 @@ from invsamp.contour_learning import Gain, Learning
 from invsamp.contours import Contour
 from invsamp.control_variates import ControlVariate
 from invsamp.coupled_sums import CoupledSum
+from invsamp.descent import Led
 from invsamp.engine.swaps.walkers import Walkers
 from invsamp.estimators import Exact, Minibatch, Noisy
 from invsamp.evaluate.requests import Estimate
@@ -60,7 +61,7 @@ _CLASSES: dict[str, type[Any]] = {
         *(OwnEnergies, MultiVariance, ProductTarget, Discrepancy),
         *(Adjacent, StochasticEvenOdd, DeterministicEvenOdd, Reflect, Ignore, Project, Penalise),
         # of what they have come to
-        *(Point, Estimate, Walkers, IdentityMetric, DiagonalMetric, DenseMetric),
+        *(Point, Estimate, Walkers, Led, IdentityMetric, DiagonalMetric, DenseMetric),
         *(KnownState, RunningAverageState, KernelRidgeState, DiscrepancyState, RidgeFit, Table),
     )
 }

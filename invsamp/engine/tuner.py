@@ -1,24 +1,25 @@
 r"""Warm-up of one rung: its preconditioner, its step size, its noise budget.
 
-The preconditioner is the inverse of the mean curvature within the modes. It does not grow with the distance between
-them, as a covariance does. On the way to them it comes from Hessians, by differences of gradients at the chains'
-positions; once a rung has settled, from the outer products of the gradients of its law's v, which have the mean
+Where energies are exact the chains are first led down, and the first preconditioner is the inverse of the energy's
+Hessian where they arrive (`invsamp.engine.leading`). It is then renewed from the draws of each window and their
+gradients (`invsamp.engine.lessons`). On a ladder, and of an unadjusted kernel, it comes of the gradients of v alone,
 
 .. math:: E[\nabla v\, \nabla v^T] = E[\nabla^2 v]
 
 (Titsias 2023, "Optimal preconditioning and Fisher adaptive Langevin sampling"), times the law's step scale s: with
-s = T of a tempered law that is the curvature of U. With noisy gradients it comes from Hessians to the end: common
-random numbers cancel the noise in differences, not in outer products.
+s = T of a tempered law that is the curvature of U. It does not grow with the distance between modes, as a covariance
+does. With noisy gradients, and while energies still fall, it comes from Hessians, by differences of gradients at the
+chains' positions: common random numbers cancel the noise in differences, not in outer products.
 
-A diagonal preconditioner takes memory and work that are linear in the number of parameters: of the outer products only
-the diagonals, and of a Hessian H the norms of its rows, :math:`E[(H s)_i^2]` with random signs s (Dauphin et al. 2015,
-"Equilibrated adaptive learning rates for non-convex optimization", eq. (11)). Estimates of its diagonal,
+A diagonal preconditioner takes memory and work that are linear in the number of parameters: of the draws and gradients
+only the variances, and of a Hessian H the norms of its rows, :math:`E[(H s)_i^2]` with random signs s (Dauphin et al.
+2015, "Equilibrated adaptive learning rates for non-convex optimization", eq. (11)). Estimates of its diagonal,
 :math:`E[s_i (H s)_i]`, would be lost in the noise of a few stiff directions, whose curvature all parameters share.
 
 Step sizes in the whitened coordinates: an adjusted kernel aims at its best acceptance (`target_acceptance`). An
 unadjusted one explores with MALA where energies are exact, and then takes a fraction of its stability limit (2 / lambda
 without momentum), lambda the largest curvature met, by power iteration on differences of gradients with common random
-numbers.
+numbers. What chains learn together they learn from those whose energies are not far above the others'.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.contract import Array, Problem, StartsAround
+from invsamp.engine.leading import curvature, is_led, lead_down, spread
+from invsamp.engine.lessons import WALLED, DenseLessons, DiagonalLessons, change, narrowed
 from invsamp.engine.noise_budget import NoiseBudget
 from invsamp.engine.preconditioner import WIDEST, metric_of, size
 from invsamp.engine.rung import RungAtWork
@@ -41,14 +44,13 @@ from invsamp.metric import DiagonalMetric, Metric
 #: Step size of an unadjusted kernel as a fraction of the stability limit: the stiffest direction's variance
 #: is then 1 / (1 - 0.05) of the right one.
 STABILITY_FRACTION = 0.05
-#: Mean square of a whitened gradient of v, times the step scale, below which the chains are taken to have settled.
-SETTLED = 5.0
+#: Part of a window that is left out of what its draws teach, and the fewest draws of a chain that teach.
+FIRST_PART, FEWEST = 0.3, 10
+#: How far a width of the metric may be from that of the window before (in logs) for it to be at rest.
+UNCHANGED = 0.5
 #: Bounces in one move of an adjusted kernel after which it counts as refused when the step size is adapted. A flat
 #: energy accepts moves of any length, up to those that the domain gives up on.
 LONG_PATH = 5
-#: Gradients from which a mean curvature is learnt, for each of its directions; of a diagonal they are one, but as a
-#: Langevin step relaxes in about d^(1/3) steps, it takes so many times more for as many that are independent.
-_GRADIENTS = 50
 #: Probes of the rows of a Hessian, over all chains, and how often, each time in coordinates in which they were equal.
 _PROBES, _ROUNDS = 16, 3
 #: Numbers in the positions that a Hessian's differences are solved at together: what bounds the memory they take.
@@ -61,8 +63,8 @@ _DIFFERENCE = 1e-3  # length of a finite difference in whitened coordinates, whe
 class Tuner:
     """Warm-up of one rung."""
 
-    def __init__(self, problem: Problem, rung: RungAtWork, preconditioner: str | None) -> None:
-        self.rung, self._diagonal = rung, preconditioner == "diagonal"
+    def __init__(self, problem: Problem, rung: RungAtWork, preconditioner: str | None, alone: bool = True) -> None:
+        self.rung, self._diagonal, self._alone = rung, preconditioner == "diagonal", alone
         settings = rung.settings
         self._problem = problem
         self._finds_step = settings.step_size is None
@@ -71,14 +73,20 @@ class Tuner:
         # energies without noise let an unadjusted rung find the typical set with the adjusted kernel, which
         # cannot blow up on the way
         self._explores_adjusted = self._finds_step and isinstance(settings.estimator, Exact)
-        self._clear()
-        self._first = True
+        self._lessons: DenseLessons | DiagonalLessons | None = None
+        #: Whether the metric has come to rest, and the energies with it; what it is judged by.
+        self.settled, self._level = False, math.inf
+        self._reflected = 0
+        self._starts: Array | None = None
         self._tail: list[float] = []
         self._last, self._moves = False, 0
         self._budget = NoiseBudget(rung)
 
-    def begin(self) -> None:
-        """Before the first step: a first metric and a first step size, from the spread of the starting points."""
+    def begin(self, lead: bool = True) -> Asks[None]:
+        """Before the first step: a first metric and a first step size, from the spread of the starting points.
+
+        The chains are led down, where they can be, if they are to be.
+        """
         rung, settings = self.rung, self.rung.settings
         self._scale = self._spread() if self._scaled or self._finds_step else np.ones(0)
         if self._scaled:
@@ -93,12 +101,16 @@ class Tuner:
             rung.step_size = float(settings.step_size)
         self._direction = rung.streams["probe"].standard_normal(rung.position.shape)
         self._curvature = np.zeros(len(rung.position))
+        self._teachers = np.ones(len(rung.position), dtype=bool)
+        if lead and is_led(rung):
+            yield from self._lead()
+        self._starts = None
 
     def inherit(self, metric: Metric, step_size: float | None) -> None:
         """Go on from what another warm-up has found, after `begin`; None: no step size."""
         rung = self.rung
         if self._finds_metric:
-            rung.metric, self._first = metric, False
+            rung.metric = metric
         if self._finds_step and step_size is not None and rung.settings.kernel.adjusted:
             rung.step_size = np.full((len(rung.position), 1), min(step_size, rung.settings.kernel.longest_step))
 
@@ -108,11 +120,13 @@ class Tuner:
             "scale": self._scale,
             "direction": self._direction,
             "curvature": self._curvature.copy(),
-            "outer": self._outer.copy(),
-            "count": self._count,
-            "squares": np.array(self._squares),
+            "teachers": self._teachers,
+            "lessons": None if self._lessons is None else self._lessons.state(),
+            "settled": self.settled,
+            "level": self._level,
+            "reflected": self._reflected,
+            "length": self._length,
             "tail": np.array(self._tail),
-            "first": self._first,
             "last": self._last,
             "moves": self._moves,
             "budget": self._budget.state(),
@@ -121,20 +135,26 @@ class Tuner:
     def restore(self, state: Saved) -> None:
         """Go on from a state, in place of `begin`."""
         self._scale, self._direction, self._curvature = state["scale"], state["direction"], state["curvature"].copy()
-        self._outer, self._count, self._squares = state["outer"].copy(), state["count"], state["squares"].tolist()
-        self._tail, self._first, self._last = state["tail"].tolist(), state["first"], state["last"]
-        self._moves = state["moves"]
+        self._teachers, self.settled, self._level = state["teachers"], state["settled"], state["level"]
+        self._reflected, self._length = state["reflected"], state["length"]
+        self._tail, self._last, self._moves = state["tail"].tolist(), state["last"], state["moves"]
+        self._lessons = None
+        if state["lessons"] is not None:
+            self._lessons = self._new_lessons()
+            self._lessons.restore(state["lessons"])
         self._budget.restore(state["budget"])
 
     def open(self, length: int, last: bool) -> Asks[None]:
         """Begin a window of that many steps."""
         rung, settings = self.rung, self.rung.settings
-        self._clear()
-        self._moves, self._last = 0, last
+        self._moves, self._last, self._length = 0, last, length
+        self._reflected = rung.counts.reflected
+        teaches = self._finds_metric and rung.estimator.exact and not last
+        self._lessons = self._new_lessons() if teaches else None
         rung.exploring = self._explores_adjusted and not last and not settings.kernel.adjusted
         if self._finds_step and last:
             if rung.adjusted:
-                pooled = float(np.exp(np.mean(np.log(rung.step_size))))
+                pooled = float(np.exp(np.median(np.log(np.ravel(rung.step_size)[self._teachers]))))
                 rung.step_size = np.full((len(rung.position), 1), pooled)
             else:
                 yield from self._measure_curvature(iterations=10)
@@ -148,11 +168,9 @@ class Tuner:
         self._moves += 1
         if self._last:
             self._budget.record()
-        if progress >= 0.5 and self._finds_metric and not self._last:
-            gradient = rung.reduced_gradient(rung.estimate)
-            self._outer += np.einsum("ci,ci->i", gradient, gradient) if self._diagonal else gradient.T @ gradient
-            self._count += len(gradient)
-            self._squares.append(float(np.square(rung.metric.whiten(gradient)).sum()) / len(gradient))
+        if self._lessons is not None and progress >= FIRST_PART:
+            found = rung.estimate
+            self._lessons.add(rung.position, rung.reduced_gradient(found), rung.reduced_energy(found))
         if not self._finds_step:
             return
         if rung.adjusted:
@@ -165,9 +183,8 @@ class Tuner:
         """End a window."""
         rung = self.rung
         if not last:
-            if self._finds_metric and self._count:
+            if self._finds_metric and self._length:
                 yield from self._renew_metric()
-            self._first = False
             if self._finds_step and not rung.settings.kernel.adjusted:
                 yield from self._measure_curvature(iterations=5)
             return
@@ -186,6 +203,7 @@ class Tuner:
         """Of the problem's starting points, as a standard deviation (d,); 1 where there is none."""
         count = int(np.clip(_AT_START // self.rung.position.shape[1], 20, 200))
         points = self._starting_points(count)
+        self._starts = points.copy() if self.rung.bounded and not self._diagonal else None
         # quartiles, not the standard deviation: a Cauchy prior has none
         low, high = np.quantile(points, (0.25, 0.75), axis=0, overwrite_input=True)
         spread = (high - low) / 1.349
@@ -201,11 +219,23 @@ class Tuner:
                 raise
             return self._problem.sample_inside(rng, count, self.rung.position)
 
-    def _clear(self) -> None:
-        # of the gradients of a window's second half: sum of outer products, or of their diagonals, their number,
-        # whitened squares
-        d = self.rung.position.shape[1] if self._finds_metric else 0
-        self._outer, self._count, self._squares = np.zeros((d,) if self._diagonal else (d, d)), 0, list[float]()
+    def _new_lessons(self) -> DenseLessons | DiagonalLessons:
+        chains, d = self.rung.position.shape
+        return (DiagonalLessons if self._diagonal else DenseLessons)(self._length, chains, d)
+
+    def _lead(self) -> Asks[None]:
+        """Lead the chains down, and take the first metric from the curvature there."""
+        rung = self.rung
+        rung.led = led = yield from lead_down(rung, self._scale)
+        if not self._finds_metric:
+            return
+        if self._diagonal:
+            yield from self._take_hessians()
+        else:
+            found = yield from curvature(rung, led, self._scale)
+            metric = metric_of(found, self._scale, at_minimum=not rung.bounded) or rung.metric
+            rung.metric = narrowed(metric, self._starts, self._scale) if rung.bounded else metric
+        yield from spread(rung)
 
     def _adapt_to_acceptance(self, progress: float) -> None:
         """Robbins-Monro on the log step size: each chain its own while exploring, one for all at the end."""
@@ -217,7 +247,7 @@ class Tuner:
             acceptance = np.where(rung.bounces > LONG_PATH, 0.0, acceptance)
         excess = acceptance - rung.kernel.target_acceptance
         if self._last:
-            excess = np.full_like(excess, excess.mean())
+            excess = np.full_like(excess, excess[self._teachers].mean())
         gain = 3.0 / (10.0 + self._moves) ** 0.6
         longer = rung.step_size * np.exp(gain * excess)[:, None]
         rung.step_size = np.minimum(longer, rung.kernel.longest_step)
@@ -225,36 +255,42 @@ class Tuner:
             self._tail.append(float(np.log(np.ravel(rung.step_size)[0])))
 
     def _renew_metric(self) -> Asks[None]:
-        rung = self.rung
-        old, settled = rung.metric, self._settled()
-        for _ in range(_ROUNDS if self._diagonal and not settled else 1):
-            if settled:
-                curvature = self._outer / self._count * rung.law.step_scale
-            else:
-                curvature = yield from (self._row_norms() if self._diagonal else self._mean_hessian())
-            metric = metric_of(curvature, self._scale)
-            if metric is None:
-                return  # the rung diverges: no metric helps, and the failed solves will tell
-            rung.metric = metric
+        rung, lessons = self.rung, self._lessons
+        old = rung.metric
+        if lessons is None or len(lessons) < FEWEST or lessons.falling():
+            yield from self._take_hessians()
+        else:
+            # walls are not in the gradients; but how long an unadjusted step may be, curvature alone decides, and the
+            # distance between modes must not be in the metric of a ladder
+            adjusted = rung.settings.kernel.adjusted
+            often = rung.counts.reflected - self._reflected > WALLED * self._length * len(rung.position)
+            turned = adjusted and often
+            uses = {"draws": (adjusted and self._alone) or turned, "gradients": not turned}
+            rung.metric = lessons.metric(old, self._scale, rung.law.step_scale, **uses)
+            self._teachers = lessons.teachers()
+            self._settle_down(old, lessons)
         if self._finds_step and rung.adjusted:
             # the same move lengths as before the change, on average; adaptation does the rest
             ratio = size(old) / size(rung.metric)
             rung.step_size = np.clip(rung.step_size * ratio, 1e-3, 1.0)
         self._curvature[:] = 0.0
 
-    def _settled(self) -> bool:
-        """Whether the window's gradients tell the mean curvature: exact, and no longer those of the way down.
+    def _settle_down(self, old: Metric, lessons: DenseLessons | DiagonalLessons) -> None:
+        """Whether this window has told nothing new."""
+        level, self._level = self._level, lessons.level()
+        d = lessons.dimension
+        still = abs(level - self._level) < max(1.0, 0.5 * math.sqrt(0.5 * d))
+        self.settled = still and bool(self._teachers.all()) and change(old, self.rung.metric, d) < UNCHANGED
 
-        In coordinates whitened by the curvature where the chains are, a settled gradient of v has mean square 1 / s in
-        each, s the law's step scale, more only where walls hold the chains against it. On the way down it is larger by
-        far, or falls, and a metric made of that would make the way longer still.
-        """
-        rung, d = self.rung, len(self._scale)
-        enough = _GRADIENTS * (d ** (1 / 3) if self._diagonal else d)
-        if self._first or not isinstance(rung.settings.estimator, Exact) or self._count < enough:
-            return False
-        earlier, later = (float(np.mean(part)) / d for part in np.array_split(self._squares, 2))
-        return later > 0.5 * earlier and (rung.bounded or later * rung.law.step_scale < SETTLED)
+    def _take_hessians(self) -> Asks[None]:
+        """The metric of the mean curvature where the chains are."""
+        rung = self.rung
+        for _ in range(_ROUNDS if self._diagonal else 1):
+            found = yield from (self._row_norms() if self._diagonal else self._mean_hessian())
+            metric = metric_of(found, self._scale)
+            if metric is None:
+                return  # the rung diverges: no metric helps, and the failed solves will tell
+            rung.metric = metric
 
     def _mean_hessian(self) -> Asks[Array]:
         """Mean over the chains of v's Hessian times the step scale, by differences of gradients."""

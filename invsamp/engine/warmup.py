@@ -11,6 +11,7 @@ import numpy as np
 from invsamp.contours import Contour
 from invsamp.contract import Problem
 from invsamp.engine.ladder_search import Heir
+from invsamp.engine.leading import is_led
 from invsamp.engine.rung import Counts, RungAtWork
 from invsamp.engine.streams import Saved
 from invsamp.engine.swaps.exchange import Exchange
@@ -23,6 +24,8 @@ from invsamp.variances.kernel_ridge import KernelRidge
 WINDOWS: tuple[float, ...] = (0.15, 0.15, 0.2, 0.2, 0.3)
 #: The same for a warm-up that another one follows: its preconditioner is renewed once.
 HALVES: tuple[float, ...] = (0.5, 0.5)
+#: The same where warm-up may end before: when a window teaches nothing new, the last one follows at once.
+STOPPING_WINDOWS: tuple[float, ...] = (0.08, 0.08, 0.14, 0.25, 0.25, 0.2)
 SHORTEST = 100
 #: Pilot states from which each variance model learns, over all chains, where it does not ask for another number.
 PILOT_STATES = 100
@@ -40,12 +43,14 @@ class WarmUp:
         Placed, each at its start (`begin`) or where it was (`restore`).
     exchange : Exchange or None
     steps : int
-        Length of warm-up.
+        Length of warm-up, at the most.
     preconditioner : None, "diagonal" or "dense"
     do : callable
         What comes of some generators that ask and do not depend on each other (`Engine.do`).
     windows : sequence of float
         `WINDOWS`, or `HALVES`.
+    may_stop : bool
+        Whether it ends once energies and metric have come to rest; with one rung that is led down, and adjusted.
     """
 
     def __init__(
@@ -57,10 +62,13 @@ class WarmUp:
         preconditioner: str | None,
         do: Callable[[Sequence[Asks[Any]]], list[Any]],
         windows: Sequence[float] = WINDOWS,
+        may_stop: bool = False,
     ) -> None:
         self._rungs, self._exchange, self._do = rungs, exchange, do
-        self._tuners = [Tuner(problem, rung, preconditioner) for rung in self._rungs]
-        self._ends = [0, *np.rint(np.cumsum(windows) * steps).astype(int).tolist()]
+        self._tuners = [Tuner(problem, rung, preconditioner, alone=len(rungs) == 1) for rung in self._rungs]
+        self._may_stop = may_stop and len(rungs) == 1 and is_led(rungs[0]) and rungs[0].settings.kernel.adjusted
+        windows = STOPPING_WINDOWS if self._may_stop else windows
+        self._ends: list[int] = [0, *np.rint(np.cumsum(windows) * steps).astype(int).tolist()]
         count = _snapshots([rung.settings for rung in rungs], len(self._rungs[0].position))
         self._snapshots = _spread(count, steps)
         self._more = _spread(min(MORE_OFTEN * count, int(0.6 * steps)), steps)
@@ -75,8 +83,7 @@ class WarmUp:
         """Before the first step; ``heirs`` are what the rungs go on from, where there was a warm-up before."""
         for rung in self._rungs:
             rung.warming = True
-        for tuner in self._tuners:
-            tuner.begin()
+        self._do([tuner.begin(lead=not heirs) for tuner in self._tuners])
         for tuner, heir in zip(self._tuners, heirs, strict=bool(heirs)):
             tuner.inherit(heir.metric, heir.step_size)
         self._open()
@@ -100,11 +107,12 @@ class WarmUp:
 
     def state(self) -> Saved:
         """Where warm-up stands, beside what the rungs hold themselves."""
-        return {"done": self._done, "window": self._window, "tuners": [tuner.state() for tuner in self._tuners]}
+        tuners = [tuner.state() for tuner in self._tuners]
+        return {"done": self._done, "window": self._window, "ends": list(self._ends), "tuners": tuners}
 
     def restore(self, state: Saved) -> None:
         """Go on from a state, in place of `begin`."""
-        self._done, self._window = state["done"], state["window"]
+        self._done, self._window, self._ends = state["done"], state["window"], list(state["ends"])
         for tuner, own in zip(self._tuners, state["tuners"], strict=True):
             tuner.restore(own)
 
@@ -138,10 +146,18 @@ class WarmUp:
         while not self.over and self._done == self._ends[self._window + 1]:
             self._do([tuner.close(self._last) for tuner in self._tuners])
             self._window += 1
+            if self._may_stop and self._window < len(self._ends) - 2 and self._tuners[0].settled:
+                self._skip()
             if self._window < len(self._ends) - 1:
                 self._open()
             else:
                 self._finish()
+
+    def _skip(self) -> None:
+        """The last window follows at once."""
+        last = self._ends[-1] - self._ends[-2]
+        self._ends[-2:] = [self._done, self._done + last]
+        self._window = len(self._ends) - 2
 
     def _finish(self) -> None:
         for rung in self._rungs:

@@ -106,7 +106,7 @@ class Leader:
             self._looked = now
             if (found := self._comm.improbe(tag=SIGNAL)) is not None:
                 self._signal = found.recv()
-        if self._signal is None and self._engine.done == self._engine.plan.steps:
+        if self._signal is None and self._engine.done == self._engine.steps:
             replies = self._exchanged({rank: [] for rank in range(1, self._comm.size)})
             self._signal = next((reply.signal for reply in replies.values() if reply.signal), None)
         return self._signal

@@ -108,10 +108,11 @@ class TestMetric:
         apart = draw(Target(CORRELATED), mala(), draws=10, warmup=200, chains=4)
         np.testing.assert_allclose(apart.theta, together.theta, rtol=1e-9)
 
-    def test_diagonal_recovers_the_curvatures(self, draw):
+    def test_diagonal_is_between_the_variances_and_the_curvatures(self, draw):
         run = draw(Target(CORRELATED), mala(preconditioner="diagonal"), draws=10, warmup=1500, chains=16)
         (matrix,) = run.report["preconditioner_matrices"]
-        np.testing.assert_allclose(matrix, 1.0 / np.diag(np.linalg.inv(COVARIANCE)), rtol=0.2)
+        variances, conditional = np.diag(COVARIANCE), 1.0 / np.diag(np.linalg.inv(COVARIANCE))
+        np.testing.assert_allclose(matrix, np.sqrt(variances * conditional), rtol=0.2)
 
     def test_gradient_noise_is_no_curvature(self, draw):
         sampler = sgld(estimator=noisy(0.0, 2.0), gradient_noise=GradientNoise(known()))
@@ -153,7 +154,8 @@ class TestFlatEnergy:
         run = draw(Target(FunctionPotential(flat, 2), domain), make(), draws=200, warmup=300, chains=128)
         assert agrees(np.concatenate([run.theta.mean(axis=1), (run.theta**2).mean(axis=1)], 1), [0, 0, 1 / 3, 1 / 3])
         assert run.report["reflection_fallbacks"][0] < 1e-3 * run.theta.size
-        assert 0.0 < run.report["step_sizes"][0] < 10.0
+        longest = run.report["step_sizes"][0] * np.max(run.report["preconditioner_matrices"][0])
+        assert 0.0 < longest < 500.0
 
     def test_one_informed_direction(self, draw, agrees):
         def function(position):

@@ -1,0 +1,87 @@
+"""Where the chains of a rung begin: led down from their starting points, and spread around where they arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from invsamp.contract import Array
+from invsamp.curvature import hessian
+from invsamp.descent import Led, descend
+from invsamp.engine.lessons import far
+from invsamp.engine.rung import RungAtWork
+from invsamp.estimators import Exact
+from invsamp.evaluate.requests import Asks, Estimate
+
+#: Energy that a descent leaves to gain at the most, and its evaluations at the most.
+TOLERANCE, MOST = 0.1, 2000
+#: Chains start from minima that are so much (and d / 2) above the lowest at the most: others have no mass to speak of.
+WORSE = 10.0
+#: How often a draw around a minimum that lies too high is brought half as near.
+HALVINGS = 6
+
+
+def is_led(rung: RungAtWork) -> bool:
+    """Whether its chains are led down: where warm-up finds the step size, by exact energies with gradients."""
+    settings = rung.settings
+    return settings.step_size is None and settings.kernel.gradient and isinstance(settings.estimator, Exact)
+
+
+def lead_down(rung: RungAtWork, scale: Array) -> Asks[Led]:
+    """Lead the chains to minima of v; those whose own lies far above the lowest begin at one that does not."""
+    rng, d = rung.streams["start"], rung.position.shape[1]
+    end = yield from descend(of(rung), rung.position, scale, rung.domain, tolerance=TOLERANCE, most=MOST)
+    lowest = int(np.argmin(end.energy))
+    near = end.energy <= end.energy[lowest] + WORSE + 0.5 * d
+    chosen = np.flatnonzero(near)
+    places = np.where(near, np.arange(len(near)), chosen[rng.integers(len(chosen), size=len(near))])
+    yield from _put(rung, end.position[places])
+    unfinished = int(np.count_nonzero(~end.converged))
+    return Led(end.energy, int(np.count_nonzero(~near)), unfinished, end.position[lowest], end.gradient[lowest])
+
+
+def curvature(rung: RungAtWork, led: Led, scale: Array) -> Asks[Array]:
+    """The Hessian (d, d) of v times the step scale, at the lowest point."""
+    matrix, _ = yield from hessian(of(rung), led.best, led.gradient, scale, rung.domain)
+    return matrix * rung.law.step_scale
+
+
+def spread(rung: RungAtWork) -> Asks[None]:
+    """Let the chains begin at draws of the Gaussians around their minima, as the rung's metric tells them.
+
+    A draw whose energy is above that of its minimum by more than one of a Gaussian would be is drawn nearer.
+    """
+    rng, (chains, d) = rung.streams["start"], rung.position.shape
+    least = rung.reduced_energy(rung.estimate)
+    place = rung.position.copy()
+    moves = rung.metric.colour(rng.standard_normal((chains, d))) * np.sqrt(rung.law.step_scale)
+    waiting = np.arange(chains)
+    for _ in range(HALVINGS):
+        inside = rung.domain.contains(rung.position[waiting] + moves[waiting])
+        tried = waiting[inside]
+        if len(tried):
+            there = rung.position[tried] + moves[tried]
+            energy = (yield from of(rung)(there)).energy
+            good = energy - least[tried] <= far(d)
+            place[tried[good]] = there[good]
+            waiting = np.setdiff1d(waiting, tried[good])
+        if not len(waiting):
+            break
+        moves *= 0.5
+    yield from _put(rung, place)
+
+
+def of(rung: RungAtWork) -> Callable[[Array], Asks[Estimate]]:
+    """What evaluates v and its gradient at any positions."""
+
+    def evaluate(at: Array) -> Asks[Estimate]:
+        found = yield from rung.evaluate(at)
+        return Estimate(rung.reduced_energy(found), rung.reduced_gradient(found), failed=found.failed)
+
+    return evaluate
+
+
+def _put(rung: RungAtWork, position: Array) -> Asks[None]:
+    rung.position = position
+    yield from rung.reevaluate(np.arange(len(position)))
