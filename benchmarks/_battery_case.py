@@ -74,47 +74,11 @@ class Linear:
         return self(theta), lambda cotangent: np.stack([row @ self.columns for row in cotangent])
 
 
-class MinusLogLikelihood:
-    """Forward model whose one observation is minus a log-likelihood; with `Given`, that is the likelihood.
-
-    Parameters
-    ----------
-    function : callable
-        Theta (batch, d) to log-likelihood (batch,) and its gradient (batch, d).
-    """
-
-    n_observations = 1
-
-    def __init__(self, function: Callable[[Array], tuple[Array, Array]]) -> None:
-        self.function = function
-
-    def __call__(self, theta: Array) -> Array:
-        return -self.function(theta)[0][:, None]
-
-    def linearize(self, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
-        """Observations and the vector-Jacobian product."""
-        value, gradient = self.function(theta)
-        return -value[:, None], lambda cotangent: -cotangent * gradient
-
-
-class Given(iv.Noise):
-    """Noise whose misfit is what the model says."""
-
-    def evaluate(self, y: Array, data: Array, *values: Array) -> tuple[Array, ...]:
-        return -y, -np.ones_like(y)
-
-    def sample(self, rng: np.random.Generator, y: Array, *values: Array) -> Array:
-        raise NotImplementedError("a log-likelihood by itself has no data to draw")
-
-    def __repr__(self) -> str:
-        return "Given()"
-
-
 def by_likelihood(
     prior: iv.Prior, function: Callable[[Array], tuple[Array, Array]], domain: Any = None, transforms: Any = None
 ) -> iv.Posterior:
-    """A posterior by its prior and its log-likelihood."""
-    return iv.Posterior(prior, MinusLogLikelihood(function), [0.0], Given(), domain, transforms)
+    """A posterior by its prior, and theta (batch, d) to its log likelihood (batch,) and the gradient (batch, d)."""
+    return iv.Posterior(prior, domain=domain, transforms=transforms, log_likelihood=iv.LogDensity(function, True))
 
 
 class FlatRegression:

@@ -294,10 +294,25 @@ def hmm_example(data: Data) -> Posed:
         mu1=iv.truncated(iv.Normal(3.0, 1.0), lower=0.0),
         mu2=iv.truncated(iv.Normal(10.0, 1.0), lower=0.0),
     )
-    posterior = by_likelihood(prior, likelihood, iv.constraint("mu1 < mu2"), {"stay": "logit", "back": "logit"})
-    # the states lie 50 sds apart: without the wall the law is the same
-    free = by_likelihood(prior, likelihood, None, {"stay": "logit", "back": "logit"})
-    return posterior, _same, {"smooth": free.potential(), "of_smooth": free.to_theta}
+    logits = {"stay": "logit", "back": "logit"}
+    posterior = by_likelihood(prior, likelihood, iv.constraint("mu1 < mu2"), logits)
+    logs = by_likelihood(prior, likelihood, None, logits)  # both means as their logarithms
+    potential = logs.potential()
+
+    def apart(x: Array) -> tuple[Array, Array]:
+        second = np.logaddexp(x[:, 2], x[:, 3])
+        return np.column_stack([x[:, :3], second]), np.exp(x[:, 3] - second)
+
+    def without_walls(x: Array) -> tuple[Array, Array]:
+        """The logarithm of the first mean, and that of the gap."""
+        at, share = apart(x)
+        energy, slope = potential.energy_and_gradient(at)
+        by_first = slope[:, 2] + (slope[:, 3] + 1.0) * (1.0 - share)
+        by_gap = slope[:, 3] * share - (1.0 - share)
+        return energy - np.log(share), np.column_stack([slope[:, :2], by_first, by_gap])
+
+    smooth = iv.FunctionPotential(without_walls, 4)
+    return posterior, _same, {"smooth": smooth, "of_smooth": lambda x: logs.to_theta(apart(x)[0])}
 
 
 def hare_lynx(data: Data) -> Posed:

@@ -5,6 +5,7 @@ from importlib import metadata
 from invsamp import code_cache as code_cache  # the first: others store compiled code
 from invsamp import diagnostics, evaluate, parallel
 from invsamp.boundary import penalised, projected
+from invsamp.calibration import Calibration, calibrate
 from invsamp.contour_learning import gain
 from invsamp.contours import contour
 from invsamp.contract import ForwardModel, Potential, Problem, Terms, TermwisePotential
@@ -118,6 +119,7 @@ __all__ = [
     "Beta",
     "BinomialNoise",
     "Box",
+    "Calibration",
     "CategoricalNoise",
     "Cauchy",
     "CensoredNoise",
@@ -186,6 +188,7 @@ __all__ = [
     "approximate_derivatives",
     "auto_ladder",
     "awsgld",
+    "calibrate",
     "compare_fidelities",
     "constant",
     "constraint",

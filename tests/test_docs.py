@@ -108,6 +108,16 @@ def test_densities_of_all_sorts(capsys: pytest.CaptureFixture) -> None:
     assert run(target, "posing.md", names)["target"].check_gradient([0.3, 0.2]).passed
 
 
+def test_a_calibration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (code,) = [block for block in blocks("sampling.md") if "iv.calibrate" in block]
+    line = iv.with_jacobian(lambda t: t, lambda t: np.ones((len(t), 1, 1)))
+    posterior = iv.Posterior(iv.Prior(x=iv.Normal(0, 1)), line, [0.0], iv.GaussianNoise(1.0))
+    few = {"replicates=200": "replicates=2, ranks=7, draws=30, warmup=100, progress=False"}
+    assert run(code, "sampling.md", {"iv": iv, "posterior": posterior}, **few)["found"].ranks.shape == (2, 3)
+    assert (tmp_path / "calibration.png").exists()
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_names_exist(page: str) -> None:
     text = PAGES[page].read_text()

@@ -84,6 +84,6 @@ def inside(rung: ActiveRung, end: Array, here: Point) -> Asks[tuple[Point, Rows]
         return Point(end, (yield from rung.evaluate(end))), outside
     within, estimate = np.delete(np.arange(len(end)), outside), here.estimate
     if len(within):
-        estimate = estimate.replaced(within, (yield from rung.evaluate(end[within])))
+        estimate = estimate.replaced(within, (yield from rung.evaluate(end[within], within)))
     end[outside] = here.position[outside]
     return Point(end, estimate), outside

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -150,7 +151,17 @@ class BoundNoise:
         return expected(self.size, least, cumulant) if np.isfinite(least) else None
 
     def sample(self, rng: np.random.Generator, theta: Array, y: Array) -> Array:
-        """Data that might have been observed, shape (batch, outputs); NaN in rows where a y is not finite."""
+        """Data that might have been observed, shape (batch, outputs); NaN in rows where a y is not finite.
+
+        Of what the data tell of the noise itself, as they tell it.
+        """
+        return self._drawn(theta, y, lambda part, seen, values: part.noise.replicate(rng, seen, part.data, *values))
+
+    def generate(self, rng: np.random.Generator, theta: Array, y: Array) -> Array:
+        """Data of the noise as it was before there were any; otherwise as `sample`."""
+        return self._drawn(theta, y, lambda part, seen, values: part.noise.sample(rng, seen, *values))
+
+    def _drawn(self, theta: Array, y: Array, draw: Callable[[_Part, Array, list[Array]], Array]) -> Array:
         noisy = np.full(y.shape, np.nan)
         solved = np.isfinite(y).all(axis=1)
         theta, y = theta[solved], y[solved]
@@ -158,7 +169,7 @@ class BoundNoise:
         found = np.empty(y.shape)
         for part in self._all:
             seen = np.ascontiguousarray(y[:, part.places])
-            found[:, part.places] = part.noise.replicate(rng, seen, part.data, *part.values(theta, seen, rows))
+            found[:, part.places] = draw(part, seen, part.values(theta, seen, rows))
         noisy[solved] = found
         return noisy
 

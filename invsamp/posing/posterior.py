@@ -107,9 +107,7 @@ class Posterior:
             self.forward = dict(forward) if isinstance(forward, Mapping) else {"model": forward}
             if not self.forward:
                 raise ValueError("forward must hold at least one model, got an empty mapping")
-        self._data_shape = observed.shape
-        self._bound = BoundNoise(self.noise, observed, prior)
-        self._bounds = {name: self._bound_part(name, m) for name, m in self.forward.items()}
+        self._observe(observed)
         if (seen := self._bounds[tuple(self.forward)[-1]].outputs) != self._bound.outputs:
             raise ValueError(f"the finest of forward must predict all {self._bound.outputs} data, got one for {seen}")
         names = {name: self._model_names(name, m) for name, m in self.forward.items()}
@@ -169,6 +167,30 @@ class Posterior:
         free.domain = _flat_walls(self.prior)
         free.sampling_domain = _with_support(self._sampled.base, self.coordinates, free.domain)
         return free
+
+    def with_data(self, data: npt.ArrayLike) -> Posterior:
+        """The same posterior of other data: the models are shared, not copied.
+
+        Parameters
+        ----------
+        data : array_like
+            In the shape of the data that are there; what is missing is told as for a new posterior.
+
+        Raises
+        ------
+        ValueError
+            If the shape differs, the data are infinite or do not fit the noise, or the posterior has none: one posed by
+            its log likelihood.
+        """
+        if isinstance(self.noise, GivenLikelihood):
+            raise ValueError("posterior must have a forward model for other data, got one posed by its log likelihood")
+        known = _with_missing(data)
+        if known.shape != self.data.shape:
+            raise ValueError(f"data must have the shape of those before, {self.data.shape}, got {known.shape}")
+        other = copy.copy(self)
+        other.data = known
+        other._observe(known)  # noqa: SLF001 (its own class)
+        return other
 
     def to_theta(self, position: npt.ArrayLike) -> Array:
         """Natural parameters (..., dimension) at positions of that shape."""
@@ -291,6 +313,22 @@ class Posterior:
             raise ValueError(f"y must have shape {(len(points), *self._data_shape)}, got {clean.shape}")
         return self._bound.sample(rng, points, clean.reshape(len(points), -1)).reshape(clean.shape)
 
+    def sample_data(
+        self,
+        rng: np.random.Generator,
+        theta: npt.ArrayLike | Mapping[str, npt.ArrayLike],
+        fidelity: str | None = None,
+    ) -> Array:
+        """Data as the model has them come about at theta, shape (batch, *data.shape), whatever was observed.
+
+        NaN where the solve failed. With `sample_prior` these are draws of the joint law, which calibration needs;
+        predictions of a posterior are those of `sample_noise`, where the data may tell of the noise.
+        """
+        generator("rng", rng)
+        points, name = self._theta(theta), self._fidelity(fidelity)
+        y = self.predict(points, name).reshape(len(points), -1)
+        return self._bound.generate(rng, points, y).reshape(len(points), *self.data.shape)
+
     def log_likelihood(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike], fidelity: str | None = None) -> Array:
         """Log-likelihood per datum, shape (batch, *data.shape).
 
@@ -358,6 +396,12 @@ class Posterior:
         if fidelity is None:
             return self.fidelities[-1]
         return str(one_of("fidelity", fidelity, self.fidelities))
+
+    def _observe(self, data: Array) -> None:
+        """Bind the noise to data."""
+        self._data_shape = data.shape
+        self._bound = BoundNoise(self.noise, data, self.prior)
+        self._bounds = {name: self._bound_part(name, model) for name, model in self.forward.items()}
 
     def _bound_part(self, fidelity: str, model: Any) -> BoundNoise:
         """The noise of the data that a model predicts: all, unless it says which by ``data_indices``."""

@@ -30,7 +30,7 @@ LONGEST = 10_000
 _ADDRESS, _SCALAR = re.compile(r" at 0x[0-9a-fA-F]+"), re.compile(r"np\.(?:float|int|bool)\w*\(([^()]*)\)")
 
 
-def describe(problem: Problem, sampler: Sampler) -> dict[str, Any]:
+def describe(problem: Problem, sampler: Sampler | None) -> dict[str, Any]:
     """What tells one problem and sampler from others, as nested text.
 
     A part is told by its settings, or by what it prints; the data are hashed. A model that prints as the same while it

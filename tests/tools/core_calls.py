@@ -156,6 +156,8 @@ def posing_calls() -> dict[str, Call]:
         "Posterior.sample_noise": Call(
             posterior.sample_noise, {"rng": rng, "y": np.zeros((2, 3)), "theta": theta}, {"y": {"signed"}}
         ),
+        "Posterior.sample_data": Call(posterior.sample_data, {"rng": rng, "theta": theta}),
+        "Posterior.with_data": Call(posterior.with_data, {"data": np.ones(3)}),
         "Posterior.sample_start": Call(posterior.sample_start, {"rng": rng, "n": 2}),
         "Posterior.to_position": Call(posterior.to_position, {"theta": theta}),
         "Posterior.to_theta": Call(posterior.to_theta, {"position": theta}),
@@ -260,6 +262,8 @@ def runs_calls() -> dict[str, Call]:
     path = Path(tempfile.mkdtemp()) / "run"
     quiet(iv.sample, posterior, iv.mala(0.1), draws=5, warmup=5, seed=1, progress=False, directory=path)
     stored = run_file(run)
+    plan = {"replicates": 2, "ranks": 3, "draws": 5, "warmup": 5, "seed": 1, "progress": False}
+    calibration = quiet(iv.calibrate, posterior, iv.mala(0.1), **plan)
     calls = {
         "sample": Call(
             iv.sample,
@@ -277,6 +281,24 @@ def runs_calls() -> dict[str, Call]:
                 "estimator": {"empty mapping", "none"},
             },
         ),
+        "calibrate": Call(
+            iv.calibrate,
+            {
+                "posterior": posterior,
+                "sampler": iv.mala(0.1),
+                "replicates": 2,
+                "ranks": 3,
+                "draws": 5,
+                "warmup": 5,
+                "chains": 2,
+                "false_alarm": 0.1,
+                "seed": 1,
+                "progress": False,
+            },
+            {"directory": {"text", "none"}},
+        ),
+        "Calibration.bands": Call(calibration.bands),
+        "Calibration.plot": Call(calibration.plot, {"names": ["energy"]}, {"names": {"none"}}),
         "Run.draws": Call(run.draws, {"name": "a"}, {"name": {"part"}}),
         "Run.from_arrays": Call(
             partial(iv.Run.from_arrays, posterior),

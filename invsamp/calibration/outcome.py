@@ -1,0 +1,174 @@
+"""What a calibration found: ranks, whether they are uniform, and the words for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.calibration.uniformity import bands, p_values
+from invsamp.contract import Array
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: Quantities that a printed calibration shows, the worst first.
+SHOWN = 20
+#: Failures, or kinds of warnings, that it names.
+NAMED = 3
+
+
+@dataclass(frozen=True)
+class Calibration:
+    r"""Result of `calibrate`; prints as a table with a verdict.
+
+    Attributes
+    ----------
+    labels : tuple of str
+        What was ranked: every column of theta, then ``"energy"`` and ``"misfit"``.
+    numbers : ndarray of int, shape (n,)
+        Of the replicates that ended.
+    theta : ndarray, shape (n, d)
+        Their true parameters.
+    ranks : ndarray of int, shape (n, q)
+        Of the true values among ``draws`` of the posterior's; uniform on 0..draws where the sampler is right.
+    draws : int
+    ess : ndarray, shape (n,)
+        Least effective sample size of each run; where it is below ``draws``, ranks depart from uniform ones for want of
+        draws alone.
+    failed : dict of int to str
+        Why other replicates came to nothing.
+    warned : dict of int to list of str
+        What runs warned of.
+    false_alarm : float
+        Probability that a right sampler is said to be wrong, by all quantities together.
+    seed : int
+    sampler : str
+    approximate : bool
+        Whether a rung has no acceptance step, or moves are not reflected at walls: then draws are not of the posterior
+        by the sampler's own word, and the verdict says whether so many replicates can tell.
+    """
+
+    labels: tuple[str, ...]
+    numbers: npt.NDArray[np.int64]
+    theta: Array
+    ranks: npt.NDArray[np.int64]
+    draws: int
+    ess: Array
+    failed: Mapping[int, str] = field(repr=False)
+    warned: Mapping[int, Sequence[str]] = field(repr=False)
+    false_alarm: float
+    seed: int
+    sampler: str
+    approximate: bool
+
+    @cached_property
+    def p_values(self) -> Array:
+        """For each quantity (q,), the probability that uniform ranks depart as much; exact for independent draws."""
+        return p_values(self.ranks, self.draws)
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether no quantity's p-value is below ``false_alarm`` over their number."""
+        return bool((self.p_values >= self.false_alarm / len(self.labels)).all())
+
+    @property
+    def short(self) -> tuple[int, ...]:
+        """Replicates whose runs have fewer effective draws than they are ranked among."""
+        return tuple(self.numbers[self.ess < self.draws].tolist())
+
+    @property
+    def offset(self) -> Array:
+        """By how much draws lie above the true values (q,), in sds of a uniform rank; about 0 where all is right."""
+        return (0.5 - self._shares().mean(axis=0)) * np.sqrt(12.0)
+
+    @property
+    def width(self) -> Array:
+        """How wide the draws are against the truth's uncertainty (q,): sd of a uniform rank over that of the ranks."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.sqrt(1.0 / 12.0) / self._shares().std(axis=0))
+
+    def bands(self) -> tuple[Array, Array]:
+        """Simultaneous bands, each (draws,), of the share of ranks at most 0, 1, ..., less that of uniform ones.
+
+        Those of all quantities are within with probability ``1 - false_alarm`` where the sampler is right.
+        """
+        low, high = bands(len(self.ranks), self.draws, self.false_alarm / len(self.labels))
+        uniform = np.arange(1, self.draws + 1) / (self.draws + 1)
+        return low / len(self.ranks) - uniform, high / len(self.ranks) - uniform
+
+    def plot(self, names: Sequence[str] | None = None) -> Figure:
+        """Distribution of the ranks less the uniform one, with simultaneous bands, for each quantity.
+
+        Parameters
+        ----------
+        names : sequence of str, optional
+            Of the labels. Default: those that depart most, eight at most.
+
+        Raises
+        ------
+        ValueError
+            If a name is unknown, or there are too many.
+        """
+        from invsamp.calibration.figure import plotted  # matplotlib waits for its first use
+
+        return plotted(self, names)
+
+    def _shares(self) -> Array:
+        """Ranks as numbers between 0 and 1, uniform where all is right (n, q)."""
+        return (self.ranks + 0.5) / (self.draws + 1)
+
+    def __str__(self) -> str:
+        n, limit = len(self.ranks), self.false_alarm / len(self.labels)
+        lines = [
+            f"Calibration of {self.sampler}: {n} replicates, ranks among {self.draws} draws, seed {self.seed}",
+            f"{'quantity':<20} {'p-value':>9} {'offset':>8} {'width':>7}",
+        ]
+        for k in np.argsort(self.p_values, kind="stable")[:SHOWN]:
+            word = "" if self.p_values[k] >= limit else f"  {self._word(k)}"
+            lines.append(
+                f"{self.labels[k]:<20} {self.p_values[k]:9.2g} {self.offset[k]:+8.2f} {self.width[k]:7.2f}{word}"
+            )
+        if len(self.labels) > SHOWN:
+            lines.append(f"... and {len(self.labels) - SHOWN} more that depart less")
+        return "\n".join([*lines, self._verdict(limit), *self._notes()])
+
+    def _word(self, k: int) -> str:
+        """What is wrong with the draws of one quantity."""
+        error = np.sqrt(1.0 / max(len(self.ranks), 1))
+        found = []
+        if abs(self.offset[k]) > 3.0 * error:
+            found.append("too high" if self.offset[k] > 0.0 else "too low")
+        if abs(np.log(self.width[k])) > 2.0 * error:
+            found.append("too wide" if self.width[k] > 1.0 else "too narrow")
+        return f"draws are {' and '.join(found) or 'of another shape'}"
+
+    def _verdict(self, limit: float) -> str:
+        told = f"(probability of a false alarm {self.false_alarm:g}, over all {len(self.labels)} quantities)"
+        if not self.calibrated:
+            wrong = int((self.p_values < limit).sum())
+            bias = "; approximate by its own word, and this is its bias" if self.approximate else ""
+            return f"NOT calibrated: {wrong} of {len(self.labels)} quantities depart {told}{bias}"
+        least = "; approximate by its own word, too little for so many replicates to show" if self.approximate else ""
+        return f"calibrated, as far as {len(self.ranks)} replicates tell {told}{least}"
+
+    def _notes(self) -> list[str]:
+        notes = []
+        if self.failed:
+            named = "; ".join(f"{number}: {why}" for number, why in list(self.failed.items())[:NAMED])
+            notes.append(f"{len(self.failed)} replicates failed, and the verdict is of the others alone. {named}")
+        if self.short:
+            notes.append(
+                f"{len(self.short)} runs have fewer than {self.draws} effective draws, least {self.ess.min():.0f}: "
+                "a departure by itself. More draws, or fewer ranks"
+            )
+        if self.warned:
+            kinds = Counter(text.split(":")[0] for told in self.warned.values() for text in told)
+            often = "; ".join(f"{text} ({count})" for text, count in kinds.most_common(NAMED))
+            notes.append(f"{len(self.warned)} runs warned, as short ones may: {often}")
+        return notes

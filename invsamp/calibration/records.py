@@ -1,0 +1,96 @@
+"""A calibration in a directory: a file for each replicate, and one that says of what."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from invsamp.calibration.replicates import Replicate, Settings
+from invsamp.storage.files import new_folder, write_whole
+from invsamp.storage.lock import Lock
+from invsamp.storage.manifest import describe, differences
+
+ABOUT = "calibration.json"
+FORMAT = 1
+
+
+class Records:
+    """Replicates that are there, in a directory or in memory.
+
+    Parameters
+    ----------
+    path : Path or None
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+
+    @contextlib.contextmanager
+    def held(self, about: Mapping[str, Any]) -> Iterator[dict[int, Replicate]]:
+        """Within, no other process writes here; the replicates that were made before.
+
+        Raises
+        ------
+        ValueError
+            If the directory holds something else, or a calibration of another posterior, sampler or plan.
+        """
+        if self._path is None:
+            yield {}
+            return
+        if self._path.exists() and not (self._path / ABOUT).exists() and any(self._path.iterdir()):
+            raise ValueError(f"directory must be new, empty, or that of a calibration, got {self._path}")
+        new_folder(self._path)
+        with Lock(self._path):
+            self._check(about)
+            yield self._made()
+
+    def seed(self) -> int | None:
+        """The seed of the calibration that is there."""
+        about = self._about()
+        return None if about is None else int(about["seed"])
+
+    def add(self, number: int, made: Replicate) -> None:
+        """Keep one."""
+        if self._path is not None:
+            _write(self._path / f"{number:06d}.json", made.stored())
+
+    def _about(self) -> dict[str, Any] | None:
+        if self._path is None or not (self._path / ABOUT).is_file():
+            return None
+        try:
+            found: dict[str, Any] = json.loads((self._path / ABOUT).read_text())
+        except ValueError as error:
+            raise ValueError(f"directory holds a damaged {ABOUT}: {self._path} ({error})") from None
+        return found
+
+    def _check(self, about: Mapping[str, Any]) -> None:
+        assert self._path is not None
+        before = self._about()
+        if before is None:
+            _write(self._path / ABOUT, about)
+        elif changed := differences(before, json.loads(json.dumps(about))):
+            raise ValueError(
+                f"directory must hold a calibration of the same posterior, sampler and plan, got {self._path}, where "
+                + "; ".join(changed[:3])
+            )
+
+    def _made(self) -> dict[int, Replicate]:
+        assert self._path is not None
+        found = {}
+        for file in sorted(self._path.glob("[0-9]*.json")):
+            with contextlib.suppress(ValueError, TypeError):  # one that is damaged is made again
+                found[int(file.stem)] = Replicate.restored(json.loads(file.read_text()))
+        return found
+
+
+def about(settings: Settings) -> dict[str, Any]:
+    """What a directory's calibration is of."""
+    plan = {name: getattr(settings, name) for name in ("ranks", "draws", "warmup", "chains", "seed")}
+    return {"format": FORMAT, "of": describe(settings.posterior, settings.sampler)} | plan
+
+
+def _write(path: Path, values: Mapping[str, Any]) -> None:
+    write_whole(path, [json.dumps(values, indent=1).encode()])

@@ -1,0 +1,78 @@
+r"""Are ranks uniform? An exact test by their empirical distribution function, and its simultaneous bands.
+
+With N independent ranks, uniform on 0..L, each count :math:`S_i` of ranks at most i is binomial. The statistic is the
+smallest of their two-sided tail probabilities, and the probability that it is smaller for uniform ranks is summed
+exactly: conditional on their sum, the numbers of single ranks are independent Poisson numbers.
+
+Säilynoja, Bürkner and Vehtari (2022), "Graphical test for discrete uniformity and its applications in goodness-of-fit
+evaluation and multiple sample comparison", Statistics and Computing 32, section 2: bands of equal pointwise tail
+probability. They find that by simulation or by a recursion in binomial steps; the law of the statistic is the same.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import brentq
+from scipy.stats import binom, poisson
+
+from invsamp.contract import Array
+
+Ranks = npt.NDArray[np.int64]
+#: Below this, sums of probabilities near 1 are rounding.
+LEAST_P = 1e-12
+
+
+def p_values(ranks: Ranks, draws: int) -> Array:
+    """Probabilities (q,) that uniform ranks would depart as much or more.
+
+    Parameters
+    ----------
+    ranks : ndarray of int, shape (n, q)
+        From 0 to ``draws``, independent in each column.
+    draws : int
+    """
+    return np.array([_p_value(_smallest_tail(column, draws), len(ranks), draws) for column in ranks.T])
+
+
+def bands(n: int, draws: int, false_alarm: float) -> tuple[Ranks, Ranks]:
+    """Least and largest counts, each (draws,), of ranks at most 0, 1, ..., draws - 1 among n uniform ones.
+
+    All counts are within for a share of at least ``1 - false_alarm`` of samples.
+    """
+    log_tail = brentq(lambda t: _p_value(np.exp(t), n, draws) - false_alarm, np.log(1e-14), 0.0, xtol=1e-6)
+    while _p_value(np.exp(log_tail), n, draws) > false_alarm:  # it is a step function
+        log_tail -= 1e-5
+    return _within(float(np.exp(log_tail)), n, draws)
+
+
+def _smallest_tail(ranks: Ranks, draws: int) -> float:
+    counts = np.cumsum(np.bincount(ranks, minlength=draws + 1))[:-1]
+    share = np.arange(1, draws + 1) / (draws + 1)
+    n = len(ranks)
+    tails = np.minimum(binom.cdf(counts, n, share), binom.sf(counts - 1, n, share))
+    return float(min(1.0, 2.0 * tails.min()))
+
+
+def _within(tail: float, n: int, draws: int) -> tuple[Ranks, Ranks]:
+    """Least and largest counts whose tails are larger."""
+    share = np.arange(1, draws + 1) / (draws + 1)
+    counts = np.arange(n + 1)[:, None]
+    inside = 2.0 * np.minimum(binom.cdf(counts, n, share), binom.sf(counts - 1, n, share)) > tail * (1.0 + 1e-9)
+    return inside.argmax(axis=0), n - inside[::-1].argmax(axis=0)
+
+
+def _p_value(tail: float, n: int, draws: int) -> float:
+    """Probability that some count's tail is at most this, for uniform ranks."""
+    low, high = _within(tail, n, draws)
+    if (low > high).any() or tail >= 1.0:
+        return 1.0
+    mean = n / (draws + 1)
+    step = poisson.pmf(np.arange(n + 1), mean)
+    held, begin = np.ones(1), 0  # probabilities of the counts from `begin` on
+    for first, last in zip(low, high, strict=True):
+        reached = np.convolve(held, step[: last - begin + 1])
+        held, begin = reached[first - begin : last - begin + 1], int(first)
+    missing = n - begin - np.arange(len(held))
+    inside = float(held @ np.where(missing >= 0, step[missing], 0.0)) / float(poisson.pmf(n, n))
+    return max(1.0 - inside, LEAST_P)

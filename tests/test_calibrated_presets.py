@@ -1,0 +1,219 @@
+"""Simulation-based calibration of every preset over five families of posteriors; see `replicated` in tests/tools.
+
+An exact sampler has uniform ranks: their exact p-values, as |z|, are bounded by 4.5, which about one right quantity in
+150,000 passes. One without acceptance step is judged as what it is: offset and width of its draws may be off by .15
+each, and by 4.5 standard errors more.
+"""
+
+import inspect
+import zlib
+
+import numpy as np
+import pytest
+from replicated import Family, ranks
+from scipy.stats import norm
+
+import invsamp as iv
+from invsamp import presets
+from invsamp.calibration.uniformity import p_values
+
+DRAWS = 15
+#: Of draws without an acceptance step, in sds of a uniform rank and in the log of a width.
+ALLOWED = 0.15
+
+A = np.array([[1.0, 0.5], [-0.7, 1.2], [0.3, -0.4], [0.8, 0.9]])
+TIMES = np.linspace(0.2, 3.0, 8)
+
+
+def line(theta):
+    return theta @ A.T, np.broadcast_to(A, (len(theta), *A.shape))
+
+
+def decay(theta):
+    a, fallen = theta[:, :1], np.exp(-theta[:, 1:2] * TIMES)
+    return a * fallen, np.stack([fallen, -a * TIMES * fallen], axis=2)
+
+
+def coarse(function):
+    def off(theta):
+        y, jacobian = function(theta)
+        return 1.1 * y + 0.1, 1.1 * jacobian
+
+    return off
+
+
+def folded(theta):
+    """About |x|: two modes, of bounded curvature."""
+    radius, zero = np.sqrt(theta[:, 0] ** 2 + 0.1), np.zeros(len(theta))
+    slope = np.column_stack([theta[:, 0] / radius] * 2 + [zero])
+    return np.column_stack([radius, radius, theta[:, 1]]), np.stack([slope, np.column_stack([zero, zero, zero + 1])], 2)
+
+
+def itself(theta):
+    return theta.copy(), np.broadcast_to(np.eye(2), (len(theta), 2, 2))
+
+
+def products(theta):
+    u, g, t = theta.T
+    rows = [[1.0 + 0.0 * u, 0.0 * u, 1.0 + 0.0 * u], [g, u, 0.0 * u], [0.0 * u, 1.0 + 0.0 * u, 1.0 + 0.0 * u]]
+    return np.column_stack([u + t, g * u, t + g]), np.moveaxis(np.array(rows), 2, 0)
+
+
+FAMILIES = {
+    "linear": Family(
+        iv.Prior(x=iv.Normal(0, 1, shape=2)), {"coarse": coarse(line), "fine": line}, 4, iv.GaussianNoise(1.0)
+    ),
+    "decay": Family(
+        iv.Prior(a=iv.LogNormal(0, 0.3), k=iv.LogNormal(0, 0.3), sigma=iv.LogNormal(-1, 0.3)),
+        {"coarse": coarse(decay), "fine": decay},
+        8,
+        iv.GaussianNoise("sigma"),
+    ),
+    "bimodal": Family(iv.Prior(x=iv.Normal(0.3, 1, shape=2)), {"model": folded}, 3, iv.GaussianNoise(1.0)),
+    "walls": Family(
+        iv.Prior(x=iv.Flat(iv.Ball([0.0, 0.0], 1.0))),
+        {"model": itself},
+        2,
+        iv.GaussianNoise(0.5),
+        iv.HalfSpaces([[1.0, 1.0]], [0.8]),
+    ),
+    "mixed": Family(
+        iv.Prior(u=iv.Uniform(0, 1), g=iv.Gamma(2, 2), t=iv.StudentT(4, 0, 1)),
+        {"model": products},
+        3,
+        iv.GaussianNoise(0.5),
+    ),
+}
+#: Of the data, for the controls.
+WRONG_NOISE = {name: iv.GaussianNoise(scale) for name, scale in zip(FAMILIES, (2.0, 0.8, 2.5, 1.2, 1.5), strict=True)}
+
+EXACT = {
+    "mala": iv.mala(),
+    "ghmc": iv.ghmc(),
+    "hmc": iv.hmc(),
+    "mams": iv.mams(),
+    "pcn": iv.pcn(),
+    "relangevin": iv.relangevin(),
+    "contour_exchange": iv.contour_exchange(),  # its cold rung is that of mala
+}
+UNADJUSTED = {
+    "sgld": iv.sgld(0.1, preconditioner="dense"),
+    "sghmc": iv.sghmc(0.02, friction=0.3, preconditioner="dense"),
+    "cyclic_sgld": iv.cyclic_sgld(0.15, preconditioner="dense"),
+    "resgld": iv.resgld(step_size=0.1, preconditioner="dense"),
+    "r2sgld": iv.r2sgld(step_size=0.1, preconditioner="dense"),
+    "multi_variance_resgld": iv.multi_variance_resgld(step_size=0.1, fidelities=(0, 0), preconditioner="dense"),
+    "fast_resgld": iv.fast_resgld(step_size=0.1, preconditioner="dense"),
+}
+#: One replicate after the other, with a run each: bins are of one posterior's energy, and the estimators are the point.
+APART = {
+    "csgld": iv.csgld(0.15, [2.5, 3.5, 5.0, 8.0]),
+    "icsgld": iv.icsgld(0.15, [2.5, 3.5, 5.0, 8.0]),
+    "awsgld": iv.awsgld(0.1, [2.5, 3.5, 5.0, 8.0]),
+    "vr_resgld": iv.vr_resgld(step_size=0.15, size=3),
+    "paired_resgld": iv.paired_resgld([[0.0, 0.0]], step_size=0.15, size=3),
+}
+
+
+def of_exact(found):
+    """|z| of the p-values of ranks (replicates, q), and the bound."""
+    return norm.isf(0.5 * p_values(found, DRAWS)), 4.5
+
+
+def of_unadjusted(found):
+    """What offsets and widths have beyond what is allowed, in standard errors."""
+    shares, n = (found + 0.5) / (DRAWS + 1), len(found)
+    offset = np.abs(0.5 - shares.mean(axis=0)) * np.sqrt(12.0)
+    width = np.abs(np.log(np.sqrt(12.0) * shares.std(axis=0)))
+    errors = np.array([[1.0], [np.sqrt(0.2)]]) / np.sqrt(n)  # a uniform number's kurtosis is 1.8
+    return np.maximum(np.array([offset, width]) - ALLOWED, 0.0) / errors, 4.5
+
+
+def plan_of(name):
+    if name in UNADJUSTED:
+        return {"warmup": 150, "thin": 14}
+    return {"warmup": 500 if name == "contour_exchange" else 150, "thin": 6}
+
+
+#: Over two families they are quick enough; over the others slow, for what they tell.
+LONG = {*UNADJUSTED, "contour_exchange"}
+
+
+def case(name, family):
+    slow = name in LONG and family not in ("linear", "walls")
+    return pytest.param(name, family, marks=pytest.mark.slow if slow else ())
+
+
+def test_every_preset_is_here():
+    assert {*EXACT, *UNADJUSTED, *APART} == {n for n in presets.__all__ if inspect.isfunction(getattr(presets, n))}
+
+
+@pytest.mark.parametrize(("name", "family"), [case(name, family) for name in EXACT for family in FAMILIES])
+def test_exact(name, family, draw, within):
+    assert within(*of_exact(ranks(FAMILIES[family], EXACT[name], draw, draws=DRAWS, **plan_of(name))))
+
+
+@pytest.mark.parametrize(("name", "family"), [case(name, family) for name in UNADJUSTED for family in FAMILIES])
+def test_unadjusted(name, family, draw, within):
+    assert within(*of_unadjusted(ranks(FAMILIES[family], UNADJUSTED[name], draw, draws=DRAWS, **plan_of(name))))
+
+
+@pytest.mark.parametrize("name", [name for name in EXACT if name not in LONG])
+def test_too_hot_is_rejected(name, draw, within):
+    family = sorted(FAMILIES)[zlib.crc32(name.encode()) % len(FAMILIES)]
+    found = ranks(FAMILIES[family], EXACT[name], draw, draws=DRAWS, temperature=2.5, **plan_of(name))
+    assert not within(*of_exact(found))
+
+
+@pytest.mark.parametrize("name", UNADJUSTED)
+def test_too_hot_is_rejected_beyond_what_is_allowed(name, draw, within):
+    found = ranks(FAMILIES["linear"], UNADJUSTED[name], draw, draws=DRAWS, temperature=4.0, **plan_of(name))
+    assert not within(*of_unadjusted(found))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_wrong_noise_is_rejected(family, draw, within):
+    noise = WRONG_NOISE[family]
+    found = ranks(FAMILIES[family], EXACT["mala"], draw, draws=DRAWS, noise=noise, **plan_of("mala"))
+    assert not within(*of_exact(found))
+
+
+class Line:
+    """`line` as a forward model."""
+
+    def __call__(self, theta):
+        return np.stack([A @ row for row in theta])
+
+    def jacobian(self, theta):
+        return self(theta), np.broadcast_to(A, (len(theta), *A.shape))
+
+    def linearize(self, theta):
+        return self(theta), lambda cotangent: np.stack([row @ A for row in cotangent])
+
+
+class Louder(iv.GaussianNoise):
+    """Data come with eight times the noise that the likelihood knows."""
+
+    def sample(self, rng, y, *values):
+        return y + 8.0 * (super().sample(rng, y, *values) - y)
+
+
+def replicated(name, noise):
+    """A calibration by the public function, on the posterior of `line`."""
+    posterior = iv.Posterior(iv.Prior(x=iv.Normal(0, 1, shape=2)), Line(), np.zeros(4), noise)
+    plan = {"draws": 100, "warmup": 200, "chains": 2, "seed": 1, "progress": False}
+    found = iv.calibrate(posterior, APART[name], replicates=25, ranks=DRAWS, **plan)
+    assert not found.failed
+    return found.ranks
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", APART)
+def test_apart(name, within):
+    assert within(*of_unadjusted(replicated(name, iv.GaussianNoise(1.0))))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["csgld", "paired_resgld"])
+def test_apart_wrong_noise_is_rejected(name, within):
+    assert not within(*of_unadjusted(replicated(name, Louder(1.0))))
