@@ -102,7 +102,7 @@ from invsamp.schedules import constant, cyclic_cosine, exponential, polynomial
 from invsamp.spacing import auto_ladder
 from invsamp.swap.discrepancy import Discrepancy
 from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target
-from invsamp.swap.schemes import adjacent, deo, seo
+from invsamp.swap.schemes import adjacent, deo, seo, sweep
 from invsamp.variances.models import kernel_ridge, known, running_average
 
 try:
@@ -249,6 +249,7 @@ __all__ = [
     "seo",
     "sghmc",
     "sgld",
+    "sweep",
     "tempered",
     "tempered_likelihood",
     "truncated",

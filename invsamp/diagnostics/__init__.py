@@ -11,13 +11,14 @@ from invsamp.diagnostics.divergences import (
     wasserstein,
 )
 from invsamp.diagnostics.draws import ess, mcse, rhat, statistics
-from invsamp.diagnostics.ladders import replica_paths, round_trips, swap_rates
+from invsamp.diagnostics.ladders import passage_times, replica_paths, round_trips, swap_rates
 
 __all__ = [
     "divergence_on_grid",
     "ess",
     "iid_floor",
     "mcse",
+    "passage_times",
     "quantile_function",
     "replica_paths",
     "rhat",

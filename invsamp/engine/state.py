@@ -44,7 +44,7 @@ from invsamp.schedules import Constant, Cycles, CyclicCosine, Exponential, Polyn
 from invsamp.spacing import AutoLadder
 from invsamp.swap.discrepancy import Discrepancy, DiscrepancyState
 from invsamp.swap.rules import MultiVariance, OwnEnergies, ProductTarget
-from invsamp.swap.schemes import Adjacent, DeterministicEvenOdd, StochasticEvenOdd
+from invsamp.swap.schemes import Adjacent, DeterministicEvenOdd, StochasticEvenOdd, Sweep
 from invsamp.variances.kernel_ridge import KernelRidge, KernelRidgeState
 from invsamp.variances.models import Known, KnownState, RunningAverage, RunningAverageState
 from invsamp.variances.ridge import RidgeFit, Table
@@ -59,7 +59,7 @@ _CLASSES: dict[str, type[Any]] = {
         *(Exact, Minibatch, Noisy, CoupledSum, ControlVariate, FixedControl, Saga, Known, RunningAverage, KernelRidge),
         *(Constant, Polynomial, Exponential, CyclicCosine, Cycles),
         *(OwnEnergies, MultiVariance, ProductTarget, Discrepancy),
-        *(Adjacent, StochasticEvenOdd, DeterministicEvenOdd, Reflect, Ignore, Project, Penalise),
+        *(Adjacent, Sweep, StochasticEvenOdd, DeterministicEvenOdd, Reflect, Ignore, Project, Penalise),
         # of what they have come to
         *(Point, Estimate, Walkers, Led, IdentityMetric, DiagonalMetric, DenseMetric),
         *(KnownState, RunningAverageState, KernelRidgeState, DiscrepancyState, RidgeFit, Table),

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from invsamp.diagnostics import replica_paths, round_trips, swap_rates
+from invsamp.diagnostics import passage_times, replica_paths, round_trips, swap_rates
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,25 @@ from invsamp.diagnostics import replica_paths, round_trips, swap_rates
 )
 def test_round_trips_by_hand(path, rungs, trips):
     assert round_trips(np.array(path, dtype=int), rungs) == trips
+
+
+@pytest.mark.parametrize(
+    ("path", "trips"),
+    [
+        ([2, 0, 2, 0], {"end": 1, "coldest": 1, "start": 1}),
+        ([2, 0, 2], {"end": 1, "coldest": 0, "start": 1}),
+        ([1, 0, 2, 1, 2, 0, 1], {"end": 1, "coldest": 1, "start": 2}),
+        ([1, 2, 0, 2, 0], {"end": 1, "coldest": 1, "start": 0}),
+    ],
+)
+def test_round_trips_begin_where_one_says(path, trips):
+    assert {origin: round_trips(path, 3, origin) for origin in trips} == trips
+
+
+def test_passage_times():
+    path = [1, 0, 0, 1, 2, 2, 1, 1, 0, 2]
+    assert passage_times(path, 3) == ((3 + 1) / 2, 4.0)
+    assert np.isnan(passage_times([0, 1, 0], 3)).all() and np.isnan(passage_times([0], 1)).all()
 
 
 def test_round_trips_are_summed_over_replicas():

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from invsamp.swap.schemes import adjacent, deo, seo
+import invsamp as iv
+from invsamp.problems.mixtures import two_modes
+from invsamp.swap.schemes import DeterministicEvenOdd, adjacent, all_pairs, deo, seo, sweep, window_of
 
 
 def meetings(scheme, rungs, attempts=400):
@@ -42,3 +44,42 @@ def test_adjacent_is_uniform(within):
     counts = np.bincount([pair for (pair,) in meetings(adjacent(), 5)], minlength=4)
     # 4.7 standard deviations of 8.7, for four counts
     assert within(counts - 100, 41)
+
+
+def test_a_window_is_so_many_attempts_of_one_parity():
+    found = meetings(deo(window=3), 5, 7)
+    assert found == [[0, 2]] * 3 + [[1, 3]] * 3 + [[0, 2]]
+    assert (window_of(deo(3)), window_of(deo()), window_of(seo())) == (3, 1, 1)
+    assert deo() == DeterministicEvenOdd(1) and "approximate" in str(deo(4))
+    with pytest.raises(ValueError, match="window must be"):
+        deo(0)
+
+
+def test_a_sweep_is_all_pairs_of_neighbours_in_turn():
+    assert meetings(sweep(), 5, 2) == [[0, 1, 2, 3]] * 2
+
+
+def test_any_two_rungs():
+    rng = np.random.default_rng(0)
+    drawn = {all_pairs().pair(4, rng) for _ in range(200)}
+    assert drawn == {(i, j) for i in range(4) for j in range(i + 1, 4)}
+
+
+class TestWindowsAtWork:
+    def test_a_pair_swaps_once_in_a_window_at_the_most(self, draw):
+        """Of equal rungs every attempt is accepted: one in four steps, in each chain."""
+        flat = iv.Target(iv.FunctionPotential(lambda x: (0.0 * x[:, 0], 0.0 * x), 1))
+        sampler = iv.relangevin((1.0, 2.0), 0.1, adjusted=False, scheme=deo(4), swap_fraction=1.0)
+        run = draw(flat, sampler, draws=40, warmup=0, chains=3)
+        assert run.report["swap_accepts"] == run.report["swap_attempts"] == [30]
+        assert "DEO with window 4 (approximate)" in run.report["warnings"][0]
+
+    def test_the_draws_are_biased_where_moves_are_slow(self, draw, agrees):
+        """A mode's weight of .6; .502 by the operator with W = 8."""
+        found = {}
+        for scheme in (deo(), deo(8)):
+            sampler = iv.relangevin((1.0, 10.0), 0.1, scheme=scheme, swap_fraction=1.0, preconditioner=None)
+            run = draw(iv.Target(two_modes()), sampler, draws=250, thin=4, warmup=500)
+            found[scheme] = (run.theta[..., 0] > 0.0).mean(axis=1)
+        assert agrees(found[deo()], 0.6)
+        assert not agrees(found[deo(8)], 0.6)

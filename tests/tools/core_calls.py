@@ -185,7 +185,10 @@ def samplers_calls() -> dict[str, Call]:
     preconditioner["law"] = {"integer", "real"}  # a temperature
     preset = fidelities | preconditioner | {"beyond": {"part"}, "swap_energies": {"part"}, "scheme": {"part"}}
     parts = {
-        **{name: {} for name in ("adjacent", "deo", "seo", "exact", "product_target", "projected", "naive", "fast")},
+        **{
+            name: {}
+            for name in ("adjacent", "sweep", "deo", "seo", "exact", "product_target", "projected", "naive", "fast")
+        },
         **{name: {} for name in ("corrected", "multi_variance", "delayed_acceptance", "noisy", "running_average")},
         **{name: {} for name in ("Langevin", "Momentum", "GradientNoise", "Swap", "Discrepancy", "coupled_sum")},
         "Rung": {},
@@ -388,8 +391,11 @@ def diagnostics_calls() -> dict[str, Call]:
             {"draws": draws.T, "reference": draws.T, "directions": 3, "log_weight": np.zeros(20)},
             generator,
         ),
+        "diagnostics.passage_times": Call(
+            d.passage_times, {"path": [0, 1, 0], "rungs": 2}, {"path": {"any shape", "empty"}}
+        ),
         "diagnostics.round_trips": Call(
-            d.round_trips, {"path": [0, 1, 0], "rungs": 2}, {"path": {"any shape", "empty"}}
+            d.round_trips, {"path": [0, 1, 0], "rungs": 2}, {"path": {"any shape", "empty"}, "origin": {"part"}}
         ),
         "diagnostics.replica_paths": Call(
             d.replica_paths, {"replica": np.zeros((1, 2, 3), int)}, {"replica": {"part"}}

@@ -48,6 +48,8 @@ SAMPLERS = {
     "four rungs": iv.relangevin(FOUR, fidelities=["fine", "fine", "coarse", "coarse"], swap_fraction=0.5),
     "adjacent pairs": iv.relangevin(FOUR, fidelities=["fine"] * 4, scheme=iv.adjacent(), swap_fraction=0.5),
     "product target": iv.relangevin(THREE, swap=iv.product_target(), scheme=iv.seo(), swap_fraction=0.5),
+    "windows": iv.relangevin(FOUR, fidelities=["fine"] * 4, scheme=iv.deo(window=3), swap_fraction=0.5),
+    "sweeps": iv.relangevin(FOUR, fidelities=["fine"] * 4, scheme=iv.sweep(), swap_fraction=0.5),
     "minibatches that swap": iv.resgld(THREE, 0.01, estimator=iv.minibatch(6), swap_fraction=0.5),
     "control variates": iv.resgld(THREE, 0.01, estimator=iv.control_variate(6, 7), swap_fraction=0.5),
     "snapshots of energies": iv.vr_resgld(THREE, 0.01, size=6, refresh=7, adaptive=True, swap_fraction=0.5),

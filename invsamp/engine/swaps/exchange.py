@@ -20,6 +20,7 @@ from invsamp.engine.swaps.walkers import Walkers
 from invsamp.evaluate.requests import Asks, Rows, gathered
 from invsamp.ladder import Swap
 from invsamp.swap.rules import SwapRule
+from invsamp.swap.schemes import window_of
 
 #: Probability of an attempt after a step, where a swap costs solves: a tenth costs almost no relaxation.
 COSTLY = 0.1
@@ -94,10 +95,14 @@ class Exchange:
         if self._met:
             yield from self._meet_in_turn()
         if self._free:
-            self.walkers = self._at_hand.meet([self._next_free() for _ in range(self.parities)], self.walkers)
+            meetings = [apart for _ in range(self.parities) for apart in _apart(self._next_free())]
+            self.walkers = self._at_hand.meet(meetings, self.walkers)
 
     def _meet_in_turn(self) -> Asks[None]:
         """The next pairs of the schedule at the fraction of the steps that was asked for, or that solves are worth."""
+        if self._attempt % window_of(self._swap.scheme) == 0:
+            for pair in self.pairs:
+                pair.open()
         meeting = self._swap.scheme.pairs(self._attempt, len(self._rungs), self._who)
         for apart in _apart([k for k in meeting if k not in self._free]):
             at_hand = [k for k in apart if self.pairs[k].at_hand]

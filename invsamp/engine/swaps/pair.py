@@ -16,6 +16,7 @@ from invsamp.evaluate.requests import Asks, Rows
 from invsamp.ladder import Swap
 from invsamp.swap.discrepancy import Discrepancy
 from invsamp.swap.rules import SwapRule, delayed_acceptance, fast
+from invsamp.swap.schemes import window_of
 
 _COUNTS = "attempts", "accepts", "first_stage_accepts", "log_ratio_sd", "chances", "first_stage_chances"
 
@@ -43,6 +44,8 @@ class Pair:
         self.rule = _rule(swap, cold, hot)
         self.same = estimates_alike(cold, hot)
         self._unequal = self.rule.equalise and swap.energies == "estimated" and variances_may_differ(cold, hot)
+        self._gated = window_of(swap.scheme) > 1
+        self._open = np.ones(len(cold.position), dtype=bool)  # which chains may swap in this window
         self.learning = True
         self.discrepancy = self.rule.discrepancy.init() if self.rule.discrepancy else None
         self.reset()
@@ -75,8 +78,9 @@ class Pair:
             learnt=self.discrepancy,
             added=added,
         )
-        chains, stages = len(self._cold.position), self.rule.stages()
-        rows = np.arange(chains)
+        stages = self.rule.stages()
+        rows = np.flatnonzero(self._open)
+        tried = len(rows)
         for number, stage in enumerate(stages):
             log_ratio, noise = yield from meeting.log_ratio(stage, rows)
             self.log_ratio_sd += noise
@@ -91,17 +95,23 @@ class Pair:
             if not len(rows):
                 break
         self._learn(meeting)
-        self.attempts += chains
+        self.attempts += tried
         self.accepts += len(rows)
         if len(rows):
+            self._open[rows] = not self._gated
             yield from meeting.exchange(rows)
         return rows
+
+    def open(self) -> None:
+        """Let all chains swap, those too that have in the last window."""
+        self._open[:] = True
 
     @property
     def at_hand(self) -> bool:
         """Whether all that an attempt takes is known before: exact energies of one fidelity, in one stage."""
         linear = self._cold.law.factors is not None and self._hot.law.factors is not None
-        return self.same and self._cold.estimator.exact and linear and len(self.rule.stages()) == 1
+        exact = self.same and self._cold.estimator.exact
+        return exact and linear and not self._gated and len(self.rule.stages()) == 1
 
     def log_uniform(self) -> Array:
         """Logs of fresh uniform numbers (chains,), for an attempt."""
@@ -138,7 +148,12 @@ class Pair:
 
     @property
     def doubt(self) -> str | None:
-        """What is known to be wrong with the rule as it was chosen, in words."""
+        """What is known to be wrong with the swaps as they were chosen, in words."""
+        if self._gated and self.number == 0:
+            return (
+                f"swaps are by {self._swap.scheme}: a pair that has swapped rests until its window is over, which "
+                "depends on the state, and the draws are biased where moves are slow. Use deo(), with more attempts."
+            )
         if self._swap.energies == "exact" or all(r.estimator.exact_energy for r in (self._cold, self._hot)):
             return None
         where = f"rungs {self.number} and {self.number + 1} swap by {self.rule}"
@@ -167,6 +182,7 @@ class Pair:
             "rule": self.rule,
             "discrepancy": self.discrepancy,
             "learning": self.learning,
+            "open": self._open.copy(),
             "counts": {name: copy.copy(getattr(self, name)) for name in _COUNTS},
         }
 
@@ -175,6 +191,7 @@ class Pair:
         self._thresholds.restore(state["thresholds"])
         self._added = copy.deepcopy(state["added"])
         self.rule, self.discrepancy, self.learning = state["rule"], state["discrepancy"], state["learning"]
+        self._open = state["open"].copy()
         for name, value in state["counts"].items():
             setattr(self, name, copy.copy(value))
 
