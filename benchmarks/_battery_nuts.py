@@ -16,7 +16,8 @@ class Nuts(NamedTuple):
 
     positions: Array  # (chains, draws, d)
     energy: Array  # (chains, draws)
-    gradients: int  # warm-up included
+    warmup_gradients: int
+    gradients: int  # after it
     divergences: int
 
 
@@ -50,6 +51,6 @@ def nuts(potential: Potential, draws: int, chains: int, seed: int, *, low_rank: 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trace = nutpie.sample(model, **settings, low_rank_modified_mass_matrix=low_rank)
-    stats = trace["sample_stats"]
-    steps = int(stats["n_steps"].sum()) + int(trace["warmup_sample_stats"]["n_steps"].sum())
-    return Nuts(trace["posterior"]["x"].values, -stats["logp"].values, steps, int(stats["diverging"].sum()))
+    stats, before = trace["sample_stats"], trace["warmup_sample_stats"]
+    counts = int(before["n_steps"].sum()), int(stats["n_steps"].sum())
+    return Nuts(trace["posterior"]["x"].values, -stats["logp"].values, *counts, int(stats["diverging"].sum()))

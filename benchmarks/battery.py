@@ -1,6 +1,6 @@
 """The battery: posteriors with known moments, sampled by `iv.sample(posterior, draws=2000, seed=s)` and nothing else.
 
-    python benchmarks/battery.py --data FOLDER [--seeds 1 2] [--only eight_schools funnel] [--results FILE]
+    python benchmarks/battery.py --data FOLDER [--seeds 1 2] [--only eight_schools funnel] [--results FOLDER]
     python benchmarks/battery.py --check [--data FOLDER]
 
 Without ``--data`` only the laws that are hard for one reason each, whose moments are exact; the folder's format is told
@@ -11,9 +11,10 @@ by `_battery_published`. A run is
 - a silent failure otherwise.
 
 Least ESS is over means, squares about them and the energy, per 1,000 gradients of all fidelities, warm-up counted. With
-nutpie installed its NUTS samples the same density (without walls), with the same number of draws; `--without-nuts`
-leaves it out. Results are appended to ``--results`` as lines of JSON, and what is there is not run again. ``--check``
-holds gradients against differences instead.
+nutpie installed its NUTS samples the same density (without walls); it draws ``--nuts-draws``, and its rate is told for
+as many as ours. ``--nuts-draws 0`` leaves it out. Results are appended to two files of JSON lines in the folder
+``--results``, ours.jsonl and nuts.jsonl, and what is there is not run again. ``--check`` holds gradients against
+differences instead.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -99,22 +101,25 @@ def ours(case: Case, draws: int, seed: int) -> Record:
     }
 
 
-def theirs(case: Case, draws: int, seed: int) -> Record | None:
-    """The same by nutpie's NUTS; None where nobody posed the law without walls."""
+def theirs(case: Case, draws: int, seed: int, as_many: int) -> Record:
+    """The same by nutpie's NUTS; its counts are those that ``as_many`` draws would have."""
     free = case.without_walls()
     if free is None:
-        return None
+        return {"failed": "it knows no walls"}
     began, (potential, quantities) = time.perf_counter(), free
     found = nuts(potential, draws, CHAINS, seed)
     values = quantities(found.positions.reshape(-1, potential.dimension)).reshape(*found.energy.shape, -1)
-    return judged(case, values, found.energy) | {
-        "gradients": found.gradients,
+    record, longer = judged(case, values, found.energy), as_many / draws
+    return record | {
+        "ess": longer * record["ess"],
+        "gradients": found.warmup_gradients + longer * found.gradients,
+        "draws_made": draws,
         "divergences": found.divergences,
         "seconds": time.perf_counter() - began,
     }
 
 
-def limited(function: Callable[..., Record | None], limit: float, *arguments: Any) -> Record | None:
+def limited(function: Callable[..., Record], limit: float, *arguments: Any) -> Record:
     """What the function returns, in a process of its own; or why there is nothing."""
     context = multiprocessing.get_context("fork")
     here, there = context.Pipe(duplex=False)
@@ -129,7 +134,8 @@ def limited(function: Callable[..., Record | None], limit: float, *arguments: An
     process.start()
     there.close()
     try:
-        return here.recv() if here.poll(limit) else {"failed": f"no end within {limit:g} seconds"}
+        found: Record = here.recv() if here.poll(limit) else {"failed": f"no end within {limit:g} seconds"}
+        return found
     except EOFError:
         return {"failed": "the process was lost"}
     finally:
@@ -175,8 +181,8 @@ def table(records: Iterable[Record]) -> str:
         worst = max(ended, key=lambda r: abs(r["mean"][1]))["mean"]
         sd = max(ended, key=lambda r: abs(np.log(max(r["sd"][1], 1e-300))))["sd"]
         us, them = (float(np.median([rate(r.get(who)) for r in found])) for who in ("ours", "nuts"))
-        unusable = [r["nuts"] for r in found if r.get("nuts") and not r["nuts"].get("right", False)]
-        note = " (wrong)" if unusable else ""
+        wrong = [r for r in found if not r.get("nuts", {}).get("right", True)]
+        note = f" ({len(wrong)} wrong)" if wrong else ""
         if np.isfinite(us / them):
             ratios.append(us / them)
         lines.append(
@@ -227,12 +233,24 @@ def cases(folder: Path | None, only: list[str]) -> list[Callable[[], Case]]:
     return [found[name] for name in only or found]
 
 
-def stored(path: Path | None) -> dict[tuple[str, int, int], Record]:
-    """Results that are there already."""
-    if path is None or not path.exists():
-        return {}
-    records = [json.loads(line) for line in path.read_text().splitlines()]
-    return {(r["name"], r["seed"], r["draws"]): r for r in records}
+class Results:
+    """Records by posterior, seed and draws, in memory and as lines of a file."""
+
+    def __init__(self, folder: Path | None, who: str) -> None:
+        self._file = None if folder is None else folder / f"{who}.jsonl"
+        lines = self._file.read_text().splitlines() if self._file is not None and self._file.exists() else []
+        self._found = {(r["name"], r["seed"], r["draws"]): r for r in map(json.loads, lines)}
+
+    def get(self, name: str, seed: int, draws: int, made: Callable[[], Record]) -> Record:
+        """What is there, or what is made now."""
+        if (name, seed, draws) not in self._found:
+            record = {"name": name, "seed": seed, "draws": draws} | made()
+            self._found[name, seed, draws] = record
+            if self._file is not None:
+                self._file.parent.mkdir(parents=True, exist_ok=True)
+                with self._file.open("a") as file:
+                    file.write(json.dumps(record) + "\n")
+        return self._found[name, seed, draws]
 
 
 def main() -> None:
@@ -242,9 +260,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="*", default=[1])
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--draws", type=int, default=2000)
+    parser.add_argument("--nuts-draws", type=int, default=1000)
     parser.add_argument("--limit", type=float, default=900.0, help="seconds for one run")
-    parser.add_argument("--results", type=Path, help="file of JSON lines to go on from")
-    parser.add_argument("--without-nuts", action="store_true")
+    parser.add_argument("--results", type=Path, help="folder of what was run before, to go on from")
     parser.add_argument("--check", action="store_true", help="hold gradients against differences, and sample nothing")
     given = parser.parse_args()
     chosen = cases(given.data, given.only)
@@ -252,32 +270,29 @@ def main() -> None:
         for build in chosen:
             print(check(build()), flush=True)
         return
-    against = not given.without_nuts and find_spec("nutpie") is not None
-    done = stored(given.results)
-    records = []
+    against = given.nuts_draws > 0 and find_spec("nutpie") is not None
+    mine, others, records = Results(given.results, "ours"), Results(given.results, "nuts"), []
     for build in chosen:
         case = build()
         for seed in given.seeds:
-            key = (case.name, seed, given.draws)
-            record = done.get(key)
-            if record is None or (against and "nuts" not in record):
-                record = record or {"name": case.name, "seed": seed, "draws": given.draws}
-                record.setdefault("ours", limited(ours, given.limit, case, given.draws, seed))
-                if against:
-                    record["nuts"] = limited(theirs, given.limit, case, given.draws, seed)
-                if given.results is not None:
-                    with given.results.open("a") as file:
-                        file.write(json.dumps(record) + "\n")
+            key, record = (case.name, seed, given.draws), {"name": case.name, "seed": seed}
+            record["ours"] = mine.get(*key, partial(limited, ours, given.limit, case, given.draws, seed))
+            if against:
+                arguments = case, given.nuts_draws, seed, given.draws
+                record["nuts"] = others.get(*key, partial(limited, theirs, given.limit, *arguments))
             records.append(record)
-            mine = record["ours"]
-            short = mine.get("failed", "; ".join(text[:60] for text in mine.get("warnings", [])))
-            print(
-                f"{case.name} seed {seed}: {verdict(mine)}, {rate(mine):.3g} per 1,000 "
-                f"(NUTS {rate(record.get('nuts')):.3g}) {short}",
-                file=sys.stderr,
-                flush=True,
-            )
+            print(line(record), file=sys.stderr, flush=True)
     print(table(records))
+
+
+def line(record: Record) -> str:
+    """One run in one line."""
+    found = record["ours"]
+    short = found.get("failed", "; ".join(text[:60] for text in found.get("warnings", [])))
+    return (
+        f"{record['name']} seed {record['seed']}: {verdict(found)}, {rate(found):.3g} per 1,000 "
+        f"(NUTS {rate(record.get('nuts')):.3g}) {short}"
+    )
 
 
 if __name__ == "__main__":

@@ -95,3 +95,16 @@ def test_verdicts(battery):
 def test_an_endless_run_is_ended(battery):
     assert battery.limited(lambda: exec("while True: pass"), 0.2)["failed"] == "no end within 0.2 seconds"
     assert "ZeroDivisionError" in battery.limited(lambda: 1 / 0, 60.0)["failed"]
+
+
+def test_results_go_on_from_a_folder(battery, tmp_path):
+    made = []
+
+    def make():
+        made.append(1)
+        return {"right": True}
+
+    for _ in range(2):
+        results = battery.Results(tmp_path / "results", "ours")
+        assert results.get("ring", 1, 2000, make) == {"name": "ring", "seed": 1, "draws": 2000, "right": True}
+    assert made == [1]

@@ -135,12 +135,13 @@ def plan_of(name):
     return {"warmup": 500 if name == "contour_exchange" else 150, "thin": 6}
 
 
-#: Over two families they are quick enough; over the others slow, for what they tell.
+#: Over some families they are quick enough; over the others slow, for what they tell.
 LONG = {*UNADJUSTED, "contour_exchange"}
+QUICK = {("sgld", "walls"), ("r2sgld", "walls"), ("fast_resgld", "walls")}
 
 
 def case(name, family):
-    slow = name in LONG and family not in ("linear", "walls")
+    slow = name in LONG and family != "linear" and (name, family) not in QUICK
     return pytest.param(name, family, marks=pytest.mark.slow if slow else ())
 
 

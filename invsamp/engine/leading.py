@@ -23,9 +23,13 @@ HALVINGS = 6
 
 
 def is_led(rung: RungAtWork) -> bool:
-    """Whether its chains are led down: where warm-up finds the step size, by exact energies with gradients."""
+    """Whether its chains are led down: where warm-up finds the step size, by exact energies with gradients.
+
+    An estimator that remembers something of each chain may give each another energy: their minima are not comparable.
+    """
     settings = rung.settings
-    return settings.step_size is None and settings.kernel.gradient and isinstance(settings.estimator, Exact)
+    exact = isinstance(settings.estimator, Exact) and rung.remembering is None
+    return settings.step_size is None and settings.kernel.gradient and exact
 
 
 def lead_down(rung: RungAtWork, scale: Array) -> Asks[Led]:
