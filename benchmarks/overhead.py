@@ -82,7 +82,9 @@ def pair(name: str, chains: int) -> Callable[[], None]:
     """One pair-iteration of a running sampler, as the loop of `invsamp.sample` makes it."""
     posed = name in POSTERIOR
     problem = ten_unknowns() if posed else iv.Target(iv.FunctionPotential(double_well, 2), iv.Unbounded())
-    engine = Engine(problem, (POSTERIOR if posed else WELL)[name], Plan(draws=1, warmup=0, thin=1, chains=chains, seed=1))
+    engine = Engine(
+        problem, (POSTERIOR if posed else WELL)[name], Plan(draws=1, warmup=0, thin=1, chains=chains, seed=1)
+    )
     engine.begin(np.random.default_rng(0).standard_normal((chains, problem.dimension)))
     return engine.step
 

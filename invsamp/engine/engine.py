@@ -165,7 +165,11 @@ class Engine:
                 self._warm_up.step()
                 self._end_warm_up(self.done + 1)
             else:
-                self.do([rung.moves() for rung in self.rungs])
+                if self.parallel:
+                    self.do([rung.moves() for rung in self.rungs])
+                else:
+                    for rung in self.rungs:
+                        rung.step()
                 if self.exchange is not None and self.exchange.due():
                     self.do([self.exchange.meet()])
         except SolvesFailed as failure:
@@ -185,7 +189,8 @@ class Engine:
         """What comes of some that ask and do not depend on each other."""
         if self.parallel:
             return answered(gathered(askings), self.answer)
-        return [answered(asking, self.answer) for asking in askings]
+        answer = self.answer
+        return [answered(asking, answer) for asking in askings]
 
     def uncounted(self) -> dict[str, gradients.Uncounted]:
         """The potentials by fidelity, evaluated by whoever evaluates for the run, and not counted."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
@@ -21,7 +21,7 @@ from invsamp.estimators import BoundEstimator, Remembering, probe, remembered
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Answer, Asks, Estimate, Request, Rows, answered, check_shapes
 from invsamp.kernels import Info, Kernel, Langevin, Point, PriorDraws
-from invsamp.kernels.contract import NOTHING, Memory, Moved, Path, StepSize, Whitened
+from invsamp.kernels.contract import NOTHING, Memory, Path, StepSize, Whitened
 from invsamp.ladder import Rung
 from invsamp.laws import Law, LocalLaw
 from invsamp.metric import IdentityMetric, Metric
@@ -105,15 +105,19 @@ class RungAtWork:
         names = getattr(self.estimator, "levels", (potential.fidelity,))
         #: of all fidelities that the estimator may solve
         self.potentials = tuple(potential.fidelities[name] for name in names)
+        self._others = tuple(other for other in self.potentials if other is not potential)
         self.answer: Answer = potential.answer_all
         self.streams = dict(zip(PURPOSES, (np.random.default_rng(s) for s in seed.spawn(len(PURPOSES))), strict=True))
         #: What estimates come with.
         self.gradients: Gradients = settings.kernel.gradient and ("apart" if apart else True)
         self.exploring = False  # by `EXPLORER`, which leaves the memory of the rung's own kernel alone
         self.warming = False
+        self.counts = Counts()
+        self._active = _ActiveRung(self)
         self.law: Law = settings.law
         self.law_memory: Memory = self.law.init()
         self.metric: Metric = IdentityMetric()
+        self._shortens = settings.step_size is None
         self.schedule: Schedule | None = over(settings.step_size, steps) if callable(settings.step_size) else None
         self.step_size: StepSize = 0.0
         self.memory: Memory = {}
@@ -124,8 +128,6 @@ class RungAtWork:
         self.led: Led | None = None
         self.longest_step = math.inf  # what the budget for the gradient's noise allows
         self.iteration = 0
-        self.counts = Counts()
-        self._active = _ActiveRung(self)
         self._unchecked = FIRST_STEPS
         self.uncovered: float | None = None  # fraction of the states that the pilot of its variances leaves out
         self.info = NOTHING  # of the last step
@@ -136,6 +138,33 @@ class RungAtWork:
     def fidelity(self) -> str:
         """Name of the fidelity."""
         return self.potential.fidelity
+
+    @property
+    def law(self) -> Law:
+        """What is sampled now."""
+        return self._active.law
+
+    @law.setter
+    def law(self, law: Law) -> None:
+        self._active.law, self._step_scale = law, law.step_scale
+
+    @property
+    def law_memory(self) -> Memory:
+        """What the law has learnt."""
+        return self._active.law_memory
+
+    @law_memory.setter
+    def law_memory(self, memory: Memory) -> None:
+        self._active.law_memory = memory
+
+    @property
+    def metric(self) -> Metric:
+        """The preconditioner."""
+        return self._active.metric
+
+    @metric.setter
+    def metric(self, metric: Metric) -> None:
+        self._active.metric = metric
 
     @property
     def variance_ready(self) -> bool:
@@ -218,54 +247,58 @@ class RungAtWork:
     def _open_streams(self, shape: tuple[int, ...]) -> None:
         self._moves = Stream(self.streams["move"], shape)
         self._thresholds = Stream(self.streams["accept"], shape[:1], log_uniform)
+        self._active.normal, self._active.log_uniform = self._moves.draw, self._thresholds.draw
 
     def step(self) -> None:
         """Move every chain once."""
         answered(self.moves(), self.answer)
 
     def moves(self) -> Asks[None]:
-        """Move every chain once, when what is asked for is answered."""
-        self.iteration += 1
+        """Move every chain once, when what is asked for is answered.
+
+        This runs at every step of every run: what would read better as functions of their own stands here in line.
+        """
+        self.iteration = iteration = self.iteration + 1
         if self.schedule is not None:
-            self.step_size = min(step_size_at(self.schedule, self.iteration - 1), self.longest_step)
-        kernel = self.kernel
-        adjusted, finds_step = kernel.adjusted, self.settings.step_size is None
-        short = adjusted and kernel.short_steps and finds_step and self.iteration % SHORT_EVERY == 0
-        self._active.step_size = self._reduced(SHORT * self.step_size if short else self.step_size)
-        here, failed = self.point, self._failures()
+            self.step_size = min(step_size_at(self.schedule, iteration - 1), self.longest_step)
+        exploring, active, counts, here = self.exploring, self._active, self.counts, self.point
+        kernel = EXPLORER if exploring else self.settings.kernel
+        short = self._shortens and iteration % SHORT_EVERY == 0 and kernel.adjusted and kernel.short_steps
+        step_size = SHORT * self.step_size if short else self.step_size
+        active.step_size = step_size * self._step_scale
+        potential = self.potential
+        before = potential.failed + sum([other.failed for other in self._others]) if self._others else potential.failed
         try:
-            point, memory, info = yield from self._step(kernel, here)
+            if self._unchecked and not exploring:
+                self._unchecked -= 1
+                names = self.potential.fidelities
+                step = checked_step(kernel, active, here, self.memory, self.domain, names)
+            else:
+                step = kernel.step(active, here, self.memory)
+            point, memory, info = yield from step
         except Exception as error:
             error.add_note(f"in a step of the kernel {kernel!r}")
             raise
-        if self._failures() == failed:
-            self.counts.failing_in_a_row = 0
-        else:
-            self._watch(here, point, info)
-        self.point = point
-        if not self.exploring:
+        self.point, self.info = point, info
+        if not exploring:
             self.memory = memory
+        failed = potential.failed + sum([other.failed for other in self._others]) if self._others else potential.failed
+        if failed != before:
+            self._watch(here, point, info)
+        elif counts.failing_in_a_row:
+            counts.failing_in_a_row = 0
         if self.remembering is not None:
             yield from self._update_memory()
-        if self.law_memory:
-            self.law_memory = self.law.updated(self.law_memory, point.estimate, self.iteration, self.warming)
-        self._count(info, short)
-
-    def _step(self, kernel: Kernel, here: Point) -> Asks[Moved]:
-        if not self._unchecked or self.exploring:
-            return kernel.step(self._active, here, self.memory)
-        self._unchecked -= 1
-        return checked_step(kernel, self._active, here, self.memory, self.domain, self.potential.fidelities)
-
-    def _count(self, info: Info, short: bool) -> None:
-        self.info = info
-        self.counts.steps += 1
-        self.counts.clipped += info.clipped
-        if self.kernel.adjusted:
+        if active.law_memory:
+            active.law_memory = active.law.updated(active.law_memory, point.estimate, iteration, self.warming)
+        counts.steps += 1
+        if info.clipped:
+            counts.clipped += info.clipped
+        if kernel.adjusted:
             self.log_ratio = None if short else info.log_ratio  # a short step says nothing about the full one
             if not short:
-                self.counts.full_steps += 1
-                self.counts.accepted += info.accepted
+                counts.full_steps += 1
+                counts.accepted += info.accepted
 
     def evaluate(self, position: Array, rows: Rows | None = None) -> Asks[Estimate]:
         """Energy and gradient at positions to which the chains, or ``rows`` of them, may move."""
@@ -287,24 +320,17 @@ class RungAtWork:
 
     def follow(self, position: Array, straight: Array) -> Path:
         """Go along moves of whitened coordinates (chains, d) within the domain."""
-        move = self.metric.colour(straight)
+        metric = self._active.metric
+        move = metric.colour(straight)
         if not self.bounded:
             return position + move, straight, None
-        path = self.domain.reflect(position, move, self.metric.matrix)
+        path = self.domain.reflect(position, move, metric.matrix)
         self.bounces = path.bounces
         reflected, failed = int(np.count_nonzero(path.bounces)), int(np.count_nonzero(path.failed))
         self.counts.fallbacks += failed
         self.counts.reflected += reflected
-        velocity = self.metric.uncolour(path.move) if reflected else straight
+        velocity = metric.uncolour(path.move) if reflected else straight
         return path.position, velocity, path.failed if failed else None
-
-    def normal(self) -> Array:
-        """Standard normal noise (chains, d) of this step's move."""
-        return self._moves.draw()
-
-    def log_uniform(self) -> Array:
-        """Logs of uniform numbers (chains,), of this step's acceptances."""
-        return self._thresholds.draw()
 
     def energy_variance(self, position: Array, stated: Array | None) -> Array | None:
         """Variance (chains,) of this rung's energy estimates at positions, None where there is no noise."""
@@ -363,11 +389,13 @@ class RungAtWork:
 
     def arrived(self, rows: Rows, before: Estimate) -> None:
         """The chains ``rows`` got other positions by a swap; ``before`` was what was known of all chains."""
+        if not self.memory:
+            return
         change = np.zeros((len(rows), self.position.shape[1]))
         if self.gradients:
             new, old = (self.reduced_gradient(estimate.take(rows)) for estimate in (self.estimate, before))
             change = self.metric.whiten(new - old)
-        self._active.step_size = self._reduced(self.step_size)
+        self._active.step_size = self.step_size * self._step_scale
         self.memory = self.settings.kernel.arrived(self._active, self.memory, rows, change)
         check_memory("kernel", self.settings.kernel, self.memory)
 
@@ -379,21 +407,11 @@ class RungAtWork:
         """Its gradient with respect to the position (chains, d)."""
         return self.law.gradient(estimate, self.law_memory)
 
-    def _reduced(self, step_size: StepSize) -> StepSize:
-        scale = self.law.step_scale
-        return step_size if scale == 1.0 else step_size * scale
-
     def gradient_variance(self) -> Array | None:
         """Covariance of the gradient estimates at the current positions, if it is to be taken out of the noise."""
         if self.noise.gradient_model is None or self.estimator.exact or not self.noise.ready:
             return None
         return self.noise.gradient_variance(self.position, self.estimate.gradient_variance)
-
-    def _failures(self) -> int:
-        failed = 0
-        for potential in self.potentials:  # a third of the time of sum(), and this runs twice in every step
-            failed += potential.failed
-        return failed
 
     def _watch(self, here: Point, there: Point, info: Info) -> None:
         """After a step in which solves failed: `SolvesFailed` if no chain could have moved for too long."""
@@ -415,27 +433,40 @@ def take_gradients_along(rungs: Sequence[RungAtWork]) -> None:
 
 
 class _ActiveRung:
-    """A rung at work as its kernel sees it; see `invsamp.kernels.contract.ActiveRung`."""
+    """A rung at work as its kernel sees it; see `invsamp.kernels.contract.ActiveRung`.
 
-    __slots__ = ("_of", "contains", "evaluate", "follow", "log_uniform", "normal", "step_size")
+    What a step asks for again and again is at hand here; `RungAtWork` renews what changes.
+    """
+
+    __slots__ = (
+        *("_of", "contains", "evaluate", "follow", "gradient_noise", "log_uniform", "normal"),
+        *("law", "law_memory", "metric", "step_size"),
+    )
+
+    law: Law
+    law_memory: Memory
+    metric: Metric
+    normal: Callable[[], Array]
+    log_uniform: Callable[[], Array]
 
     def __init__(self, of: RungAtWork) -> None:
         self._of = of
         self.step_size: StepSize = 0.0
-        self.evaluate, self.follow, self.normal, self.log_uniform = of.evaluate, of.follow, of.normal, of.log_uniform
-        self.contains = of.domain.contains
+        self.evaluate, self.follow, self.contains = of.evaluate, of.follow, of.domain.contains
+        spends = of.settings.gradient_noise is not None and not of.estimator.exact
+        self.gradient_noise = self._gradient_noise if spends else _no_noise
 
     @property
     def step_scale(self) -> float:
         """How many times the step size as given `step_size` is."""
-        return self._of.law.step_scale
+        return self.law.step_scale
 
     @property
     def reference(self) -> Whitened:
         """A Gaussian law to hold proposals against."""
-        of = self._of
-        assert of.priors is not None  # an engine's replicas have them
-        return of.priors.reference(of.law)
+        priors = self._of.priors
+        assert priors is not None  # an engine's rungs have them
+        return priors.reference(self.law)
 
     def prior_draws(self) -> Array:
         """Fresh positions (chains, d) of the prior."""
@@ -445,24 +476,24 @@ class _ActiveRung:
 
     def energy(self, estimate: Estimate) -> Array:
         """Reduced energies (chains,)."""
-        of = self._of
-        return of.law.energy(estimate, of.law_memory)
+        return self.law.energy(estimate, self.law_memory)
 
     def gradient(self, estimate: Estimate) -> Array:
         """Their gradients in whitened coordinates (chains, d)."""
-        of = self._of
-        return of.metric.whiten(of.law.gradient(estimate, of.law_memory))
+        return self.metric.whiten(self.law.gradient(estimate, self.law_memory))
 
     def step_factor(self, estimate: Estimate) -> Array:
         """How much longer steps may be where each chain is (chains,)."""
-        law = self._of.law
-        assert isinstance(law, LocalLaw)  # for others the kernel is refused
-        return law.step_factor(estimate, self._of.law_memory)
+        assert isinstance(self.law, LocalLaw)  # for others the kernel is refused
+        return self.law.step_factor(estimate, self.law_memory)
 
-    def gradient_noise(self, point: Point) -> Array | None:
-        """Covariance of those gradients' noise, where it is to be taken out of what is injected."""
-        of = self._of
-        variance = None if of.estimator.exact else of.gradient_variance()
-        if variance is None or of.law.factors is None:
+    def _gradient_noise(self, point: Point) -> Array | None:
+        variance, factors = self._of.gradient_variance(), self.law.factors
+        if variance is None or factors is None:
             return None
-        return of.metric.whiten_covariance(variance) * of.law.factors[1] ** 2
+        return self.metric.whiten_covariance(variance) * factors[1] ** 2
+
+
+def _no_noise(point: Point) -> Array | None:
+    """Of gradients without noise, or with some that is not taken out of what is injected."""
+    return None

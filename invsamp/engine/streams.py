@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -29,35 +30,33 @@ class Stream:
     ) -> None:
         self._rng, self._shape, self._draw = rng, shape, draw
         self._count = max(1, block // max(1, math.prod(shape)))
-        self._next = self._count
         self._begin = rng.bit_generator.state
+        self._left: Iterator[Array] = iter(())  # of the block
 
     def draw(self) -> Array:
         """The next array."""
-        if self._next == self._count:
-            self._fill()
-            self._next = 0
-        self._next += 1
-        return self._block[self._next - 1]
+        for drawn in self._left:  # the cheapest way to take one, if there is one
+            return drawn
+        self._fill()
+        return next(self._left)
 
     def state(self) -> Saved:
         """Where the stream stands: the generator at the beginning of the block, and the place in it."""
         # at the end of a block nothing of it is needed any more
-        begin = self._rng.bit_generator.state if self._next == self._count else self._begin
-        return {"generator": begin, "next": self._next % self._count}
+        left = operator.length_hint(self._left)
+        begin = self._begin if left else self._rng.bit_generator.state
+        return {"generator": begin, "next": self._count - left if left else 0}
 
     def restore(self, state: Saved) -> None:
         """Go on from a state."""
         self._rng.bit_generator.state = state["generator"]
-        self._next = state["next"]
-        if self._next:
-            self._fill()
-        else:
-            self._next = self._count
+        self._left = iter(())
+        if state["next"]:
+            self._fill(state["next"])
 
-    def _fill(self) -> None:
+    def _fill(self, begun: int = 0) -> None:
         self._begin = self._rng.bit_generator.state
-        self._block = self._draw(self._rng, (self._count, *self._shape))
+        self._left = iter(self._draw(self._rng, (self._count, *self._shape))[begun:])
 
 
 def log_uniform(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:

@@ -70,9 +70,8 @@ class Checked:
         if not self._compared and len(requests) > 1:
             self._compare(requests, found)
         for request, estimate in zip(requests, found, strict=True):
-            failed = int(np.count_nonzero(np.isinf(estimate.energy))) if estimate.failed else 0
             rows = len(request.position)
-            self._potentials[request.fidelity].count(rows * request.of_each_row, failed, seconds * rows)
+            self._potentials[request.fidelity].count(rows * request.of_each_row, estimate.failures, seconds * rows)
         return found
 
     def _asked(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
@@ -101,7 +100,7 @@ class Checked:
             parts = [None if part is None else own_array(part, name) for name, part in zip(_NAMES, given, strict=True)]
         except ValueError as error:
             raise EvaluatorError(f"{self._evaluator!r} must give numbers: {error}") from error
-        estimate, _ = guarded(Estimate(*parts))  # type: ignore[arg-type]
+        estimate = guarded(Estimate(*parts))  # type: ignore[arg-type]
         if estimate.energy_variance is not None and (estimate.energy_variance < 0.0).any():
             raise self._wrong("variances that are not negative", estimate.energy_variance.min())
         return estimate

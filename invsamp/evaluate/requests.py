@@ -87,13 +87,22 @@ class Estimate(NamedTuple):
         """All but ``failed``."""
         return self[:-1]
 
+    @property
+    def failures(self) -> int:
+        """In how many rows a solve failed."""
+        return int(np.count_nonzero(np.isinf(self.energy))) if self.failed else 0
+
     def take(self, rows: Rows) -> Estimate:
         """The estimate of the chains ``rows`` alone."""
-        return Estimate(*(None if part is None else part[rows] for part in self.arrays))  # type: ignore[arg-type]
+        return Estimate(*[None if part is None else part[rows] for part in self[:-1]])  # type: ignore[arg-type]
 
     def replaced(self, rows: Rows, new: Estimate) -> Estimate:
         """A copy in which the chains ``rows`` have the estimate ``new``."""
-        return Estimate(*map(lambda old, part: _replaced(old, rows, part), self.arrays, new.arrays))  # type: ignore[arg-type]
+        parts = [
+            None if old is None or part is None else _replaced(old, rows, part)
+            for old, part in zip(self[:-1], new[:-1], strict=True)
+        ]
+        return Estimate(*parts)  # type: ignore[arg-type]
 
 
 Asks = Generator[tuple[Request, ...], tuple[Estimate, ...], Result]
@@ -103,10 +112,11 @@ Answer = Callable[[tuple[Request, ...]], tuple[Estimate, ...]]
 
 def answered(asking: Asks[Result], answer: Answer) -> Result:
     """What comes of it if every request is answered at once."""
+    send = asking.send
     try:
-        requests = next(asking)
+        requests = send(None)  # type: ignore[arg-type]
         while True:
-            requests = asking.send(answer(requests))
+            requests = send(answer(requests))
     except StopIteration as end:
         result: Result = end.value
         return result
@@ -114,6 +124,8 @@ def answered(asking: Asks[Result], answer: Answer) -> Result:
 
 def gathered(askings: Sequence[Asks[Result]]) -> Asks[list[Result]]:
     """What comes of several, whose requests are asked at the same time: those that want more go on together."""
+    if len(askings) == 1:
+        return [(yield from askings[0])]
     results: dict[int, Result] = {}
     pending: dict[int, tuple[Request, ...]] = {}
 
@@ -206,19 +218,19 @@ def reduced(terms: Terms, batch: Batch, gradient: Gradients = True) -> Estimate:
     )
 
 
-def guarded(found: Estimate) -> tuple[Estimate, int]:
-    """Energies +inf, gradients and variances 0 where any of them is not finite, and in how many rows.
+def guarded(found: Estimate) -> Estimate:
+    """Energies +inf, gradients and variances 0 where any of them is not finite.
 
     The prior's own energy and gradient stay where they are finite: a solve that failed says nothing of them.
     """
     energy, gradient, *variances, prior, slope, _ = found
     without = _not_finite(prior, slope)
     bad = _not_finite(energy, gradient, *variances) | without
-    if not (count := int(np.count_nonzero(bad))):
-        return found, 0
+    if not bad.any():
+        return found
     rest = [_filled(bad, part, 0.0) for part in (gradient, *variances)]
     apart = _filled(without, prior, np.inf), _filled(without, slope, 0.0)
-    return Estimate(_filled(bad, energy, np.inf), *rest, *apart, True), count  # type: ignore[arg-type, call-arg]
+    return Estimate(_filled(bad, energy, np.inf), *rest, *apart, True)  # type: ignore[arg-type, call-arg]
 
 
 def sample_variance(values: Array, structure: Structure) -> Array:
@@ -240,9 +252,7 @@ def _filled(rows: npt.NDArray[np.bool_], part: Array | None, value: float) -> Ar
     return None if part is None else np.where(rows.reshape(-1, *[1] * (part.ndim - 1)), value, part)
 
 
-def _replaced(old: Array | None, rows: Rows, new: Array | None) -> Array | None:
-    if old is None or new is None:
-        return None
+def _replaced(old: Array, rows: Rows, new: Array) -> Array:
     copy = old.copy()  # the model may have kept its own reference to what it returned
     copy[rows] = new
     return copy

@@ -2,55 +2,91 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from math import isfinite
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg.blas import dasum
 
-from invsamp.contract import Array, Gradients, Parts, Potential, SplitPotential, Terms, sums_groups
-from invsamp.evaluate.requests import Answer, Batch, Estimate, Request, joined, reduced, rows_of
-from invsamp.posing.forward import own_array
+from invsamp.contract import Array, Potential, SplitPotential, Terms, TermwisePotential, sums_groups
+from invsamp.evaluate.requests import Answer, Batch, Estimate, Request, guarded, joined, reduced, rows_of
+from invsamp.posing.forward import FLOAT, own_array, real_array
 
 
 def solve(potential: Potential, request: Request) -> Estimate:
-    """What a potential gives for a request, as it is: energies of failed solves are not finite."""
-    position = np.array(request.position)  # a potential may write into what it is given
-    if request.batch is not None:
-        return reduced(batch_terms(potential, position, request.batch), request.batch, request.gradient)
-    # and use the memory of what it returns again
-    if isinstance(potential, SplitPotential):
-        return estimated(potential.parts(position, request.gradient), request.gradient)
-    if request.gradient:
-        energy, gradient = potential.energy_and_gradient(position)
-        return Estimate(own_array(energy, "energies"), own_array(gradient, "gradients"))
-    return Estimate(own_array(potential.energy(position), "energies"), None)  # type: ignore[arg-type]
+    """What a potential gives for a request: energies are +inf, and gradients 0, where anything is not finite."""
+    return solver(potential)(request)
 
 
-def estimated(parts: Parts, gradient: Gradients) -> Estimate:
-    """What a potential that tells its parts was asked for, in arrays of its own."""
-    energy, slope, prior, prior_slope = parts
+def solver(potential: Potential) -> Callable[[Request], Estimate]:
+    """What answers requests by a potential, in arrays of its own.
+
+    A potential may write into what it is given, and use the memory of what it returns again. The copy of a position
+    lies in memory as a part of the chains would: sums of the potential's must not depend on it.
+    """
+    energy, energy_and_gradient = potential.energy, potential.energy_and_gradient
+    parts = potential.parts if isinstance(potential, SplitPotential) else None
+
+    def solved(request: Request) -> Estimate:
+        position, gradient, batch = request.position.copy(), request.gradient, request.batch
+        if batch is not None:
+            with np.errstate(invalid="ignore"):  # of solves that failed
+                return guarded(reduced(_batch_terms(potential, request.fidelity, position, batch), batch, gradient))
+        prior = prior_slope = slope = None
+        if parts is not None:
+            value, slope, prior, prior_slope = parts(position, gradient)
+        elif gradient:
+            value, slope = energy_and_gradient(position)
+        else:
+            value = energy(position)
+        # the usual case, at each step: sums of moduli are enough to see that all is well, and BLAS takes them without a
+        # warning on overflow; if they are not finite, the careful path decides
+        if gradient is True and type(value) is type(slope) is np.ndarray and value.dtype == slope.dtype == FLOAT:
+            moduli = dasum(value.ravel()) + dasum(slope.ravel())
+            if prior is None:
+                if isfinite(moduli):
+                    return Estimate(value.copy(), slope.copy())
+            elif type(prior) is np.ndarray and prior.dtype == FLOAT and isfinite(moduli + dasum(prior.ravel())):
+                return Estimate(value.copy(), slope.copy(), None, None, prior.copy())
+        return guarded(_owned(request, value, slope, prior, prior_slope))
+
+    return solved
+
+
+def _owned(
+    request: Request, energy: Array, gradient: Array | None, prior: Array | None, prior_gradient: Array | None
+) -> Estimate:
+    """An estimate in arrays of its own, whatever they are made of: `solver` does the same for what is usual."""
+
+    def own(name: str, part: Array | None, wanted: object = True) -> Array | None:
+        return own_array(part, f"the {name} of fidelity {request.fidelity!r}") if wanted else None
+
     return Estimate(
-        own_array(energy, "energies"),
-        own_array(slope, "gradients") if gradient else None,  # type: ignore[arg-type]
-        prior=own_array(prior, "prior energies"),
-        prior_gradient=own_array(prior_slope, "gradients of the prior energy") if gradient == "apart" else None,
+        own("energy", energy),  # type: ignore[arg-type]
+        own("gradient", gradient, request.gradient),  # type: ignore[arg-type]
+        prior=own("prior energy", prior, prior is not None),
+        prior_gradient=own("gradient of the prior energy", prior_gradient, request.gradient == "apart"),
     )
 
 
-def batch_terms(potential: Potential, position: Array, batch: Batch) -> Terms:
+def _batch_terms(potential: Potential, fidelity: str, position: Array, batch: Batch) -> Terms:
     """Terms of a batch of data, or of groups of them; less their expansions, and what is known, where this is
     wanted."""
-    terms = _own_terms(potential, position, batch) if batch.reference is None else _expanded(potential, position, batch)
+    find = _own_terms if batch.reference is None else _expanded
+    terms = find(potential, fidelity, position, batch)
     if batch.known is None:
         return terms
     energies, gradients = terms.energies - batch.known[:, :, 0], terms.gradients - batch.known[:, :, 1:]
     return terms._replace(energies=energies, gradients=gradients)
 
 
-def _expanded(potential: Potential, position: Array, batch: Batch) -> Terms:
+def _expanded(potential: Potential, fidelity: str, position: Array, batch: Batch) -> Terms:
     rows, there = len(position), batch.reference
     assert there is not None
-    both = _own_terms(potential, np.concatenate([position, there]), batch.take(np.tile(np.arange(rows), 2)))
+    twice = batch.take(np.tile(np.arange(rows), 2))
+    both = _own_terms(potential, fidelity, np.concatenate([position, there]), twice)
     prior, prior_gradient, energies, gradients = both
     # a reference that cannot be solved spoils what is told at the position
     prior = np.where(np.isfinite(prior[rows:]), prior[:rows], np.inf)
@@ -64,13 +100,16 @@ def _expanded(potential: Potential, position: Array, batch: Batch) -> Terms:
     return Terms(prior, prior_gradient[:rows], energies, gradients)
 
 
-def _own_terms(potential: Potential, position: Array, batch: Batch) -> Terms:
-    termwise: Any = potential  # minibatches refuse others
-    if batch.counted is None:
-        return termwise.terms(position, batch.members)
-    if sums_groups(termwise):
-        return termwise.group_terms(position, batch.members, batch.counted)
-    return summed(termwise.terms(position, batch.members.reshape(len(position), -1)), batch.members, batch.counted)
+def _own_terms(potential: Potential, fidelity: str, position: Array, batch: Batch) -> Terms:
+    termwise = cast(TermwisePotential, potential)  # minibatches refuse others
+    members, counted = batch.members, batch.counted
+    if counted is None:
+        found = termwise.terms(position, members)
+    elif sums_groups(termwise):
+        found = termwise.group_terms(position, members, counted)
+    else:
+        found = summed(termwise.terms(position, members.reshape(len(position), -1)), members, counted)
+    return Terms(*(real_array(part, f"the terms of fidelity {fidelity!r}") for part in found))
 
 
 def summed(terms: Terms, members: npt.NDArray[np.intp], counted: Array) -> Terms:

@@ -184,11 +184,16 @@ class Kernel(Protocol):
         ...
 
 
-def decided(accept: Mask, there: Point, here: Point) -> Point:
-    """There for the chains that accept, here for the others; energies are exact, and come without variances."""
-    if accept.all():
+def decided(accept: Mask, there: Point, here: Point, accepted: int | None = None) -> Point:
+    """There for the chains that accept, here for the others; energies are exact, and come without variances.
+
+    ``accepted`` is how many do, if that is known.
+    """
+    if accepted is None:
+        accepted = int(np.count_nonzero(accept))
+    if accepted == len(accept):
         return there
-    if not accept.any():
+    if not accepted:
         return here
     by_row, old, new = accept[:, None], here.estimate, there.estimate
     return Point(

@@ -120,7 +120,7 @@ class Momentum:
 
     def step(self, rung: ActiveRung, here: Point, memory: Memory) -> Asks[Moved]:
         """Move every chain once."""
-        return (yield from (self._adjusted_step if self.adjusted else self._plain_step)(rung, here, memory))
+        return (self._adjusted_step if self.adjusted else self._plain_step)(rung, here, memory)
 
     def arrived(self, rung: ActiveRung, memory: Memory, rows: Rows, change: Array) -> Memory:
         """Unadjusted, the momentum at the position itself stays: what is stored, half a kick behind, is moved."""
@@ -136,7 +136,9 @@ class Momentum:
             rung.gradient(here.estimate), rung.normal(), step_size, rung.gradient_noise(here), self.friction
         )
         end, velocity, failed = rung.follow(here.position, kick + kept * np.sqrt(step_size) * memory["momentum"])
-        point, refused = where_solved(rung, Point(end, (yield from rung.evaluate(end))), here)
+        point, refused = Point(end, (yield from rung.evaluate(end))), None
+        if point.estimate.failed:
+            point, refused = where_solved(rung, point, here)
         momentum = velocity / np.sqrt(step_size)
         for stayed in (failed, refused):
             if stayed is not None:
@@ -156,7 +158,8 @@ class Momentum:
         accept, threshold = persistent_acceptance(memory["threshold"], log_ratio)
         at_end = end_momentum(velocity, gradient, step_size)
         kept_on = {"momentum": np.where(accept[:, None], at_end, -momentum), "threshold": threshold}
-        return decided(accept, there, here), kept_on, Info(log_ratio, int(np.count_nonzero(accept)))
+        accepted = int(np.count_nonzero(accept))
+        return decided(accept, there, here, accepted), kept_on, Info(log_ratio, accepted)
 
 
 def end_momentum(velocity: Array, gradient: Array, step_size: StepSize) -> Array:

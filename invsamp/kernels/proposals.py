@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numba import njit
 
 from invsamp.contract import Array
 from invsamp.kernels.contract import StepSize
@@ -37,9 +38,11 @@ def propose(
     """
     variance = 2.0 * heat * step_size
     if gradient_noise is None:
-        # the square root of a Python float costs a tenth of NumPy's, and this runs at every step
-        sd = math.sqrt(variance) if isinstance(variance, float) else np.sqrt(variance)
-        return sd * noise - step_size * gradient, 0
+        if isinstance(step_size, float):
+            move = np.empty(noise.shape)
+            _straight(gradient, noise, step_size, math.sqrt(variance), move)
+            return move, 0
+        return np.sqrt(variance) * noise - step_size * gradient, 0
     if gradient_noise.ndim == 3:
         injected, clipped = _correlated(gradient_noise, noise, variance, step_size)
     else:
@@ -47,6 +50,14 @@ def propose(
         spread, clipped = _spent(variance - step_size**2 * by_entry)
         injected = spread * noise
     return injected - step_size * gradient, clipped
+
+
+@njit(cache=True)
+def _straight(gradient: Array, noise: Array, step_size: float, sd: float, move: Array) -> None:
+    """Into ``move``, sd * noise - step_size * gradient: half NumPy's time, and this is asked at every step."""
+    for i in range(noise.shape[0]):
+        for j in range(noise.shape[1]):
+            move[i, j] = sd * noise[i, j] - step_size * gradient[i, j]
 
 
 def _correlated(covariance: Array, noise: Array, variance: StepSize, step_size: StepSize) -> tuple[Array, int]:

@@ -8,6 +8,7 @@ from asking import Asked
 
 from invsamp.estimators import minibatch
 from invsamp.evaluate.counted import CountedPotential
+from invsamp.evaluate.requests import Batch, Request
 from invsamp.posing.potential import FunctionPotential, SumPotential
 
 
@@ -49,14 +50,17 @@ class TestCountedPotential:
 
         data = np.arange(4.0)[:, None]
         potential = CountedPotential(SumPotential(data, term, 1), "model")
-        terms = potential.terms(np.zeros((2, 1)), np.array([[0, 1], [2, 3]]))
-        np.testing.assert_array_equal(terms.prior_energy, [0.0, np.inf])
-        np.testing.assert_array_equal(terms.energies, [[1.0, 1.0], [0.0, 0.0]])
-        assert potential.failed == 1
+        batch = Batch(np.array([[0, 1], [2, 3]]), None, 4, "full")
+        found = potential.answer(Request("model", np.zeros((2, 1)), batch=batch))
+        np.testing.assert_array_equal(found.energy, [4.0, np.inf])
+        np.testing.assert_array_equal(found.gradient, [[4.0], [0.0]])
+        np.testing.assert_array_equal(found.energy_variance, [0.0, 0.0])
+        assert found.failed
+        assert (potential.evaluations, potential.failed) == (2, 1)
         estimate = Asked(minibatch(2), potential, "full").estimate(np.random.default_rng(0), np.zeros((50, 1)))
         assert np.isinf(estimate.energy).any()
         assert np.isfinite(estimate.energy).any()
         assert np.isfinite(estimate.gradient_variance).all()
 
     def test_offers_terms_only_where_the_potential_does(self):
-        assert not hasattr(CountedPotential(FunctionPotential(square, 2), "model"), "terms")
+        assert not hasattr(CountedPotential(FunctionPotential(square, 2), "model"), "size")

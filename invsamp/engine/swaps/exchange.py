@@ -83,11 +83,12 @@ class Exchange:
         """Whether rungs meet after this step; asked once after each."""
         if not self._fraction:
             return True
-        if self._next == len(self._due):
+        place = self._next
+        if place == len(self._due):
             self._due = self._when.random(4096) < self._fraction
-            self._next = 0
-        self._next += 1
-        self._met = bool(self._due[self._next - 1])
+            place = 0
+        self._next = place + 1
+        self._met = bool(self._due[place])
         return self._met or bool(self._free)
 
     def meet(self) -> Asks[None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from invsamp.contract import Array
@@ -50,6 +52,7 @@ class Meeting:
     ) -> None:
         self._cold, self._hot = Side(cold, hot, whole=whole), Side(hot, cold, whole=whole)
         self._sides = {"cold": self._cold, "hot": self._hot}
+        self._factors = cold.law.factors, hot.law.factors
         self._rule, self._same, self._learnt, self._added = rule, same, learnt, added
         self._paired = paired
         # means of the learnt difference, by position
@@ -76,8 +79,8 @@ class Meeting:
                     if after is not None:
                         back = back + slope**2 * after
             for at, weight in (("cold", stage.learnt_at_cold), ("hot", stage.learnt_at_hot)):
-                if weight and (factors := self._cold.rung.law.factors):
-                    total = total + weight * factors[1] * self._mean_difference(at, rows)
+                if weight and self._factors[0] is not None:
+                    total = total + weight * self._factors[0][1] * self._mean_difference(at, rows)
         if self._added is not None:
             missing = np.maximum(back - noise, 0.0)
             total = total + np.sqrt(missing) * self._added.standard_normal(len(rows))
@@ -89,8 +92,8 @@ class Meeting:
     def exchange(self, rows: Rows) -> Asks[None]:
         """Exchange the positions of the chains ``rows`` and what is known at them; the end of the meeting."""
         sides = self._cold, self._hot
-        leaving = [side.rung.estimate.take(rows) if self._same else None for side in sides]
-        yield from gathered([side.arrive(rows, there) for side, there in zip(sides, leaving[::-1], strict=True)])
+        here, there = (side.rung.estimate.take(rows) if self._same else None for side in sides)
+        yield from gathered([self._cold.arrive(rows, there), self._hot.arrive(rows, here)])
 
     def differences(self) -> list[tuple[Array, Array]]:
         """Positions (n, d) at which both rungs' energies are known by now, and the colder's less the hotter's (n,)."""
@@ -106,12 +109,14 @@ class Meeting:
 
     def _value(self, weights: Weights, estimate: Estimate) -> tuple[Array, float]:
         """What an energy adds to the log ratio (k,), and what a unit of misfit does, by which its noise counts."""
-        cold, hot = self._cold.rung, self._hot.rung
-        if (mine := cold.law.factors) is None or (other := hot.law.factors) is None:
+        mine, other = self._factors
+        if mine is None or other is None:
             # energies are exact, as others are refused
-            values = [w * r.reduced_energy(estimate) for w, r in zip(weights, (cold, hot), strict=True) if w]
+            rungs = self._cold.rung, self._hot.rung
+            values = [w * rung.reduced_energy(estimate) for w, rung in zip(weights, rungs, strict=True) if w]
             return np.sum(values, axis=0), 0.0
-        prior, misfit = (weights.cold * mine[k] + weights.hot * other[k] for k in (0, 1))
+        prior = weights.cold * mine[0] + weights.hot * other[0]
+        misfit = weights.cold * mine[1] + weights.hot * other[1]
         if prior == misfit == 0.0:
             return np.zeros(len(estimate.energy)), 0.0
         return combined(prior, misfit, estimate.energy, estimate.prior), misfit
@@ -131,6 +136,8 @@ class Meeting:
                 asked[rung].append((rung, at))
         after = self._added is not None
         pending = {rung: keys for rung, keys in asked.items() if keys}
+        if not pending:
+            return found
         answers = yield from gathered(
             [
                 self._sides[rung].answer([Wanted(rung != at, after) for _, at in keys], rows)
@@ -168,6 +175,7 @@ class Meeting:
         return self._means[at][rows]
 
 
+@lru_cache
 def _wanted(stage: Stage) -> list[tuple[tuple[str, str], Weights]]:
     """The energies that a stage takes, by rung and position."""
     keys = ("cold", "cold"), ("cold", "hot"), ("hot", "hot"), ("hot", "cold")

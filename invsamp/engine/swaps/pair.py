@@ -94,7 +94,8 @@ class Pair:
             rows = rows[accept]
             if not len(rows):
                 break
-        self._learn(meeting)
+        if self.learning:
+            self._learn(meeting)
         self.attempts += tried
         self.accepts += len(rows)
         if len(rows):
@@ -196,7 +197,7 @@ class Pair:
             setattr(self, name, copy.copy(value))
 
     def _learn(self, meeting: Meeting) -> None:
-        if not (self.learning and self.rule.discrepancy and self.discrepancy):
+        if not (self.rule.discrepancy and self.discrepancy):
             return
         for position, difference in meeting.differences():
             self.discrepancy = self.rule.discrepancy.update(self.discrepancy, position, difference)

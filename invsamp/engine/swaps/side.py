@@ -11,6 +11,7 @@ from invsamp.contract import Array, Gradients
 from invsamp.engine.rung import RungAtWork
 from invsamp.estimators import remembered
 from invsamp.evaluate.requests import Asks, Estimate, Request, Rows
+from invsamp.kernels.contract import Point
 from invsamp.variances.models import Known
 
 
@@ -69,17 +70,17 @@ class Side:
         rung, before = self.rung, self.rung.estimate
         position = rung.position.copy()
         position[rows] = self._there[rows]
-        rung.position = position
-        # what was cached under another fidelity is of no use: take the crossed solve, or solve again
         memory = remembered(self._memory_there, rows) if self._travels else ()
+        # what was cached under another fidelity is of no use: take the crossed solve, or solve again
+        if estimate is None and self._crossed is not None:
+            solved, crossed = self._crossed
+            estimate, memory = crossed.take(np.searchsorted(solved, rows)), ()
         if estimate is not None:
-            rung.set_estimate(rows, estimate)
+            rung.point = Point(position, before.replaced(rows, estimate))
             for known in memory:
                 rung.remember(rows, known)
-        elif self._crossed is not None:
-            solved, crossed = self._crossed
-            rung.set_estimate(rows, crossed.take(np.searchsorted(solved, rows)))
         else:
+            rung.position = position
             yield from rung.reevaluate(rows, *memory)
         rung.arrived(rows, before)
 
