@@ -30,6 +30,7 @@ from invsamp.ladder import Sampler
 
 GOALS = {1: 60.0, 64: 5.0}  # microseconds per chain, for a bare potential
 UNKNOWNS = 10
+TENTH = 0.1  # of the steps, after which swaps are attempted
 SERVE = "serve"
 
 
@@ -62,14 +63,17 @@ def ten_unknowns() -> iv.Posterior:
 
 
 WELL: dict[str, Sampler] = {
-    "sgld": iv.relangevin((1.0, 4.0), (0.005, 0.01), adjusted=False),
-    "sgld, noisy, known variances": iv.fast_resgld((1.0, 4.0), (0.005, 0.01), estimator=iv.noisy(0.5, 1.0)),
-    "mala": iv.relangevin((1.0, 4.0), (0.1, 0.3)),
-    "ghmc": iv.relangevin((1.0, 4.0), (0.1, 0.3), friction=0.1),
+    "sgld": iv.relangevin((1.0, 4.0), (0.005, 0.01), adjusted=False, swap_fraction=TENTH),
+    "sgld, noisy, known variances": iv.fast_resgld(
+        (1.0, 4.0), (0.005, 0.01), estimator=iv.noisy(0.5, 1.0), swap_fraction=TENTH
+    ),
+    "mala": iv.relangevin((1.0, 4.0), (0.1, 0.3), swap_fraction=TENTH),
+    "mala, swaps after each step": iv.relangevin((1.0, 4.0), (0.1, 0.3), swap_fraction=1.0),
+    "ghmc": iv.relangevin((1.0, 4.0), (0.1, 0.3), friction=0.1, swap_fraction=TENTH),
 }
 POSTERIOR: dict[str, Sampler] = {
-    "posterior of ten, sgld": iv.relangevin((1.0, 4.0), (0.002, 0.005), adjusted=False),
-    "posterior of ten, mala": iv.relangevin((1.0, 4.0), (0.02, 0.05)),
+    "posterior of ten, sgld": iv.relangevin((1.0, 4.0), (0.002, 0.005), adjusted=False, swap_fraction=TENTH),
+    "posterior of ten, mala": iv.relangevin((1.0, 4.0), (0.02, 0.05), swap_fraction=TENTH),
 }
 
 
