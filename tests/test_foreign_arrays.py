@@ -12,7 +12,7 @@ import invsamp as iv
 from invsamp import parallel
 from invsamp.boundary import penalised
 from invsamp.evaluate.counted import CountedPotential
-from invsamp.evaluate.requests import Request
+from invsamp.evaluate.requests import Batch, Request
 from invsamp.evaluate.solving import separable
 from invsamp.fidelities.states import gather
 from invsamp.parallel.isolation import isolated
@@ -210,10 +210,17 @@ class TestMemoryUsedAgain:
             return 0.5 * (away**2).sum(axis=2), away
 
         potentials = [iv.SumPotential(rows, term, 2, prior=p.energy_and_gradient) for p in (Careful(), Reusing())]
-        everything = np.tile(np.arange(20), (5, 1))
+        everything = Batch(np.tile(np.arange(20), (5, 1)), None, 20, "full")
+
+        def twice(potential):
+            counted = CountedPotential(potential, "sum")
+            found = counted.answer(Request("sum", THETA, batch=everything))
+            counted.answer(Request("sum", 2.0 * THETA, batch=everything))
+            return found[:5]
+
         for evaluate in (
             lambda potential: potential.energy_and_gradient(THETA.copy()),
-            lambda potential: CountedPotential(potential, "sum").terms(THETA, everything),
+            twice,
         ):
             for found, wanted in zip(evaluate(potentials[1]), evaluate(potentials[0]), strict=True):
                 np.testing.assert_array_equal(found, wanted)

@@ -109,7 +109,9 @@ def _own_terms(potential: Potential, fidelity: str, position: Array, batch: Batc
         found = termwise.group_terms(position, members, counted)
     else:
         found = summed(termwise.terms(position, members.reshape(len(position), -1)), members, counted)
-    return Terms(*(real_array(part, f"the terms of fidelity {fidelity!r}") for part in found))
+    what = f"the terms of fidelity {fidelity!r}"
+    prior, terms = (own_array(part, what) for part in found[:2]), (real_array(part, what) for part in found[2:])
+    return Terms(*prior, *terms)  # sums of the terms are new arrays, the prior's part is kept as it is
 
 
 def summed(terms: Terms, members: npt.NDArray[np.intp], counted: Array) -> Terms:
