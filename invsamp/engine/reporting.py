@@ -39,6 +39,7 @@ def report(
         "learnt_laws": [r.law.told(r.law_memory) if isinstance(r.law, ToldLaw) else None for r in rungs],
         "temperatures": temperatures_of([r.law for r in rungs]),
         "law_factors": [None if r.law.factors is None else list(r.law.factors) for r in rungs],
+        "exact_energies": [r.estimator.exact for r in rungs],
         "fidelities": [r.potential.fidelity for r in rungs],
         "kernels": [r.settings.kernel.name for r in rungs],
         "step_sizes": [_step_size(r) for r in rungs],

@@ -18,6 +18,7 @@ from invsamp.contract import Array, Problem
 from invsamp.diagnostics import weights
 from invsamp.diagnostics.checks import diagnose
 from invsamp.diagnostics.draws import table
+from invsamp.diagnostics.evidence import LogEvidence
 from invsamp.diagnostics.fit import fit_warnings
 from invsamp.domains import Domain, from_dict
 from invsamp.names import labels
@@ -26,6 +27,7 @@ from invsamp.names import labels
 # `import invsamp` above `import dolfinx` is enough. ArviZ, xarray and matplotlib wait for their first use.
 from invsamp.posing.posterior import Posterior
 from invsamp.results.arrays import Arrays, Dataset, Source
+from invsamp.results.evidence import evidence_of
 from invsamp.results.loo import leave_one_out
 from invsamp.results.predictive import log_likelihood, predict
 from invsamp.results.printing import printed, verdict
@@ -374,6 +376,26 @@ class Run:
             raise ValueError("posterior must be given, or run.log_likelihood(posterior) called before: got None")
         return leave_one_out(self.data, self.weights, self.theta)
 
+    def log_evidence(self) -> LogEvidence:
+        """Log of the evidence (marginal likelihood) of the model, by stepping stones and thermodynamic integration.
+
+        For runs of a ladder of tempered likelihoods from the prior to the posterior, of one fidelity, with exact
+        energies, as ``relangevin(ladder="auto")`` makes them. Densities are those of the data, normalised, and the
+        prior is that within the domain, normalised there. Differences between models of the same data are log Bayes
+        factors; the evidence depends on how wide the priors are.
+
+        Returns
+        -------
+        LogEvidence
+            With standard errors, in which autocorrelation and swaps are accounted for; prints itself.
+
+        Raises
+        ------
+        ValueError
+            If the run has no such ladder: with what to do.
+        """
+        return evidence_of(self.report, self._misfit)
+
     def plot_trace(self, names: Sequence[str] | None = None) -> Figure:
         """Draws of every chain in order; see `invsamp.plots.plot_trace`."""
         from invsamp.plots import plot_trace
@@ -425,6 +447,11 @@ class Run:
         from invsamp.plots import plot_predictive
 
         return plot_predictive(self, posterior, x, x_label, series)
+
+    def _misfit(self, rung: int) -> Array | None:
+        """Minus log-likelihoods (chains, draws) of a rung's draws."""
+        group, rest = ("hot_stats", (rung - 1,)) if rung else ("sample_stats", ())
+        return self._source.read(group, "misfit", rest=rest) if self._source.holds(group, "misfit") else None
 
     def _fit(self, every: int = 1) -> list[str]:
         """Whether the model fits its data."""

@@ -1,0 +1,62 @@
+"""The evidence that a run tells: whether its ladder does, and what to do where it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from invsamp.contract import Array
+from invsamp.diagnostics.evidence import LogEvidence, log_evidence
+
+#: What helps in most cases.
+WHAT_TO_DO = 'Sample with relangevin(ladder="auto"), or with tempered_likelihood laws from 1 to 0 as temperatures'
+
+
+def evidence_of(report: Mapping[str, Any], misfit: Callable[[int], Array | None]) -> LogEvidence:
+    """Evidence of the model that a run sampled.
+
+    Parameters
+    ----------
+    report : mapping
+        The run's.
+    misfit : callable
+        Those of a rung's draws (chains, draws) by its number; None where they were not kept.
+
+    Raises
+    ------
+    ValueError
+        If its ladder does not tell it.
+    """
+    betas = _betas(report)
+    fidelities = list(dict.fromkeys(report.get("fidelities") or []))
+    if len(fidelities) > 1:
+        raise ValueError(
+            f"log_evidence needs rungs of one fidelity, got {fidelities}: the draws of a coarse model tell its own "
+            f'evidence. Sample with relangevin(ladder="auto", fidelities=[{fidelities[0]!r}])'
+        )
+    if not all(report.get("exact_energies") or [False]):
+        raise ValueError(
+            "log_evidence needs exact energies, got draws that hold noisy ones: the mean of exp(-misfit) is another "
+            "then. Use relangevin, or estimator=exact()"
+        )
+    found = [misfit(k) for k in range(len(betas))]
+    if any(one is None for one in found):
+        raise ValueError(f"log_evidence needs the misfits of all rungs, which the run does not hold. {WHAT_TO_DO}")
+    return log_evidence(betas, np.stack(found))  # type: ignore[arg-type]
+
+
+def _betas(report: Mapping[str, Any]) -> list[float]:
+    """Of the ladder, from 1 to 0; `ValueError` where it is none of tempered likelihoods."""
+    factors = report.get("law_factors")
+    told = f"got {', '.join(report.get('laws') or []) or 'a run that does not say what its rungs sample'}"
+    if not factors or any(pair is None or pair[0] != 1.0 for pair in factors):
+        raise ValueError(f"log_evidence needs a ladder of tempered likelihoods, {told}. {WHAT_TO_DO}")
+    betas = [float(pair[1]) for pair in factors]
+    if len(betas) < 2 or betas[-1] != 0.0:
+        raise ValueError(
+            f"log_evidence needs a ladder that ends at the prior, at beta = 0, {told}: nothing else is known to be "
+            f"normalised. {WHAT_TO_DO}"
+        )
+    return betas
