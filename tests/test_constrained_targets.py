@@ -69,8 +69,8 @@ class Truncated:
 
 
 def correlated(dimension):
-    """Factor whose columns differ in scale by 3 and point into each other's half-spaces."""
-    mixing = np.random.default_rng(dimension).standard_normal((dimension, dimension))
+    """Factor whose columns differ in scale by 3 and point into each other's half-spaces; the same for all seeds."""
+    mixing = np.random.Generator(np.random.PCG64(dimension)).standard_normal((dimension, dimension))
     return (np.eye(dimension) + 0.7 * mixing / math.sqrt(dimension)) * np.geomspace(1.0, 3.0, dimension)
 
 
