@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from invsamp.solvers.ode.pointers import call
+from invsamp.solvers.ode.pointers import INNER, call
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -46,7 +46,15 @@ def look_around(events: Events, t: float, x: Array, p: Array, sides: Array) -> N
         sides[e] = out[0, 0]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**INNER)
+def keep(sides: Array) -> None:
+    """What was after is what was before, from now on; ``sides`` (2, events)."""
+    # not by slices, whose error message for other shapes takes seconds to compile
+    for e in range(sides.shape[1]):
+        sides[0, e] = sides[1, e]
+
+
+@njit(**INNER)
 def crossing(events: Events, before: Array, after: Array) -> int:
     """The first event whose function changes its sign in the direction that counts; -1 for none."""
     for e in range(len(before)):
@@ -55,14 +63,14 @@ def crossing(events: Events, before: Array, after: Array) -> int:
     return -1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**INNER)
 def crosses(before: float, after: float) -> bool:
     """Whether a sign changed."""
     # a trajectory that starts at zero has not crossed it
     return (before < 0 <= after) or (before > 0 >= after)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**INNER)
 def happen(rhs: int, n: int, events: Events, e: int, t: float, p: Array, sides: Array, work: Array) -> int:
     """Event ``e`` at y = work[0], with the derivative before it in work[2]; evaluations of the right-hand side.
 
@@ -122,7 +130,7 @@ def inset(t: float) -> float:
     return 8 * (np.nextafter(abs(t), math.inf) - abs(t))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**INNER)
 def _settle(
     rhs: int,
     n: int,
@@ -143,9 +151,9 @@ def _settle(
             # the change left it at its zero: on which side it is from now on, its slope tells
             call(rhs, after, y, p, work[2:], 0)
             slope = _speed(n, events.gradients[fired], t, y, work[2], p, np.empty((1, 2 + n + len(p))))
-            sides[:, fired] = math.copysign(1e-300, slope)
+            sides[0, fired] = sides[1, fired] = math.copysign(1e-300, slope)
         following = crossing(events, sides[0], sides[1])
-        sides[0] = sides[1]
+        keep(sides)
         if following < 0:
             break
         fired = following
@@ -158,7 +166,7 @@ def _settle(
     return 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**INNER)
 def _speed(n: int, gradient: int, t: float, x: Array, slope: Array, p: Array, out: Array) -> float:
     """Derivative of an event's function along the trajectory; ``out`` (1, 2 + n + q) is filled by ``gradient``."""
     call(gradient, t, x, p, out, 0)
@@ -168,14 +176,14 @@ def _speed(n: int, gradient: int, t: float, x: Array, slope: Array, p: Array, ou
     return speed
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**INNER)
 def _move(n: int, y: Array, slope: Array, shift: Array, sign: float) -> None:
     for c in range(len(y) // n - 1):
         for i in range(n):
             y[n + c * n + i] += sign * slope[i] * shift[c]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**INNER)
 def _change(n: int, change: int, t: float, y: Array, p: Array, shift: Array) -> None:
     """States and sensitivities after ``change``; the latter without those of the time before and after it."""
     if change == 0:
@@ -184,7 +192,8 @@ def _change(n: int, change: int, t: float, y: Array, p: Array, shift: Array) -> 
     out = np.empty((1, n * (2 + n + q)))
     call(change, t, y, p, out, 0)
     g, old = out[0], y.copy()
-    y[:n] = g[:n]
+    for i in range(n):
+        y[i] = g[i]
     for c in range(columns):
         for i in range(n):
             value = g[n + i] * shift[c]

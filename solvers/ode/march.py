@@ -14,8 +14,8 @@ import numpy.typing as npt
 from numba import njit
 
 from invsamp.solvers.ode import dop853, dormand_prince
-from invsamp.solvers.ode.happenings import Events, crosses, crossing, happen, inset, leave, look_around
-from invsamp.solvers.ode.pointers import call
+from invsamp.solvers.ode.happenings import Events, crosses, crossing, happen, inset, keep, leave, look_around
+from invsamp.solvers.ode.pointers import INNER, call
 from invsamp.solvers.ode.runge_kutta import error_norm, step
 
 Array = npt.NDArray[np.float64]
@@ -84,7 +84,7 @@ def march_rows(
         )  # fmt: skip
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**INNER)
 def _trajectory(
     order: int,
     rhs: int,
@@ -168,7 +168,7 @@ def _trajectory(
     return status, evaluations, steps, t
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**INNER)
 def _stretch(
     order: int,
     rhs: int,
@@ -270,7 +270,7 @@ def _stretch(
                 y[i] = z[i]
                 peaks[i] = max(peaks[i], abs(z[i]))
             return OK, done, evaluations + 1, steps, last, side, fired
-        sides[0] = sides[1]
+        keep(sides)
         if status == STOPPED:
             return status, done, evaluations, steps, last, side, -1
         if stiff > 0 or steps % _LOOK_EVERY == 0:
@@ -288,7 +288,7 @@ def _stretch(
     return OK, done, evaluations, steps, t, side, -1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**INNER)
 def _interpolate(order: int, rhs: int, t: float, h: float, lower: float, upper: float, p: Array, work: Array) -> int:
     """Write the coefficients of the step's interpolant to the work array; evaluations that it takes."""
     y, k, q = work[_Y], work[_K:_Q], work[_Q:_SCRATCH]
@@ -299,7 +299,7 @@ def _interpolate(order: int, rhs: int, t: float, h: float, lower: float, upper: 
     return _EXTRA8
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**INNER)
 def _look(order: int, n: int, h: float, stiff: int, other: int, work: Array) -> tuple[int, int]:
     """Steps at the edge of stability, in a row but for ``other``: h |lambda| from the last two stages of a step."""
     y, z, k, q = work[_Y], work[_NEXT], work[_K:_Q], work[_Q:_SCRATCH]
@@ -320,7 +320,7 @@ def _look(order: int, n: int, h: float, stiff: int, other: int, work: Array) -> 
     return stiff, other + 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**INNER)
 def _first_step(
     order: int,
     rhs: int,
@@ -356,7 +356,7 @@ def _first_step(
     return min(100 * guess, step, target - t)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**INNER)
 def _is_finite(values: Array) -> bool:
     finite = True
     for i in range(len(values)):
@@ -364,14 +364,14 @@ def _is_finite(values: Array) -> bool:
     return finite
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**INNER)
 def _value(stop: int, t: float, y: Array, p: Array, work: Array) -> float:
     scratch = work[_SCRATCH:]
     call(stop, t, y, p, scratch, 0)
     return scratch[0, 0]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**INNER)
 def _locate(order: int, stop: int, n: int, t: float, h: float, before: float, p: Array, work: Array) -> float:
     """Time within the step at which the stopping function changes its sign on the interpolant, by bisection."""
     z = work[_NEXT]
@@ -386,12 +386,12 @@ def _locate(order: int, stop: int, n: int, t: float, h: float, before: float, p:
     return t + high * h
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**INNER)
 def _first_event(
     order: int, n: int, events: Events, t: float, h: float, p: Array, sides: Array, work: Array
 ) -> tuple[int, float, float]:
     """The first event within the step, and the parts of the step just before and just after it, by bisection."""
-    z, kept, here = work[_NEXT], work[_NEXT].copy(), sides[1].copy()
+    z, kept, here = work[_NEXT], work[_NEXT].copy(), np.empty(len(events.roots))
     low, high, fired = 0.0, 1.0, crossing(events, sides[0], sides[1])
     for _ in range(54):
         x = (low + high) / 2
@@ -411,11 +411,12 @@ def _first_event(
         _inside(order, n, min(high + aside, 1.0), work, z)
         look_around(events, t + high * h, z, p, here)
         low, high, aside = max(low - aside, 0.0), min(high + aside, 1.0), 8 * aside
-    z[:] = kept
+    for i in range(len(z)):
+        z[i] = kept[i]
     return fired, low, high
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**INNER)
 def _inside(order: int, count: int, x: float, work: Array, z: Array) -> None:
     """The first components at a part x of the step, on the interpolant, to z."""
     y, q = work[_Y], work[_Q:_SCRATCH]

@@ -12,6 +12,15 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+#: Options of compiled functions that are called by compiled ones alone: what would let Python call them costs time too.
+INNER: dict[str, Any] = {
+    "cache": True,
+    "nogil": True,
+    "error_model": "numpy",
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
+
 
 def _call(typingctx: Any, address: Any, t: Any, y: Any, p: Any, out: Any, row: Any) -> Any:  # pragma: no cover
     """Call the function at ``address``: ``f(t, &y[0], &p[0], &out[row, 0])``; all arrays C-contiguous."""

@@ -20,7 +20,11 @@ def circle_gradient(x: np.ndarray) -> np.ndarray:
 
 
 BOUNDS = ([-1.0, -1.0], [1.0, 1.0])
-CIRCLE = LevelSet(circle, circle_gradient, 2, bounds=BOUNDS)
+
+
+@pytest.fixture(scope="module")
+def disc() -> LevelSet:
+    return LevelSet(circle, circle_gradient, 2, bounds=BOUNDS)
 
 
 def test_roots_to_rounding_for_steep_flat_and_undefined_functions() -> None:
@@ -93,28 +97,28 @@ def test_bad_input_is_named(change: dict, message: str) -> None:
         LevelSet(**({"level": circle, "gradient": circle_gradient, "dimension": 2} | change))
 
 
-def test_draws_need_bounds() -> None:
-    draws = CIRCLE.sample_uniform(np.random.default_rng(0), 5000)
-    assert draws.shape == (5000, 2) and CIRCLE.contains(draws).all()
+def test_draws_need_bounds(disc: LevelSet) -> None:
+    draws = disc.sample_uniform(np.random.default_rng(0), 5000)
+    assert draws.shape == (5000, 2) and disc.contains(draws).all()
     with pytest.raises(ValueError, match="needs a bounded domain"):
         LevelSet(circle, circle_gradient, 2).sample_uniform(np.random.default_rng(0), 1)
 
 
-def test_outline_follows_level_zero() -> None:
-    (curve,) = CIRCLE.outline(1, 0, ([-2, -2], [2, 2]))
+def test_outline_follows_level_zero(disc: LevelSet) -> None:
+    (curve,) = disc.outline(1, 0, ([-2, -2], [2, 2]))
     np.testing.assert_allclose(np.linalg.norm(curve, axis=1), 1, atol=1e-3)
     ring = LevelSet(lambda x: circle(x) * (circle(x) + 0.75), circle_gradient, 2)
     outer, inner = sorted(ring.outline(0, 1, ([-2, -2], [2, 2])), key=len)[::-1]
     areas = [0.5 * np.sum(c[:, 0] * np.roll(c[:, 1], -1) - c[:, 1] * np.roll(c[:, 0], -1)) for c in (outer, inner)]
     np.testing.assert_allclose(areas, [np.pi, -np.pi / 4], rtol=0.01)
     # cut by the view, the curve is closed along its edge
-    (half,) = CIRCLE.outline(0, 1, ([0, -2], [2, 2]))
+    (half,) = disc.outline(0, 1, ([0, -2], [2, 2]))
     assert Polygon(half).area == pytest.approx(np.pi / 2, rel=0.01)
     assert LevelSet(circle, circle_gradient, 3).outline(0, 1, ([-2, -2], [2, 2])) == []
 
 
-def test_a_saved_run_keeps_the_name_and_the_curves() -> None:
-    saved = from_dict(json.loads(json.dumps(CIRCLE.to_dict(), allow_nan=False)))
+def test_a_saved_run_keeps_the_name_and_the_curves(disc: LevelSet) -> None:
+    saved = from_dict(json.loads(json.dumps(disc.to_dict(), allow_nan=False)))
     assert isinstance(saved, SavedLevelSet)
     assert repr(saved) == "SavedLevelSet(circle, dimension=2)"
     (curve,) = saved.outline(0, 1, ([-2, -2], [2, 2]))
@@ -123,13 +127,13 @@ def test_a_saved_run_keeps_the_name_and_the_curves() -> None:
     for call in (lambda: saved.contains(np.zeros((1, 2))), lambda: saved.reflect(np.zeros((1, 2)), np.zeros((1, 2)))):
         with pytest.raises(ValueError, match="the function of the level set circle is not saved"):
             call()
-    both = from_dict((CIRCLE & Ball([0.5, 0.0], 1.0)).to_dict())
+    both = from_dict((disc & Ball([0.5, 0.0], 1.0)).to_dict())
     assert repr(both) == "SavedLevelSet(circle, dimension=2) & Ball(centre=[0.5, 0.0], radius=1.0)"
     assert len(both.outline(0, 1, ([-2, -2], [2, 2]))) == 1
 
 
-def test_values() -> None:
-    assert LevelSet(circle, circle_gradient, 2, bounds=BOUNDS) == CIRCLE
-    assert hash(LevelSet(circle, circle_gradient, 2, bounds=BOUNDS)) == hash(CIRCLE)
-    assert LevelSet(circle, circle_gradient, 2, resolution=0.1, bounds=BOUNDS) != CIRCLE
+def test_values(disc: LevelSet) -> None:
+    assert LevelSet(circle, circle_gradient, 2, bounds=BOUNDS) == disc
+    assert hash(LevelSet(circle, circle_gradient, 2, bounds=BOUNDS)) == hash(disc)
+    assert LevelSet(circle, circle_gradient, 2, resolution=0.1, bounds=BOUNDS) != disc
     assert repr(LevelSet(circle, circle_gradient, 2, name="disc")) == "LevelSet(disc, dimension=2)"

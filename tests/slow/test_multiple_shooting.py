@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from scipy.stats import chi2
@@ -14,8 +16,6 @@ TRUTH = np.array([10.0, 28.0, 8.0 / 3.0])
 TIMES = np.arange(401) * 0.05
 DATA_SETS = 10
 MODEL = OdeModel(lorenz, ("x", "y", "z"), ("sigma", "rho", "beta"), method="RK45", rtol=1e-5, atol=1e-5)
-PATH = MODEL.solve(TRUTH[None], np.ones(3), TIMES).states[0]
-SD = 0.05 * PATH.std(axis=0)
 SHOOTING = MultipleShooting(MODEL, TIMES, segments=40)
 PARAMETERS = {"sigma": iv.Uniform(0, 50), "rho": iv.Uniform(0, 100), "beta": iv.Uniform(0, 20)}
 
@@ -39,8 +39,16 @@ class FixedStarts:
         return np.concatenate([theta, np.tile(self.starts, (len(theta), 1))], axis=1)
 
 
+@cache
+def path():
+    """States at the truth, and the noise's sd of each."""
+    states = MODEL.solve(TRUTH[None], np.ones(3), TIMES).states[0]
+    return states, 0.05 * states.std(axis=0)
+
+
 def observations(seed):
-    return PATH + SD * np.random.default_rng(seed).standard_normal(PATH.shape)
+    states, sd = path()
+    return states + sd * np.random.default_rng(seed).standard_normal(states.shape)
 
 
 def moments(run):
@@ -63,9 +71,9 @@ def test_posterior_is_calibrated_and_agrees_with_laplace(draw, within):
     prior = iv.Prior(**PARAMETERS, starts=iv.Normal(0, 50, shape=(40, 3)))
     found, laplace = [], []
     for seed in range(DATA_SETS):
-        fit = SHOOTING.fit(observations(seed), [5.0, 15.0, 1.0], SD)
+        fit = SHOOTING.fit(observations(seed), [5.0, 15.0, 1.0], path()[1])
         assert fit.converged
-        posterior = iv.Posterior(prior, SHOOTING, observations(seed), iv.GaussianNoise(SD))
+        posterior = iv.Posterior(prior, SHOOTING, observations(seed), iv.GaussianNoise(path()[1]))
         start = fit.start(np.random.default_rng(seed), 4)
         run = draw(posterior, iv.mala(), draws=300, thin=2, warmup=250, chains=4, seed=seed, start=start)
         assert run.report["acceptance"][0] > 0.4
@@ -86,7 +94,7 @@ def test_starts_fixed_at_noisy_data_make_false_confidence(draw, within):
     found = []
     for seed in range(3):  # which are wrong enough
         model = FixedStarts(SHOOTING.initial_guess(observations(seed)))
-        posterior = iv.Posterior(iv.Prior(**PARAMETERS), model, observations(seed), iv.GaussianNoise(SD))
+        posterior = iv.Posterior(iv.Prior(**PARAMETERS), model, observations(seed), iv.GaussianNoise(path()[1]))
         run = draw(posterior, iv.mala(), draws=100, warmup=100, chains=4, seed=seed, start=TRUTH)
         found.append(moments(run))
     assert not within(*surprise(found))

@@ -12,7 +12,11 @@ from invsamp.solvers.fem.skfem_space import SkfemSpace
 SPACE = SkfemSpace(unit_square(4))
 FIXED = np.flatnonzero(SPACE.on_boundary("left"))
 IMPLICIT = SPACE.combine(1.0, SPACE.mass, 0.05, SPACE.stiffness(np.linspace(1.0, 2.0, 32)))
-FACTORS = SPACE.factor(IMPLICIT, SPACE.on_boundary("left"))
+
+
+@pytest.fixture(scope="module")
+def factors():
+    return SPACE.factor(IMPLICIT, SPACE.on_boundary("left"))
 
 
 def recurrence(columns, keep=(0, 2, 5)):
@@ -22,11 +26,11 @@ def recurrence(columns, keep=(0, 2, 5)):
     return Recurrence(rng.normal(size=(25, columns)), rng.normal(size=(2, 25, columns)), factors, keep, weights)
 
 
-def test_by_dense_matrices():
+def test_by_dense_matrices(factors):
     given = recurrence(3)
     implicit, explicit = IMPLICIT @ np.eye(25), SPACE.mass @ np.eye(25)
     implicit[FIXED] = np.eye(25)[FIXED]
-    found = march(FACTORS, SPACE.mass, FIXED, given)
+    found = march(factors, SPACE.mass, FIXED, given)
     states = [given.start]
     for row in given.factors:
         added = np.tensordot(row, given.added, axes=1)
@@ -42,21 +46,21 @@ def test_by_dense_matrices():
 
 
 @pytest.mark.parametrize("keep", [(0, 2, 5), (5,), range(5, -1, -1)])
-def test_the_compiled_loop_of_one_column_gives_the_same_bits(keep):
-    assert isinstance(FACTORS, CompiledFactors)
+def test_the_compiled_loop_of_one_column_gives_the_same_bits(keep, factors):
+    assert isinstance(factors, CompiledFactors)
     block = recurrence(3, keep)
-    expected = march(FACTORS, SPACE.mass, FIXED, block)
+    expected = march(factors, SPACE.mass, FIXED, block)
     for k in range(3):
         one = block._replace(start=block.start[:, k : k + 1], added=block.added[:, :, k : k + 1])
         before = one.start.copy()
-        found = march(FACTORS, SPACE.mass, FIXED, one)
+        found = march(factors, SPACE.mass, FIXED, one)
         np.testing.assert_array_equal(found.kept, expected.kept[:, :, k : k + 1])
         np.testing.assert_array_equal(found.sums, expected.sums[:, :, k : k + 1])
         np.testing.assert_array_equal(one.start, before)
 
 
-def test_without_steps_only_the_start_is_left():
+def test_without_steps_only_the_start_is_left(factors):
     given = recurrence(1, (0,))
-    found = march(FACTORS, SPACE.mass, FIXED, given._replace(factors=np.empty((0, 2)), weights=np.empty((3, 0))))
+    found = march(factors, SPACE.mass, FIXED, given._replace(factors=np.empty((0, 2)), weights=np.empty((3, 0))))
     np.testing.assert_array_equal(found.kept[0], given.start)
     assert not found.sums.any()
