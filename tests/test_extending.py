@@ -37,6 +37,33 @@ def script(tmp_path_factory):
     del sys.modules["my_parts"]
 
 
+SHORT = {"draws": 20, "warmup": 100, "seed": 3, "progress": False}
+
+
+@pytest.fixture(scope="module")
+def made_by_two(script, tmp_path_factory):
+    """What two processes, which have the module as its users do, beside their script, make of a walk and of a law."""
+    code = """
+        import sys
+        import numpy as np
+        sys.path.insert(0, sys.argv[1])
+        import invsamp as iv
+        import my_parts
+        from invsamp.parallel import leader, rank
+        from invsamp.problems.mixtures import two_modes
+        leader.MESSAGES = -1.0  # cheap as the models are, they are solved by all
+        short = {"draws": 20, "warmup": 100, "seed": 3, "progress": False}
+        run = iv.sample(my_parts.counts, my_parts.walk, **short)
+        hot = iv.sample(iv.Target(two_modes()), my_parts.contour, **short).rung_theta(1)
+        if rank() == 0:
+            statistics = {n: v.to_numpy() for n, v in run.data.sample_stats.items()}
+            np.savez(sys.argv[2], theta=run.theta, contour=hot, **statistics)
+    """
+    path = tmp_path_factory.mktemp("made") / "draws.npz"
+    launch.mpi(code, 2, Path(script.__file__).parent, path)
+    return dict(np.load(path))
+
+
 class TestNoise:
     @staticmethod
     def truth():
@@ -75,27 +102,12 @@ class TestNoise:
         assert np.isfinite(az.loo(run.data).elpd_loo)
 
     @pytest.mark.mpi
-    def test_two_processes_make_the_same_draws(self, script, tmp_path):
-        # the module as its users have it: a file beside the script
-        whole = iv.sample(script.counts, script.walk, draws=20, warmup=100, seed=3, progress=False)
-        code = """
-            import sys
-            import numpy as np
-            sys.path.insert(0, sys.argv[1])
-            import invsamp as iv
-            import my_parts
-            from invsamp.parallel import leader, rank
-            leader.MESSAGES = -1.0  # cheap as the model is, it is solved by all
-            run = iv.sample(my_parts.counts, my_parts.walk, draws=20, warmup=100, seed=3, progress=False)
-            if rank() == 0:
-                np.savez(sys.argv[2], theta=run.theta, **{n: v.to_numpy() for n, v in run.data.sample_stats.items()})
-        """
-        launch.mpi(code, 2, Path(script.__file__).parent, tmp_path / "draws.npz")
-        found = np.load(tmp_path / "draws.npz")
-        np.testing.assert_array_equal(found["theta"], whole.theta)
-        assert set(found) == {"theta", "energy", "prior", "misfit", "acceptance_rate", "jump"}
+    def test_two_processes_make_the_same_draws(self, script, made_by_two):
+        whole = iv.sample(script.counts, script.walk, **SHORT)
+        assert set(made_by_two) == {"theta", "energy", "prior", "misfit", "acceptance_rate", "jump", "contour"}
+        np.testing.assert_array_equal(made_by_two["theta"], whole.theta)
         for name, values in whole.data.sample_stats.items():
-            np.testing.assert_array_equal(found[name], values)
+            np.testing.assert_array_equal(made_by_two[name], values)
 
     def test_data_that_cannot_be_are_refused(self, script):
         for wrong in (-1, 2.5):
@@ -171,25 +183,9 @@ class TestLaw:
 
     @pytest.mark.mpi
     @pytest.mark.filterwarnings("ignore::UserWarning")
-    def test_two_processes_make_the_same_draws(self, script, tmp_path):
-        settings = {"draws": 20, "warmup": 100, "seed": 3, "progress": False}
-        whole = iv.sample(self.target, script.contour, **settings)
-        code = """
-            import sys
-            import numpy as np
-            sys.path.insert(0, sys.argv[1])
-            import invsamp as iv
-            import my_parts
-            from invsamp.parallel import leader, rank
-            from invsamp.problems.mixtures import two_modes
-            leader.MESSAGES = -1.0  # cheap as the model is, it is solved by all
-            target = iv.Target(two_modes())
-            run = iv.sample(target, my_parts.contour, draws=20, warmup=100, seed=3, progress=False)
-            if rank() == 0:
-                np.save(sys.argv[2], run.rung_theta(1))
-        """
-        launch.mpi(code, 2, Path(script.__file__).parent, tmp_path / "theta.npy")
-        np.testing.assert_array_equal(np.load(tmp_path / "theta.npy"), whole.rung_theta(1))
+    def test_two_processes_make_the_same_draws(self, script, made_by_two):
+        whole = iv.sample(self.target, script.contour, **SHORT)
+        np.testing.assert_array_equal(made_by_two["contour"], whole.rung_theta(1))
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -14,7 +14,8 @@ import pytest
 from invsamp.results.run import Run
 
 SCRIPT = Path(layout_runs.__file__)
-#: Number of processes -> runs, of one to four rungs; `test_sharing` makes all of them by threads in place of processes.
+#: Number of processes -> runs, of one to four rungs; `test_sharing` makes them by threads in place of processes, some of
+#: them by four and five.
 RUNS = {
     2: (
         "one rung",
@@ -26,8 +27,17 @@ RUNS = {
         "contour",
         "one batch for both",
     ),
-    3: ("four rungs", "multi-variance", "prior to posterior", "interacting contours", "table of terms", "found"),
-    4: ("four rungs", "minibatches that swap", "running average", "found, noisy"),
+    3: (
+        "four rungs",
+        "multi-variance",
+        "prior to posterior",
+        "interacting contours",
+        "table of terms",
+        "found",
+        "minibatches that swap",
+        "running average",
+        "found, noisy",
+    ),
 }
 
 

@@ -146,6 +146,7 @@ def test_processes_of_mpi():
     from invsamp.posing.forward import ModelError
 
     rank, shift = MPI.COMM_WORLD.rank, np.array([0.5])
+    assert (parallel.rank(), parallel.size()) == (rank, 4)
 
     def model(theta):  # a closure
         if theta[0, 0] > 1.5:

@@ -30,14 +30,6 @@ class TestAlone:
 
 @pytest.mark.mpi
 class TestLaunched:
-    def test_rank_and_size(self):
-        code = """
-            from invsamp import parallel
-            print(f"rank {parallel.rank()} of {parallel.size()}")
-        """
-        found = launch.mpi(code, 2).stdout
-        assert sorted(found.split("\n")[:2]) == ["rank 0 of 2", "rank 1 of 2"]
-
     def test_a_launcher_of_another_library_is_told(self):
         if (reason := launch.no_mpi()) is not None:
             pytest.skip(reason)

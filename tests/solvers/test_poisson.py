@@ -3,7 +3,6 @@ from __future__ import annotations
 import math
 import pickle
 
-import launch
 import numpy as np
 import pytest
 
@@ -205,39 +204,6 @@ def test_backends_agree(name):
     weights = np.random.default_rng(4).standard_normal(y.shape)
     np.testing.assert_allclose(y2, y, rtol=1e-10)
     np.testing.assert_allclose(vjp2(weights), vjp(weights), rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.mpi
-@pytest.mark.dolfinx
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_ranks_agree(ranks):
-    pytest.importorskip("dolfinx")
-    code = """
-        import numpy as np
-        import invsamp
-        from mpi4py import MPI
-        from invsamp.solvers.fem.boundary import dirichlet, neumann
-        from invsamp.solvers.fem.fields import GaussianBump, LogField, PerBlock
-        from invsamp.solvers.poisson import PoissonEquation
-
-        boundary = {"left": dirichlet("g"), "right": neumann("q")}
-        theta = 0.3 + 0.5 * np.random.default_rng(1).random((3, 12))
-        for conductivity, p in ((LogField(PerBlock("b", (3, 2))), 12), (2.0, 6)):
-            found = []
-            for comm in (MPI.COMM_SELF, MPI.COMM_WORLD):
-                settings = {"boundary": boundary, "backend": "dolfinx", "comm": comm}
-                equation = PoissonEquation(8, conductivity, GaussianBump("w", "h"), **settings)
-                y, vjp = equation.observe([[0.3, 0.4], [0.7, 0.1]]).linearize(theta[:, :p])
-                found.append(np.concatenate([y, vjp(np.ones_like(y))], axis=1))
-            assert found[0].shape == (3, p + 2)
-            np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
-            everywhere = MPI.COMM_WORLD.allgather(found[1])
-            assert all(np.array_equal(everywhere[0], other) for other in everywhere)
-            assert np.isnan(equation.observe([[0.5, 0.5]])(np.full((1, p), np.nan))).all()
-        if MPI.COMM_WORLD.rank == 0:
-            print("agreed")
-    """
-    assert "agreed" in launch.mpi(code, ranks).stdout
 
 
 @pytest.mark.parametrize(

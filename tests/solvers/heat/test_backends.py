@@ -31,19 +31,20 @@ def test_backends_agree(name, scheme):
 
 @pytest.mark.dolfinx
 @pytest.mark.mpi
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_ranks_agree(ranks):
+def test_two_and_four_ranks_agree():
     need("dolfinx")
-    # the spaces as well: to start the ranks costs more than all that they do
+    # spaces and Poisson's equation as well: to start the ranks costs more than all that they do
     launch.mpi(
         """
-        from mpi4py import MPI
-        import heat_checks, space_checks
+        import heat_checks, poisson_checks, space_checks
+        from layouts import layouts
 
-        space_checks.check_ranks(MPI.COMM_WORLD)
-        heat_checks.check_ranks(MPI.COMM_WORLD, 1e-9)
+        for comm in layouts(2, 4):
+            space_checks.check_ranks(comm)
+            heat_checks.check_ranks(comm, 1e-9)
+            poisson_checks.check_ranks(comm)
         """,
-        ranks,
+        4,
     )
 
 
