@@ -24,6 +24,8 @@ PYTEST_ARGUMENTS ?=
 DOLFINX ?= yes
 
 export MPLBACKEND := Agg
+# each process takes half of the tests, and at the end what the other one has not begun: a file's fixtures are made once
+TEST_PROCESSES = -n $(WORKERS) --dist worksteal
 # the test processes share the cores; nested threads would only slow them down
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 # Open MPI refuses to run as root, and on few cores, unless told
@@ -54,7 +56,7 @@ closing_line = echo "$(1): $$(grep -aE ' in [0-9.]+s' $(2) | tail -n 1)" >> .mak
 test-pypi:
 	@.ci/environment .venv dev
 	@mkdir -p .make; echo "Tests in the PyPI environment"; \
-	$(ONE_THREAD) .venv/bin/python -P -m pytest -n $(WORKERS) --durations=10 $(PYTEST_ARGUMENTS) 2>&1 | tee .make/test-pypi.log; \
+	$(ONE_THREAD) .venv/bin/python -P -m pytest $(TEST_PROCESSES) --durations=10 $(PYTEST_ARGUMENTS) 2>&1 | tee .make/test-pypi.log; \
 	status=$$?; $(call closing_line,PyPI environment,.make/test-pypi.log); exit $$status
 
 # what depends on dolfinx, MPI or the version of numpy; all else would only run twice
@@ -63,7 +65,7 @@ test-dolfinx:
 	if [ $$status = 3 ]; then echo "dolfinx environment: $$(tail -n 1 .make/dolfinx.log)" >> .make/closing-lines; exit 0; fi; \
 	[ $$status = 0 ] || { echo "dolfinx environment: could not be set up" >> .make/closing-lines; exit 1; }; \
 	echo "Tests in the dolfinx environment"; \
-	$(ONE_THREAD) $(OPEN_MPI) NUMBA_CACHE_DIR="$(CURDIR)/.venv-dolfinx/numba-cache" .venv-dolfinx/bin/python -P -m pytest -n $(WORKERS) \
+	$(ONE_THREAD) $(OPEN_MPI) NUMBA_CACHE_DIR="$(CURDIR)/.venv-dolfinx/numba-cache" .venv-dolfinx/bin/python -P -m pytest $(TEST_PROCESSES) \
 		-m "(dolfinx or mpi or numpy) and not slow" --durations=5 $(PYTEST_ARGUMENTS) 2>&1 | tee .make/test-dolfinx.log; \
 	status=$$?; $(call closing_line,dolfinx environment,.make/test-dolfinx.log); exit $$status
 
@@ -75,7 +77,7 @@ test-dolfinx-0.9 test-dolfinx-0.11:
 	if [ $$status = 3 ]; then echo "$@: $$(tail -n 1 .make/$@.log)" >> .make/closing-lines; exit 0; fi; \
 	[ $$status = 0 ] || { echo "$@: could not be set up" >> .make/closing-lines; exit 1; }; \
 	echo "Tests in Debian $(SUITE)"; \
-	.ci/in-debian $(SUITE) env $(ONE_THREAD) $(OPEN_MPI) python -P -m pytest -n $(WORKERS) \
+	.ci/in-debian $(SUITE) env $(ONE_THREAD) $(OPEN_MPI) python -P -m pytest $(TEST_PROCESSES) \
 		-m "(dolfinx or mpi) and not slow" --durations=5 $(PYTEST_ARGUMENTS) 2>&1 | tee .make/$@.log; \
 	status=$$?; $(call closing_line,$@,.make/$@.log); exit $$status
 
@@ -91,7 +93,7 @@ margins:
 test-lower-bounds:
 	@mkdir -p .make; "$$(.ci/find-python)" .ci/lower-bounds > .make/lower-bounds.txt
 	@PIP_ARGUMENTS="--constraint .make/lower-bounds.txt" .ci/environment .venv-lower test
-	$(ONE_THREAD) NUMBA_CACHE_DIR="$(CURDIR)/.venv-lower/numba-cache" .venv-lower/bin/python -P -m pytest -n $(WORKERS) $(PYTEST_ARGUMENTS)
+	$(ONE_THREAD) NUMBA_CACHE_DIR="$(CURDIR)/.venv-lower/numba-cache" .venv-lower/bin/python -P -m pytest $(TEST_PROCESSES) $(PYTEST_ARGUMENTS)
 
 lint:
 	@.ci/environment .venv dev

@@ -23,6 +23,7 @@ import hypothesis
 import numpy as np
 import numpy.typing as npt
 import pytest
+from numba.core import event
 from scipy.stats import t as student
 
 from invsamp.results.run import Run
@@ -35,10 +36,41 @@ hypothesis.settings.load_profile("invsamp")
 
 #: The fixtures through which a statistical test comes to its verdicts.
 VERDICTS = {"agrees", "within"}
-#: Folders whose tests see the version of numpy: what is promoted, printed, stored.
-SEE_NUMPY = {"engine", "posing", "results", "storage", "variances"}
+#: Folders and files whose tests see the version of numpy: what is promoted, printed, stored. Those that judge draws do
+#: not, which are made of the same operations, nor those that kill runs.
+SEE_NUMPY = (
+    *("posing", "results", "storage", "variances"),
+    *(
+        f"engine/test_{name}.py"
+        for name in ("draws", "first_steps", "progress", "rung", "state", "statistics", "undeclared")
+    ),
+    "engine/swaps",
+)
+BLIND = ("storage/test_crash_matrix.py", "storage/test_lock.py")
 #: Between the seeds of two shifts, so that tests that count seeds up share none.
 APART = 1000
+
+
+class Compilations(event.Listener):
+    """Names of the functions that numba compiles, or finds in its cache, until `end`."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        event.register("numba:compile", self)
+
+    def on_start(self, begun: event.Event) -> None:
+        self._names.append(begun.data["dispatcher"].py_func.__qualname__)
+
+    def on_end(self, ended: event.Event) -> None:
+        pass
+
+    def end(self) -> list[str]:
+        """The names; no more are gathered."""
+        event.unregister("numba:compile", self)
+        return self._names
+
+
+COMPILATIONS, COMPILED_AT_IMPORT = pytest.StashKey[Compilations](), pytest.StashKey[list[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -47,6 +79,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.stash[COMPILATIONS] = Compilations()
     if shift := APART * config.getoption("reseed"):
         _shift_seeds(shift)
     # shells let commands in the background ignore the one, nohup the other: tests of these would wait for ever
@@ -56,12 +89,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    config.stash[COMPILED_AT_IMPORT] = config.stash[COMPILATIONS].end()
+    here = Path(__file__).parent
     for item in items:
+        file = item.path.relative_to(here).as_posix()
         if VERDICTS.intersection(getattr(item, "fixturenames", ())):
             item.add_marker("statistical")
-        if item.path.relative_to(Path(__file__).parent).parts[0] in SEE_NUMPY:
+        elif file.startswith(SEE_NUMPY) and not file.startswith(BLIND):
             item.add_marker("numpy")
+    # the long ones first: at the end a process that is left alone with one would keep the others waiting
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 def _shift_seeds(shift: int) -> None:
@@ -84,6 +122,12 @@ def _shift_seeds(shift: int) -> None:
 
     np.random.default_rng = lambda seed=None: default_rng(shifted(seed))
     np.random.SeedSequence = ShiftedSequence
+
+
+@pytest.fixture
+def compiled_at_import(pytestconfig: pytest.Config) -> list[str]:
+    """What numba compiled, or found in its cache, while the test modules were imported."""
+    return pytestconfig.stash[COMPILED_AT_IMPORT]
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
 import pytest
 
 import invsamp
+from invsamp import code_cache
 
 #: numba as in a process that can write to the temporary files alone.
 READ_ONLY = """
@@ -73,7 +75,7 @@ def test_where_nothing_else_can_be_written_it_is_a_private_temporary_folder(home
 
 
 @pytest.mark.parametrize("how", ["others may write", "another's", "a link"])
-def test_a_temporary_folder_that_somebody_else_has_made_is_not_used(home, how):
+def test_a_temporary_folder_that_somebody_else_has_made_is_not_used(home, monkeypatch, how):
     own = home / f"invsamp-{os.getuid()}"
     own.mkdir()
     if how == "others may write":
@@ -85,9 +87,13 @@ def test_a_temporary_folder_that_somebody_else_has_made_is_not_used(home, how):
     else:
         own.rename(home / "elsewhere")
         own.symlink_to(home / "elsewhere")
-    found, *_ = lines(READ_ONLY + WORK)
-    assert Path(found).parent.parent == home and Path(found).parent != own
-    assert Path(found).parent.stat().st_mode & 0o777 == 0o700
+    monkeypatch.setattr(tempfile, "tempdir", str(home))
+    code_cache.temporary_folder.cache_clear()
+    with pytest.warns(UserWarning, match="compiled code is stored in"):
+        found = code_cache.temporary_folder()
+    code_cache.temporary_folder.cache_clear()
+    assert found.parent == home and found != own
+    assert found.stat().st_mode & 0o777 == 0o700
     assert not list(own.iterdir())
 
 

@@ -19,10 +19,10 @@ def install(tmp_path: Path):
     commands = {
         "id": "echo 0",
         "sleep": "echo slept >>sleeps",
-        "python": "case $* in *dolfinx*) exit 1;; esac; exec python3 \"$@\"",
+        "python": "case $* in *find_spec*) test -e found; exit;; esac; exec python3 \"$@\"",
     }  # fmt: skip
 
-    def run(apt_get: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    def run(apt_get: str, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
         for name, script in (commands | {"apt-get": apt_get}).items():
             (tmp_path / name).write_text(f"#!/bin/bash\n{script}\n")
             (tmp_path / name).chmod(0o755)
@@ -31,7 +31,7 @@ def install(tmp_path: Path):
             "DOLFINX_PYTHON": str(tmp_path / "python"),
         }
         return subprocess.run(
-            [CI / "dolfinx-environment"], cwd=tmp_path, env=os.environ | here | settings, capture_output=True, text=True
+            [CI / "dolfinx-environment", *arguments], cwd=tmp_path, env=os.environ | here | settings, capture_output=True, text=True
         )
 
     return run
@@ -64,3 +64,9 @@ def test_what_apt_cannot_install_is_not_tried_again_on_the_same_day(install, tmp
     done = install(refusal)
     assert done.returncode == 3 and "to try again" in done.stdout
     assert (tmp_path / "calls").read_text() == calls
+
+
+def test_what_apt_brings_can_be_had_before_the_environment(install, tmp_path: Path) -> None:
+    assert install("[ $1 = update ] || touch found", "system").returncode == 0
+    assert (tmp_path / "found").exists() and not (tmp_path / ".venv-dolfinx").exists()
+    assert install("exit 1", "system").returncode == 0  # it is there

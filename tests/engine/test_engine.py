@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import layout_runs
 import numpy as np
@@ -161,11 +162,16 @@ class TestControl:
 
     NAME = "relangevin, three fidelities"
 
-    def changed(self, k, change):
-        engine = begun(self.NAME)
+    @classmethod
+    @cache
+    def right(cls, k):
+        engine = begun(cls.NAME)
         walk(engine, k)
         data = state.encode(engine.state())
-        expected = walk(engine, 300)  # some hundred decisions on swaps
+        return data, walk(engine, 300)  # some hundred decisions on swaps
+
+    def changed(self, k, change):
+        data, expected = self.right(k)
         tree = state.decode(data)
         change(tree)
         other = restored(self.NAME, state.encode(tree))

@@ -83,11 +83,11 @@ def test_ranks_of_mpi():
 
 @pytest.mark.slow
 def test_workers_of_dask(monkeypatch):
-    """Two processes of two threads each."""
+    """One process of two threads; of several is `test_a_pool_of_processes`."""
     distributed = pytest.importorskip("distributed")
     sampler = iv.relangevin((1.0, 2.0), 0.01, fidelities=["fine", "coarse"], swap_fraction=0.5)
     settings = LENGTH | {"warmup": 20}
-    with distributed.Client(n_workers=2, threads_per_worker=2, dashboard_address=None) as client:
+    with distributed.Client(n_workers=1, threads_per_worker=2, dashboard_address=None) as client:
         executor = client.get_executor()
         sent = Sent(monkeypatch, executor)
         same(iv.sample(POSTERIOR, sampler, executor=executor, **settings), iv.sample(POSTERIOR, sampler, **settings))

@@ -129,15 +129,15 @@ class TestDimension:
             iv.Prior(k=iv.Normal(0.0, 1.0, shape=modes)), Field(modes), Field.data, iv.GaussianNoise(0.3)
         )
         sampler = iv.Sampler([iv.Rung(kernel=kernel, step_size=0.4)])
-        return posterior, draw(posterior, sampler, draws=400, thin=2, warmup=200, **settings)
+        return posterior, draw(posterior, sampler, **({"draws": 400, "thin": 2, "warmup": 200} | settings))
 
-    def acceptance(self, draw, modes, kernel):
-        return self.run(draw, modes, kernel)[1].report["acceptance"][0]
+    def acceptance(self, draw, modes, kernel, **settings):
+        return self.run(draw, modes, kernel, **settings)[1].report["acceptance"][0]
 
     def test_acceptance_does_not_depend_on_the_mesh(self, draw):
         coarse, fine = (self.acceptance(draw, modes, CrankNicolson()) for modes in (20, 200))
         assert abs(fine - coarse) < 0.02
-        coarse, fine = (self.acceptance(draw, modes, RandomWalk()) for modes in (20, 200))
+        coarse, fine = (self.acceptance(draw, modes, RandomWalk(), draws=50, warmup=50) for modes in (20, 200))
         assert fine < 0.1 * coarse
 
     def test_gradients_are_never_asked_for(self, draw, agrees):

@@ -14,8 +14,8 @@ import pytest
 from invsamp.results.run import Run
 
 SCRIPT = Path(layout_runs.__file__)
-#: Number of processes -> runs, of one to four rungs; `test_sharing` makes them by threads in place of processes, some of
-#: them by four and five.
+#: Number of processes -> runs, of one to four rungs; `test_sharing` makes them by threads in place of processes,
+#: some of them by four and five.
 RUNS = {
     2: (
         "one rung",

@@ -6,6 +6,7 @@ import gc
 import time
 from collections.abc import Iterator
 
+import petsc4py.PETSc  # noqa: F401  # which all ranks have to begin together
 from mpi4py import MPI
 
 
