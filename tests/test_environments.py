@@ -30,9 +30,8 @@ def install(tmp_path: Path):
             "PATH": f"{tmp_path}:{os.environ['PATH']}",
             "DOLFINX_PYTHON": str(tmp_path / "python"),
         }
-        return subprocess.run(
-            [CI / "dolfinx-environment", *arguments], cwd=tmp_path, env=os.environ | here | settings, capture_output=True, text=True
-        )
+        command, environment = [CI / "dolfinx-environment", *arguments], os.environ | here | settings
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
 
     return run
 

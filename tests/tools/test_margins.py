@@ -16,7 +16,8 @@ def test_shifts_are_other_draws_and_their_margins_stand_in_a_table(tmp_path):
     for name, by_shift in found.items():
         assert sorted(by_shift) == [0, 1]
         assert by_shift[0] != by_shift[1], name
-        assert [ratio > 1 for ratio in by_shift[0]] == ([False, True] if "batches" in name else [False])
+        assert [ratio > 1 for ratio in by_shift[0]] in ([False], [False, True])  # a wrong law after the right one
+    assert any(len(by_shift[0]) == 2 for by_shift in found.values())
     assert all(line in printed for line in margins.table(found))
     # control: one shift twice is the same draws
     margins.run(1, ["tests/test_batches.py"], tmp_path)
