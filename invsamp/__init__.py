@@ -77,6 +77,7 @@ from invsamp.presets import (
     contour_exchange,
     csgld,
     cyclic_sgld,
+    deo_sgd,
     fast_resgld,
     ghmc,
     hmc,
@@ -86,11 +87,14 @@ from invsamp.presets import (
     multi_variance_resgld,
     paired_resgld,
     pcn,
+    psgld,
     r2sgld,
     relangevin,
     resgld,
+    sgd,
     sghmc,
     sgld,
+    svgd,
     vr_resgld,
 )
 from invsamp.quadratic_controls import fixed_control
@@ -100,6 +104,7 @@ from invsamp.saga import saga
 from invsamp.sampler import sample
 from invsamp.schedules import constant, cyclic_cosine, exponential, polynomial
 from invsamp.spacing import auto_ladder
+from invsamp.swag import swag
 from invsamp.swap.discrepancy import Discrepancy
 from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target
 from invsamp.swap.schemes import adjacent, deo, seo, sweep
@@ -202,6 +207,7 @@ __all__ = [
     "cyclic_sgld",
     "delayed_acceptance",
     "deo",
+    "deo_sgd",
     "diagnostics",
     "evaluate",
     "exact",
@@ -238,6 +244,7 @@ __all__ = [
     "prior_draws",
     "product_target",
     "projected",
+    "psgld",
     "r2sgld",
     "relangevin",
     "resgld",
@@ -247,8 +254,11 @@ __all__ = [
     "sample",
     "scalar_function",
     "seo",
+    "sgd",
     "sghmc",
     "sgld",
+    "svgd",
+    "swag",
     "sweep",
     "tempered",
     "tempered_likelihood",

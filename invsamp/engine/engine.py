@@ -12,6 +12,7 @@ import numpy as np
 from invsamp.boundary import as_boundary
 from invsamp.contract import Array, Problem, SampledProblem
 from invsamp.coupled_sums import CoupledSum
+from invsamp.domains import Domain, Unbounded
 from invsamp.engine import gradients, reporting
 from invsamp.engine.ladder_search import Heir, LadderSearch
 from invsamp.engine.noise_models import share_pilots
@@ -28,6 +29,7 @@ from invsamp.engine.warmup import HALVES, WINDOWS, WarmUp, check_length, shortes
 from invsamp.estimators import Exact
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Answer, Asks, Result, answered, gathered
+from invsamp.kernels import Baseline
 from invsamp.ladder import Sampler
 from invsamp.names import check_names
 from invsamp.storage.manifest import posed
@@ -93,6 +95,7 @@ class Engine:
         gradients.check_known(problem, self.rungs)
         for colder, hotter in itertools.pairwise(self.rungs):
             check_paired(sampler.swap, colder, hotter)
+        _check_kernels(sampler, self.sampled.sampling_domain)
         #: Where the user lets the chains start, (chains, d).
         self.given: Array | None = None
         #: Whether what all rungs ask for at a time is to be answered together.
@@ -423,6 +426,16 @@ def _check_laws(sampler: Sampler, potentials: Mapping[str, CountedPotential]) ->
             raise ValueError(
                 f"the swap rule must learn no discrepancy where the colder rung's law is not linear, got "
                 f"{sampler.swap.rule} with {colder.law}"
+            )
+
+
+def _check_kernels(sampler: Sampler, domain: Domain) -> None:
+    """`ValueError` where a baseline would have to keep a domain."""
+    for rung in sampler.rungs:
+        if isinstance(rung.kernel, Baseline) and not isinstance(domain, Unbounded):
+            raise ValueError(
+                f"the kernel {rung.kernel} is for problems without a domain, got {domain}: its steps know no walls. "
+                "Use sgld() or mala(), which are reflected, or parameters that are sampled without bounds"
             )
 
 

@@ -27,6 +27,8 @@ from invsamp.estimators import Exact, Minibatch, Noisy
 from invsamp.evaluate.requests import Estimate
 from invsamp.kernels import (
     CrankNicolson,
+    DeoSgd,
+    GradientDescent,
     Hamiltonian,
     Langevin,
     LocalLangevin,
@@ -34,6 +36,8 @@ from invsamp.kernels import (
     Momentum,
     Point,
     PriorDraws,
+    RmsLangevin,
+    Stein,
 )
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
 from invsamp.laws import Tempered, TemperedLikelihood
@@ -56,6 +60,7 @@ _CLASSES: dict[str, type[Any]] = {
         # of samplers
         *(Sampler, Rung, Tempered, TemperedLikelihood, Contour, Learning, Gain, Swap, GradientNoise, AutoLadder),
         *(Langevin, LocalLangevin, Momentum, Hamiltonian, Microcanonical, CrankNicolson, PriorDraws),
+        *(DeoSgd, GradientDescent, RmsLangevin, Stein),
         *(Exact, Minibatch, Noisy, CoupledSum, ControlVariate, FixedControl, Saga, Known, RunningAverage, KernelRidge),
         *(Constant, Polynomial, Exponential, CyclicCosine, Cycles),
         *(OwnEnergies, MultiVariance, ProductTarget, Discrepancy),

@@ -1,16 +1,24 @@
 """How rungs move: one file for each method, see `invsamp.kernels.contract`."""
 
+from invsamp.kernels.baseline import Baseline
 from invsamp.kernels.contract import Info, Kernel, Moved, Point, decided, where_solved
 from invsamp.kernels.crank_nicolson import CrankNicolson
+from invsamp.kernels.deo_sgd import DeoSgd
+from invsamp.kernels.gradient_descent import GradientDescent
 from invsamp.kernels.hamiltonian import Hamiltonian
 from invsamp.kernels.langevin import Langevin
 from invsamp.kernels.local_langevin import LocalLangevin
 from invsamp.kernels.microcanonical import Microcanonical
 from invsamp.kernels.momentum import Momentum
 from invsamp.kernels.prior_draws import PriorDraws, prior_draws
+from invsamp.kernels.rms_langevin import RmsLangevin
+from invsamp.kernels.stein import Stein
 
 __all__ = [
+    "Baseline",
     "CrankNicolson",
+    "DeoSgd",
+    "GradientDescent",
     "Hamiltonian",
     "Info",
     "Kernel",
@@ -21,6 +29,8 @@ __all__ = [
     "Moved",
     "Point",
     "PriorDraws",
+    "RmsLangevin",
+    "Stein",
     "decided",
     "prior_draws",
     "where_solved",

@@ -35,6 +35,7 @@ boundary : "reflect", "ignore", "project" or `invsamp.boundary.penalised`
     What moves do that leave the problem's domain. Only "reflect", the default, samples the restricted posterior.
 """
 
+from invsamp.presets.baselines import deo_sgd, psgld, sgd, svgd
 from invsamp.presets.contour import awsgld, contour_exchange, csgld, icsgld
 from invsamp.presets.replica_exchange import (
     fast_resgld,
@@ -52,6 +53,7 @@ __all__ = [
     "contour_exchange",
     "csgld",
     "cyclic_sgld",
+    "deo_sgd",
     "fast_resgld",
     "ghmc",
     "hmc",
@@ -61,10 +63,13 @@ __all__ = [
     "multi_variance_resgld",
     "paired_resgld",
     "pcn",
+    "psgld",
     "r2sgld",
     "relangevin",
     "resgld",
+    "sgd",
     "sghmc",
     "sgld",
+    "svgd",
     "vr_resgld",
 ]

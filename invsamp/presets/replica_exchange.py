@@ -107,6 +107,7 @@ def resgld(
     *,
     ladder: Ladder = None,
     estimator: Estimator | Sequence[Estimator] | None = None,
+    friction: float = 1.0,
     swap: rules.SwapRule | None = None,
     energy_variance: VarianceModel | None = None,
     fidelities: Sequence[str | int] | None = None,
@@ -125,6 +126,8 @@ def resgld(
     energy_variance : VarianceModel, optional
         `known`, or estimated on the fly in warm-up by `running_average` (the default, except for control variates,
         whose noise grows until the next snapshot: their energies state it).
+    friction : float in (0, 1]
+        Less than 1: with momentum, as of `sghmc`; reSGHMC.
     fidelities : sequence, optional
         Default: the finest on every rung.
 
@@ -139,7 +142,9 @@ def resgld(
     laws = _laws(temperatures, ladder, PAIR)
     flat = [0] * len(laws.laws) if fidelities is None else fidelities
     variance = _default_variance(estimator) if energy_variance is None else energy_variance
-    rungs = _rungs(laws, step_size, _graded(flat, laws), estimator, energy_variance=variance)
+    rungs = _rungs(
+        laws, step_size, _graded(flat, laws), estimator, energy_variance=variance, kernel=plain_kernel(friction)
+    )
     rule = rules.corrected() if swap is None else swap
     return exchange(rungs, laws.ladder, rule, swap_fraction, scheme, preconditioner, boundary, swap_energies)
 
@@ -150,6 +155,7 @@ def r2sgld(
     *,
     ladder: Ladder = None,
     estimator: Estimator | Sequence[Estimator] | None = None,
+    friction: float = 1.0,
     swap: rules.SwapRule | None = None,
     energy_variance: VarianceModel | None = None,
     fidelities: Sequence[str | int] | None = None,
@@ -165,6 +171,11 @@ def r2sgld(
     published: an attempt follows a tenth of the steps, not every one (``swap_fraction=1.0``), and the reflection is
     the specular path, whose end is that of the published one where a move meets one straight wall.
 
+    Parameters
+    ----------
+    friction : float in (0, 1]
+        Less than 1: with momentum, as of `sghmc`; r2SGHMC.
+
     Notes
     -----
     Arguments that are not listed are those that all presets share: see `invsamp.presets`.
@@ -179,6 +190,7 @@ def r2sgld(
         step_size,
         ladder=ladder,
         estimator=estimator,
+        friction=friction,
         swap=swap,
         energy_variance=energy_variance,
         fidelities=fidelities,
@@ -247,6 +259,7 @@ def fast_resgld(
     structure: Structure = "isotropic",
     beyond: Beyond = "shrink",
     probes: int = 10,
+    friction: float = 1.0,
     swap: rules.SwapRule | None = None,
     fidelities: Sequence[str | int] | None = None,
     swap_fraction: float | None = None,
@@ -272,6 +285,8 @@ def fast_resgld(
         (`invsamp.ladder.GradientNoise`). "effective_temperature" is for the hot rungs: the cold one shrinks its step.
     probes : int
         Repeated estimates per pilot state, for the variance models that learn.
+    friction : float in (0, 1]
+        Less than 1: with momentum, as of `sghmc`; the budget is the friction times as large then.
     swap : SwapRule, optional
         Default: eq. (18) (`fast`) between rungs of one fidelity, `delayed_acceptance` between rungs of two, whose
         energies differ by more than noise, so that eq. (18) would be biased. ``fast(assume_unbiased=True)`` gives
@@ -300,6 +315,7 @@ def fast_resgld(
         energy_variance=energy_variance,
         gradient_noise=GradientNoise(model, structure, beyond),
         probes=probes,
+        kernel=plain_kernel(friction),
     )
     if beyond == "effective_temperature":
         rungs = (replace(rungs[0], gradient_noise=GradientNoise(model, structure, "shrink")), *rungs[1:])

@@ -45,6 +45,7 @@ def cyclic_sgld(
     step_size: float,
     *,
     cycles: int = 5,
+    friction: float = 1.0,
     estimator: Estimator | None = None,
     gradient_noise: GradientNoise | None = None,
     fidelity: str | int = 0,
@@ -67,6 +68,8 @@ def cyclic_sgld(
         At the start of each cycle.
     cycles : int, >= 1
         Number of cycles in ``warmup + draws * thin`` steps.
+    friction : float in (0, 1]
+        Less than 1: with momentum, as of `sghmc`; cyclic SGHMC.
 
     Notes
     -----
@@ -78,7 +81,14 @@ def cyclic_sgld(
     """
     schedule = cyclic_cosine(step_size, cycles=cycles)
     used = exact_energies() if estimator is None else estimator
-    rung = Rung(fidelity=fidelity, estimator=used, step_size=schedule, gradient_noise=gradient_noise)
+    kernel = Momentum(friction)
+    rung = Rung(
+        fidelity=fidelity,
+        estimator=used,
+        kernel=Langevin() if kernel.friction == 1.0 else kernel,
+        step_size=schedule,
+        gradient_noise=gradient_noise,
+    )
     return _single(rung, preconditioner, boundary)
 
 

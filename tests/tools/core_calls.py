@@ -235,6 +235,11 @@ def samplers_calls() -> dict[str, Call]:
         "fixed_control": {"size": 2, "references": [[0.0, 1.0]]},
         "saga": {"size": 2},
         "vr_resgld": {},
+        "deo_sgd": {},
+        "psgld": {"step_size": 0.1},
+        "svgd": {"step_size": 0.1},
+        "sgd": {"step_size": 0.1},
+        "swag": {"iterates": np.arange(8.0).reshape(4, 2), "rank": 3},
         "paired_resgld": {"references": [[0.0, 1.0]]},
         "known": {},
         "penalised": {"strength": 1.0},
@@ -244,6 +249,8 @@ def samplers_calls() -> dict[str, Call]:
     batches = {name: {"integer"} for name in ("size", "refresh")} | {"groups": {"none", "any shape"}, "order": {"part"}}
     batches["references"] = {"signed", "numbers"}
     special = {
+        "deo_sgd": {"buffer": {"signed"}},
+        "swag": {"iterates": {"signed", "numbers"}},
         **{name: energies for name in ("contour", "contour_exchange", "csgld", "icsgld", "awsgld")},
         "known": {"value": {*SHAPELESS, "function", "none"} - {"signed"}},
         "minibatch": {"size": {"integer"}, "groups": {"none", "any shape"}},

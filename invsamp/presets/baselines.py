@@ -1,0 +1,100 @@
+"""Baselines of the literature: approximate, for comparisons, never to be relied on. See `invsamp.presets`."""
+
+from __future__ import annotations
+
+from invsamp.arguments import real
+from invsamp.estimators import Estimator, Exact
+from invsamp.kernels import DeoSgd, GradientDescent, Kernel, RmsLangevin, Stein
+from invsamp.ladder import Rung, Sampler
+
+
+def deo_sgd(
+    step_size: float = 0.003,
+    *,
+    highest: float = 0.6,
+    processes: int = 16,
+    target: float = 0.4,
+    window: int = 8,
+    buffer: float = 4.0,
+    estimator: Estimator | None = None,
+    fidelity: str | int = 0,
+) -> Sampler:
+    """DEO*-SGD as its program runs. Approximate: see `invsamp.kernels.DeoSgd`.
+
+    ``run.data.sample_stats`` tells where each chain's first process is (``first_process``), how many round trips its
+    processes have made (``process_round_trips``), and how many pairs would swap (``swap_rate``).
+
+    Parameters
+    ----------
+    step_size, highest : float, > 0
+        Lowest and highest learning rate.
+    processes, target, window, buffer
+        As of `invsamp.kernels.DeoSgd`.
+
+    Notes
+    -----
+    Arguments that are not listed are those that all presets share: see `invsamp.presets`. A domain is refused.
+
+    References
+    ----------
+    Deng (2021), thesis, Purdue, Algorithm 4.
+    """
+    return _baseline(DeoSgd(processes, highest, target, window, buffer), step_size, estimator, fidelity)
+
+
+def psgld(
+    step_size: float,
+    *,
+    data: float = 1.0,
+    decay: float = 0.999,
+    floor: float = 0.1,
+    estimator: Estimator | None = None,
+    fidelity: str | int = 0,
+) -> Sampler:
+    """pSGLD without its Gamma. Approximate: see `invsamp.kernels.RmsLangevin`.
+
+    Parameters
+    ----------
+    data, decay, floor
+        As of `invsamp.kernels.RmsLangevin`.
+
+    Notes
+    -----
+    Arguments that are not listed are those that all presets share: see `invsamp.presets`. A domain is refused.
+
+    References
+    ----------
+    Li, Chen, Carlson and Carin (2016), AAAI.
+    """
+    return _baseline(RmsLangevin(data, decay, floor), step_size, estimator, fidelity)
+
+
+def svgd(step_size: float, *, estimator: Estimator | None = None, fidelity: str | int = 0) -> Sampler:
+    """SVGD, the chains as particles. Approximate: see `invsamp.kernels.Stein`.
+
+    Take the last draw of many chains; the diagnostics of a run, which are those of chains that mix, say nothing of it.
+
+    Notes
+    -----
+    Arguments are those that all presets share: see `invsamp.presets`. A domain is refused.
+
+    References
+    ----------
+    Liu and Wang (2016), NeurIPS.
+    """
+    return _baseline(Stein(), step_size, estimator, fidelity)
+
+
+def sgd(step_size: float, *, estimator: Estimator | None = None, fidelity: str | int = 0) -> Sampler:
+    """Stochastic gradient descent: samples nothing. Its iterates make `invsamp.swag`'s Gaussian.
+
+    Notes
+    -----
+    Arguments are those that all presets share: see `invsamp.presets`. A domain is refused.
+    """
+    return _baseline(GradientDescent(), step_size, estimator, fidelity)
+
+
+def _baseline(kernel: Kernel, step_size: float, estimator: Estimator | None, fidelity: str | int) -> Sampler:
+    size = real("step_size", step_size, above=0)
+    return Sampler((Rung(fidelity=fidelity, kernel=kernel, estimator=estimator or Exact(), step_size=size),))
