@@ -97,4 +97,5 @@ def sgd(step_size: float, *, estimator: Estimator | None = None, fidelity: str |
 
 def _baseline(kernel: Kernel, step_size: float, estimator: Estimator | None, fidelity: str | int) -> Sampler:
     size = real("step_size", step_size, above=0)
-    return Sampler((Rung(fidelity=fidelity, kernel=kernel, estimator=estimator or Exact(), step_size=size),))
+    used = Exact() if estimator is None else estimator
+    return Sampler((Rung(fidelity=fidelity, kernel=kernel, estimator=used, step_size=size),))
