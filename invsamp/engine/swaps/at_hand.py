@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numba import njit
 
 from invsamp.contract import Array
 from invsamp.engine.rung import RungAtWork
 from invsamp.engine.swaps.pair import Pair
 from invsamp.engine.swaps.walkers import Integers, Walkers
-from invsamp.evaluate.requests import Estimate
+from invsamp.evaluate.requests import Rows
 from invsamp.kernels import Point
+
+#: In place of the factors of a law that has none; pairs of such laws are not at hand.
+_NEITHER = np.nan, np.nan
 
 
 class AtHand:
@@ -30,7 +34,7 @@ class AtHand:
 
     def __init__(self, rungs: Sequence[RungAtWork], pairs: Sequence[Pair]) -> None:
         self._rungs, self._pairs = rungs, pairs
-        self._chains = np.arange(len(rungs[0].position))
+        self._order = np.arange(len(rungs))[:, None]
 
     def meet(self, meetings: Sequence[Sequence[int]], walkers: list[Walkers]) -> list[Walkers]:
         """Let pairs meet, those of one meeting at the same time; the walkers at each rung afterwards.
@@ -43,57 +47,79 @@ class AtHand:
             At each rung before.
         """
         rungs = self._rungs
-        energy = np.stack([rung.estimate.energy for rung in rungs])
-        priors = [rung.estimate.prior for rung in rungs]
-        factors = np.array([rung.law.factors or (np.nan, np.nan) for rung in rungs])
-        apart = bool((factors[:, 0] != factors[:, 1]).any())
-        prior = np.stack(priors) if apart else None  # type: ignore[arg-type]  # told where a law needs it
-        source = np.repeat(np.arange(len(rungs))[:, None], len(self._chains), axis=1)
-        moved = False
+        energy = np.array([rung.estimate.energy for rung in rungs])
+        factors = np.array([rung.law.factors or _NEITHER for rung in rungs])
+        prior = np.empty((len(rungs), 0))
+        if (factors[:, 0] != factors[:, 1]).any():  # told where a law needs it
+            prior = np.array([rung.estimate.prior for rung in rungs])
+        source = np.empty(energy.shape, dtype=np.intp)
+        source[...] = self._order
+        moved = 0
         for meeting in meetings:
             if len(meeting):
-                moved |= self._decide(np.asarray(meeting), factors, energy, prior, source)
+                thresholds = np.array([self._pairs[k].log_uniform() for k in meeting])
+                log_ratio, accepted = np.empty(thresholds.shape), np.empty(len(meeting), dtype=np.intp)
+                _decide(np.asarray(meeting), factors, energy, prior, source, thresholds, log_ratio, accepted)
+                counts = accepted.tolist()
+                moved += sum(counts)
+                for k, chances, count in zip(meeting, np.exp(np.minimum(log_ratio, 0.0)), counts, strict=True):
+                    self._pairs[k].count(chances, count)
         return self._move(source, walkers) if moved else walkers
-
-    def _decide(self, cold: Integers, factors: Array, energy: Array, prior: Array | None, source: Integers) -> bool:
-        """Exchange what is in the rows of the pairs' rungs where a swap is accepted; whether any was."""
-        hot = cold + 1
-        a, b = (factors[cold] - factors[hot]).T
-        with np.errstate(invalid="ignore"):
-            log_ratio = b[:, None] * (energy[cold] - energy[hot])
-            if prior is not None:
-                log_ratio += (a - b)[:, None] * (prior[cold] - prior[hot])
-        # infinite energies on both sides give nan: no swap
-        log_ratio = np.where(np.isnan(log_ratio), -np.inf, log_ratio)
-        accept = np.array([self._pairs[k].log_uniform() for k in cold]) < log_ratio
-        chances, counts = np.exp(np.minimum(log_ratio, 0.0)), accept.sum(axis=1).tolist()
-        for k, own, count in zip(cold.tolist(), chances, counts, strict=True):
-            self._pairs[k].count(own, count)
-        if not accept.any():
-            return False
-        for values in (energy, source) if prior is None else (energy, prior, source):
-            here, there = values[cold], values[hot]
-            values[cold], values[hot] = np.where(accept, there, here), np.where(accept, here, there)
-        return True
 
     def _move(self, source: Integers, walkers: list[Walkers]) -> list[Walkers]:
         """Bring the chains from the rungs ``source`` (rungs, chains), with what is known there."""
-        rungs, last = self._rungs, len(self._rungs) - 1
-        changed = np.flatnonzero((source != np.arange(len(rungs))[:, None]).any(axis=1))
-        if not len(changed):  # all are back
-            return walkers
-        among = np.searchsorted(changed, source[changed])
-        before = [rungs[k].point for k in changed.tolist()]
-        position = np.stack([point.position for point in before])[among, self._chains]
-        columns = zip(*(point.estimate.arrays for point in before), strict=True)
-        estimates = [None if column[0] is None else np.stack(column)[among, self._chains] for column in columns]
-        after = list(walkers)
-        for i, k in enumerate(changed.tolist()):
-            rung, rows = rungs[k], np.flatnonzero(source[k] != k)
-            own = Estimate(*(None if part is None else part[i] for part in estimates))  # type: ignore[arg-type]
-            rung.point = Point(position[i], own)
+        before, after = [rung.point for rung in self._rungs], list(walkers)
+        for k, (rung, origin) in enumerate(zip(self._rungs, source, strict=True)):
+            (rows,) = (origin != k).nonzero()
+            if not len(rows):
+                continue
+            for other in set(origin[rows].tolist()):
+                (own,) = (origin == other).nonzero()
+                rung.point = _taken(rung.point, own, before[other])
+                after[k] = after[k].arrive(own, walkers[other].take(own), k, len(before))
             if rung.memory:
-                rung.arrived(rows, before[i].estimate)
-            others = Walkers(*(np.stack(parts)[source[k, rows], rows] for parts in zip(*walkers, strict=True)))
-            after[k] = walkers[k].arrive(rows, others, k, last + 1)
+                rung.arrived(rows, before[k].estimate)
         return after
+
+
+def _taken(here: Point, rows: Rows, there: Point) -> Point:
+    """Here, with some chains of there."""
+    if len(rows) == len(here.position):
+        return there
+    position = here.position.copy()
+    position[rows] = there.position[rows]
+    return Point(position, here.estimate.replaced(rows, there.estimate.take(rows)))
+
+
+@njit(cache=True)
+def _decide(
+    pairs: Integers,
+    factors: Array,
+    energy: Array,
+    prior: Array,
+    source: Integers,
+    thresholds: Array,
+    log_ratio: Array,
+    accepted: Integers,
+) -> None:
+    """Log ratios (pairs, chains) and how many chains swap, whose columns of energy, prior and source are exchanged.
+
+    The prior has no columns where no law takes it apart. Infinite energies on both sides give NaN: no swap.
+    """
+    for i in range(len(pairs)):
+        cold, hot, count = pairs[i], pairs[i] + 1, 0
+        a, b = factors[cold, 0] - factors[hot, 0], factors[cold, 1] - factors[hot, 1]
+        for chain in range(energy.shape[1]):
+            value = b * (energy[cold, chain] - energy[hot, chain])
+            if a != b:
+                value += (a - b) * (prior[cold, chain] - prior[hot, chain])
+            if np.isnan(value):
+                value = -np.inf
+            log_ratio[i, chain] = value
+            if thresholds[i, chain] < value:
+                count += 1
+                energy[cold, chain], energy[hot, chain] = energy[hot, chain], energy[cold, chain]
+                if prior.shape[1]:
+                    prior[cold, chain], prior[hot, chain] = prior[hot, chain], prior[cold, chain]
+                source[cold, chain], source[hot, chain] = source[hot, chain], source[cold, chain]
+        accepted[i] = count
