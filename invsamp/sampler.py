@@ -97,8 +97,8 @@ def sample(
         of each fidelity, in ``run.report["gradient_check_evaluations"]``. The draws do not depend on it.
     executor : concurrent.futures.Executor, or `invsamp.evaluate.Evaluator`, optional
         Evaluates for this process: a pool of processes, ``mpi4py.futures.MPIPoolExecutor``, Dask's
-        ``Client.get_executor()``, or something of your own. The draws are the same. It pays where a solve takes
-        milliseconds, and is not shut down.
+        ``Client.get_executor()``, or something of your own; `invsamp.evaluate.executed` gives one a time limit. The
+        draws are the same. It pays where a solve takes milliseconds, and is not shut down.
 
     Returns
     -------

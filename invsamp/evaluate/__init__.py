@@ -1,7 +1,8 @@
 """Evaluating: what samplers ask for, and who answers."""
 
 from invsamp.evaluate.contract import Evaluator, EvaluatorError
+from invsamp.evaluate.executors import executed
 from invsamp.evaluate.requests import Batch, Estimate, Request
 from invsamp.evaluate.solving import solve
 
-__all__ = ["Batch", "Estimate", "Evaluator", "EvaluatorError", "Request", "solve"]
+__all__ = ["Batch", "Estimate", "Evaluator", "EvaluatorError", "Request", "executed", "solve"]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import pickle
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any
 
 import numpy as np
 
+from invsamp.arguments import instance, integer, optional, real
 from invsamp.contract import Potential
 from invsamp.evaluate.requests import Estimate, Request, joined, kind_of, rows_of
 from invsamp.evaluate.solving import separable, solve
@@ -30,15 +33,37 @@ class _Held(threading.local):
 _HELD = _Held()
 
 
-class Executed:
-    """Lets an executor's workers evaluate. Requests are split by rows where a row has bits of its own.
+def executed(executor: Executor, workers: int | None = None, time_limit: float | None = None) -> Executed:
+    """An executor with settings, as ``executor=`` of `invsamp.sample`, which takes the executor by itself too.
 
     Parameters
     ----------
     executor : concurrent.futures.Executor
         It is not shut down. Its workers must be able to import invsamp and what the models need.
     workers : int, optional
-        How many it has; by default as it says itself, or else as many as there are rows.
+        How many it has. Default: as it says itself, or else as many as there are rows.
+    time_limit : float, > 0, optional
+        Seconds that the answers to all that is asked for at a time may take. If they take longer, as with a solve that
+        never ends, the run ends with an `EvaluatorError`, and hands back the draws that were made. A single solve is
+        ended after a time, and counted as failed, by `invsamp.isolated`. Default: they are waited for.
+
+    Raises
+    ------
+    ValueError
+        If an argument is none of these.
+    """
+    instance("executor", executor, Executor, "a concurrent.futures.Executor")
+    return Executed(
+        executor,
+        optional(integer, "workers", workers, least=1),
+        optional(real, "time_limit", time_limit, above=0),
+    )
+
+
+class Executed:
+    """Lets an executor's workers evaluate. Requests are split by rows where a row has bits of its own.
+
+    Made by `executed`.
 
     Raises
     ------
@@ -46,8 +71,8 @@ class Executed:
         If the potentials cannot be pickled, at the start of a run.
     """
 
-    def __init__(self, executor: Executor, workers: int | None = None) -> None:
-        self._executor = executor
+    def __init__(self, executor: Executor, workers: int | None = None, time_limit: float | None = None) -> None:
+        self._executor, self._time_limit = executor, time_limit
         stated = getattr(executor, "_max_workers", None)
         self._workers = workers or (stated if isinstance(stated, int) else None)
         self._splits: dict[tuple[Any, ...], bool] = {}  # by kind of request
@@ -70,11 +95,17 @@ class Executed:
     def evaluate(self, requests: Sequence[Request]) -> list[Estimate]:
         """What is asked for, by all workers at a time."""
         parts = [self._parts(request) for request in requests]
+        deadline = None if self._time_limit is None else time.monotonic() + self._time_limit
         sent = [[self._executor.submit(evaluated, self._key, None, part) for part in blocks] for blocks in parts]
-        return [
-            joined([self._result(*pair) for pair in zip(blocks, futures, strict=True)])
-            for blocks, futures in zip(parts, sent, strict=True)
-        ]
+        try:
+            return [
+                joined([self._result(*pair, deadline) for pair in zip(blocks, futures, strict=True)])
+                for blocks, futures in zip(parts, sent, strict=True)
+            ]
+        except BaseException:
+            for future in itertools.chain.from_iterable(sent):
+                future.cancel()  # what waits for a worker that is gone, or stuck
+            raise
 
     def close(self) -> None:
         """The executor is its maker's."""
@@ -89,12 +120,24 @@ class Executed:
         ends = np.linspace(0, rows, min(rows, self._workers or rows) + 1).astype(int).tolist()
         return [rows_of(request, slice(*ends[k : k + 2])) for k in range(len(ends) - 1)]
 
-    def _result(self, request: Request, future: Future[Any]) -> Estimate:
-        found = future.result()
+    def _result(self, request: Request, future: Future[Estimate | None], deadline: float | None) -> Estimate:
+        found = self._waited_for(future, deadline)
         if found is None:  # a worker that does not know these potentials
-            found = self._executor.submit(evaluated, self._key, self._pickled, request).result()
-        estimate: Estimate = found
-        return estimate
+            again = self._executor.submit(evaluated, self._key, self._pickled, request)
+            found = self._waited_for(again, deadline)
+        assert found is not None  # they were sent along
+        return found
+
+    def _waited_for(self, future: Future[Estimate | None], deadline: float | None) -> Estimate | None:
+        if deadline is None:
+            return future.result()
+        try:
+            return future.result(max(0.0, deadline - time.monotonic()))
+        except TimeoutError:
+            if future.done():  # the solve's own
+                raise
+            future.cancel()
+            raise TimeoutError(f"no answer within time_limit, {self._time_limit:g} s") from None
 
 
 def evaluated(key: str, pickled: bytes | None, request: Request) -> Estimate | None:

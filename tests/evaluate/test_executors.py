@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import threading
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
@@ -164,6 +165,71 @@ class TestThatBreak:
 
 def end():
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Stuck:
+    """A potential whose solves wait, from some call on, for somebody to let them go."""
+
+    dimension = 2
+
+    def __init__(self, calls):
+        self.left, self.free = calls, threading.Event()
+
+    def energy(self, position):
+        return self.energy_and_gradient(position)[0]
+
+    def energy_and_gradient(self, position):
+        self.left -= 1
+        if self.left < 0:
+            self.free.wait()
+        return 0.5 * (position**2).sum(axis=1), position.copy()
+
+    def __reduce__(self):
+        return _stuck, ()
+
+
+_STUCK = []
+
+
+def _stuck():
+    return _STUCK[-1]
+
+
+SHORT = {"draws": 50, "warmup": 20, "chains": 1, "seed": 1, "progress": False, "check_gradient": False}
+
+
+class TestThatNeverEnd:
+    @pytest.fixture(params=[0, 40], ids=["at once", "later"])
+    def stuck(self, request):
+        _STUCK.append(Stuck(request.param))
+        yield _STUCK[-1]
+        _STUCK.pop().free.set()
+
+    def test_a_run_ends_at_the_limit_with_its_draws(self, stuck):
+        later = bool(stuck.left)
+        with ThreadPoolExecutor(1) as threads:
+            executor = iv.evaluate.executed(threads, time_limit=0.5)
+            said = "failed: TimeoutError: no answer within time_limit, 0.5 s"
+            if later:
+                with pytest.warns(UserWarning, match=said):
+                    run = iv.sample(stuck, iv.sgld(0.1), executor=executor, **SHORT)
+                assert 0 < run.theta.shape[1] < 50
+            else:
+                with pytest.raises(EvaluatorError, match=said):
+                    iv.sample(stuck, iv.sgld(0.1), executor=executor, **SHORT)
+            stuck.free.set()
+
+    @pytest.mark.parametrize(
+        ("wrong", "message"),
+        [
+            ({"time_limit": 0.0}, "time_limit must"),
+            ({"workers": 0}, "workers must"),
+            ({"executor": 3}, "executor must"),
+        ],
+    )
+    def test_wrong_settings_are_refused(self, wrong, message):
+        with ThreadPoolExecutor(1) as threads, pytest.raises(ValueError, match=message):
+            iv.evaluate.executed(**{"executor": threads} | wrong)
 
 
 class TestRefusals:
