@@ -65,6 +65,7 @@ from invsamp.posing.more_distributions import (
 from invsamp.posing.noise import GaussianNoise, LogNormalNoise, StudentTNoise
 from invsamp.posing.noise_contract import Noise
 from invsamp.posing.outputs import Outputs
+from invsamp.posing.population import Population
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.potential import FunctionPotential, SumPotential
 from invsamp.posing.prior import Prior
@@ -167,6 +168,7 @@ __all__ = [
     "Outputs",
     "PoissonNoise",
     "Polygon",
+    "Population",
     "Posterior",
     "Potential",
     "Precision",

@@ -97,8 +97,14 @@ def test_eight_schools(capsys: pytest.CaptureFixture) -> None:
     assert abs(found["mu"] - 4.4) < 1.0 and found["theta[0]"] > found["theta[4]"]
 
 
+def test_a_population_of_three() -> None:
+    names = run(blocks("posing.md")[1], "posing.md", {"iv": iv})
+    assert names["patients"].check_gradient().relative_error < 1e-3
+    assert names["patients"].predict(names["prior"].sample(np.random.default_rng(0), 2)).shape == (2, 3, 5)
+
+
 def test_densities_of_all_sorts(capsys: pytest.CaptureFixture) -> None:
-    likelihood, target = blocks("posing.md")[1:]
+    likelihood, target = blocks("posing.md")[2:]
     names = run(likelihood, "posing.md", {})
     assert "passed" in capsys.readouterr().out
     theta = np.array([[1.2, 0.9]])

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from outbreak import by_quadrature
 from scipy.stats import f as fisher
 
 from invsamp import diagnostics
 from invsamp.problems import heat_source, lotka_volterra
+from invsamp.problems.pharmacokinetics import patients
 
 ROOT = Path(__file__).parents[1]
 
@@ -138,6 +140,36 @@ def test_identification(example, within, name: str) -> None:
     # three or four z-scores of one data set: beyond 4.5 once in 100,000
     assert within([row["z"] for row in shooting["parameters"].values()], 4.5)
     assert len(list(out.glob("*.png"))) == 6
+
+
+@pytest.mark.slow
+def test_epidemic(example, within) -> None:
+    runs, out = example("epidemic", 500)
+    mean, _ = by_quadrature()
+    found = runs["negative binomial"].summary()
+    # three scores at 1e-5 each; the errors of the errors are those of some 400 effective draws
+    assert within((found["mean"] - mean) / found["mcse_mean"], 5.0)
+    # the other law of counts has other rates
+    other = runs["poisson"].summary()
+    assert not within((other["mean"] - mean[:2]) / other["mcse_mean"], 5.0)
+    summary = json.loads((out / "summary.json").read_text())
+    better = summary["negative binomial"]["elpd_loo"] - summary["poisson"]["elpd_loo"]
+    assert 12 < better < 26 and summary["poisson"]["days_inside_90_percent_band"] <= 10
+    assert summary["negative binomial"]["days_inside_90_percent_band"] >= 12
+    assert len(list(out.glob("*.png"))) == 4
+
+
+@pytest.mark.slow
+def test_population(example, within) -> None:
+    _, out = example("population", 150)
+    summary = json.loads((out / "summary.json").read_text())
+    # 46 and six scores of one data set: one beyond 5 once in 30,000
+    for name in ("population", "injection"):
+        assert within(np.concatenate([np.ravel(row["z"]) for row in summary[name].values()]), 5.0)
+    own = summary["population"]["clearance"]
+    # the truth of another patient
+    assert not within((np.array(own["mean"]) - np.roll(patients()[0]["clearance"], 1)) / np.array(own["sd"]), 5.0)
+    assert {path.stem for path in out.glob("*.png")} == {"patients", "clearances", "injection", "injection_pairs"}
 
 
 def test_the_readme_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

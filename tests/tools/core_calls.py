@@ -118,6 +118,10 @@ def posing_calls() -> dict[str, Call]:
                 "data": {"integer", "none", "shape"},
             },
         ),
+        "Population": Call(
+            iv.Population,
+            {"model": iv.with_jacobian(**jacobian, parameters=["a", "b"]), "members": 2, "own": ["a"]},
+        ),
         "FunctionPotential": Call(iv.FunctionPotential, {"function": bowl, "dimension": 2}),
         "SumPotential": Call(
             iv.SumPotential,

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from invsamp.problems import fitzhugh_nagumo, heat_modes, heat_source, lorenz, lotka_volterra, robertson
+from invsamp.problems import (
+    fitzhugh_nagumo,
+    heat_modes,
+    heat_source,
+    influenza,
+    lorenz,
+    lotka_volterra,
+    pharmacokinetics,
+    robertson,
+)
 
 PROBLEMS = {
     "heat_source.two_modes": heat_source.two_modes,
@@ -15,4 +24,7 @@ PROBLEMS = {
     "lorenz.multiple_shooting": lorenz.multiple_shooting,
     "fitzhugh_nagumo.nerve": fitzhugh_nagumo.nerve,
     "robertson.reactions": robertson.reactions,
+    "influenza.outbreak": influenza.outbreak,
+    "pharmacokinetics.population": pharmacokinetics.population,
+    "pharmacokinetics.two_compartments": pharmacokinetics.two_compartments,
 }

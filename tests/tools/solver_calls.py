@@ -17,9 +17,11 @@ from invsamp.problems import (
     fitzhugh_nagumo,
     heat_modes,
     heat_source,
+    influenza,
     lorenz,
     lotka_volterra,
     mixtures,
+    pharmacokinetics,
     poisson64,
     robertson,
     trajectory,
@@ -249,6 +251,11 @@ def problems_calls() -> dict[str, Call]:
         "lotka_volterra.multiple_shooting": Call(lotka_volterra.multiple_shooting, {"observed": seen}, posterior),
         "robertson.data": Call(robertson.data, {"times": np.array([0.1, 1.0])}),
         "robertson.reactions": Call(robertson.reactions, {}, posterior),
+        "influenza.outbreak": Call(influenza.outbreak),
+        "pharmacokinetics.patients": Call(pharmacokinetics.patients),
+        "pharmacokinetics.population": Call(pharmacokinetics.population),
+        "pharmacokinetics.injection": Call(pharmacokinetics.injection),
+        "pharmacokinetics.two_compartments": Call(pharmacokinetics.two_compartments),
         "trajectory.simulate": Call(
             trajectory.simulate,
             {
