@@ -8,6 +8,7 @@ by `_battery_published`. A run is
 
 - right, if every mean is within 4 standard errors and .1 sd, every sd within 10%, and nothing was warned of;
 - warned, if anything was; "needlessly", where all of that holds nevertheless;
+- imprecise, if it is within 4.5 of its own standard errors all the same, those of the sds too;
 - a silent failure otherwise.
 
 Least ESS is over means, squares about them and the energy, per 1,000 gradients of all fidelities, warm-up counted. With
@@ -61,6 +62,7 @@ def judged(case: Case, values: Array, energy: Array, log_weight: Array | None = 
         off = summary["mean"] - mean
         z = off / np.hypot(summary["mcse_mean"], error)
         ratio = summary["sd"] / sd
+        z_sd = (summary["sd"] - sd) / np.hypot(summary["mcse_sd"], error)  # of the reference's sd: about as large
         squares = np.square(values - mean)
         sizes = ess(np.concatenate([values, squares, energy[..., None]], axis=2), log_weight=log_weight)
         rhat = iv.diagnostics.rhat(values, log_weight)
@@ -71,6 +73,7 @@ def judged(case: Case, values: Array, energy: Array, log_weight: Array | None = 
     right = bool((np.abs(z) <= 4.0).all() and (np.abs(off) <= 0.1 * sd).all() and (np.abs(ratio - 1.0) <= 0.1).all())
     return {
         "right": right,
+        "honest": bool((np.abs(z) <= 4.5).all() and (np.abs(z_sd) <= 4.5).all()),
         "z": float(np.nanmax(np.abs(z))),
         "mean": [labels[worst_mean], float(off[worst_mean] / sd[worst_mean])],
         "sd": [labels[worst_sd], float(ratio[worst_sd])],
@@ -149,7 +152,9 @@ def verdict(record: Record) -> str:
         return "failed"
     if record["warnings"]:
         return "needlessly warned" if record["right"] else "warned"
-    return "right" if record["right"] else "SILENT"
+    if record["right"]:
+        return "right"
+    return "imprecise" if record["honest"] else "SILENT"
 
 
 def rate(record: Record | None) -> float:

@@ -83,11 +83,19 @@ def test_verdicts(battery):
     assert right["right"]
     assert right["ess"] > 30_000
     shifted = battery.judged(case, 0.2 + draws.reshape(4, -1, 2), energy)
-    assert not shifted["right"]
+    assert not shifted["honest"]
     wide = battery.judged(case, 1.2 * draws.reshape(4, -1, 2), energy)
-    assert not wide["right"]
+    assert not wide["honest"]
+    normal = battery._battery_hard.BUILDERS["scales"]()
+    few = rng.standard_normal((400, 13))
+    few = (few - few.mean(axis=0)) / few.std(axis=0) + 0.15  # three standard errors of so few
+    few = battery.judged(
+        normal, (few * normal.moments[1]).reshape(4, -1, 13), np.square(few).sum(axis=1).reshape(4, -1)
+    )
+    assert few["honest"] and not few["right"]
     told = [right | {"warnings": []}, shifted | {"warnings": []}, shifted | {"warnings": ["R-hat"]}, {"failed": "why"}]
-    assert [battery.verdict(record) for record in told] == ["right", "SILENT", "warned", "failed"]
+    told.append(few | {"warnings": []})
+    assert [battery.verdict(record) for record in told] == ["right", "SILENT", "warned", "failed", "imprecise"]
     records = [{"name": "x", "seed": k, "ours": r | {"gradients": 1000}} for k, r in enumerate(told)]
     assert "1 SILENT" in battery.table(records)
 

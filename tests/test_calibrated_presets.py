@@ -99,7 +99,7 @@ EXACT = {
 UNADJUSTED = {
     "sgld": iv.sgld(0.1, preconditioner="dense"),
     "sghmc": iv.sghmc(0.02, friction=0.3, preconditioner="dense"),
-    "cyclic_sgld": iv.cyclic_sgld(0.15, preconditioner="dense"),
+    "cyclic_sgld": iv.cyclic_sgld(0.1, preconditioner="dense"),
     "resgld": iv.resgld(step_size=0.1, preconditioner="dense"),
     "r2sgld": iv.r2sgld(step_size=0.1, preconditioner="dense"),
     "multi_variance_resgld": iv.multi_variance_resgld(step_size=0.1, fidelities=(0, 0), preconditioner="dense"),
@@ -202,8 +202,8 @@ class Louder(iv.GaussianNoise):
 def replicated(name, noise):
     """A calibration by the public function, on the posterior of `line`."""
     posterior = iv.Posterior(iv.Prior(x=iv.Normal(0, 1, shape=2)), Line(), np.zeros(4), noise)
-    plan = {"draws": 100, "warmup": 200, "chains": 2, "seed": 1, "progress": False}
-    found = iv.calibrate(posterior, APART[name], replicates=25, ranks=DRAWS, **plan)
+    plan = {"draws": 200, "warmup": 200, "chains": 2, "seed": 1, "progress": False}
+    found = iv.calibrate(posterior, APART[name], replicates=20, ranks=DRAWS, **plan)
     assert not found.failed
     return found.ranks
 
@@ -215,6 +215,5 @@ def test_apart(name, within):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["csgld", "paired_resgld"])
-def test_apart_wrong_noise_is_rejected(name, within):
-    assert not within(*of_unadjusted(replicated(name, Louder(1.0))))
+def test_apart_wrong_noise_is_rejected(within):
+    assert not within(*of_unadjusted(replicated("csgld", Louder(1.0))))

@@ -121,8 +121,9 @@ class PosteriorPotential:
         if not len(rows):
             return result
         energies, gradients = function(theta[rows], *(part[rows] for part in chosen))
-        gradients = self._back(place[rows], gradients) * derivative[rows, None, :]
-        prior_gradient = -(slope[rows] * derivative[rows] + jacobian_slope[rows])
+        with np.errstate(invalid="ignore"):  # infinity times 0, far from where the prior is: left out below
+            gradients = self._back(place[rows], gradients) * derivative[rows, None, :]
+            prior_gradient = -(slope[rows] * derivative[rows] + jacobian_slope[rows])
         finite = np.isfinite(energies).all(axis=1) & np.isfinite(gradients).all(axis=(1, 2))
         finite &= np.isfinite(prior_gradient).all(axis=1)
         rows = rows[finite]
