@@ -7,8 +7,10 @@ neighbours' swap is rejected is, for neighbours that are close, the distance of 
           \lambda(b) = \tfrac12 E|\Phi - \Phi'|,
 
 :math:`\Phi, \Phi'` what the path takes a part of (the misfit, or the whole energy) at independent states of the law
-at b. The sum of r over the ladder, its *barrier*, does not depend on where the rungs are as long as they are close, and
-round trips are most frequent where all r are equal. With noisy energies, :math:`\Phi` and its noise, the penalty is of
+at b. Farther apart, where the log ratio of a swap is normal of variance s^2 and mean -s^2/2, :math:`r =
+\mathrm{erf}(s / \sqrt 8)` and the distance is :math:`s / \sqrt{2 \pi}`: it is taken from r by that. The sum of the
+distances over the ladder, its *barrier*, does not depend on where the rungs are, and round trips are most frequent
+where all r are equal. With noisy energies, :math:`\Phi` and its noise, the penalty is of
 second order in the distance: the barrier is larger, and all else holds.
 
 References
@@ -24,13 +26,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from scipy.interpolate import PchipInterpolator
+from scipy.special import erfinv
 
 from invsamp.arguments import integer, real, store
 from invsamp.contract import Array
 
-#: Rejections below are taken as this: rungs whose laws are equal would have no distance to divide.
-LEAST_REJECTION = 0.01
+#: Rejections are taken to lie within these: rungs whose laws are equal would have no distance to divide, and where all
+#: swaps are rejected it is not known.
+LEAST_REJECTION, MOST_REJECTION = 0.01, 0.999
 
 
 @dataclass(frozen=True)
@@ -63,8 +68,8 @@ class AutoLadder:
         return (*np.geomspace(1.0, self.flattest, self.first - 1).tolist(), 0.0)
 
     def rungs(self, barrier: float) -> int:
-        """How many a ladder of that barrier gets: rejections are then near a half."""
-        return int(np.clip(math.ceil(2.0 * barrier + 1.0), self.least, self.most))
+        """How many a ladder of that barrier gets: rejections are then a half, or less."""
+        return int(np.clip(math.ceil(barrier / float(distances(0.5))) + 1, self.least, self.most))
 
 
 def auto_ladder(*, first: int = 8, least: int = 2, most: int = 32, flattest: float = 1e-3) -> AutoLadder:
@@ -75,10 +80,10 @@ def auto_ladder(*, first: int = 8, least: int = 2, most: int = 32, flattest: flo
     temperatures, or of tempered likelihoods, up to a temperature at which energies are as high as at the starting
     points. ``run.report["ladder"]`` says which it was.
 
-    Warm-up is made of rounds, each twice as long as the one before. After each the rejections of its second half
-    say how many rungs there are to be (twice the sum of the rejections, and one) and where, such that all pairs
-    reject equally often. The new rungs go on from the positions, step sizes and preconditioners of the old ones. The
-    last round is half of warm-up; with its end everything is frozen.
+    Warm-up is made of rounds, each twice as long as the one before. After each the rejections of its second half say
+    how many rungs there are to be (about twice the sum of the rejections, and one) and where, such that all pairs
+    reject equally often, a half of the swaps. The new rungs go on from the positions, step sizes and preconditioners
+    of the old ones. The last round is half of warm-up; with its end everything is frozen.
 
     Parameters
     ----------
@@ -102,18 +107,23 @@ def auto_ladder(*, first: int = 8, least: int = 2, most: int = 32, flattest: flo
     return AutoLadder(first, least, most, flattest)
 
 
-def respaced(betas: Sequence[float], rejections: Sequence[float], rungs: int) -> tuple[float, ...]:
+def distances(rejections: npt.ArrayLike) -> Array:
+    """How far neighbours are apart that reject so many swaps: as many, where they are few."""
+    known = np.clip(np.asarray(rejections, dtype=float), LEAST_REJECTION, MOST_REJECTION)
+    return np.asarray(2.0 / math.sqrt(math.pi) * erfinv(known))
+
+
+def respaced(betas: Sequence[float], steps: npt.ArrayLike, rungs: int) -> tuple[float, ...]:
     """So many betas between the same ends, such that neighbours reject equally often.
 
     Parameters
     ----------
     betas : sequence of float
         Decreasing, the last one 0 or more.
-    rejections : sequence of float in [0, 1]
-        Mean rejection of each pair of neighbours.
+    steps : array_like
+        Distance of each pair of neighbours (`distances`), > 0.
     rungs : int, >= 2
     """
-    steps = np.maximum(np.asarray(rejections, dtype=float), LEAST_REJECTION)
     barrier = np.concatenate([[0.0], np.cumsum(steps)])
     # nearly logarithmic, with an end for 0: neighbours' ratios are what counts, but for the last
     shift = 0.1 * float(betas[-2])
@@ -139,12 +149,11 @@ def rounds(steps: int, shortest: int) -> tuple[int, ...]:
     return (*lengths, steps - sum(lengths))
 
 
-def flattened(betas: Sequence[float], rejections: Sequence[float], flattest: float) -> tuple[list[float], list[float]]:
+def flattened(betas: Sequence[float], steps: Sequence[float], flattest: float) -> tuple[list[float], list[float]]:
     """A ladder with another hottest beta: cut there, or drawn out as the barrier grows at its end; all are positive."""
-    betas, steps = list(betas), list(rejections)
+    betas, steps = list(betas), list(steps)
     while len(betas) > 2 and betas[-2] <= flattest:
         betas.pop(), steps.pop()
-    distance = math.log(betas[-2] / betas[-1])
-    steps[-1] *= math.log(betas[-2] / flattest) / distance
+    steps[-1] *= math.log(betas[-2] / flattest) / math.log(betas[-2] / betas[-1])
     betas[-1] = flattest
     return betas, steps

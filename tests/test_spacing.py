@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import invsamp as iv
-from invsamp.spacing import AutoLadder, flattened, respaced, rounds
+from invsamp.spacing import AutoLadder, distances, flattened, respaced, rounds
 
 
 def rejections(betas, barrier):
@@ -20,7 +20,7 @@ def test_neighbours_reject_equally_often(barrier, rungs):
     """After three rounds of exact rejections, whatever the path's density is."""
     betas = iv.auto_ladder().start()
     for _ in range(3):
-        betas = respaced(betas, rejections(betas, barrier), rungs)
+        betas = respaced(betas, np.maximum(rejections(betas, barrier), 1e-3), rungs)
     assert betas[0] == 1.0 and betas[-1] == 0.0
     assert (np.diff(betas) < 0.0).all()
     found = rejections(betas, barrier)
@@ -30,13 +30,26 @@ def test_neighbours_reject_equally_often(barrier, rungs):
 
 
 def test_equal_laws_leave_the_rungs_where_they_are_in_order():
-    betas = respaced((1.0, 0.3, 0.1, 0.0), [0.0, 0.0, 0.0], 4)
+    betas = respaced((1.0, 0.3, 0.1, 0.0), distances([0.0, 0.0, 0.0]), 4)
     assert (np.diff(betas) < 0.0).all()
 
 
 def test_numbers_of_rungs():
     settings = AutoLadder(least=3, most=10)
     assert [settings.rungs(barrier) for barrier in (0.1, 1.2, 2.2, 4.4, 4.6, 50.0)] == [3, 4, 6, 10, 10, 10]
+
+
+@pytest.mark.parametrize("s", [0.1, 1.0, 3.0])
+def test_distances_are_those_of_normal_log_ratios(s):
+    """By quadrature of the mean acceptance; two half steps are one whole."""
+    z = np.linspace(-12.0, 12.0, 200_001)
+
+    def rejection(s):
+        density = np.exp(-0.5 * z**2)
+        return 1.0 - (density @ np.minimum(1.0, np.exp(s * z - 0.5 * s**2))) / density.sum()
+
+    assert distances(rejection(s)) == pytest.approx(s / np.sqrt(2.0 * np.pi), rel=1e-4)
+    assert rejection(s) < 2.0 * rejection(0.5 * s)
 
 
 def test_rounds_double():

@@ -17,7 +17,7 @@ from invsamp.kernels import PriorDraws
 from invsamp.ladder import Rung, Sampler
 from invsamp.laws import Law, Tempered, TemperedLikelihood
 from invsamp.metric import DenseMetric, DiagonalMetric, Metric
-from invsamp.spacing import LEAST_REJECTION, AutoLadder, flattened, respaced, rounds
+from invsamp.spacing import AutoLadder, distances, flattened, respaced, rounds
 
 #: Rejection between two fidelities above which the finer one goes one rung further up.
 TOO_COARSE = 0.75
@@ -98,13 +98,13 @@ class LadderSearch:
 
     def advance(self, rungs: Sequence[RungAtWork], exchange: Exchange) -> list[Heir]:
         """End a round that was not the last; what the next one's rungs go on from."""
-        rejections, spacing = self.measured(exchange)
-        betas, steps = list(self.betas), np.maximum(spacing, LEAST_REJECTION).tolist()
+        rejections, apart = self.measured(exchange)
+        betas, steps = list(self.betas), apart.tolist()
         self._grade(rejections, rungs)
         if not self.to_prior:
             betas, steps = flattened(betas, steps, self._hottest(rungs))
         count = self._settings.rungs(sum(steps))
-        old = np.concatenate([[0.0], np.cumsum(np.maximum(spacing, LEAST_REJECTION))])
+        old = np.concatenate([[0.0], np.cumsum(apart)])
         self.betas = respaced(betas, steps, count)
         place = np.linspace(0.0, sum(steps), count)
         self.round += 1
@@ -114,18 +114,20 @@ class LadderSearch:
         ]
 
     def measured(self, exchange: Exchange) -> tuple[Array, Array]:
-        """Rejections of the round that ends, kept for the report: in all, and those that are the spacing's."""
-        rejections, spacing, error = exchange.measured
+        """Rejections of the round that ends, and how far neighbours are apart; kept for the report."""
+        rejections, first_stage, error = exchange.measured
+        apart = distances(np.nan_to_num(first_stage, nan=0.5))  # where none met in so few steps
+        barrier = float(apart.sum())
         self.told.append(
             {
                 "steps": self.length,
                 "betas": list(self.betas),
                 "rejections": rejections.tolist(),
-                "barrier": float(spacing.sum()),
-                "barrier_error": error,
+                "barrier": barrier,
+                "barrier_error": error * barrier / float(np.nansum(first_stage)),
             }
         )
-        return rejections, spacing
+        return rejections, apart
 
     def state(self) -> Saved:
         """Where the search stands."""
