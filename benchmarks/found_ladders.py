@@ -2,10 +2,10 @@
 
     python benchmarks/found_ladders.py [--seeds 3] [--warmup 1500] [--draws 1000] [NAME ...]
 
-For each posterior and seed: barrier and number of rungs, gradients of warm-up and of the draws, round trips, the largest
-R-hat, the worst error of a mean in sds where moments are known, and what is warned of. All chains start in one place where
-that is the difficulty. "evidence" compares Lotka-Volterra's equations for the hare-lynx record with those in which hares
-have a carrying capacity.
+For each posterior and seed: barrier and number of rungs, gradients of warm-up and of the draws, round trips, the
+largest R-hat, the worst error of a mean in sds where moments are known, and what is warned of. All chains start in one
+place where that is the difficulty. "evidence" compares Lotka-Volterra's equations for the hare-lynx record with those
+in which hares have a carrying capacity.
 """
 
 from __future__ import annotations

@@ -26,6 +26,10 @@ SWAP_NOISE_LIMIT = 3.0
 CLIPPED_NOISE_LIMIT = 0.01
 #: The same, above which draws are of no use; warm-up refuses to go on to them.
 CLIPPED_NOISE_REFUSED = 0.1
+#: Fraction of the swaps that neighbours of a ladder may reject that warm-up has found.
+REJECTION_LIMIT = 0.9
+#: Share by which its barrier may change in the last round of warm-up.
+MOVED_LIMIT = 0.05
 #: Fraction of the states visited that the pilot of a variance model may leave out.
 UNCOVERED_LIMIT = 0.05
 #: Fraction of the solves of one fidelity that may fail.
@@ -69,6 +73,7 @@ def diagnose(summary: pd.DataFrame, report: Mapping[str, Any], weight: Array | N
         # a ladder with a broken rung has no round trips either: one message for one cause
         *([] if swaps else _round_trip_warnings(report)),
         *_contour_warnings(report),
+        *_found_ladder_warnings(report),
         *_clipped_noise_warnings(report),
         *_uncovered_warnings(report),
         *_failed_solve_warnings(report),
@@ -202,6 +207,36 @@ def _contour_warnings(report: Mapping[str, Any]) -> list[str]:
             found.append(
                 f"{where}: {trips} round trips from the lowest quarter of its bins to the highest and back, below "
                 f"{ENERGY_TRIPS_LIMIT}: it hardly connects modes. Raise draws, or take knots over a smaller range."
+            )
+    return found
+
+
+def _found_ladder_warnings(report: Mapping[str, Any]) -> list[str]:
+    """Whether a ladder that warm-up found is what it was looking for."""
+    ladder = report.get("ladder")
+    if not ladder:
+        return []
+    found, rejections = [], [r for r in report.get("swap_rejection") or [] if r is not None and np.isfinite(r)]
+    if rejections and max(rejections) > REJECTION_LIMIT:
+        pair = int(np.argmax(report["swap_rejection"]))
+        limited = f" Raise most ({len(ladder['betas'])} rungs now) in auto_ladder()." if ladder["limited"] else ""
+        found.append(
+            f"rungs {pair} and {pair + 1}{_temperatures(report, pair, pair + 1)} of the ladder that warm-up found "
+            f"reject {max(rejections):.0%} of the swaps, above {REJECTION_LIMIT:.0%}: warm-up has not settled on a "
+            f"spacing, or the posterior changes there at once, as where a narrow mode appears.{limited} Raise warmup; "
+            "for modes much narrower than others, start chains in them."
+        )
+    if len(ladder["rounds"]) > 1:
+        before, last = ladder["rounds"][-2:]
+        moved, error = (
+            abs(last["barrier"] - before["barrier"]),
+            np.hypot(last["barrier_error"], before["barrier_error"]),
+        )
+        if moved > MOVED_LIMIT * last["barrier"] and not moved < 3.0 * error:
+            found.append(
+                f"the ladder that warm-up found was still changing: its barrier went from {before['barrier']:.2f} to "
+                f"{last['barrier']:.2f} in the last round, by more than {MOVED_LIMIT:.0%}. Chains may not have found "
+                f"all there is yet: raise warmup (now {report.get('warmup', '?')} steps)."
             )
     return found
 

@@ -8,27 +8,51 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from invsamp.diagnostics.ladders import law_labels, swap_rates
+from invsamp.diagnostics.separation import Separation
 
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Parameters that a printed run shows.
-SHOWN = 20
+#: Parameters that a printed run shows, and of those that show modes, so many, and chains of them.
+SHOWN, SEPARATIONS, CHAINS = 20, 3, 8
 
 
-def printed(summary: pd.DataFrame, report: Mapping[str, Any], messages: Sequence[str]) -> str:
-    """A run's summary and report, and what it warns of, as text."""
+def printed(
+    summary: pd.DataFrame,
+    report: Mapping[str, Any],
+    messages: Sequence[str],
+    modes: Mapping[str, Separation] | None = None,
+) -> str:
+    """A run's summary and report, and what it warns of, as text; ``modes`` are those that parameters show."""
     shown = summary.drop(columns=["mcse_mean", "mcse_sd"]).head(SHOWN)
     counts = {"ess_bulk": "{:.0f}".format, "ess_tail": "{:.0f}".format, "r_hat": "{:.3f}".format}
     table = shown.to_string(float_format="{:#.4g}".format, formatters=counts)
     more = f"\n... and {len(summary) - SHOWN} more parameters: see summary()" if len(summary) > SHOWN else ""
-    return "\n".join([_headline(report), table + more, verdict(messages)])
+    return "\n".join([_headline(report), table + more, *_modes(modes), verdict(messages)])
 
 
 def verdict(messages: Sequence[str]) -> str:
     """Warnings as lines of text."""
     count = "no warnings" if not messages else f"{len(messages)} warning{'s' if len(messages) > 1 else ''}:"
     return "\n".join([count, *(f"  - {message}" for message in messages)])
+
+
+def _modes(modes: Mapping[str, Separation] | None) -> list[str]:
+    """How chains share what draws keep apart, in a line for each of a few parameters."""
+    found = []
+    for name, (at, below) in list((modes or {}).items())[:SEPARATIONS]:
+        shares = " ".join(f"{share:.2f}" for share in below[:CHAINS]) + (" ..." if len(below) > CHAINS else "")
+        found.append(f"{name} keeps to two sides of {at:.3g}; below, by chain: {shares}")
+    return found
+
+
+def _ends_at(report: Mapping[str, Any]) -> str:
+    """What round trips of a ladder were to."""
+    hottest = (report.get("law_factors") or [None])[-1]
+    if hottest == [1.0, 0.0]:
+        direct = (report.get("kernels") or [""])[-1] == "prior draws"
+        return " to the prior" + (", drawn from directly" if direct else "")
+    return ", to a rung that is not the prior" if report.get("ladder") else ""
 
 
 def _headline(report: Mapping[str, Any]) -> str:
@@ -46,7 +70,7 @@ def _headline(report: Mapping[str, Any]) -> str:
         temperatures = ", ".join(f"{value:.3g}" for value in report.get("temperatures") or [])
         rungs = f"temperatures {temperatures}" if temperatures else "laws " + ", ".join(law_labels(report))
         rate_text = ", ".join("not tried" if np.isnan(rate) else f"{rate:.1%}" for rate in rates)
-        lines.append(f"{rungs}; swap rate {rate_text}; {report.get('round_trips', '?')} round trips")
+        lines.append(f"{rungs}; swap rate {rate_text}; {report.get('round_trips', '?')} round trips{_ends_at(report)}")
     sizes = [size for size in report.get("step_sizes") or [] if size is not None]
     if sizes:
         sources = dict.fromkeys(report.get("step_size_source") or [])

@@ -20,6 +20,7 @@ from invsamp.diagnostics.checks import diagnose
 from invsamp.diagnostics.draws import table
 from invsamp.diagnostics.evidence import LogEvidence
 from invsamp.diagnostics.fit import fit_warnings
+from invsamp.diagnostics.separation import Separation, separation
 from invsamp.domains import Domain, from_dict
 from invsamp.names import labels
 
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 _JUDGED = 100_000
 #: But no fewer than this of each chain.
 _JUDGED_OF_CHAIN = 1000
+#: Parameters that are looked at for modes.
+_SEPARATED = 500
 #: Bytes of draws that a summary reads at a time.
 _AT_ONCE = 32 * 2**20
 
@@ -448,6 +451,19 @@ class Run:
 
         return plot_predictive(self, posterior, x, x_label, series)
 
+    def _separations(self) -> dict[str, Separation]:
+        """Parameters that keep to two sides of a gap, the first hundreds of them, by label."""
+        if self.weights is not None:
+            return {}
+        columns = (draws for name in self.shapes for draws in self._columns(name, 1))
+        found: dict[str, Separation] = {}
+        names = iter(self.labels[:_SEPARATED])
+        for draws in columns:
+            for column, name in zip(np.moveaxis(draws, -1, 0), names, strict=False):
+                if (one := separation(column)) is not None:
+                    found[name] = one
+        return found
+
     def _misfit(self, rung: int) -> Array | None:
         """Minus log-likelihoods (chains, draws) of a rung's draws."""
         group, rest = ("hot_stats", (rung - 1,)) if rung else ("sample_stats", ())
@@ -499,4 +515,5 @@ class Run:
 
     def __repr__(self) -> str:
         summary, report = self.summary(), self.report
-        return printed(summary, report, diagnose(summary, report, self.weights) + self._fit())
+        messages = diagnose(summary, report, self.weights) + self._fit()
+        return printed(summary, report, messages, self._separations() if self.rungs > 1 else {})

@@ -8,6 +8,8 @@ import pytest
 
 from invsamp.diagnostics.checks import diagnose
 
+ROUNDS = [{"barrier": 3.0, "barrier_error": 0.01}, {"barrier": 3.1, "barrier_error": 0.01}]
+FOUND = {"betas": [1.0, 0.1, 0.0], "limited": False, "hottest_is_prior": True, "rounds": ROUNDS}
 REPORT = {
     "sampler": "test",
     "chains": 4,
@@ -30,6 +32,8 @@ REPORT = {
     "reflection_fallbacks": [0, 2, 0],
     "boundary": "reflect",
     "outside": [0.0, 0.0, 0.0],
+    "swap_rejection": [0.5, 0.9],
+    "ladder": FOUND,
     "warnings": [],
 }
 
@@ -110,6 +114,18 @@ def test_warnings_about_the_draws(columns, parts):
         ),
         ({"boundary": "project"}, ["'project'", "pile up", "boundary='reflect'"]),
         ({"warnings": ["the sampler said so"]}, ["the sampler said so"]),
+        (
+            {"swap_rejection": [0.5, 0.93]},
+            ["rungs 1 and 2 (temperatures 3 and 9)", "reject 93% of the swaps, above 90%", "Raise warmup"],
+        ),
+        (
+            {"swap_rejection": [0.91, 0.5], "ladder": FOUND | {"limited": True}},
+            ["rungs 0 and 1", "Raise most (3 rungs now) in auto_ladder()"],
+        ),
+        (
+            {"ladder": FOUND | {"rounds": [ROUNDS[0], {"barrier": 3.2, "barrier_error": 0.05}]}},
+            ["from 3.00 to 3.20 in the last round", "more than 5%", "raise warmup"],
+        ),
     ],
 )
 def test_warnings_about_the_run(changes, parts):
@@ -139,3 +155,8 @@ def test_many_bad_parameters_are_named_by_the_worst_three():
         {"mean": 0.0, "sd": 1.0, "ess_bulk": 500.0, "ess_tail": 500.0, "r_hat": np.linspace(1.02, 2, 50)}, names
     )
     assert "k[49] 2.000, k[48] 1.980, k[47] 1.960 and 47 more" in only(diagnose(summary, {"chains": 4}))
+
+
+def test_a_barrier_that_moved_by_chance_is_not_warned_of():
+    rounds = [{"barrier": 3.0, "barrier_error": 0.1}, {"barrier": 3.3, "barrier_error": 0.05}]
+    assert diagnose(table(), REPORT | {"ladder": FOUND | {"rounds": rounds}}) == []

@@ -74,3 +74,13 @@ class TestRefused:
         run = iv.Run.from_arrays(None, {"x": ()}, np.zeros((1, 2, 9, 1)), {}, {})
         with pytest.raises(ValueError, match="a run that does not say what its rungs sample"):
             run.log_evidence()
+
+
+def test_a_run_prints_where_round_trips_lead_and_how_chains_share_the_modes(monkeypatch):
+    monkeypatch.setattr(iv.Run, "warnings", lambda self: [])
+    square = iv.with_jacobian(lambda theta: theta**2, lambda theta: 2.0 * theta[:, :, None])
+    problem = iv.Posterior(iv.Prior(x=iv.Normal(0.0, 5.0)), square, [25.0], iv.GaussianNoise(3.0))
+    run = iv.sample(problem, iv.relangevin(ladder="auto"), draws=200, warmup=300, seed=1, progress=False)
+    text = repr(run)
+    assert "round trips to the prior, drawn from directly" in text
+    assert "x keeps to two sides of" in text and "below, by chain: 0." in text
