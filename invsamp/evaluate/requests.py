@@ -13,10 +13,12 @@ So no method knows who evaluates, where, or together with what.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from math import isfinite
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg.blas import dasum
 
 from invsamp.contract import Array, Gradients, Terms
 
@@ -223,6 +225,9 @@ def guarded(found: Estimate) -> Estimate:
 
     The prior's own energy and gradient stay where they are finite: a solve that failed says nothing of them.
     """
+    # sums of moduli are enough to see that all is well, and BLAS takes them without a warning on overflow
+    if isfinite(sum([dasum(part.ravel()) for part in found.arrays if part is not None])):
+        return found
     energy, gradient, *variances, prior, slope, _ = found
     without = _not_finite(prior, slope)
     bad = _not_finite(energy, gradient, *variances) | without

@@ -41,8 +41,7 @@ def solver(potential: Potential) -> Callable[[Request], Estimate]:
             value, slope = energy_and_gradient(position)
         else:
             value = energy(position)
-        # the usual case, at each step: sums of moduli are enough to see that all is well, and BLAS takes them without a
-        # warning on overflow; if they are not finite, the careful path decides
+        # what follows, for the usual case, as this is asked at each step
         if gradient is True and type(value) is type(slope) is np.ndarray and value.dtype == slope.dtype == FLOAT:
             moduli = dasum(value.ravel()) + dasum(slope.ravel())
             if prior is None:

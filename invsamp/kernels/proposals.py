@@ -47,6 +47,9 @@ def propose(
         injected, clipped = _correlated(gradient_noise, noise, variance, step_size)
     else:
         by_entry = gradient_noise[:, None] if gradient_noise.ndim == 1 else gradient_noise
+        if isinstance(step_size, float):
+            move = np.empty(noise.shape)
+            return move, _within_budget(gradient, noise, step_size, variance, step_size**2, by_entry, move)
         spread, clipped = _spent(variance - step_size**2 * by_entry)
         injected = spread * noise
     return injected - step_size * gradient, clipped
@@ -58,6 +61,23 @@ def _straight(gradient: Array, noise: Array, step_size: float, sd: float, move: 
     for i in range(noise.shape[0]):
         for j in range(noise.shape[1]):
             move[i, j] = sd * noise[i, j] - step_size * gradient[i, j]
+
+
+@njit(cache=True)
+def _within_budget(
+    gradient: Array, noise: Array, step_size: float, variance: float, share: float, by_entry: Array, move: Array
+) -> int:
+    """Into ``move``, the same with noise of variance - share * by_entry; how many chains have overspent."""
+    clipped, wide = 0, by_entry.shape[1] > 1
+    for i in range(noise.shape[0]):
+        overspent = False
+        for j in range(noise.shape[1]):
+            left = variance - share * by_entry[i, j if wide else 0]
+            if left < 0.0:
+                left, overspent = 0.0, True
+            move[i, j] = math.sqrt(left) * noise[i, j] - step_size * gradient[i, j]
+        clipped += overspent
+    return clipped
 
 
 def _correlated(covariance: Array, noise: Array, variance: StepSize, step_size: StepSize) -> tuple[Array, int]:
