@@ -48,8 +48,8 @@ def propose(
     else:
         by_entry = gradient_noise[:, None] if gradient_noise.ndim == 1 else gradient_noise
         if isinstance(step_size, float):
-            move = np.empty(noise.shape)
-            return move, _within_budget(gradient, noise, step_size, variance, step_size**2, by_entry, move)
+            move, room = np.empty(noise.shape), 2.0 * heat * step_size
+            return move, _within_budget(gradient, noise, step_size, room, step_size**2, by_entry, move)
         spread, clipped = _spent(variance - step_size**2 * by_entry)
         injected = spread * noise
     return injected - step_size * gradient, clipped
@@ -65,14 +65,14 @@ def _straight(gradient: Array, noise: Array, step_size: float, sd: float, move: 
 
 @njit(cache=True)
 def _within_budget(
-    gradient: Array, noise: Array, step_size: float, variance: float, share: float, by_entry: Array, move: Array
+    gradient: Array, noise: Array, step_size: float, room: float, share: float, by_entry: Array, move: Array
 ) -> int:
-    """Into ``move``, the same with noise of variance - share * by_entry; how many chains have overspent."""
+    """Into ``move``, the same with noise of variance room - share * by_entry; how many chains have overspent."""
     clipped, wide = 0, by_entry.shape[1] > 1
     for i in range(noise.shape[0]):
         overspent = False
         for j in range(noise.shape[1]):
-            left = variance - share * by_entry[i, j if wide else 0]
+            left = room - share * by_entry[i, j if wide else 0]
             if left < 0.0:
                 left, overspent = 0.0, True
             move[i, j] = math.sqrt(left) * noise[i, j] - step_size * gradient[i, j]
