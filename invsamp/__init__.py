@@ -10,6 +10,7 @@ from invsamp.contour_learning import gain
 from invsamp.contours import contour
 from invsamp.contract import ForwardModel, Potential, Problem, Terms, TermwisePotential
 from invsamp.control_variates import control_variate
+from invsamp.correcting import correct
 from invsamp.coupled_sums import coupled_sum
 from invsamp.domains import Ball, Box, Ellipsoid, HalfSpaces, LevelSet, Polygon, Product, Unbounded, constraint
 from invsamp.estimators import exact, minibatch, noisy
@@ -95,6 +96,7 @@ from invsamp.presets import (
     sgd,
     sghmc,
     sgld,
+    surrogate_exchange,
     svgd,
     vr_resgld,
 )
@@ -202,6 +204,7 @@ __all__ = [
     "contour",
     "contour_exchange",
     "control_variate",
+    "correct",
     "corrected",
     "coupled_sum",
     "csgld",
@@ -259,6 +262,7 @@ __all__ = [
     "sgd",
     "sghmc",
     "sgld",
+    "surrogate_exchange",
     "svgd",
     "swag",
     "sweep",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -194,6 +195,9 @@ class Swap:
         Probability of an attempt after a step. Default: 1 for pairs whose energies are exact, of one fidelity and
         known, so that a swap costs nothing, with three meetings of even and odd pairs in turn after each step (five
         where fewer than 35% are rejected, one of two rungs); a tenth for pairs whose swaps cost solves.
+    every : int, optional
+        In place of that tenth: pairs whose swaps cost solves meet after every so many steps. Those whose swaps are
+        free meet as by default.
     energies : "estimated", "exact" or "paired"
         Whose energies decide: those of each rung's estimator, drawn afresh, or those of its whole potential, without
         noise. The noise of a minibatch's energy mostly leaves no swap to accept; at a tenth of the steps the
@@ -211,12 +215,16 @@ class Swap:
     scheme: SwapScheme = field(default_factory=deo)
     fraction: float | None = None
     energies: SwapEnergies = "estimated"
+    every: int | None = None
 
     def __post_init__(self) -> None:
         optional(instance, "rule", self.rule, SwapRule, SWAP_RULE)
         instance("scheme", self.scheme, SwapScheme, SWAP_SCHEME)
         one_of("energies", self.energies, SWAP_ENERGIES)
         store(self, fraction=optional(real, "fraction", self.fraction, above=0, most=1))
+        store(self, every=optional(integer, "every", self.every, least=1))
+        if self.every is not None and self.fraction is not None:
+            raise ValueError(f"every must be None where fraction says how often, got {self.every}")
 
 
 @dataclass(frozen=True)
@@ -262,7 +270,9 @@ class Sampler:
         one_of("preconditioner", self.preconditioner, PRECONDITIONERS)
         if self.preconditioner == "auto" and any(rung.step_size is not None for rung in self.rungs):
             store(self, preconditioner=None)  # steps are given in the coordinates that there are
-        check_ladder([rung.law for rung in self.rungs])
+        # the same law of another fidelity: what meets there decides by both models
+        changes = [a.law != b.law or a.fidelity == b.fidelity for a, b in itertools.pairwise(self.rungs)]
+        check_ladder([rung.law for rung, other in zip(self.rungs, [True, *changes], strict=True) if other])
         for rung in self.rungs:
             if isinstance(rung.law, Contour) and not rung.law.together:
                 self._check_apart(rung)

@@ -114,6 +114,21 @@ def test_densities_of_all_sorts(capsys: pytest.CaptureFixture) -> None:
     assert run(target, "posing.md", names)["target"].check_gradient([0.3, 0.2]).passed
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_few_fine_solves(capsys: pytest.CaptureFixture) -> None:
+    (code,) = [block for block in blocks("sampling.md") if "iv.correct" in block]
+    coarse = iv.with_jacobian(lambda t: 0.7 * t, lambda t: np.full((len(t), 1, 1), 0.7))
+    lines = {"coarse": coarse, "fine": iv.with_jacobian(lambda t: t, lambda t: np.ones((len(t), 1, 1)))}
+    posterior = iv.Posterior(iv.Prior(x=iv.Normal(0, 1)), lines, [1.0], iv.GaussianNoise(0.5))
+    few = {
+        "(posterior)": "(posterior, draws=50, progress=False)",
+        "thin=20,": "thin=20, draws=20, progress=False, seed=1,",
+    }
+    found = run(code, "sampling.md", {"iv": iv, "posterior": posterior}, **few)
+    assert "'coarse': affine by 100 pairs" in capsys.readouterr().out
+    assert found["run"].report["swap_accepts"][0] > 0.95 * found["run"].report["swap_attempts"][0]
+
+
 def test_a_calibration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (code,) = [block for block in blocks("sampling.md") if "iv.calibrate" in block]

@@ -46,6 +46,8 @@ _NO_WEIGHTS = (
     "log_weight is NaN or +inf for some draws, or -inf for all of them, so no statistic means anything. A weight is "
     "the density that is meant over the one that is sampled: its log must be finite, or -inf for some draws."
 )
+#: Chance of an exchange with a coarse model of the same law, of the worst chain.
+CHAIN_LIMIT = 0.1
 
 
 def diagnose(summary: pd.DataFrame, report: Mapping[str, Any], weight: Array | None = None) -> list[str]:
@@ -175,7 +177,22 @@ def _swap_warnings(report: Mapping[str, Any]) -> list[str]:
                 "states hardly pass. Put a temperature between them or bring them closer; if their energies are noisy, "
                 "lower that noise first (larger minibatches or more probes for swap energies)."
             )
+        elif _same_law(report, pair) and (least := report["swap_least_chances"][pair]) < CHAIN_LIMIT:
+            found.append(
+                f"one chain exchanged with the coarse model in {least:.1%} of its attempts, below {CHAIN_LIMIT:.0%}: "
+                "it stands where the coarse model is far off. Correct it there (invsamp.correct, at more states, those "
+                "of this run too), or let the fine rung move by itself more often (local)."
+            )
     return found
+
+
+def _same_law(report: Mapping[str, Any], pair: int) -> bool:
+    """Whether two rungs have one law, of two models: then a swap is all that moves the colder one."""
+    laws, fidelities = report.get("laws") or [], report.get("fidelities") or []
+    least = report.get("swap_least_chances")
+    if not least or len(laws) < pair + 2:
+        return False
+    return bool(laws[pair] == laws[pair + 1] and fidelities[pair] != fidelities[pair + 1])
 
 
 def _round_trip_warnings(report: Mapping[str, Any]) -> list[str]:

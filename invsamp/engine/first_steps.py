@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from invsamp.domains import Domain
 from invsamp.evaluate.requests import Asks, Batch, Estimate, Memory, Request, Rows
-from invsamp.kernels.contract import Info, Kernel, Moved, Point
+from invsamp.kernels.contract import RESTED, Info, Kernel, Moved, Point
 
 #: Steps that are looked at, by a rung's own kernel, in each process that goes on with a run.
 FIRST_STEPS = 8
@@ -154,7 +154,7 @@ def _check_info(name: str, info: Any, chains: int, adjusted: bool) -> None:
     if not isinstance(info, Info):
         raise _wrong(name, "return an Info", info)
     ratio = info.log_ratio
-    if adjusted and ratio is None:
+    if adjusted and ratio is None and info is not RESTED:
         raise _wrong(name, "tell its log ratios in Info, as it is adjusted", info)
     if ratio is not None and not (_is_real(ratio) and ratio.shape == (chains,) and not np.isnan(ratio).any()):
         raise _wrong(name, f"tell log ratios of shape ({chains},), none of them NaN", ratio)

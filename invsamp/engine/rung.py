@@ -21,7 +21,7 @@ from invsamp.estimators import BoundEstimator, Remembering, probe, remembered
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Answer, Asks, Estimate, Request, Rows, answered, check_shapes
 from invsamp.kernels import Info, Kernel, Langevin, Point, PriorDraws
-from invsamp.kernels.contract import NOTHING, Memory, Path, StepSize, Whitened
+from invsamp.kernels.contract import NOTHING, RESTED, Memory, Path, StepSize, Whitened
 from invsamp.ladder import Rung
 from invsamp.laws import Law, LocalLaw
 from invsamp.metric import IdentityMetric, Metric
@@ -296,7 +296,7 @@ class RungAtWork:
             counts.clipped += info.clipped
         if kernel.adjusted:
             self.log_ratio = None if short else info.log_ratio  # a short step says nothing about the full one
-            if not short:
+            if not short and info is not RESTED:
                 counts.full_steps += 1
                 counts.accepted += info.accepted
 

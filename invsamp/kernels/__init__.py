@@ -1,7 +1,7 @@
 """How rungs move: one file for each method, see `invsamp.kernels.contract`."""
 
 from invsamp.kernels.baseline import Baseline
-from invsamp.kernels.contract import Info, Kernel, Moved, Point, decided, where_solved
+from invsamp.kernels.contract import RESTED, Info, Kernel, Moved, Point, decided, where_solved
 from invsamp.kernels.crank_nicolson import CrankNicolson
 from invsamp.kernels.deo_sgd import DeoSgd
 from invsamp.kernels.gradient_descent import GradientDescent
@@ -15,6 +15,7 @@ from invsamp.kernels.rms_langevin import RmsLangevin
 from invsamp.kernels.stein import Stein
 
 __all__ = [
+    "RESTED",
     "Baseline",
     "CrankNicolson",
     "DeoSgd",

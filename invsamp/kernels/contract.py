@@ -48,6 +48,8 @@ class Info(NamedTuple):
 
 #: What a step that has nothing to tell returns.
 NOTHING = Info()
+#: What a kernel returns that did not try to move in this step.
+RESTED = Info()
 #: What a step returns: plain tuples cost a tenth of named ones, and this is made at every step.
 Moved = tuple[Point, Memory, Info]
 

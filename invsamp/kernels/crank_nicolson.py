@@ -8,9 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from invsamp.arguments import integer, store
 from invsamp.contract import Array
 from invsamp.evaluate.requests import Asks, Rows
-from invsamp.kernels.contract import ActiveRung, Info, Memory, Moved, Point, decided
+from invsamp.kernels.contract import RESTED, ActiveRung, Info, Memory, Moved, Point, decided
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,19 @@ class CrankNicolson:
     A proposal outside the domain is refused without a solve: it does not move straight, and walls reflect nothing.
     Neither the preconditioner nor the law's step scale matters to it.
 
+    Parameters
+    ----------
+    every : int
+        It moves at one step in so many, and rests at the others, which take no solve: on a rung that lives by swaps, so
+        that no chain stands for ever.
+
     References
     ----------
     Cotter, Roberts, Stuart and White (2013), "MCMC methods for functions", Statistical Science 28(3), eq. (4.4), (4.9),
     where s is called beta; with a reference other than the prior, section 4.2 for the ratio.
     """
+
+    every: int = 1
 
     name: ClassVar[str] = "pcn"
     gradient: ClassVar[bool] = False
@@ -47,15 +56,23 @@ class CrankNicolson:
     short_steps: ClassVar[bool] = False
     statistics: ClassVar[Mapping[str, type]] = {}
 
+    def __post_init__(self) -> None:
+        store(self, every=integer("every", self.every, least=1))
+
     def __str__(self) -> str:
-        return "preconditioned Crank-Nicolson"
+        rests = "" if self.every == 1 else f" at one step in {self.every}"
+        return f"preconditioned Crank-Nicolson{rests}"
 
     def init(self, rng: np.random.Generator, shape: tuple[int, int]) -> Memory:
-        """Nothing is kept."""
-        return {}
+        """Steps that were made, where it rests at some."""
+        return {} if self.every == 1 else {"steps": np.zeros(shape[0], dtype=int)}
 
     def step(self, rung: ActiveRung, here: Point, memory: Memory) -> Asks[Moved]:
-        """Move every chain once."""
+        """Move every chain once, or rest."""
+        if self.every > 1:
+            memory = {"steps": memory["steps"] + 1}
+            if memory["steps"][0] % self.every:
+                return here, memory, RESTED
         length = np.minimum(rung.step_size / rung.step_scale, 1.0)
         reference = rung.reference
         start = reference.metric.uncolour(here.position - reference.mean)
@@ -68,7 +85,7 @@ class CrankNicolson:
         return decided(accept, there, here), memory, Info(log_ratio, int(np.count_nonzero(accept)))
 
     def arrived(self, rung: ActiveRung, memory: Memory, rows: Rows, change: Array) -> Memory:
-        """Nothing is kept."""
+        """The steps go on."""
         return memory
 
 

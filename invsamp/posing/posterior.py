@@ -108,21 +108,7 @@ class Posterior:
             if not self.forward:
                 raise ValueError("forward must hold at least one model, got an empty mapping")
         self._observe(observed)
-        if (seen := self._bounds[tuple(self.forward)[-1]].outputs) != self._bound.outputs:
-            raise ValueError(f"the finest of forward must predict all {self._bound.outputs} data, got one for {seen}")
-        names = {name: self._model_names(name, m) for name, m in self.forward.items()}
-        self._models = {
-            name: GuardedModel(
-                m,
-                self._bounds[name].outputs,
-                name,
-                self._model_fixed(names[name]),
-                derivatives=not isinstance(m, LogDensity),
-            )
-            for name, m in self.forward.items()
-        }
-        self._columns = {name: self._model_columns(name, found) for name, found in names.items()}
-        self.fidelities = tuple(self.forward)
+        self._take_models()
         self.dimension, self.names = prior.dimension, prior.names
         self.shapes = prior.shapes
         walls = _flat_walls(prior)
@@ -191,6 +177,34 @@ class Posterior:
         other.data = known
         other._observe(known)  # noqa: SLF001 (its own class)
         return other
+
+    def with_forward(self, forward: Mapping[str, ForwardModel]) -> Posterior:
+        """The same posterior with other forward models, in the same coordinates; their order is that of fidelity.
+
+        Raises
+        ------
+        ValueError
+            As of a new posterior; also if this one was posed by its log likelihood.
+        """
+        models = mapping("forward", forward)
+        if not self.predicts:
+            raise ValueError("posterior must have forward models to replace, got one posed by its log likelihood")
+        if not models:
+            raise ValueError("forward must hold at least one model, got an empty mapping")
+        other = copy.copy(self)
+        other.forward = dict(models)
+        other._observe(self.data)  # noqa: SLF001 (its own class)
+        other._take_models()  # noqa: SLF001
+        return other
+
+    @property
+    def predicts(self) -> bool:
+        """Whether there are forward models and data, not a log likelihood alone."""
+        return not isinstance(self.noise, GivenLikelihood)
+
+    def columns(self, fidelity: str | None = None) -> slice | npt.NDArray[np.intp]:
+        """Columns of theta that a fidelity's model gets, in its order."""
+        return self._columns[self._fidelity(fidelity)]
 
     def to_theta(self, position: npt.ArrayLike) -> Array:
         """Natural parameters (..., dimension) at positions of that shape."""
@@ -340,6 +354,33 @@ class Posterior:
         value = self._bounds[name].log_likelihood(points, y)
         return self._scatter(name, np.where(np.isnan(value), -np.inf, value), 0.0)
 
+    def misfit(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike], y: npt.ArrayLike) -> Array:
+        """Minus the log-likelihood of all data, shape (batch,), where noise-free observations are given: no solve.
+
+        Parameters
+        ----------
+        theta : array_like (batch, dimension) or mapping
+            For what the noise takes from the parameters.
+        y : array_like, shape (batch, *data.shape), or (batch, m) of all m data in a row
+            Where it is NaN in all rows, the data are left out, as those that a coarse model does not predict.
+
+        Raises
+        ------
+        ValueError
+            If the shapes are others.
+        """
+        points = widened(self.prior, self._theta(theta))
+        given = numbers("y", y)
+        if given.shape not in ((len(points), *self._data_shape), (len(points), self._bound.outputs)):
+            raise ValueError(f"y must have shape {(len(points), *self._data_shape)}, got {given.shape}")
+        flat = given.reshape(len(points), -1)
+        seen = ~np.isnan(flat).all(axis=0)
+        bound = self._bound if seen.all() else self._bound.subset(np.flatnonzero(seen))
+        value = np.zeros(len(points))
+        with np.errstate(all="ignore"):
+            bound.accumulate(points, np.array(flat[:, seen], dtype=float, order="C"), value, np.zeros(points.shape))
+        return np.where(np.isnan(value), np.inf, -value)
+
     def log_prior(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike]) -> Array:
         """Log prior density of theta, shape (batch,), without the domain."""
         return self.prior.log_density(self._theta(theta))
@@ -402,6 +443,24 @@ class Posterior:
         self._data_shape = data.shape
         self._bound = BoundNoise(self.noise, data, self.prior)
         self._bounds = {name: self._bound_part(name, model) for name, model in self.forward.items()}
+
+    def _take_models(self) -> None:
+        """Guard the models, and find what each depends on."""
+        if (seen := self._bounds[tuple(self.forward)[-1]].outputs) != self._bound.outputs:
+            raise ValueError(f"the finest of forward must predict all {self._bound.outputs} data, got one for {seen}")
+        names = {name: self._model_names(name, m) for name, m in self.forward.items()}
+        self._models = {
+            name: GuardedModel(
+                m,
+                self._bounds[name].outputs,
+                name,
+                self._model_fixed(names[name]),
+                derivatives=not isinstance(m, LogDensity),
+            )
+            for name, m in self.forward.items()
+        }
+        self._columns = {name: self._model_columns(name, found) for name, found in names.items()}
+        self.fidelities = tuple(self.forward)
 
     def _bound_part(self, fidelity: str, model: Any) -> BoundNoise:
         """The noise of the data that a model predicts: all, unless it says which by ``data_indices``."""

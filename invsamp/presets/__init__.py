@@ -47,6 +47,7 @@ from invsamp.presets.replica_exchange import (
     vr_resgld,
 )
 from invsamp.presets.single_rung import cyclic_sgld, ghmc, hmc, mala, mams, pcn, sghmc, sgld
+from invsamp.presets.surrogate import surrogate_exchange
 
 __all__ = [
     "awsgld",
@@ -70,6 +71,7 @@ __all__ = [
     "sgd",
     "sghmc",
     "sgld",
+    "surrogate_exchange",
     "svgd",
     "vr_resgld",
 ]

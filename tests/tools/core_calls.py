@@ -161,6 +161,9 @@ def posing_calls() -> dict[str, Call]:
             posterior.sample_noise, {"rng": rng, "y": np.zeros((2, 3)), "theta": theta}, {"y": {"signed"}}
         ),
         "Posterior.sample_data": Call(posterior.sample_data, {"rng": rng, "theta": theta}),
+        "Posterior.misfit": Call(posterior.misfit, {"theta": theta, "y": np.zeros((len(theta), 3))}),
+        "Posterior.columns": Call(posterior.columns, {"fidelity": "fine"}, {"fidelity": {"none"}}),
+        "Posterior.with_forward": Call(posterior.with_forward, {"forward": dict(posterior.forward)}),
         "Posterior.with_data": Call(posterior.with_data, {"data": np.ones(3)}),
         "Posterior.sample_start": Call(posterior.sample_start, {"rng": rng, "n": 2}),
         "Posterior.to_position": Call(posterior.to_position, {"theta": theta}),
@@ -230,6 +233,7 @@ def samplers_calls() -> dict[str, Call]:
         "contour": {"knots": [1.0, 2.0, 5.0]},
         "gain": {"scale": 1.0},
         "contour_exchange": {},
+        "surrogate_exchange": {},
         "csgld": {"step_size": 0.1, "ends": [1.0, 2.0, 5.0]},
         "icsgld": {"step_size": 0.1, "ends": [1.0, 2.0, 5.0]},
         "awsgld": {"step_size": 0.1, "ends": [1.0, 2.0, 5.0]},
@@ -286,6 +290,11 @@ def runs_calls() -> dict[str, Call]:
         ),
         "resume": Call(iv.resume, {"directory": path, "posterior": posterior, "progress": False}),
         "load": Call(iv.load, {"path": stored}),
+        "correct": Call(
+            iv.correct,
+            {"posterior": posterior, "states": np.linspace(0.1, 1.0, 24).reshape(12, 2), "progress": False},
+            {"states": {"none"}, "sampler": {"none"}},
+        ),
         "compare_fidelities": Call(
             iv.compare_fidelities,
             {"posterior": posterior, "thetas": 12},

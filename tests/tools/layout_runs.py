@@ -55,6 +55,7 @@ SAMPLERS = {
     "snapshots of energies": iv.vr_resgld(THREE, 0.01, size=6, refresh=7, adaptive=True, swap_fraction=0.5),
     "one batch for both": iv.paired_resgld([[0.3, 0.2]], THREE, 0.01, size=6, swap_fraction=0.5),
     "table of terms": iv.sgld(0.01, estimator=iv.saga(6)),
+    "surrogate exchange": iv.surrogate_exchange((1.0, 3.0), every=3, local=2),
     "contour": iv.contour_exchange(8.0, knots=[8.0, 9.0, 11.0, 14.0], swap_fraction=0.5),
     "interacting contours": iv.icsgld(0.01, [9.0, 10.0, 12.0]),
     "multi-variance": iv.multi_variance_resgld(

@@ -83,6 +83,10 @@ class Exchange:
         """Whether rungs meet after this step; asked once after each."""
         if not self._fraction:
             return True
+        if (every := self._swap.every) is not None:
+            self._next = (self._next + 1) % every
+            self._met = not self._next
+            return self._met or bool(self._free)
         place = self._next
         if place == len(self._due):
             self._due = self._when.random(4096) < self._fraction
@@ -104,8 +108,11 @@ class Exchange:
         if self._attempt % window_of(self._swap.scheme) == 0:
             for pair in self.pairs:
                 pair.open()
-        meeting = self._swap.scheme.pairs(self._attempt, len(self._rungs), self._who)
-        for apart in _apart([k for k in meeting if k not in self._free]):
+        costly = [k for k in range(len(self.pairs)) if k not in self._free]
+        meeting = list(self._swap.scheme.pairs(self._attempt, len(self._rungs), self._who))
+        if self._swap.every is not None and len(costly) == 1:
+            meeting = costly  # where the scheme would have it wait for pairs that meet anyway
+        for apart in _apart([k for k in meeting if k in costly]):
             at_hand = [k for k in apart if self.pairs[k].at_hand]
             yield from gathered([self._meet(k) for k in apart if k not in at_hand and self.pairs[k].ready])
             if at_hand:

@@ -137,6 +137,12 @@ class Pair:
         return 1.0 - float(self.chances.sum()) / self.attempts if self.attempts else math.nan
 
     @property
+    def least_chance(self) -> float:
+        """Mean chance of the chain whose attempts are accepted least; NaN without any."""
+        chains = len(self.chances)
+        return float(self.chances.min()) / (self.attempts / chains) if self.attempts else math.nan
+
+    @property
     def first_stage_rejections(self) -> Array:
         """Mean chance (chains,) that the first stage of an attempt rejects; NaN without one."""
         chains = len(self.first_stage_chances)

@@ -1,0 +1,103 @@
+"""`correct`: a posterior whose coarse fidelities say what the finest would, as nearly as an affine map can."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.arguments import boolean, instance, integer, one_of, optional
+from invsamp.fidelities.correction import KINDS, Corrected, Kind, learn
+from invsamp.ladder import Sampler
+from invsamp.posing.posterior import Posterior
+from invsamp.results.run import Run
+from invsamp.sampler import sample
+
+
+def correct(
+    posterior: Posterior,
+    states: npt.ArrayLike | Run | None = None,
+    kind: Kind | Literal["auto"] = "auto",
+    *,
+    pairs: int = 100,
+    sampler: Sampler | None = None,
+    draws: int = 1000,
+    chains: int = 8,
+    seed: int = 0,
+    progress: bool = True,
+) -> Corrected:
+    r"""Learn what the coarse fidelities lack, from pairs of solves, and pose the posterior with them corrected.
+
+    The corrected model of a coarse fidelity is :math:`B\,y(\theta) + c`, y its observations, with B and c such that the
+    fine model's observations at the states are met best: a ridge regression of the difference, whose ridge is that of
+    least generalised cross-validation, so that few pairs give little more than an offset. It is frozen: a
+    sampler of the posterior that is handed back moves by corrected models on hot rungs, and the law of the cold rung is
+    that of the finest model, as before. Each level is corrected towards the finest.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        With several fidelities, and a forward model for each.
+    states : array_like, shape (n, dimension), or Run, optional
+        Where the models are solved, each once and without gradients. By default draws of the posterior of the coarsest
+        fidelity, which is sampled first: at the prior's draws a map would have to hold where it does not matter.
+    kind : "auto", "none", "offset" or "affine"
+        "auto": for each fidelity what leaves the least sd of the energy on pairs that were held out, the plainer one
+        where they are nearly equal. "none" corrects nothing and says what there is. A coarse model that predicts a part
+        of the data alone (``data_indices``) predicts all of them once it is "affine".
+    pairs : int
+        How many states are taken of a run, evenly spaced; `ValueError` for fewer than ten.
+    sampler, draws, chains, progress
+        Of the run of the coarsest fidelity, as of `invsamp.sample`.
+    seed : int
+        Of that run, and of the choice of the pairs that are held out.
+
+    Returns
+    -------
+    Corrected
+
+    Raises
+    ------
+    ValueError
+        If an argument is wrong, there is one fidelity alone or no forward model, or fewer than ten pairs could be
+        solved.
+
+    Notes
+    -----
+    A model with a method ``fit(theta, observations)`` that returns a fitted model (a surrogate of one's own) is fitted
+    first, to the finest model's observations at the same states, p of ``theta`` its own parameters.
+
+    Examples
+    --------
+    Three lines in place of one, where fine solves are dear::
+
+        corrected = iv.correct(posterior)
+        print(corrected)  # what was learnt, and whether it pays
+        run = iv.sample(corrected.posterior, iv.surrogate_exchange(), thin=20, start=corrected.draws(4))
+    """
+    instance("posterior", posterior, Posterior, "a Posterior")
+    one_of("kind", kind, ("auto", *KINDS))
+    integer("pairs", pairs, least=10), integer("seed", seed, least=0), boolean("progress", progress)
+    integer("draws", draws, least=1), integer("chains", chains, least=1)
+    optional(instance, "sampler", sampler, Sampler, "a Sampler, as the presets return it")
+    if states is not None and not isinstance(states, Run):
+        return learn(posterior, states, kind, seed)
+    coarsest = posterior.fidelities[0]
+    solves: dict[str, int] = {}
+    if states is None:
+        if len(posterior.fidelities) == 1 or not posterior.predicts:
+            learn(posterior, np.zeros((1, posterior.dimension)), kind, seed)  # which says what is wrong
+        alone = posterior.with_forward({coarsest: posterior.forward[coarsest]})
+        states = sample(alone, sampler, draws=draws, chains=chains, seed=seed, progress=progress)
+        solves[coarsest] = states.report["evaluations"][coarsest]
+    found = learn(posterior, _spread(states, pairs), kind, seed)
+    return replace(found, evaluations={name: n + solves.get(name, 0) for name, n in found.evaluations.items()})
+
+
+def _spread(run: Run, pairs: int) -> npt.NDArray[np.float64]:
+    """States of all chains of a run in turn, evenly spaced."""
+    theta = run.theta
+    rows = theta.swapaxes(0, 1).reshape(-1, theta.shape[-1])
+    return rows[np.linspace(0, len(rows) - 1, min(pairs, len(rows))).round().astype(int)]
