@@ -96,10 +96,11 @@ class TestCodeIsTheOperator:
         return np.column_stack([x.mean(axis=1), (x**2).mean(axis=1)])
 
     def test_shrink(self, draw, agrees, within, gradient_sd):
-        run = self.run(draw, gradient_sd, "shrink", 400)
+        # what is beyond the budget later is rarer than anything in warm-up
+        run = self.run(draw, gradient_sd, "shrink", 1000)
         (step,) = run.report["step_sizes"]
         assert 2.0 / 14.0**2 <= step <= 2.0 / 10.0**2 * (1.0 + 1e-12)
-        assert within(run.report["clipped_noise"][0], 5e-3)
+        assert within(run.report["clipped_noise"][0], 1e-2)
         assert "shrunk to the noise budget" in run.report["step_size_source"][0]
         statistics = self.statistics(run)
         assert agrees(statistics, moments(law(gradient_sd, step)))
