@@ -16,6 +16,7 @@ from invsamp.domains import Ball, Box, Ellipsoid, HalfSpaces, LevelSet, Polygon,
 from invsamp.estimators import exact, minibatch, noisy
 from invsamp.fidelities.comparison import compare_fidelities
 from invsamp.fidelities.hierarchy import measure_levels
+from invsamp.iterate_averages import swag
 from invsamp.kernels import (
     CrankNicolson,
     Hamiltonian,
@@ -103,11 +104,10 @@ from invsamp.presets import (
 from invsamp.quadratic_controls import fixed_control
 from invsamp.results.run import Run
 from invsamp.resuming import resume
-from invsamp.saga import saga
 from invsamp.sampler import sample
 from invsamp.schedules import constant, cyclic_cosine, exponential, polynomial
 from invsamp.spacing import auto_ladder
-from invsamp.swag import swag
+from invsamp.stored_terms import saga
 from invsamp.swap.discrepancy import Discrepancy
 from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target
 from invsamp.swap.schemes import adjacent, deo, seo, sweep

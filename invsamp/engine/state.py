@@ -43,9 +43,9 @@ from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
 from invsamp.laws import Tempered, TemperedLikelihood
 from invsamp.metric import DenseMetric, DiagonalMetric, IdentityMetric
 from invsamp.quadratic_controls import FixedControl
-from invsamp.saga import Saga
 from invsamp.schedules import Constant, Cycles, CyclicCosine, Exponential, Polynomial
 from invsamp.spacing import AutoLadder
+from invsamp.stored_terms import Saga
 from invsamp.swap.discrepancy import Discrepancy, DiscrepancyState
 from invsamp.swap.rules import MultiVariance, OwnEnergies, ProductTarget
 from invsamp.swap.schemes import Adjacent, DeterministicEvenOdd, StochasticEvenOdd, Sweep
