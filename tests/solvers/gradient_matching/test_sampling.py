@@ -59,7 +59,7 @@ class TestMinibatches:
     def test_stationary_variance_of_the_published_setting(self, draw, agrees, within):
         """t 0..100 by 0.01, minibatches of 4,096 of 30,003 data."""
         model = with_noisy_derivatives(100.0, 0.01, 1.0)
-        self.check(draw, agrees, within, model, 4096, 0.4, draws=200, warmup=20, chains=64)
+        self.check(draw, agrees, within, model, 4096, 0.4, draws=90, warmup=10, chains=64)
 
 
 class TestConstraints:
