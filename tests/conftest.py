@@ -23,7 +23,7 @@ import hypothesis
 import numpy as np
 import numpy.typing as npt
 import pytest
-from numba.core import event
+from numba.core.dispatcher import Dispatcher
 from scipy.stats import t as student
 
 from invsamp.results.run import Run
@@ -51,22 +51,22 @@ BLIND = ("storage/test_crash_matrix.py", "storage/test_lock.py")
 APART = 1000
 
 
-class Compilations(event.Listener):
-    """Names of the functions that numba compiles, or finds in its cache, until `end`."""
+class Compilations:
+    """Names of the functions that numba compiles, or loads from its cache, until `end`."""
 
     def __init__(self) -> None:
         self._names: list[str] = []
-        event.register("numba:compile", self)
+        self._compile = Dispatcher.compile
 
-    def on_start(self, begun: event.Event) -> None:
-        self._names.append(begun.data["dispatcher"].py_func.__qualname__)
+        def noted(dispatcher: Dispatcher, signature: object) -> object:
+            self._names.append(f"{dispatcher.__module__}.{dispatcher.__qualname__}")
+            return self._compile(dispatcher, signature)
 
-    def on_end(self, ended: event.Event) -> None:
-        pass
+        Dispatcher.compile = noted
 
     def end(self) -> list[str]:
         """The names; no more are gathered."""
-        event.unregister("numba:compile", self)
+        Dispatcher.compile = self._compile
         return self._names
 
 

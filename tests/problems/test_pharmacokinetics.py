@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 from scipy.integrate import solve_ivp
 
 from invsamp.problems import pharmacokinetics as problem
 
-TRUE = {
-    **problem.patients()[0],
-    **{f"log_{name}": np.log(problem.POPULATION[name]) for name in ("clearance", "volume")},
-    **{name: problem.POPULATION[name] for name in ("spread_clearance", "spread_volume", "absorption", "sd")},
-}
+
+@cache
+def truth() -> dict[str, np.ndarray]:
+    return {
+        **problem.patients()[0],
+        **{f"log_{name}": np.log(problem.POPULATION[name]) for name in ("clearance", "volume")},
+        **{name: problem.POPULATION[name] for name in ("spread_clearance", "spread_volume", "absorption", "sd")},
+    }
 
 
 def test_patients_are_those_of_the_closed_formula() -> None:
@@ -22,7 +27,7 @@ def test_patients_are_those_of_the_closed_formula() -> None:
     z = np.log(data / exact) / problem.POPULATION["sd"]
     # 140 standard normals: the sum of squares within its central 1 - 1e-6
     assert 71 < (z**2).sum() < 240
-    named = {name: np.asarray(value) for name, value in TRUE.items()} | own
+    named = {name: np.asarray(value) for name, value in truth().items()} | own
     np.testing.assert_allclose(problem.population(3).predict(named)[0], exact, rtol=2e-4)
 
 
@@ -42,10 +47,10 @@ def test_an_injection_is_that_of_a_general_solver() -> None:
 def test_centred_or_not_it_is_one_posterior() -> None:
     centred, other = problem.population(), problem.population(centred=False)
     assert str(centred.prior.graph).count("(centred)") == 2 == str(other.prior.graph).count("(non-centred)")
-    theta = centred.prior.pack(TRUE)[None]
+    theta = centred.prior.pack(truth())[None]
     np.testing.assert_allclose(centred.log_prior(theta), other.log_prior(theta), rtol=1e-12)
     np.testing.assert_array_equal(centred.log_likelihood(theta), other.log_likelihood(theta))
     for posterior in (centred, other):
-        assert posterior.check_gradient(TRUE).relative_error < 1e-3
+        assert posterior.check_gradient(truth()).relative_error < 1e-3
         start = posterior.to_position(posterior.prior.pack(problem.MIDDLE)[None])
         assert np.isfinite(posterior.potential().energy(start)).all()
