@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -11,10 +10,10 @@ import numpy.typing as npt
 
 from invsamp.arguments import integer, optional
 from invsamp.contract import Array, Problem
-from invsamp.curvature import covariance_of, hessian
 from invsamp.descent import Descent, descend
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Asks, Estimate, Request, answered
+from invsamp.minima import distinct
 from invsamp.names import labels
 from invsamp.sampler import as_problem
 
@@ -24,8 +23,6 @@ SCALE_DRAWS = 256
 COARSE_TOLERANCE = 0.1
 #: Of the finest: so much energy at the most is left to gain.
 TOLERANCE = 1e-8
-#: Two ends are one mode if each lies this many sds (Mahalanobis, per the square root of d) from the other, at most.
-APART = 0.5
 
 
 @dataclass(frozen=True)
@@ -153,19 +150,16 @@ def maximize(problem: Problem, starts: int = 16, *, seed: int | None = None, mos
             f"none of {starts} descents has come to an end within {most} evaluations, the lowest at the energy "
             f"{end.energy.min():.6g}: the density grows without end, or `most` is too small"
         )
-    found = _distinct(problem, solver, end, ended[np.argsort(end.energy[ended])], scale)
-    position = end.position[[mode.end for mode in found]]
-    d, energies = problem.dimension, end.energy[[mode.end for mode in found]]
-    with np.errstate(invalid="ignore"):  # where there is none
-        volumes = np.array([0.5 * np.linalg.slogdet(mode.covariance)[1] for mode in found])
+    asking = distinct(_evaluating(solver), end, scale, problem.sampling_domain)
+    found = answered(asking, solver.answer_all)
     return Modes(
-        theta=problem.to_theta(position),
-        position=position,
-        energies=energies,
-        covariances=np.stack([mode.covariance for mode in found]),
-        log_evidence=0.5 * d * math.log(2.0 * math.pi) + volumes - energies,
-        counts=np.array([mode.count for mode in found]),
-        on_wall=np.array([mode.on_wall for mode in found]),
+        theta=problem.to_theta(found.position),
+        position=found.position,
+        energies=found.energies,
+        covariances=found.covariances,
+        log_evidence=found.log_evidence,
+        counts=found.counts,
+        on_wall=found.on_wall,
         unfinished=starts - len(ended),
         evaluations=evaluations | {solver.fidelity: solver.evaluations},
         labels=labels(problem.shapes),
@@ -189,30 +183,3 @@ def _evaluating(solver: CountedPotential) -> Callable[[Array], Asks[Estimate]]:
         return found
 
     return evaluate
-
-
-@dataclass
-class _Mode:
-    end: int  # index of the descent
-    covariance: Array
-    on_wall: bool
-    count: int = 1
-
-
-def _distinct(
-    problem: Problem, solver: CountedPotential, end: Descent, order: npt.NDArray[np.intp], scale: Array
-) -> list[_Mode]:
-    """One for all ends that lie where another one's Gaussian is, in the order of their energies."""
-    found: list[_Mode] = []
-    precisions: list[Array] = []
-    for k in order:
-        apart = [end.position[k] - end.position[mode.end] for mode in found]
-        near = [float(a @ h @ a) < APART**2 * len(a) for a, h in zip(apart, precisions, strict=True)]
-        if any(near):
-            found[near.index(True)].count += 1
-            continue
-        asking = hessian(_evaluating(solver), end.position[k], end.gradient[k], scale, problem.sampling_domain)
-        precision, on_wall = answered(asking, solver.answer_all)
-        precisions.append(precision)
-        found.append(_Mode(int(k), np.full_like(precision, np.nan) if on_wall else covariance_of(precision), on_wall))
-    return found

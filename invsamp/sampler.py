@@ -14,6 +14,7 @@ import numpy as np
 
 from invsamp.answering import answered_by, as_evaluator
 from invsamp.arguments import boolean, instance
+from invsamp.automatic import Automatic
 from invsamp.contract import Array, Potential, Problem
 from invsamp.engine.draws import Draws
 from invsamp.engine.engine import Engine
@@ -30,7 +31,6 @@ from invsamp.parallel.agreement import check_equal, run_settings
 from invsamp.parallel.messages import Communicator
 from invsamp.parallel.sharing import communicator, share
 from invsamp.posing.target import Target
-from invsamp.presets import mala
 from invsamp.results.run import Run
 from invsamp.storage.arviz_import import load_arviz
 from invsamp.storage.directory import as_path
@@ -68,7 +68,9 @@ def sample(
         What to sample.
     sampler : Sampler, optional
         From a preset (`mala`, `sgld`, `cyclic_sgld`, `sghmc`, `relangevin`, `resgld`, `r2sgld`,
-        `multi_variance_resgld`, `fast_resgld`) or composed by hand. Default: `mala`.
+        `multi_variance_resgld`, `fast_resgld`) or composed by hand. Default: chosen by what descents from the prior
+        find and by trials: one kernel, `mams`, or a ladder from the prior to the posterior;
+        ``run.report["decisions"]`` says which and why.
     draws : int
         Draws kept for each chain.
     warmup : int, optional
@@ -124,7 +126,7 @@ def sample(
         directory: those that were made are handed back.
     """
     problem = as_problem(problem)
-    sampler = mala() if sampler is None else sampler
+    sampler = Automatic() if sampler is None else sampler
     instance("sampler", sampler, Sampler, "a Sampler, as the presets return it")
     boolean("progress", progress)
     shortest = SHORTEST_SEARCH if sampler.ladder else SHORTEST

@@ -374,7 +374,7 @@ def test_a_bare_potential_and_the_default_sampler():
         warnings.simplefilter("ignore", UserWarning)
         run = sample(FunctionPotential(square, 2), draws=20, seed=1, progress=False)
     assert run.theta.shape == (4, 20, 2)
-    assert run.report["kernels"] == ["mala"]
+    assert run.report["kernels"] == ["mams"]
 
 
 def test_interrupt_keeps_what_was_drawn(draw):

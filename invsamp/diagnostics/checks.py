@@ -40,6 +40,9 @@ REFLECTION_FALLBACK_LIMIT = 1e-4
 EVEN_BINS_LIMIT = 0.05
 #: Round trips from low energies to high ones and back that a contour law needs, over all chains.
 ENERGY_TRIPS_LIMIT = 10
+#: Weight by Laplace of a mode that descents found, from which on draws have to visit it; and by what factor their share
+#: may differ from it.
+MODE_WEIGHT_LIMIT, MODE_SHARE_LIMIT = 1e-3, 10.0
 #: Fewer draws per chain than this and ArviZ gives no statistics.
 _MIN_DRAWS = 4
 _NO_WEIGHTS = (
@@ -68,6 +71,7 @@ def diagnose(summary: pd.DataFrame, report: Mapping[str, Any], weight: Array | N
     return [
         *report.get("warnings", []),
         *_draw_warnings(summary, report),
+        *_mode_warnings(report),
         *([] if weight is None else _weight_warnings(weight, report)),
         *_r_hat_warnings(summary, report),
         *_ess_warnings(summary, report),
@@ -104,6 +108,44 @@ def _draw_warnings(summary: pd.DataFrame, report: Mapping[str, Any]) -> list[str
             f"{draws} draws per chain are too few for any diagnostic. Ask for draws={_MIN_DRAWS} at the least."
         )
     return found
+
+
+def _mode_warnings(report: Mapping[str, Any]) -> list[str]:
+    """What descents from the prior found, held against what the draws visit: R-hat cannot tell of a missed mode."""
+    modes = report.get("modes")
+    if not modes:
+        return []
+    found = []
+    if modes["endless"]:
+        found.append(
+            f"{modes['endless']} of {modes['descents']} descents fell without end, far below all minima: the posterior "
+            "may be improper (a scale that may go to 0, a prior that is flat for ever), or have a spike. Bound the "
+            "parameter that runs away, or give it a proper prior."
+        )
+    weights, visits = np.asarray(modes["weights"]), np.asarray(modes["visits"])
+    if len(weights) < 2 or not visits.sum():
+        return found
+    shares = visits / visits.sum()
+    by = "its Gaussian" if modes["by_laplace"] else "its height alone"
+    for k in np.flatnonzero((weights > MODE_WEIGHT_LIMIT) & (visits == 0)):
+        found.append(
+            f"no draw has visited a mode that descents from the prior found, at {_numbers(modes['theta'][k])}, whose "
+            f"weight by {by} is {weights[k]:.2g}: the draws miss a part of the posterior. Sample with a ladder from "
+            'the prior, iv.relangevin(ladder="auto"), or start in all modes (iv.maximize(posterior).draws(chains)).'
+        )
+    seen = (weights > MODE_WEIGHT_LIMIT) & (visits > 0) & modes["by_laplace"]
+    off = seen & ((shares > MODE_SHARE_LIMIT * weights) | (weights > MODE_SHARE_LIMIT * shares))
+    for k in np.flatnonzero(off):
+        found.append(
+            f"{shares[k]:.2g} of the draws are in the mode at {_numbers(modes['theta'][k])}, whose weight by its "
+            f"Gaussian is {weights[k]:.2g}: either the chains hardly pass between the modes, or these are far from "
+            'Gaussian. See whether their shares hold with more draws of a ladder, iv.relangevin(ladder="auto").'
+        )
+    return found
+
+
+def _numbers(values: Sequence[float]) -> str:
+    return "(" + ", ".join(f"{value:.3g}" for value in values[:4]) + (", ...)" if len(values) > 4 else ")")
 
 
 def _r_hat_warnings(summary: pd.DataFrame, report: Mapping[str, Any]) -> list[str]:

@@ -9,33 +9,41 @@ from typing import Any
 
 import numpy as np
 
+from invsamp.automatic import Automatic
 from invsamp.boundary import as_boundary
-from invsamp.contract import Array, Problem, SampledProblem
+from invsamp.contract import Array, Problem, SampledProblem, SplitPotential
 from invsamp.coupled_sums import CoupledSum
 from invsamp.domains import Domain, Unbounded
 from invsamp.engine import gradients, reporting
+from invsamp.engine.choosing import Choice
 from invsamp.engine.ladder_search import Heir, LadderSearch
+from invsamp.engine.leading import is_led
 from invsamp.engine.noise_models import share_pilots
 from invsamp.engine.plan import Plan
 from invsamp.engine.preconditioner import check_memory
 from invsamp.engine.priors import Priors
-from invsamp.engine.rung import RungAtWork, SolvesFailed, take_gradients_along
+from invsamp.engine.rung import Counts, RungAtWork, SolvesFailed, take_gradients_along
+from invsamp.engine.scouting import NEGLIGIBLE, Visits, scout, starts_of
 from invsamp.engine.segment import Segment
 from invsamp.engine.starts import failure_message, place, place_again
 from invsamp.engine.streams import Saved
 from invsamp.engine.swaps.exchange import Exchange
 from invsamp.engine.swaps.pair import check_paired
-from invsamp.engine.warmup import HALVES, WINDOWS, WarmUp, check_length, shortest_length
+from invsamp.engine.warmup import HALVES, SHORTEST, WINDOWS, WarmUp, check_length, shortest_length
 from invsamp.estimators import Exact
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Answer, Asks, Result, answered, gathered
 from invsamp.kernels import Baseline
 from invsamp.ladder import Sampler
+from invsamp.minima import Minima
 from invsamp.names import check_names
 from invsamp.storage.manifest import posed
 
-#: Where the random streams of a ladder's later rounds stand among those that are spawned from the seed.
-ROUNDS = 2**30
+#: Where the random streams of a ladder's later rounds stand among those that are spawned from the seed, and how far
+#: apart those of stages are.
+ROUNDS, STAGES = 2**30, 2**10
+#: Steps in which a ladder that nobody asked for is found, at the least.
+LEAST_SEARCH = 1500
 
 
 class Engine:
@@ -71,18 +79,28 @@ class Engine:
     def __init__(self, problem: Problem, sampler: Sampler, plan: Plan) -> None:
         self.problem, self.sampler, self.plan = problem, sampler, plan
         check_names(problem.shapes)  # of problems that somebody else wrote, too: the first solve is dear
-        fidelities = [_fidelity(problem, rung.fidelity) for rung in sampler.rungs]
-        _check_swaps(sampler, fidelities)
-        self._preconditioner = sampler.preconditioner_at(problem.dimension)
-        most = len(sampler.rungs) if sampler.ladder is None else sampler.ladder.most
-        check_memory(self._preconditioner, most, plan.chains, problem.dimension)
         self.boundary = as_boundary(sampler.boundary)
         self.sampled = self.boundary.apply(problem)
-        self.potentials = _potentials(problem.fidelities, self.sampled, sampler, fidelities)
         self._priors = Priors(problem, self.sampled, self.boundary)
-        self.search = self._new_search(fidelities)
+        self.choice: Choice | None = None
+        if isinstance(sampler, Automatic):
+            split = isinstance(self.sampled.potential(), SplitPotential)
+            to_prior = split and self._priors.drawable
+            self.choice = Choice(sampler, problem.dimension, len(problem.fidelities), to_prior)
+        #: What was asked for, or is chosen now; and what needs most: the same, or all that may be chosen.
+        self._chosen, widest = (sampler, sampler) if self.choice is None else (self.choice.sampler, self.choice.widest)
+        fidelities = [_fidelity(problem, rung.fidelity) for rung in widest.rungs]
+        _check_swaps(widest, fidelities)
+        self._preconditioner = widest.preconditioner_at(problem.dimension)
+        most = len(widest.rungs) if widest.ladder is None else widest.ladder.most
+        check_memory(self._preconditioner, most, plan.chains, problem.dimension)
+        self.potentials = _potentials(problem.fidelities, self.sampled, widest, fidelities)
+        self.search = self._new_search()
         #: What is at work: the sampler itself, or what its ladder has come to by now.
-        self.composition = sampler if self.search is None else self.search.sampler()
+        self.composition = self._chosen if self.search is None else self.search.sampler()
+        #: What descents found of the posterior's modes, where they were made.
+        self.visits = Visits()
+        self._on_trial = False
         self._check_warm_up()
         _check_laws(self.composition, self.potentials)
         apart = any(rung.law.needs_prior for rung in self.composition.rungs)
@@ -94,8 +112,8 @@ class Engine:
         self._assemble()
         gradients.check_known(problem, self.rungs)
         for colder, hotter in itertools.pairwise(self.rungs):
-            check_paired(sampler.swap, colder, hotter)
-        _check_kernels(sampler, self.sampled.sampling_domain)
+            check_paired(self._chosen.swap, colder, hotter)
+        _check_kernels(self._chosen, self.sampled.sampling_domain)
         #: Where the user lets the chains start, (chains, d).
         self.given: Array | None = None
         #: Whether what all rungs ask for at a time is to be answered together.
@@ -129,11 +147,13 @@ class Engine:
         """
         for rung in self.rungs:
             place(self.problem, rung, positions, self.plan.chains)
-        if self.search is not None:
-            self.search.begun(self.rungs)
         _check_weights(self.rungs[0])
         if self.plan.check_gradient:
             self._check_gradients()
+        if self._looks_around(positions):
+            self._scout(positions)
+        if self.search is not None:
+            self.search.begun(self.rungs)
         self._meet()
         self._warm_up = self._new_warm_up()
         self._warm_up.begin()
@@ -147,12 +167,14 @@ class Engine:
     @property
     def steps(self) -> int:
         """Steps of the whole run: at the most, while it warms up."""
-        return self.plan.steps if self.warmed is None else self.warmed + self.plan.draws * self.plan.thin
+        # what was chosen first may have failed, and another warm-up have followed
+        warmup = max(self.plan.warmup, self.done + 1) if self.warmed is None else self.warmed
+        return warmup + self.plan.draws * self.plan.thin
 
     @property
     def warming(self) -> bool:
         """Whether the next step is one of warm-up."""
-        return self._warm_up is not None
+        return self._warm_up is not None or self._on_trial
 
     def step(self) -> None:
         """One step.
@@ -167,6 +189,8 @@ class Engine:
             if self._warm_up is not None:
                 self._warm_up.step()
                 self._end_warm_up(self.done + 1)
+            elif self._on_trial:
+                self._try(self.done + 1)
             else:
                 if self.parallel:
                     self.do([rung.moves() for rung in self.rungs])
@@ -209,6 +233,9 @@ class Engine:
             "rungs": [rung.state() for rung in self.rungs],
             "exchange": None if self.exchange is None else self.exchange.state(),
             "warm_up": None if self._warm_up is None else self._warm_up.state(),
+            "choice": None if self.choice is None else self.choice.state(),
+            "on_trial": self._on_trial,
+            "visits": self.visits.state(),
             "search": None if self.search is None else self.search.state(),
             "outside": list(self._outside),
             "evaluations": {e.fidelity: e.evaluations for e in potentials},
@@ -224,8 +251,14 @@ class Engine:
     def restore(self, state: Saved) -> None:
         """Go on from a state, in place of `begin`; nothing is solved."""
         self.done, self.kept, self.warmed = state["step"], state["kept"], state["warmed"]
+        self.visits.restore(state["visits"])
+        self._on_trial = state["on_trial"]
+        if self.choice is not None:
+            self.choice.restore(state["choice"])
+            self._take_stage()
         if self.search is not None:
             self.search.restore(state["search"])
+        if self.search is not None or self.choice is not None:
             self._assemble()
         for rung, own in zip(self.rungs, state["rungs"], strict=True):
             rung.restore(own)
@@ -257,6 +290,7 @@ class Engine:
     def count(self, segment: Segment) -> None:
         """Count the draws of a segment, and which of them lie outside the domain, before they leave memory."""
         self.kept += segment.positions.shape[2]
+        self.visits.count(segment.positions[0].reshape(-1, segment.positions.shape[-1]))
         if self._may_leave:
             domain, d = self.problem.sampling_domain, segment.positions.shape[-1]
             for k, rung in enumerate(segment.positions):
@@ -267,6 +301,8 @@ class Engine:
         report = reporting.report(self.composition, self.rungs, self.exchange, self.potentials)
         return report | {
             "ladder": None if self.search is None else self.search.report(),
+            "decisions": [] if self.choice is None else self.choice.report(),
+            "modes": self.visits.report(self.problem),
             "warnings": [*map(gradients.slow, self._mistakes), *report["warnings"]],
             "warmup_evaluations": dict(self._warm_up_evaluations),
             "gradient_check_evaluations": dict(self._check_evaluations),
@@ -298,15 +334,15 @@ class Engine:
 
     def _meet(self) -> None:
         if len(self.rungs) > 1:
-            self.exchange = Exchange(self.sampler.swap, self.rungs, self._swap_seed)
+            self.exchange = Exchange(self._chosen.swap, self.rungs, self._swap_seed)
 
     def _assemble(self) -> None:
         """Make the rungs of the present composition, which are not placed yet."""
-        seed, apart = np.random.SeedSequence(self.plan.seed), False
-        if self.search is not None:
-            self.composition = self.search.sampler()
-            if self.search.round:
-                seed = np.random.SeedSequence(self.plan.seed, spawn_key=(ROUNDS + self.search.round,))
+        round_ = 0 if self.search is None else self.search.round
+        stage = 0 if self.choice is None else self.choice.stage
+        place = () if round_ == stage == 0 else (ROUNDS + round_ + STAGES * stage,)
+        seed = np.random.SeedSequence(self.plan.seed, spawn_key=place)
+        self.composition = self._chosen if self.search is None else self.search.sampler()
         settings, domain = self.composition.rungs, self.sampled.sampling_domain
         apart = any(rung.law.needs_prior for rung in settings)
         self._swap_seed, *seeds = seed.spawn(len(settings) + 1)
@@ -328,16 +364,88 @@ class Engine:
             rung.answer = self.answer
         self._outside = [0] * len(self.rungs)  # draws outside the domain, by rung
 
-    def _new_search(self, fidelities: Sequence[str]) -> LadderSearch | None:
-        if self.sampler.ladder is None:
+    def _looks_around(self, positions: Array | None) -> bool:
+        """Whether descents look for modes: where nothing was chosen, or all chains are to start together."""
+        if self.choice is not None:
+            return True
+        together = positions is not None and bool((positions == positions[0]).all())
+        return together and self.plan.warmup > 0 and is_led(self.rungs[0])
+
+    def _scout(self, positions: Array | None) -> None:
+        """Look for modes; where nothing was chosen, choose, and let the chains begin there."""
+        rng = np.random.default_rng(np.random.SeedSequence(self.plan.seed, spawn_key=(ROUNDS - 1,)))
+        starts, scale = starts_of(self.problem, rng, self.rungs[0].position)
+        if positions is not None:
+            starts = np.concatenate([np.unique(positions, axis=0), starts])
+        before = sum(potential.evaluations for potential in self.potentials.values())
+        finest = self.rungs[0].fidelity
+        names = tuple(self.potentials) if self.choice is not None else (finest,)
+        (found,) = self.do([scout(names, starts, scale, self.sampled.sampling_domain)])
+        self.visits.found(found, scale)
+        if self.choice is None:
+            return
+        self.choice.scouted(found, sum(potential.evaluations for potential in self.potentials.values()) - before)
+        self._begin_in(found.minima)
+
+    def _begin_in(self, minima: Minima) -> bool:
+        """Place the chains of all rungs at minima of some weight, as evenly as can be; whether there are any."""
+        heavy = np.flatnonzero(minima.weights > NEGLIGIBLE)
+        chains = np.arange(self.plan.chains)
+        for k, rung in enumerate(self.rungs):
+            if len(heavy):
+                place(self.problem, rung, minima.position[heavy[(chains + k) % len(heavy)]], self.plan.chains)
+        return bool(len(heavy))
+
+    def _take_stage(self) -> None:
+        """The sampler that is chosen now, and the search for its ladder."""
+        assert self.choice is not None
+        self._chosen = self.choice.sampler
+        self.search = self._new_search()
+        composition = self._chosen if self.search is None else self.search.sampler()
+        _check_laws(composition, self.potentials)
+        for potential in self.potentials.values():
+            potential.apart = any(rung.law.needs_prior for rung in composition.rungs)
+
+    def _try(self, done: int) -> None:
+        """A step of a trial; at its end draws begin, or the next stage does."""
+        assert self.choice is not None
+        self.do([rung.moves() for rung in self.rungs])
+        cold = self.rungs[0]
+        self.choice.add(cold.position, cold.estimate.energy)
+        if not self.choice.complete:
+            return
+        self._on_trial = False
+        if self.choice.judged():
+            for rung in self.rungs:
+                rung.counts = Counts()
+            self._begin_draws(done)
+            return
+        self._take_stage()
+        if self.search is None:
+            self._next_round([Heir(cold.position, cold.metric, float(np.mean(cold.step_size)))])
+            return
+        self._assemble()
+        if self.visits.scouted is None or not self._begin_in(self.visits.scouted.minima):
+            for rung in self.rungs:
+                place(self.problem, rung, self.given, self.plan.chains)
+        self.search.begun(self.rungs)
+        self._meet()
+        self._warm_up = self._new_warm_up()
+        self._warm_up.begin()
+
+    def _new_search(self) -> LadderSearch | None:
+        if self._chosen.ladder is None:
             return None
+        warmup = self.plan.warmup
+        if self.choice is not None:  # what is long enough for a kernel may be too short for a ladder
+            warmup = max(warmup, LEAST_SEARCH if self.plan.stops_early else 3 * SHORTEST)
         return LadderSearch(
-            self.sampler,
-            fidelities,
+            self._chosen,
+            [_fidelity(self.problem, rung.fidelity) for rung in self._chosen.rungs],
             split=all(potential.split for potential in self.potentials.values()),
             drawable=self._priors.drawable,
-            warmup=self.plan.warmup,
-            shortest=shortest_length(self.sampler.rungs, self.plan.chains),
+            warmup=warmup,
+            shortest=shortest_length(self._chosen.rungs, self.plan.chains),
         )
 
     def _check_warm_up(self) -> None:
@@ -367,7 +475,14 @@ class Engine:
                 self._next_round(self.search.advance(self.rungs, self.exchange))
                 return
             self.search.measured(self.exchange)
-        self._warm_up, self.warmed = None, done
+        self._warm_up = None
+        if self.choice is not None and not self.choice.last:
+            self._on_trial = True
+        else:
+            self._begin_draws(done)
+
+    def _begin_draws(self, done: int) -> None:
+        self.warmed = done
         self._warm_up_evaluations = {name: e.evaluations for name, e in self.potentials.items()}
 
     def _next_round(self, heirs: Sequence[Heir]) -> None:

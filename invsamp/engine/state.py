@@ -16,12 +16,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.automatic import Automatic
 from invsamp.boundary import Ignore, Penalise, Project, Reflect
 from invsamp.contour_learning import Gain, Learning
 from invsamp.contours import Contour
 from invsamp.control_variates import ControlVariate
 from invsamp.coupled_sums import CoupledSum
 from invsamp.descent import Led
+from invsamp.engine.scouting import Scouted
 from invsamp.engine.swaps.walkers import Walkers
 from invsamp.estimators import Exact, Minibatch, Noisy
 from invsamp.evaluate.requests import Estimate
@@ -42,6 +44,7 @@ from invsamp.kernels import (
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
 from invsamp.laws import Tempered, TemperedLikelihood
 from invsamp.metric import DenseMetric, DiagonalMetric, IdentityMetric
+from invsamp.minima import Minima
 from invsamp.quadratic_controls import FixedControl
 from invsamp.schedules import Constant, Cycles, CyclicCosine, Exponential, Polynomial
 from invsamp.spacing import AutoLadder
@@ -58,7 +61,19 @@ _CLASSES: dict[str, type[Any]] = {
     part.__name__: part
     for part in (
         # of samplers
-        *(Sampler, Rung, Tempered, TemperedLikelihood, Contour, Learning, Gain, Swap, GradientNoise, AutoLadder),
+        *(
+            Sampler,
+            Automatic,
+            Rung,
+            Tempered,
+            TemperedLikelihood,
+            Contour,
+            Learning,
+            Gain,
+            Swap,
+            GradientNoise,
+            AutoLadder,
+        ),
         *(Langevin, LocalLangevin, Momentum, Hamiltonian, Microcanonical, CrankNicolson, PriorDraws),
         *(DeoSgd, GradientDescent, RmsLangevin, Stein),
         *(Exact, Minibatch, Noisy, CoupledSum, ControlVariate, FixedControl, Saga, Known, RunningAverage, KernelRidge),
@@ -66,7 +81,7 @@ _CLASSES: dict[str, type[Any]] = {
         *(OwnEnergies, MultiVariance, ProductTarget, Discrepancy),
         *(Adjacent, Sweep, StochasticEvenOdd, DeterministicEvenOdd, Reflect, Ignore, Project, Penalise),
         # of what they have come to
-        *(Point, Estimate, Walkers, Led, IdentityMetric, DiagonalMetric, DenseMetric),
+        *(Point, Estimate, Walkers, Led, Minima, Scouted, IdentityMetric, DiagonalMetric, DenseMetric),
         *(KnownState, RunningAverageState, KernelRidgeState, DiscrepancyState, RidgeFit, Table),
     )
 }

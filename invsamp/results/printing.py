@@ -71,6 +71,7 @@ def _headline(report: Mapping[str, Any]) -> str:
         rungs = f"temperatures {temperatures}" if temperatures else "laws " + ", ".join(law_labels(report))
         rate_text = ", ".join("not tried" if np.isnan(rate) else f"{rate:.1%}" for rate in rates)
         lines.append(f"{rungs}; swap rate {rate_text}; {report.get('round_trips', '?')} round trips{_ends_at(report)}")
+    lines += report.get("decisions") or []
     sizes = [size for size in report.get("step_sizes") or [] if size is not None]
     if sizes:
         sources = dict.fromkeys(report.get("step_size_source") or [])

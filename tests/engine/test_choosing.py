@@ -1,0 +1,190 @@
+"""`iv.sample(posterior)` and nothing else: what it chooses, what it says, and that a missed mode is never silent."""
+
+from __future__ import annotations
+
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from laws import gaussian
+
+import invsamp as iv
+from invsamp.automatic import LENGTHS, Automatic
+from invsamp.engine import state
+from invsamp.engine.choosing import TRIAL
+from invsamp.engine.engine import Engine
+from invsamp.engine.plan import Plan
+
+
+def sampled(posterior, **settings):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run = iv.sample(posterior, **({"progress": False, "seed": 1, "draws": 500} | settings))
+    return run, [str(warning.message) for warning in caught]
+
+
+def same(b):
+    return b
+
+
+def unit(b):
+    return np.broadcast_to(np.eye(b.shape[1]), (len(b), b.shape[1], b.shape[1]))
+
+
+def warned(report):
+    draws = np.random.default_rng(0).standard_normal((1, 4, 1000, 1))
+    return iv.Run.from_arrays(None, {"x": ()}, draws, {}, report).warnings()
+
+
+def linear(d=4):
+    model = iv.with_jacobian(same, unit)
+    return iv.Posterior(iv.Prior(b=iv.Normal(np.zeros(d), 1.0)), model, np.ones(d), iv.GaussianNoise(0.1))
+
+
+def two_modes(x):
+    """.3 N(-5, 1) + .7 N(5, 1) over N(0, 5^2), as a log-likelihood."""
+    logs = np.log([0.3, 0.7]) - 0.5 * (x[:, :1] - [-5.0, 5.0]) ** 2
+    top = logs.max(axis=1, keepdims=True)
+    shares = np.exp(logs - top)
+    total = shares.sum(axis=1)
+    slope = -(shares * (x[:, :1] - [-5.0, 5.0])).sum(axis=1) / total + x[:, 0] / 25.0
+    return top[:, 0] + np.log(total) + 0.5 * x[:, 0] ** 2 / 25.0, slope[:, None]
+
+
+def bimodal():
+    return iv.Posterior(
+        iv.Prior(x=iv.Normal(0.0, 5.0)),
+        log_likelihood=iv.LogDensity(lambda x: two_modes(x)[0], lambda x: two_modes(x)[1]),
+    )
+
+
+@pytest.fixture(scope="module")
+def of_two_modes():
+    """A run of eight chains, and what it warned of."""
+    return sampled(bimodal(), chains=8)
+
+
+class TestWhatIsChosen:
+    def test_one_kernel_where_there_is_one_mode(self):
+        run, told = sampled(linear())
+        assert told == []
+        assert run.report["kernels"] == ["mams"]
+        assert "found one mode: one kernel, Metropolis-adjusted" in run.report["decisions"][0]
+        assert run.report["decisions"][1].startswith(f"a trial of {TRIAL} steps passed")
+        assert all(line in repr(run) for line in run.report["decisions"])
+        assert run.report["modes"]["visits"] == [2000]
+
+    def test_in_one_dimension_a_kernel_that_can_be(self):
+        assert sampled(linear(1))[0].report["kernels"] == ["hmc"]
+
+    def test_a_ladder_where_chains_stay_in_their_modes(self, of_two_modes):
+        run, _ = of_two_modes
+        assert "found 2 modes, of weights 0.7, 0.3 by their Gaussians" in run.report["decisions"][0]
+        assert run.report["decisions"][1].endswith("a ladder from the prior to the posterior")
+        assert run.report["ladder"]["hottest_is_prior"]
+        assert 0.5 < (run.draws("x") > 0.0).mean() < 0.85
+
+    def test_longer_paths_along_a_banana(self):
+        def banana(z):
+            x, y = z.T
+            apart = y - x**2
+            energy = 0.05 * (x - 1.0) ** 2 + 0.5 * apart**2 / 0.25
+            return energy, np.stack([0.1 * (x - 1.0) - 8.0 * x * apart / 1.0, 4.0 * apart], axis=1)
+
+        run, _ = sampled(iv.Target(iv.FunctionPotential(banana, 2)), draws=20, warmup=100)
+        lines = run.report["decisions"]
+        assert "failed" in lines[1] and "paths 3 times as long" in lines[1]
+
+    def test_coarse_fidelities_lead(self):
+        one = linear()
+        model = one.forward["model"]
+        both = iv.Posterior(one.prior, {"coarse": model, "fine": model}, one.data, one.noise)
+        report = sampled(both)[0].report
+        assert report["evaluations"]["coarse"] > 100
+        assert report["fidelities"] == ["fine"]
+
+    def test_it_prints_and_compares(self):
+        assert str(Automatic()) == "chosen by what descents find and trials tell"
+        assert Automatic() == Automatic()
+        assert [stage.rungs[0].kernel.length for stage in Automatic().stages(3, 1)[:-1]] == list(LENGTHS)
+
+
+class TestItIsARun:
+    def test_the_same_draws_by_another_evaluator_and_in_a_directory(self, tmp_path):
+        posterior = linear()
+        alone = sampled(posterior, draws=60)[0].theta
+        with ThreadPoolExecutor(2) as pool:
+            np.testing.assert_array_equal(sampled(posterior, draws=60, executor=pool)[0].theta, alone)
+        kept, _ = sampled(posterior, draws=60, directory=tmp_path / "run", segment=11)
+        np.testing.assert_array_equal(kept.theta, alone)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            more = iv.resume(tmp_path / "run", posterior, draws=80, progress=False)
+        np.testing.assert_array_equal(more.theta[:, :60], alone)
+        assert more.report["modes"]["visits"] == [4 * 80]
+
+    @pytest.mark.parametrize("stop", [20, 450, 700, 900], ids=["warm-up", "later", "ladder", "much later"])
+    def test_goes_on_after_a_kill(self, stop, tmp_path):
+        plan = Plan(draws=20, warmup=300, thin=1, chains=4, seed=1, stops_early=True)
+        one = Engine(bimodal(), Automatic(), plan)
+        one.begin()
+        while one.done < stop:
+            one.step()
+        other = Engine(bimodal(), Automatic(), plan)
+        other.restore(state.decode(state.encode(one.state())))
+        for _ in range(60):
+            one.step(), other.step()
+        for a, b in zip(one.rungs, other.rungs, strict=True):
+            np.testing.assert_array_equal(a.position, b.position)
+        assert one.choice.told == other.choice.told
+
+    def test_all_solves_are_counted(self):
+        counts = []
+
+        def function(x):
+            counts.append(len(x))
+            return 0.5 * (x**2).sum(axis=1), x
+
+        run, _ = sampled(iv.Target(iv.FunctionPotential(function, 3)), draws=20, check_gradient=False)
+        assert run.report["evaluations"]["target"] == sum(counts)
+
+
+class TestWords:
+    def test_a_mode_that_no_chain_visits(self):
+        """All chains start together, in one of two modes: R-hat is 1."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            run = iv.sample(bimodal(), iv.mala(), draws=500, seed=1, progress=False, start={"x": 5.0})
+        assert run.summary()["r_hat"].max() < 1.05
+        told = [str(w.message) for w in caught]
+        assert any("no draw has visited a mode that descents from the prior found, at (-5)" in text for text in told)
+
+    def test_none_where_it_is_visited(self, of_two_modes):
+        assert not any("visited" in text for text in of_two_modes[1])
+
+    def test_an_energy_that_falls_without_end(self):
+        def endless(x):
+            return -3.0 * x[:, 0] + 0.5 * x[:, 1] ** 2, np.stack([np.full(len(x), -3.0), x[:, 1]], axis=1)
+
+        engine = Engine(iv.Target(iv.FunctionPotential(endless, 2)), Automatic(), Plan(20, 100, 1, 4, 1))
+        engine.begin()
+        report = engine.report()
+        assert "16 of 16 descents from the prior" in report["decisions"][0]
+        assert "fall without end: the posterior may be improper" in report["decisions"][0]
+        assert "improper" in warned({"modes": report["modes"]})[0]
+
+    def test_shares_that_are_ten_times_off(self):
+        modes = {"theta": [[1.0], [2.0]], "weights": [0.5, 0.5], "visits": [30, 1970], "by_laplace": True}
+        modes |= {"descents": 16, "unfinished": 0, "endless": 0}
+        (text,) = warned({"modes": modes})
+        assert text.startswith("0.015 of the draws are in the mode at (1), whose weight by its Gaussian is 0.5")
+        assert warned({"modes": modes | {"visits": [300, 1700]}}) == []
+
+    def test_a_likelihood_without_gradient_is_told_before_any_solve(self):
+        posterior = iv.Posterior(iv.Prior(x=iv.Normal(0.0, 5.0)), log_likelihood=lambda x: -0.5 * x[:, 0] ** 2)
+        with pytest.raises(ValueError, match=r"the log density has no gradient\. Give it"):
+            iv.sample(posterior, progress=False)
+
+    def test_of_a_gaussian_there_are_none(self):
+        assert sampled(iv.Target(gaussian(np.diag([1.0, 1e6]))))[1] == []
