@@ -164,6 +164,11 @@ def rate(record: Record | None) -> float:
     return 1000.0 * record["ess"] / record["gradients"]
 
 
+def shown_rhat(value: float) -> str:
+    """R-hat of chains that never leave their own value has no end."""
+    return f"{value:.3f}" if value < 100.0 else "> 100"
+
+
 def table(records: Iterable[Record]) -> str:
     """Markdown: a row for each posterior, over its seeds."""
     lines = [
@@ -192,7 +197,7 @@ def table(records: Iterable[Record]) -> str:
             ratios.append(us / them)
         lines.append(
             f"| {name} | {np.median([r['gradients'] for r in ended]):,.0f} | {worst[1]:+.3f} ({worst[0]}) "
-            f"| {sd[1]:.3f} ({sd[0]}) | {max(r['rhat'] for r in ended):.3f} | {us:.3g} "
+            f"| {sd[1]:.3f} ({sd[0]}) | {shown_rhat(max(r['rhat'] for r in ended))} | {us:.3g} "
             f"| {them:.3g}{note} | {us / them:.2f} | {said} |".replace("nan", "-")
         )
     every = [verdict(r["ours"]) for group in rows.values() for r in group]
