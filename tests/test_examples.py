@@ -185,3 +185,16 @@ def test_the_readme_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert {True, False} == set(heat_source.is_upper(run.theta).ravel().tolist())
     residual = posterior.predict(run.theta.reshape(-1, 2)[::50]) - posterior.data
     assert np.abs(residual).max() < 6 * 0.1
+
+
+@pytest.mark.slow
+def test_tempering(example) -> None:
+    summary, out = example("tempering", 400)
+    rows = summary["samplers"]
+    trips = {name: row["round_trips_per_1000"][0] for name, row in rows.items()}
+    # a window makes more trips, and fewer rungs of temperatures make more than either: by 2,000 steps of 6 chains
+    assert trips["DEO*-SGD, window 8"] > 1.1 * trips["DEO*-SGD, window 1"] > 3.0
+    assert trips["parallel tempering, 6 rungs"] > 2.0 * trips["DEO*-SGD, window 8"]
+    # and what they are not: .052 of the draws should lie in the corners
+    assert rows["DEO*-SGD, window 1"]["corners"][0] < 0.02
+    assert (out / "index_paths.png").exists()

@@ -1,0 +1,128 @@
+"""Contours: two modes ten apart, by published contour samplers, by replica exchange, and by a contour rung beside the
+posterior's.
+
+The mixture of Deng's thesis, section 5.4.1, .4 N(-6, 1) + .6 N(4, 1), with its step of .1: the Kullback-Leibler
+divergence of the draws from the truth, and the weight of the right mode, for SGLD, CSGLD with the published weights
+and with those of the law that it simulates, and replica exchange at the same number of gradients. Then two Gaussians
+ten apart in ten dimensions, a fine model and a coarse one whose weights are wrong: the error of the weight by one
+contour rung, by a coarse ladder of four temperatures and by one of two, at equal numbers of fine solves, all exact on
+the cold rung.
+
+Chains are runs of their own, and errors are over them. The default takes a minute or two; the published length is a
+hundred times as long.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from _common import options
+
+import invsamp as iv
+from invsamp import diagnostics
+from invsamp.problems.mixtures import GaussianMixture, far_modes
+
+CHAINS, THIN, STEP = 20, 10, 0.1
+ENDS = np.arange(2.5, 50.0)  # of bins one wide; the lowest energies are 1.43 and 1.84
+EDGES = np.linspace(-11.0, 9.0, 81)
+MIXTURE = far_modes()
+HEIGHTS = {"fine": (0.4, 0.6), "coarse": (0.6, 0.4)}
+APART = {
+    name: GaussianMixture(weights, np.array([[-5.0, *[0.0] * 9], [5.0, *[0.0] * 9]]), (1.0, 1.0))
+    for name, weights in HEIGHTS.items()
+}
+
+
+def spread(values: np.ndarray) -> list[float]:
+    """Mean over the chains, and its standard error."""
+    return [float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))]
+
+
+def of_mixture(run: iv.Run) -> dict[str, Any]:
+    """Divergence of all draws together, and the right mode's weight by chain."""
+    theta = run.theta[..., 0]
+    weight = np.ones(theta.shape) if run.weights is None else run.weights
+    right = (weight * (theta > -1.0)).sum(axis=1) / weight.sum(axis=1)
+    truth = MIXTURE.probabilities(EDGES)
+    divergence = diagnostics.divergence_on_grid(
+        theta.ravel(), truth / truth.sum(), EDGES, log_weight=np.log(weight.ravel())
+    )
+    return {"divergence": float(divergence), "right": spread(right), "weighted": run.weights is not None}
+
+
+def mixture(draws: int, seed: int) -> tuple[dict[str, Any], iv.Run]:
+    """The samplers of the thesis, at equal gradients; the run of CSGLD for the figure."""
+    target = iv.Target(MIXTURE, start=lambda rng, n: np.where(rng.random((n, 1)) < 0.5, -6.0, 4.0))
+    gain = iv.gain(1.0, 100.0, 0.6)
+    found, kept = {}, None
+    for name, sampler, share in (
+        ("SGLD", iv.sgld(STEP), 1.0),
+        ("CSGLD, published weights", iv.csgld(STEP, ENDS, gain=gain, weights="published"), 1.0),
+        ("CSGLD", iv.csgld(STEP, ENDS, gain=gain), 1.0),
+        ("ICSGLD", iv.icsgld(STEP, ENDS, gain=gain), 1.0),
+        ("reSGLD, T = 10", iv.resgld((1.0, 10.0), STEP, swap_fraction=1.0), 0.5),
+    ):
+        count = int(draws * share)
+        run = iv.sample(
+            target, sampler, draws=count, thin=THIN, warmup=count * THIN // 4, chains=CHAINS, seed=seed, progress=False
+        )
+        found[name] = of_mixture(run)
+        kept = run if name == "CSGLD" else kept
+    assert kept is not None
+    return found, kept
+
+
+def exchange(draws: int, seed: int) -> dict[str, Any]:
+    """Rms error of the fine weight, .6, by samplers whose cold rung takes as many fine solves."""
+    target = iv.Target(APART, start=lambda rng, n: np.where(rng.random((n, 1)) < 0.5, -5.0, 5.0) * np.eye(10)[0])
+    found = {}
+    for name, sampler in (
+        ("contour rung", iv.contour_exchange(8.0, swap_fraction=0.5)),
+        ("ladder 1, 2, 4, 8", iv.relangevin((1.0, 2.0, 4.0, 8.0), fidelities=(0, 1, 1, 1), swap_fraction=0.5)),
+        ("ladder 1, 6", iv.relangevin((1.0, 6.0), fidelities=(0, 1), swap_fraction=0.5)),
+    ):
+        run = iv.sample(target, sampler, draws=draws, thin=4, warmup=2000, chains=CHAINS, seed=seed, progress=False)
+        right = (run.theta[..., 0] > 0.0).mean(axis=1)
+        evaluations, before = (run.report[key]["fine"] for key in ("evaluations", "warmup_evaluations"))
+        found[name] = {
+            "right": spread(right),
+            "rms_error": float(np.sqrt(np.mean((right - 0.6) ** 2))),
+            "fine_solves_per_chain": (evaluations - before) / CHAINS,
+        }
+    return found
+
+
+def main() -> dict[str, Any]:
+    """Run both parts, show them, and save figures and summary."""
+    chosen = options("contours", __doc__.split("\n")[0], draws=2000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        table, run = mixture(chosen.draws, chosen.seed)
+        apart = exchange(chosen.draws, chosen.seed)
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    energy = run.data.sample_stats.energy.to_numpy().ravel()
+    bins = np.linspace(1.0, 20.0, 39)
+    axes[0].hist(energy, bins, density=True, histtype="step", label="as sampled")
+    axes[0].hist(energy, bins, density=True, histtype="step", weights=run.weights.ravel(), label="by weight")
+    axes[0].set(xlabel="energy", ylabel="density", yscale="log", title="CSGLD: energies")
+    axes[0].legend()
+    x = np.linspace(-11.0, 9.0, 400)
+    axes[1].hist(run.theta.ravel(), EDGES, density=True, histtype="step", label="as sampled")
+    axes[1].hist(
+        run.theta.ravel(), EDGES, density=True, histtype="step", weights=run.weights.ravel(), label="by weight"
+    )
+    axes[1].plot(x, MIXTURE.density(x[:, None]), "k", lw=0.8, label="truth")
+    axes[1].set(xlabel="x", title="CSGLD: draws")
+    axes[1].legend()
+    chosen.save("weights", figure)
+    plt.close(figure)
+    summary = {"mixture": table, "ten_dimensions": apart}
+    chosen.save_summary(summary)
+    return summary
+
+
+if __name__ == "__main__":
+    main()
