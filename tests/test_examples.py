@@ -198,3 +198,13 @@ def test_tempering(example) -> None:
     # and what they are not: .052 of the draws should lie in the corners
     assert rows["DEO*-SGD, window 1"]["corners"][0] < 0.02
     assert (out / "index_paths.png").exists()
+
+
+@pytest.mark.slow
+def test_contours(example) -> None:
+    summary, out = example("contours", 150)
+    rows = summary["mixture"]
+    # within a mode, which short runs resolve: the weights that belong to the law are closer than the published ones
+    assert rows["CSGLD"]["divergence"] < rows["CSGLD, published weights"]["divergence"]
+    assert set(summary["ten_dimensions"]) == {"contour rung", "ladder 1, 2, 4, 8", "ladder 1, 6"}
+    assert (out / "weights.png").exists()
