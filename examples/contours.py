@@ -29,7 +29,7 @@ CHAINS, THIN, STEP = 20, 10, 0.1
 ENDS = np.arange(2.5, 50.0)  # of bins one wide; the lowest energies are 1.43 and 1.84
 EDGES = np.linspace(-11.0, 9.0, 81)
 MIXTURE = far_modes()
-HEIGHTS = {"fine": (0.4, 0.6), "coarse": (0.6, 0.4)}
+HEIGHTS = {"coarse": (0.6, 0.4), "fine": (0.4, 0.6)}  # from the coarsest to the finest
 APART = {
     name: GaussianMixture(weights, np.array([[-5.0, *[0.0] * 9], [5.0, *[0.0] * 9]]), (1.0, 1.0))
     for name, weights in HEIGHTS.items()
