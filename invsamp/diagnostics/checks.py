@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Largest R-hat that passes (Vehtari et al. 2021, section 4).
 R_HAT_LIMIT = 1.01
+#: Above this the chains are apart, and effective sizes tell that alone.
+APART_LIMIT = 1.1
 #: Effective draws that bulk and tail need per chain, for up to four chains (Vehtari et al. 2021, section 4: 400).
 ESS_PER_CHAIN = 100.0
 #: Fraction of accepted swaps below which a pair of rungs hardly exchanges anything.
@@ -161,9 +163,27 @@ def _r_hat_warnings(summary: pd.DataFrame, report: Mapping[str, Any]) -> list[st
     several = len(law_labels(report)) > 1
     ladder = "a hotter or denser ladder" if several else "a ladder of temperatures (replica exchange)"
     return [
-        f"R-hat is above {R_HAT_LIMIT}: {named}. The chains do not agree yet. Look at plot_trace(): if they drift, "
-        f"raise warmup and draws; if they sit in separate modes, use {ladder}."
+        f"R-hat is above {R_HAT_LIMIT}: {named}. The chains do not agree yet. {_likely(report)}Look at plot_trace(): "
+        f"if they drift, raise warmup and draws; if they sit in separate modes, use {ladder}."
     ]
+
+
+def _likely(report: Mapping[str, Any]) -> str:
+    """What the run knows of that would keep chains apart."""
+    causes = []
+    modes = report.get("modes") or {}
+    if len(modes.get("theta") or []) > 1:
+        causes.append(f"descents from the prior found {len(modes['theta'])} modes")
+    if "failed" in (report.get("decisions") or [""])[-1]:
+        causes.append("no length of path passed its trial, as where curvature varies much (a funnel, a bent ridge)")
+    led = (report.get("descents") or [None])[0]
+    if led is not None and led["unfinished"]:
+        causes.append(
+            f"descents of {led['unfinished']} chains came to no end: their starts, or a gradient, may be wrong"
+        )
+    if any("gradient" in line for line in report.get("warnings") or []):
+        causes.append("a gradient is not that of its energy")
+    return f"Likely: {'; '.join(causes)}. " if causes else ""
 
 
 def _ess_warnings(summary: pd.DataFrame, report: Mapping[str, Any]) -> list[str]:
@@ -175,10 +195,10 @@ def _ess_warnings(summary: pd.DataFrame, report: Mapping[str, Any]) -> list[str]
         named = _list([f"{name} {value:.0f}" for name, value in bad.items()])
         factor = wanted / max(float(bad.iloc[0]), 1.0)
         draws = f" (draws={_round_up(factor * report['draws'])})" if report.get("draws") else ""
-        found.append(
-            f"{column} is below {wanted:.0f}: {named}. {meaning.capitalize()} are not "
-            f"settled. At this rate about {factor:.2g} times the draws{draws} would do."
-        )
+        advice = f"At this rate about {factor:.2g} times the draws{draws} would do."
+        if float(summary["r_hat"].max()) > APART_LIMIT:  # chains that are apart give no rate
+            advice = "How many draws would do cannot be told from chains that do not agree: see R-hat first."
+        found.append(f"{column} is below {wanted:.0f}: {named}. {meaning.capitalize()} are not settled. {advice}")
     return found
 
 

@@ -53,6 +53,28 @@ def test_what_a_report_does_not_hold_is_not_judged():
     assert diagnose(table(), {}) == []
 
 
+def test_chains_that_do_not_agree_give_no_number_of_draws():
+    near, apart = (diagnose(table(r_hat=value, ess_bulk=100.0), {"chains": 4, "draws": 1000}) for value in (1.1, 1.2))
+    assert "about 4 times the draws (draws=4000) would do" in near[1]
+    assert "How many draws would do cannot be told" in apart[1]
+
+
+@pytest.mark.parametrize(
+    ("report", "cause"),
+    [
+        ({"modes": {"theta": [[0.0], [1.0]], "weights": [0.5, 0.5], "visits": [0, 0], "endless": 0}}, "found 2 modes"),
+        ({"decisions": ["a trial of 200 steps failed: back to ..."]}, "no length of path passed its trial"),
+        ({"descents": [{"unfinished": 2, "moved": 0, "energies": []}]}, "descents of 2 chains came to no end"),
+        ({"warnings": ["the gradient of fidelity 'fine' is not that of its energy"]}, "a gradient is not that of"),
+    ],
+)
+def test_likely_causes_are_named(report, cause):
+    (text,) = [message for message in diagnose(table(r_hat=1.3), report) if message.startswith("R-hat")]
+    assert "Likely: " in text
+    assert cause in text
+    assert "Likely" not in diagnose(table(r_hat=1.3), {})[0]
+
+
 def only(messages):
     assert len(messages) == 1, messages
     return messages[0]
