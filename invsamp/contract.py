@@ -284,11 +284,6 @@ class Predicts(Protocol):
     """A problem that tells what would be seen in place of its data."""
 
     @property
-    def data(self) -> Array:
-        """Observations, of any shape."""
-        ...
-
-    @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """Name -> shape of every parameter."""
         ...

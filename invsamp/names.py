@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from invsamp.arguments import mapping
-from invsamp.contract import Predicts, TellsLikelihood
+from invsamp.contract import Observed, Predicts, TellsLikelihood
 
 #: Leading dimensions of what the rungs above the cold one recorded; no parameter can have such a name.
 DIMENSIONS = ("chain", "draw", "rung")
@@ -72,7 +72,7 @@ def _is_entry(index: str, shape: tuple[int, ...]) -> bool:
 
 def check_predicts(posterior: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
     """`ValueError` unless something has data to predict and the parameters of a run."""
-    if not isinstance(posterior, Predicts):
+    if not isinstance(posterior, Predicts) or _told_by_likelihood(posterior):
         raise ValueError(f"posterior must have a forward model, data and noise, got {_kind(posterior)}")
     _check_shapes(posterior.shapes, shapes)
 
@@ -87,7 +87,11 @@ def check_tells_likelihood(posterior: Any, shapes: Mapping[str, tuple[int, ...]]
 
 
 def _kind(posterior: Any) -> str:
-    return "one posed by its log likelihood" if isinstance(posterior, TellsLikelihood) else type(posterior).__name__
+    return "one posed by its log likelihood" if _told_by_likelihood(posterior) else type(posterior).__name__
+
+
+def _told_by_likelihood(posterior: Any) -> bool:
+    return isinstance(posterior, TellsLikelihood) and not isinstance(posterior, Observed)
 
 
 def _check_shapes(found: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]]) -> None:

@@ -32,6 +32,8 @@ class BoundNoise:
     data : ndarray of any shape
         NaN is missing.
     prior : Prior
+    unseen : bool
+        Whether no datum need be there: they are only to be drawn.
 
     Attributes
     ----------
@@ -53,9 +55,9 @@ class BoundNoise:
         it must not, or does not broadcast to the data's shape.
     """
 
-    def __init__(self, noise: Noise | Outputs, data: Array, prior: Prior) -> None:
+    def __init__(self, noise: Noise | Outputs, data: Array, prior: Prior, *, unseen: bool = False) -> None:
         instance("noise", noise, (Noise, Outputs), "a noise such as GaussianNoise(0.1)")
-        if data.size == 0 or np.isnan(data).all():
+        if data.size == 0 or (np.isnan(data).all() and not unseen):
             raise ValueError(f"data must hold at least one number, got shape {data.shape}")
         self.data, self.outputs = data.reshape(-1), data.size
         if isinstance(noise, Outputs):

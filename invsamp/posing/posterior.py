@@ -17,6 +17,7 @@ from invsamp.domains import Box, Domain, DomainLike, Product, Unbounded, bound_d
 from invsamp.posing.bound_noise import BoundNoise
 from invsamp.posing.coordinates import choose_coordinates
 from invsamp.posing.density import GivenLikelihood, LogDensity, as_density
+from invsamp.posing.distribution import as_shape
 from invsamp.posing.forward import GuardedModel
 from invsamp.posing.gradient_check import GradientCheck, check_gradient
 from invsamp.posing.noise_contract import Noise
@@ -206,6 +207,45 @@ class Posterior:
         """Columns of theta that a fidelity's model gets, in its order."""
         return self._columns[self._fidelity(fidelity)]
 
+    def elsewhere(
+        self,
+        forward: ForwardModel,
+        shape: int | tuple[int, ...] | None = None,
+        noise: Noise | Outputs | None = None,
+    ) -> Posterior:
+        """The same unknowns seen by another model, at other times or under other conditions, without data.
+
+        For predictions of what was not measured: ``run.posterior_predictive(posterior.elsewhere(model))`` takes the
+        draws that there are, ``posterior.elsewhere(model).predict(theta)`` some parameters.
+
+        Parameters
+        ----------
+        forward : ForwardModel
+            Of the posterior's parameters.
+        shape : int or tuple of int, optional
+            Of what is predicted. Default: a vector of all that the model predicts, if it says how much.
+        noise : Noise or Outputs, optional
+            Default: the posterior's. One that has an array as long as the data fits these alone.
+
+        Raises
+        ------
+        ValueError
+            If the posterior has no noise of its own, the model does not say how much it predicts, or shapes do not fit.
+        """
+        if noise is None and isinstance(self.noise, GivenLikelihood):
+            raise ValueError("noise must be given, as the posterior has a log likelihood in its place, got None")
+        count = getattr(forward, "n_observations", None) if shape is None else shape
+        if count is None:
+            raise ValueError("shape must be given for a model that does not say how much it predicts, got None")
+        other = copy.copy(self)
+        other.noise = self.noise if noise is None else noise
+        other.forward = {"model": forward}
+        other.data = np.full(as_shape(count), np.nan)
+        other.data.setflags(write=False)
+        other._observe(other.data, unseen=True)  # noqa: SLF001 (its own class)
+        other._take_models()  # noqa: SLF001
+        return other
+
     def to_theta(self, position: npt.ArrayLike) -> Array:
         """Natural parameters (..., dimension) at positions of that shape."""
         u = self.coordinates.to_theta(position)
@@ -341,7 +381,7 @@ class Posterior:
         generator("rng", rng)
         points, name = self._theta(theta), self._fidelity(fidelity)
         y = self.predict(points, name).reshape(len(points), -1)
-        return self._bound.generate(rng, points, y).reshape(len(points), *self.data.shape)
+        return self._bound.generate(rng, widened(self.prior, points), y).reshape(len(points), *self.data.shape)
 
     def log_likelihood(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike], fidelity: str | None = None) -> Array:
         """Log-likelihood per datum, shape (batch, *data.shape).
@@ -438,10 +478,10 @@ class Posterior:
             return self.fidelities[-1]
         return str(one_of("fidelity", fidelity, self.fidelities))
 
-    def _observe(self, data: Array) -> None:
+    def _observe(self, data: Array, *, unseen: bool = False) -> None:
         """Bind the noise to data."""
         self._data_shape = data.shape
-        self._bound = BoundNoise(self.noise, data, self.prior)
+        self._bound = BoundNoise(self.noise, data, self.prior, unseen=unseen)
         self._bounds = {name: self._bound_part(name, model) for name, model in self.forward.items()}
 
     def _take_models(self) -> None:

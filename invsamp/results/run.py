@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from invsamp import arguments, storage
 from invsamp.arguments import array, instance, integer, mapping, one_of, optional
-from invsamp.contract import Array, Problem
+from invsamp.contract import Array, Observed, Problem
 from invsamp.diagnostics import weights
 from invsamp.diagnostics.checks import diagnose
 from invsamp.diagnostics.draws import table
@@ -305,7 +305,8 @@ class Run:
         Parameters
         ----------
         posterior : Posterior
-            The one that was sampled: its forward model is solved, and its noise drawn.
+            The one that was sampled: its forward model is solved, and its noise drawn. Or `Posterior.elsewhere` of it,
+            for what was not measured.
         draws : int, optional
             How many, over all chains together, evenly spaced; rounded up to the same number for every chain. All by
             default, but at most 1000.
@@ -318,9 +319,9 @@ class Run:
         -------
         Dataset
             ``data`` (chain, draw, *shape of the data) with noise and ``mean`` without. NaN where the solve failed.
-            It is also stored as the group ``posterior_predictive``, in place of an earlier one. Of draws with weights,
-            those that are predicted are taken as often as their weights say, from all chains in turn: predictions
-            count alike.
+            That of the data is also stored as the group ``posterior_predictive``, in place of an earlier one. Of draws
+            with weights, those that are predicted are taken as often as their weights say, from all chains in turn:
+            predictions count alike.
 
         Raises
         ------
@@ -328,6 +329,8 @@ class Run:
             If ``posterior`` has no data to predict, its parameters are not those of the run, or ``draws`` < 1.
         """
         predicted = predict(self.theta, self.weights, self.shapes, posterior, draws, seed, fidelity)
+        if isinstance(posterior, Observed) and np.isnan(np.asarray(posterior.data, dtype=float)).all():
+            return predicted  # of what was not measured
         return self._keep("posterior_predictive", predicted)
 
     def log_likelihood(self, posterior: Posterior, fidelity: str | None = None) -> xr.Dataset:

@@ -201,6 +201,14 @@ class TestDeep:
         value = posterior.log_likelihood([[10.0, 1.0, 2.0, 4.0]])  # x, y, sd, both
         assert value[0] == 1 + 2 + 4 + 0.5 + (5 + 6)
 
+    def test_data_are_drawn_by_tied_quantities(self) -> None:
+        prior = iv.Prior(a=iv.Normal(0, 1), sd="exp(a) / 1e9")
+        posterior = iv.Posterior(
+            prior, iv.finite_differences(lambda t: 3 * t, parameters="a"), [1.0], iv.GaussianNoise("sd")
+        )
+        drawn = posterior.sample_data(np.random.default_rng(0), [[0.5]])
+        assert 0.0 < abs(drawn[0, 0] - 1.5) < 1e-7
+
     def test_predictions_and_noise_know_tied_quantities(self) -> None:
         prior = iv.Prior(a=iv.Normal(0, 1), b="2 * a", sd="exp(b) / 1e9")
         posterior = iv.Posterior(

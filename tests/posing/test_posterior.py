@@ -15,6 +15,7 @@ from waves import (
     start,
 )
 
+import invsamp as iv
 from invsamp.contract import Potential, Problem, TermwisePotential
 from invsamp.domains import Box, HalfSpaces, constraint
 from invsamp.posing.distributions import (
@@ -207,3 +208,51 @@ class TestPartOfTheData:
             self.posterior([0, 1, 2], self.TIMES[:4])
         with pytest.raises(ValueError, match=r"'fine': it has 3, got 8 data \(shape \(8,\)\)"):
             self.posterior([0, 1, 2], self.TIMES[:3], self.TIMES[:3])
+
+
+class TestElsewhere:
+    """Predictions of what was not measured."""
+
+    @staticmethod
+    def lines(times, **settings):
+        at = np.asarray(times, dtype=float)
+        return iv.with_jacobian(
+            lambda t: t[:, :1] + t[:, 1:] * at,
+            lambda t: np.tile(np.stack([np.ones_like(at), at], axis=1), (len(t), 1, 1)),
+            parameters=("start", "slope"),
+        )
+
+    prior = iv.Prior(start=iv.Normal(0, 1), slope=iv.Normal(0, 1), sd=iv.HalfNormal(1))
+
+    def posterior(self, noise):
+        return iv.Posterior(self.prior, self.lines([0.0, 1.0, 2.0]), [0.1, 1.2, 1.9], noise)
+
+    @pytest.mark.filterwarnings("ignore::UserWarning")
+    def test_at_other_times(self, within) -> None:
+        posterior = self.posterior(iv.GaussianNoise("sd"))
+        run = iv.sample(posterior, draws=400, chains=4, seed=2, progress=False)
+        later = posterior.elsewhere(self.lines([10.0, 20.0]), 2)
+        found = run.posterior_predictive(later)
+        rows = run.theta[:, found["draw"].to_numpy()]
+        np.testing.assert_allclose(found["mean"], rows[..., :1] + rows[..., 1:2] * [10.0, 20.0])
+        z = ((found["data"] - found["mean"]).to_numpy() / rows[..., 2:]).ravel()
+        assert within((z**2).mean() - 1.0, 4.5 * np.sqrt(2 / z.size))
+        assert not within((0.5 * z**2).mean() - 1.0, 4.5 * np.sqrt(2 / z.size))
+        assert "posterior_predictive" not in run.to_arviz().groups()
+        run.posterior_predictive(posterior)
+        assert run.to_arviz().posterior_predictive["data"].shape[2:] == (3,)
+        np.testing.assert_array_equal(later.predict([[1.0, 2.0, 0.5]]), [[21.0, 41.0]])
+
+    def test_with_another_noise(self) -> None:
+        posterior = self.posterior(iv.GaussianNoise([0.1, 0.2, 0.3]))
+        with pytest.raises(ValueError, match=r"scale must broadcast to the data's shape \(2,\), got shape \(3,\)"):
+            posterior.elsewhere(self.lines([10.0, 20.0]), 2)
+        counts = posterior.elsewhere(self.lines([10.0, 20.0]), (2, 1), iv.PoissonNoise())
+        drawn = counts.sample_noise(np.random.default_rng(0), counts.predict([[1.0, 2.0, 0.5]]), [[1.0, 2.0, 0.5]])
+        assert drawn.shape == (1, 2, 1) and (drawn == np.rint(drawn)).all()
+
+    def test_what_is_missing_is_told(self) -> None:
+        with pytest.raises(ValueError, match="shape must be given for a model that does not say how much it predicts"):
+            self.posterior(iv.GaussianNoise(1)).elsewhere(self.lines([1.0]))
+        with pytest.raises(ValueError, match="noise must be given, as the posterior has a log likelihood in its place"):
+            iv.Posterior(self.prior, log_likelihood=lambda t: t[:, 0]).elsewhere(self.lines([1.0]), 1)

@@ -151,6 +151,11 @@ def posing_calls() -> dict[str, Call]:
             {"transforms": {"none", "empty mapping", "empty"}, "domain": {"none", "empty"}, "forward": {"part"}}
             | {"data": {*SHAPELESS, "missing"}},
         ),
+        "Posterior.elsewhere": Call(
+            posterior.elsewhere,
+            {"forward": iv.with_jacobian(**jacobian), "shape": 3},
+            {"forward": {"part"}, "shape": {"integer", "none"}},
+        ),
         "Posterior.check_gradient": Call(posterior.check_gradient, {"theta": [0.0, 0.0]}),
         "Posterior.failure_message": Call(posterior.failure_message),
         "Posterior.log_prior": Call(posterior.log_prior, {"theta": theta}),
