@@ -131,11 +131,22 @@ def _integral(beta: Array, phi: Array) -> tuple[float, float, Array]:
     mean, variance = np.nanmean(phi, axis=(1, 2)), np.nanvar(phi, axis=(1, 2))
     lost = -float(np.log(solved[-1].mean()))
     of_mean, of_variance, coarser = _quadrature(beta, mean)
-    integral = float(of_mean @ mean + of_variance @ variance)
+    shifted = beta + SHIFT * beta[-2]
+    # slopes beyond three secants are no monotone curve's: a variance that draws do not tell, or an infinite one
+    steep = _largest_slopes(shifted, mean) < shifted * variance
+    limited = np.where(steep, _largest_slopes(shifted, mean) / shifted, variance)
+    integral = float(of_mean @ mean + of_variance @ limited)
+    of_variance = np.where(steep, 0.0, of_variance)
     centred = np.nan_to_num(phi - mean[:, None, None])
     influence = np.einsum("k,kcn->cn", of_mean, centred)
     influence += np.einsum("k,kcn->cn", of_variance, centred**2 - variance[:, None, None] * solved)
     return integral + lost, abs(integral - coarser), influence
+
+
+def _largest_slopes(shifted: Array, mean: Array) -> Array:
+    """Of a falling curve through means, in the log of shifted betas, with the other sign (rungs,): Fritsch-Carlson."""
+    secants = np.maximum(np.diff(mean) / -np.diff(np.log(shifted)), 0.0)
+    return 3.0 * np.minimum(np.append(secants, np.inf), np.append(np.inf, secants))
 
 
 def _quadrature(beta: Array, mean: Array) -> tuple[Array, Array, float]:

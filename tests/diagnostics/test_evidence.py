@@ -84,3 +84,14 @@ def test_rungs_too_far_apart_are_told():
 def test_refused(betas, shape, message):
     with pytest.raises(ValueError, match=message):
         log_evidence(betas, np.ones(shape))
+
+
+def test_a_prior_whose_misfits_have_no_variance():
+    """Stepping stones do not see it; the integral stays finite, with an error that says so."""
+    model, rng = Gaussian(2), np.random.default_rng(0)
+    misfit = model.misfits(rng)
+    misfit[-1] *= np.exp(3.0 * rng.standard_normal(misfit[-1].shape))
+    found, plain = log_evidence(model.betas, misfit), log_evidence(model.betas, model.misfits(rng))
+    assert abs(found.thermodynamic - plain.thermodynamic) < 6.0 * found.thermodynamic_error + 1.0
+    assert found.thermodynamic_error > 2.0 * plain.thermodynamic_error
+    assert found.error < 3.0 * plain.error
