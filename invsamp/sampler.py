@@ -84,7 +84,8 @@ def sample(
     seed : int, optional
         Fixes the draws. Default: taken from the system and told in ``run.report["seed"]``.
     start : ndarray (dimension,) or (chains, dimension), or mapping of names to values, optional
-        Natural parameters at which every rung starts. Default: draws from the prior.
+        Natural parameters at which every rung starts; (rungs, chains, dimension): those of each rung, of a ladder that
+        warm-up finds those of the first one (``len(sampler.rungs)``). Default: draws from the prior.
     progress : bool
         Whether to show a bar.
     directory : path, optional
@@ -132,7 +133,7 @@ def sample(
     shortest = SHORTEST_SEARCH if sampler.ladder else SHORTEST
     engine = Engine(problem, sampler, plan(draws, warmup, thin, chains, seed, check_gradient, shortest))
     if start is not None:
-        engine.given = given_start(problem, engine.sampled.sampling_domain, start, chains)
+        engine.given = given_start(problem, engine.sampled.sampling_domain, start, chains, len(sampler.rungs))
     path = None if directory is None else as_path(directory)
     check_segment(segment)
     if path is None and segment is not None:

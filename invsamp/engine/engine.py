@@ -136,7 +136,7 @@ class Engine:
         self._seconds, self._since = 0.0, time.perf_counter()
 
     def begin(self, positions: Array | None = None) -> None:
-        """Place the chains at positions (chains, d), or at starts drawn from the problem, and solve there.
+        """Place the chains at positions (chains, d), or (rungs * chains, d), or at starts of the problem; solve there.
 
         Raises
         ------
@@ -145,8 +145,10 @@ class Engine:
         ModelError
             If a gradient is not that of its energy, and no acceptance step sets the draws right.
         """
-        for rung in self.rungs:
-            place(self.problem, rung, positions, self.plan.chains)
+        chains = self.plan.chains
+        for k, rung in enumerate(self.rungs):
+            own = positions[k * chains :][:chains] if positions is not None and len(positions) > chains else positions
+            place(self.problem, rung, own, chains)
         _check_weights(self.rungs[0])
         if self.plan.check_gradient:
             self._check_gradients()

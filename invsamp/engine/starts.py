@@ -19,16 +19,25 @@ from invsamp.posing.prior import by_name
 START_TRIES = 50
 
 
-def given_start(problem: Problem, domain: Domain, start: Array | Mapping[str, Array], chains: int) -> Array:
-    """Positions (chains, dimension) of what a user gave; `ValueError` unless it is possible, inside the domain."""
+def given_start(
+    problem: Problem, domain: Domain, start: Array | Mapping[str, Array], chains: int, rungs: int = 1
+) -> Array:
+    """Positions of what a user gave; `ValueError` unless it is possible, inside the domain.
+
+    They are (chains, dimension), for every rung, or (rungs * chains, dimension), those of one rung after the other.
+    """
     if (named := by_name(start)) is not None:
         theta = problem.packed("start", named) if isinstance(problem, KnownPrior) else _pack(problem.shapes, named)
     else:
         theta = numbers("start", start)
     theta = np.atleast_2d(theta)
-    if theta.shape not in ((1, problem.dimension), (chains, problem.dimension)):
+    if theta.shape == (rungs, chains, problem.dimension):
+        theta = theta.reshape(rungs * chains, problem.dimension)
+        chains = rungs * chains
+    elif theta.shape not in ((1, problem.dimension), (chains, problem.dimension)):
+        each = f", or ({rungs}, {chains}, {problem.dimension}) for each rung" if rungs > 1 else ""
         raise ValueError(
-            f"start must have shape ({problem.dimension},) or ({chains}, {problem.dimension}), got {theta.shape}"
+            f"start must have shape ({problem.dimension},) or ({chains}, {problem.dimension}){each}, got {theta.shape}"
         )
     possible = np.isfinite(theta).all(axis=1)
     if isinstance(problem, KnownPrior):

@@ -13,6 +13,7 @@ from invsamp.engine import state
 from invsamp.engine.engine import Engine
 from invsamp.engine.ladder_search import between
 from invsamp.engine.plan import Plan
+from invsamp.engine.starts import given_start
 from invsamp.metric import DenseMetric, DiagonalMetric
 from invsamp.results.run import Run
 
@@ -106,6 +107,18 @@ def test_noise_of_energies_makes_more_rungs(draw):
 
 
 class TestBeginning:
+    def test_each_rung_where_it_is_told_to(self):
+        sampler = iv.relangevin(ladder="auto", step_size=0.01)
+        rungs = len(sampler.rungs)
+        start = np.linspace(-0.5, 0.5, rungs * 6).reshape(rungs, 3, 2)
+        engine = Engine(POSTERIOR, sampler, PLAN)
+        engine.begin(given_start(POSTERIOR, POSTERIOR.sampling_domain, start, 3, rungs))
+        for rung, own in zip(engine.rungs, start, strict=True):
+            np.testing.assert_allclose(POSTERIOR.to_theta(rung.position), own)
+        message = r"start must have shape \(2,\) or \(4, 2\), or \(8, 4, 2\) for each rung, got \(7, 4, 2\)"
+        with pytest.raises(ValueError, match=message):
+            iv.sample(POSTERIOR, sampler, start=np.zeros((7, 4, 2)), progress=False)
+
     def test_a_target_is_tempered_up_to_where_energies_are_as_high_as_at_the_starts(self, draw):
         def energy(x):
             return 0.5 * (x**2).sum(axis=1), x
