@@ -18,6 +18,10 @@ from invsamp import presets
 from invsamp.calibration.uniformity import p_values
 
 DRAWS = 15
+#: No law of their own that ranks could be held against: what they do is tested where they are.
+BASELINES = {"sgd", "psgld", "svgd", "deo_sgd"}
+#: It needs two fidelities, as `tests/calibration` has them.
+OF_A_SURROGATE = {"surrogate_exchange"}
 #: Of draws without an acceptance step, in sds of a uniform rank and in the log of a width.
 ALLOWED = 0.15
 
@@ -146,7 +150,9 @@ def case(name, family):
 
 
 def test_every_preset_is_here():
-    assert {*EXACT, *UNADJUSTED, *APART} == {n for n in presets.__all__ if inspect.isfunction(getattr(presets, n))}
+    assert {*EXACT, *UNADJUSTED, *APART, *BASELINES, *OF_A_SURROGATE} == {
+        n for n in presets.__all__ if inspect.isfunction(getattr(presets, n))
+    }
 
 
 @pytest.mark.parametrize(("name", "family"), [case(name, family) for name in EXACT for family in FAMILIES])

@@ -147,6 +147,7 @@ def test_an_evaluator_evaluates_for_one_run_after_the_other():
     ("name", "sampler"),
     {
         "delayed": iv.relangevin(),
+        "surrogate": iv.surrogate_exchange(every=2),
         "likelihood": iv.relangevin((1.0, iv.tempered_likelihood(0.2))),
         "pcn": iv.pcn(),
     }.items(),
