@@ -112,11 +112,19 @@ def _side_by_side(
 
 
 def run_all(
-    title: str, where: Setting, samplers: Mapping[str, iv.Sampler], draws: int, warmup: int, chains: int, seed: int
+    title: str,
+    where: Setting,
+    samplers: Mapping[str, iv.Sampler],
+    draws: int,
+    warmup: int,
+    chains: int,
+    seed: int,
+    start: Array | None = None,
 ) -> dict[str, iv.Run]:
     """One run of every sampler, each draw after `THIN` steps."""
+    settings: dict[str, Any] = {"draws": draws, "thin": THIN, "warmup": warmup, "chains": chains, "seed": seed}
     return {
-        label: sample(where.posterior, sampler, draws=draws, thin=THIN, warmup=warmup, chains=chains, seed=seed)
+        label: sample(where.posterior, sampler, start=start, **settings)
         for label, sampler in tqdm(samplers.items(), desc=title)
     }
 

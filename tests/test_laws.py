@@ -13,7 +13,7 @@ from tempering import LINE, Square, SquareRoot, two_modes_posterior
 
 import invsamp as iv
 from invsamp.contract import SplitPotential
-from invsamp.engine.swaps.at_hand import AtHand
+from invsamp.engine.swaps import at_hand
 from invsamp.engine.swaps.meeting import Meeting
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Estimate, Request
@@ -111,12 +111,12 @@ class TestLadder:
         assert agrees(LINE.shares(run), self.truth(laws))
 
     def test_a_swap_that_takes_the_prior_for_misfit_is_rejected(self, draw, agrees, monkeypatch):
-        decide = AtHand._decide
+        decide = at_hand._decide
 
-        def whole(at_hand, cold, factors, energy, prior, source):
-            return decide(at_hand, cold, factors, energy, np.zeros_like(prior), source)
+        def whole(pairs, factors, energy, prior, *others):
+            decide(pairs, factors, energy, np.zeros_like(prior), *others)
 
-        monkeypatch.setattr(AtHand, "_decide", whole)
+        monkeypatch.setattr(at_hand, "_decide", whole)
         laws = [iv.tempered_likelihood(b) for b in BETAS]
         assert not agrees(LINE.shares(self.run(draw)), self.truth(laws))
 
