@@ -93,6 +93,10 @@ class Run(Protocol):
         """Statistics of every column of theta, a row each."""
         ...
 
+    def field(self, field: Any, mesh: Any, *, on: Any, truth: Any) -> Any:
+        """Draws of an unknown field on a mesh."""
+        ...
+
     def posterior_predictive(self, posterior: Posterior) -> Any:
         """Predict the data, and keep that in ``data``."""
         ...

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from invsamp.arguments import integer, optional
 from invsamp.contract import Array
@@ -58,24 +58,43 @@ def predict(
         If ``posterior`` cannot predict, its parameters are others, or ``draws`` < 1.
     """
     check_predicts(posterior, shapes)
-    optional(integer, "draws", draws, least=1)
     integer("seed", seed, least=0)
-    numbers = _evenly_spaced(theta.shape[0], theta.shape[1], DEFAULT_DRAWS if draws is None else draws)
-    leading = (theta.shape[0], len(numbers))
-    if weight is None:
-        rows = theta[:, numbers].reshape(-1, theta.shape[-1])
-        mean = _by_blocks(lambda block: posterior.predict(block, fidelity), rows)
-    else:
-        if not np.isfinite(weight).all():
-            raise ValueError("log_weight of the run must be finite, or -inf for some draws, to predict from them")
-        flat = theta.reshape(-1, theta.shape[-1])
-        chosen = weights.resampled(weight.ravel(), math.prod(leading)).reshape(leading[::-1]).T.ravel()
-        rows, numbers = flat[chosen], np.arange(leading[1])
-        once, again = np.unique(chosen, return_inverse=True)  # a draw that counts for many is solved once
-        mean = _by_blocks(lambda block: posterior.predict(block, fidelity), flat[once])[again]
+    rows, numbers = chosen(theta, weight, draws)
+    leading, rows = rows.shape[:2], rows.reshape(-1, theta.shape[-1])
+    again: slice | npt.NDArray[np.intp] = slice(None)
+    once = rows
+    if weight is not None:  # a draw that counts for many is solved once
+        once, again = np.unique(rows, axis=0, return_inverse=True)
+        again = np.ravel(again)  # NumPy 2.0 keeps an axis
+    mean = _by_blocks(lambda block: posterior.predict(block, fidelity), once)[again]
     noisy = np.asarray(posterior.sample_noise(np.random.default_rng(seed), mean, rows))
     values = {"data": noisy.reshape(leading + mean.shape[1:]), "mean": mean.reshape(leading + mean.shape[1:])}
     return layout.dataset(values, _data_dimensions(mean)).assign_coords(draw=numbers)
+
+
+def chosen(theta: Array, weight: Array | None, draws: int | None) -> tuple[Array, npt.NDArray[np.intp]]:
+    """Some of the draws theta (chains, draws, d), which count alike, and their numbers in their chains.
+
+    Evenly spaced, the same for every chain, at least ``draws`` in all if there are as many, by default
+    `DEFAULT_DRAWS`. Those that have weights are taken as often as these say, from all chains in turn, and are numbered
+    anew.
+
+    Raises
+    ------
+    ValueError
+        If ``draws`` < 1, or weights are not finite.
+    """
+    wanted = optional(integer, "draws", draws, least=1) or DEFAULT_DRAWS
+    chains, available, dimension = theta.shape
+    per_chain = min(-(-wanted // chains), available)
+    if weight is None:
+        # midpoints of equal parts, so that one draw is not the first of its chain
+        numbers = ((np.arange(per_chain) + 0.5) * available / per_chain).astype(int)
+        return theta[:, numbers], numbers
+    if not np.isfinite(weight).all():
+        raise ValueError("log_weight of the run must be finite, or -inf for some draws, to predict from them")
+    taken = weights.resampled(weight.ravel(), chains * per_chain).reshape(per_chain, chains).T
+    return theta.reshape(-1, dimension)[taken], np.arange(per_chain)
 
 
 def log_likelihood(
@@ -101,10 +120,3 @@ def _by_blocks(function: Callable[[Array], Array], rows: Array) -> Array:
 def _data_dimensions(values: Array) -> tuple[str, ...]:
     """Dimensions of values (rows, *shape of the data) once their rows are chains and draws."""
     return ("chain", "draw", *(f"data_dim_{axis}" for axis in range(values.ndim - 1)))
-
-
-def _evenly_spaced(chains: int, available: int, wanted: int) -> np.ndarray:
-    """Indices of draws, the same for every chain, that give at least ``wanted`` draws in all if there are as many."""
-    per_chain = min(-(-wanted // chains), available)
-    # midpoints of equal parts, so that one draw is not the first of its chain
-    return ((np.arange(per_chain) + 0.5) * available / per_chain).astype(int)

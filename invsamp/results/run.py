@@ -7,7 +7,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ from invsamp.names import labels
 from invsamp.posing.posterior import Posterior
 from invsamp.results.arrays import Arrays, Dataset, Source
 from invsamp.results.evidence import evidence_of
+from invsamp.results.fields import Field, FieldDraws, Mesh, field_draws
 from invsamp.results.loo import leave_one_out
 from invsamp.results.predictive import log_likelihood, predict
 from invsamp.results.printing import printed, verdict
@@ -401,6 +402,60 @@ class Run:
             If the run has no such ladder: with what to do.
         """
         return evidence_of(self.report, self._misfit)
+
+    def field(
+        self,
+        field: Field,
+        mesh: Mesh,
+        *,
+        on: Literal["nodes", "cells"] = "nodes",
+        draws: int | None = None,
+        truth: Mapping[str, npt.ArrayLike] | None = None,
+    ) -> FieldDraws:
+        """An unknown field on a mesh: its mean, sd, quantiles, probabilities to exceed a level, and draws.
+
+        Parameters
+        ----------
+        field : Field
+            Of unknowns of this run, such as those of `invsamp.solvers.fem.fields`: ``Modes("z", ...)``,
+            ``LogField(...)``, ``GaussianBump(...)``. It need not be one that the forward model has.
+        mesh : Mesh
+            Where: of `invsamp.solvers.fem.mesh.unit_square`, `invsamp.solvers.fem.mesh.read_mesh`, or an equation's.
+        on : {"nodes", "cells"}
+            Nodes, or the midpoints of cells, as for fields that jump: those per region have to be asked for there.
+        draws : int, optional
+            How many, over all chains together, evenly spaced; all by default, but at most 1000. Those with weights are
+            taken as often as these say.
+        truth : mapping from name to value, optional
+            Of the field's unknowns, for comparison.
+
+        Returns
+        -------
+        FieldDraws
+            ``points``, ``cells``, ``values``; writes itself to files for ParaView.
+
+        Raises
+        ------
+        ValueError
+            If the field's unknowns are not those of the run, or do not fit the mesh.
+        """
+        return field_draws(self.theta, self.weights, self.shapes, field, mesh, on, draws, truth)
+
+    def plot_field(
+        self,
+        field: Field,
+        mesh: Mesh,
+        *,
+        sensors: npt.ArrayLike | None = None,
+        truth: Mapping[str, npt.ArrayLike] | None = None,
+        level: float | None = None,
+        on: Literal["nodes", "cells"] = "nodes",
+        label: str | None = None,
+    ) -> Figure:
+        """Mean and uncertainty of an unknown field; see `invsamp.plots.plot_field`."""
+        from invsamp.plots import plot_field
+
+        return plot_field(self, field, mesh, sensors=sensors, truth=truth, level=level, on=on, label=label)
 
     def plot_trace(self, names: Sequence[str] | None = None) -> Figure:
         """Draws of every chain in order; see `invsamp.plots.plot_trace`."""

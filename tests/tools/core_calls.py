@@ -14,6 +14,8 @@ from fuzzing import Call
 import invsamp as iv
 from invsamp import diagnostics, parallel, plots
 from invsamp.domains import from_dict
+from invsamp.solvers.fem.fields import Constant
+from invsamp.solvers.fem.mesh import unit_square
 
 #: Kinds of a fidelity.
 LEVELS = {"integer", "text"}
@@ -281,7 +283,8 @@ def samplers_calls() -> dict[str, Call]:
 
 def runs_calls() -> dict[str, Call]:
     run, posterior = a_run(), a_posterior()
-    plotted = {"x_label": {"text", "none"}}
+    plotted = {"x_label": {"text", "none"}, "label": {"text", "none"}}
+    mapped = {"field": Constant("a"), "mesh": unit_square(2)}
     path = Path(tempfile.mkdtemp()) / "run"
     quiet(iv.sample, posterior, iv.mala(0.1), draws=5, warmup=5, seed=1, progress=False, directory=path)
     stored = run_file(run)
@@ -328,6 +331,7 @@ def runs_calls() -> dict[str, Call]:
         "Calibration.bands": Call(calibration.bands),
         "Calibration.plot": Call(calibration.plot, {"names": ["energy"]}, {"names": {"none"}}),
         "Run.draws": Call(run.draws, {"name": "a"}, {"name": {"part"}}),
+        "Run.field": Call(run.field, mapped, {"draws": {"none"}, "truth": {"none"}}),
         "Run.from_arrays": Call(
             partial(iv.Run.from_arrays, posterior),
             {
@@ -352,6 +356,7 @@ def runs_calls() -> dict[str, Call]:
     }
     for name in plots.__all__:
         given = {"posterior": posterior} if name in ("plot_predictive", "plot_residuals") else {}
+        given |= mapped if name == "plot_field" else {}
         kinds = plotted | {
             "names": {"none", "entries"},
             "name": {"none"},

@@ -51,6 +51,7 @@ SIGNED = {
     *("t0", "breakpoints", "gradient", "exponent", "thetas", "y", "parameters", "continuity", "bounds", "holes"),
     *("conductivity", "source", "modes", "offset", "log_density", "derivatives", "starts", "unobserved", "mean"),
     *("log_weight", "prior", "covariance", "when", "until", "coordinates", "x_label", "boundary", "elsewhere", "begin"),
+    *("level", "sensors"),
 }
 #: Arguments that may be infinite.
 UNBOUNDED = {"lower", "upper", "bounds", "factor"}
