@@ -91,6 +91,11 @@ def sums_groups(potential: TermwisePotential) -> TypeGuard[GroupwisePotential]:
     return hasattr(potential, "group_terms")
 
 
+def sums_batches(potential: Potential) -> TypeGuard[BatchPotential]:
+    """Whether a potential with data terms sums the gradients of a batch itself; asked at each step."""
+    return hasattr(potential, "batch_terms")
+
+
 class Parts(NamedTuple):
     """The energy of a position, and how much of it is the prior's; the rest is the misfit.
 
@@ -178,6 +183,28 @@ class GroupwisePotential(TermwisePotential, Protocol):
         that another entry of the group has. Elsewhere it is 1. The terms have shapes (chains, groups) and
         (chains, groups, dimension).
         """
+        ...
+
+
+class BatchTerms(NamedTuple):
+    """Energies of a minibatch's data terms one by one, and the sum of their gradients."""
+
+    prior_energy: Array  # (chains,)
+    prior_gradient: Array | None  # (chains, dimension); None where no gradient was asked for
+    energies: Array  # (chains, batch)
+    gradient: Array | None  # (chains, dimension), of the batch's terms together; None as above
+
+
+@runtime_checkable
+class BatchPotential(TermwisePotential, Protocol):
+    """A potential that sums the gradients of a batch itself, as reverse-mode differentiation does.
+
+    Of very many parameters a row of gradients for each datum would not fit into memory. It is asked for them by `terms`
+    only where the variance of a gradient is wanted.
+    """
+
+    def batch_terms(self, position: Array, indices: npt.NDArray[np.intp], gradient: bool) -> BatchTerms:
+        """Terms at ``indices``, shape (chains, batch): each chain has its own minibatch."""
         ...
 
 

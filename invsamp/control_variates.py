@@ -100,7 +100,7 @@ class ControlVariate:
         kind = "" if self.order == "linear" else ", adaptive coefficient" if self.adaptive else ", energies only"
         return f"control variate ({self.batch}, refreshed every {self.refresh} steps{kind})"
 
-    def bind(self, source: Source, structure: Structure) -> BoundEstimator:
+    def bind(self, source: Source, structure: Structure | None) -> BoundEstimator:
         """Join to a fidelity that has data terms."""
         batch = self.batch.bind(source, structure)
         if self.order == "constant":

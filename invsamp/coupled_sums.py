@@ -126,7 +126,7 @@ class CoupledSum:
             )
         return levels
 
-    def bind(self, source: Source, structure: Structure) -> BoundEstimator:
+    def bind(self, source: Source, structure: Structure | None) -> BoundEstimator:
         """Join to a fidelity, which knows the others."""
         levels = self.levels_below(source.fidelity, tuple(source.fidelities))
         probabilities = self.probabilities or tuple(DECAY**level for level in range(len(levels)))
@@ -139,7 +139,7 @@ class _BoundCoupledSum:
     degrees_of_freedom: int | None = None
 
     def __init__(
-        self, levels: Sequence[str], probabilities: Sequence[float], scheme: Scheme, structure: Structure
+        self, levels: Sequence[str], probabilities: Sequence[float], scheme: Scheme, structure: Structure | None
     ) -> None:
         #: Fidelities that it may ask for, from coarse to fine.
         self.levels = tuple(levels)

@@ -26,7 +26,8 @@ StandardDeviation = float | Callable[[Array, Array], Array]
 class Source(Protocol):
     """What an estimator is joined to: one fidelity, as far as it has to be known before anything is asked.
 
-    A fidelity with data terms also has their number, ``size``.
+    A fidelity with data terms also has their number, ``size``; ``sums`` says whether it sums the gradients of any batch
+    itself.
     """
 
     fidelity: str
@@ -106,8 +107,9 @@ class SelfProbing(Protocol):
 class Estimator(Protocol):
     """A part that says how the energy of a potential is estimated."""
 
-    def bind(self, source: Source, structure: Structure) -> BoundEstimator:
-        """Join to a fidelity; ``structure`` is the form in which gradient variances are wanted."""
+    def bind(self, source: Source, structure: Structure | None) -> BoundEstimator:
+        """Join to a fidelity; ``structure``: the form in which gradient variances are wanted, None where they are
+        not."""
         ...
 
 
@@ -172,7 +174,7 @@ def noisy(energy_sd: StandardDeviation = 0.0, gradient_sd: StandardDeviation = 0
 class Exact:
     """The potential itself."""
 
-    def bind(self, source: Source, structure: Structure) -> BoundEstimator:
+    def bind(self, source: Source, structure: Structure | None) -> BoundEstimator:
         """Join to a fidelity."""
         return _BoundExact(source.fidelity)
 
@@ -191,7 +193,7 @@ class Minibatch:
         digest = zlib.crc32(np.array(self.groups, dtype=np.int64).tobytes())
         return f"Minibatch(size={self.size} of {len(set(self.groups))} groups, labels {digest:08x})"
 
-    def bind(self, source: Source, structure: Structure) -> BoundMinibatch:
+    def bind(self, source: Source, structure: Structure | None) -> BoundMinibatch:
         """Join to a fidelity that has data terms."""
         size: int | None = getattr(source, "size", None)
         if size is None:
@@ -204,7 +206,8 @@ class Minibatch:
         if self.groups is not None and len(self.groups) != size:
             raise ValueError(f"groups must have one label for each of the {size} data terms, got {len(self.groups)}")
         groups = None if self.groups is None else Groups.of(np.array(self.groups))
-        return BoundMinibatch(source.fidelity, self.size, size, groups, structure)
+        sums = bool(getattr(source, "sums", False)) and groups is None
+        return BoundMinibatch(source.fidelity, self.size, size, groups, structure, sums)
 
 
 @dataclass(frozen=True)
@@ -214,7 +217,7 @@ class Noisy:
     energy_sd: StandardDeviation
     gradient_sd: StandardDeviation
 
-    def bind(self, source: Source, structure: Structure) -> BoundEstimator:
+    def bind(self, source: Source, structure: Structure | None) -> BoundEstimator:
         """Join to a fidelity."""
         return _BoundNoisy(source.fidelity, self.energy_sd, self.gradient_sd, structure)
 
@@ -234,8 +237,17 @@ class _BoundExact:
 class BoundMinibatch:
     exact = exact_energy = False
 
-    def __init__(self, fidelity: str, size: int, data: int, groups: Groups | None, structure: Structure) -> None:
+    def __init__(
+        self,
+        fidelity: str,
+        size: int,
+        data: int,
+        groups: Groups | None,
+        structure: Structure | None,
+        sums: bool = False,
+    ) -> None:
         self._fidelity, self._size, self._structure, self._groups = fidelity, size, structure, groups
+        self._sums = sums  # then it has room for all data at once
         self.degrees_of_freedom: int | None = size - 1
         #: Number of terms or groups.
         self.total = data if groups is None else len(groups.members)
@@ -265,11 +277,9 @@ class BoundMinibatch:
 
     def blocks(self, chains: int, numbers: int) -> list[Batch]:
         """All data in batches that count fully, for each of some chains the same; so many data at a time, about."""
-        count = max(1, -(-self.total * chains // numbers))
+        count = 1 if self._sums else max(1, -(-self.total * chains // numbers))
         blocks = np.array_split(np.arange(self.total), min(count, self.total // 2))
-        return [
-            self.of(np.tile(block, (chains, 1)))._replace(total=len(block), structure="isotropic") for block in blocks
-        ]
+        return [self.of(np.tile(block, (chains, 1)))._replace(total=len(block), structure=None) for block in blocks]
 
     def of(self, members: npt.NDArray[np.intp]) -> Batch:
         """The batch of these terms or groups (chains, n)."""
@@ -287,7 +297,7 @@ class _BoundNoisy:
         fidelity: str,
         energy_sd: StandardDeviation,
         gradient_sd: StandardDeviation,
-        structure: Structure,
+        structure: Structure | None,
     ) -> None:
         self._fidelity, self._energy_sd, self._gradient_sd = fidelity, energy_sd, gradient_sd
         self._structure = structure
@@ -332,9 +342,9 @@ def probe(
     rng: np.random.Generator,
     position: Array,
     repeats: int,
-    structure: Structure,
+    structure: Structure | None,
     memory: Memory | None = None,
-) -> Asks[tuple[Array, Array, int]]:
+) -> Asks[tuple[Array, Array | None, int]]:
     """Variances of energy (chains,) and gradient (by ``structure``) at a position, and their degrees of freedom.
 
     From repeated estimates, or from the estimator itself where it can tell more for less. One that remembers gets the
@@ -345,8 +355,11 @@ def probe(
         return found
     chains, d = position.shape
     rows = np.repeat(np.arange(chains), repeats)
-    estimate = yield from estimator.estimate(rng, position[rows], True, *remembered(memory, rows))
+    gradient = structure is not None
+    estimate = yield from estimator.estimate(rng, position[rows], gradient, *remembered(memory, rows))
     energies = estimate.energy.reshape(chains, repeats)
+    if structure is None:
+        return energies.var(axis=1, ddof=1), None, repeats - 1
     gradients = estimate.gradient.reshape(chains, repeats, d)
     return energies.var(axis=1, ddof=1), sample_variance(gradients, structure), repeats - 1
 
@@ -356,9 +369,9 @@ def remembered(memory: Memory | None, rows: Rows) -> tuple[Memory, ...]:
     return ({name: values[rows] for name, values in memory.items()},) if memory else ()
 
 
-def expand_isotropic(variance: Array, dimension: int, structure: Structure) -> Array:
+def expand_isotropic(variance: Array, dimension: int, structure: Structure | None) -> Array:
     """An isotropic variance (chains,) in the form that ``structure`` asks for."""
-    if structure == "isotropic":
+    if structure in ("isotropic", None):
         return variance
     by_entry = np.repeat(variance[:, None], dimension, axis=1)
     return by_entry if structure == "diagonal" else by_entry[:, :, None] * np.eye(dimension)

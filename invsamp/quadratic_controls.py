@@ -86,7 +86,7 @@ class FixedControl:
         digest = zlib.crc32(np.array(self.references).tobytes())
         return f"FixedControl({self.batch}, {len(self.references)} references {digest:08x}, {self.order})"
 
-    def bind(self, source: Source, structure: Structure) -> BoundEstimator:
+    def bind(self, source: Source, structure: Structure | None) -> BoundEstimator:
         """Join to a fidelity that has data terms."""
         at = np.array(self.references)
         return _BoundFixed(source.fidelity, self.batch.bind(source, structure), at, self.order == "quadratic")

@@ -55,7 +55,7 @@ class Saga:
     def __post_init__(self) -> None:
         instance("batch", self.batch, Minibatch, "a minibatch")
 
-    def bind(self, source: Source, structure: Structure) -> BoundEstimator:
+    def bind(self, source: Source, structure: Structure | None) -> BoundEstimator:
         """Join to a fidelity that has data terms."""
         return _BoundSaga(source.fidelity, self.batch.bind(source, structure))
 

@@ -7,6 +7,8 @@ import importlib
 import inspect
 import pkgutil
 import re
+from collections.abc import Callable
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
@@ -56,6 +58,20 @@ def test_a_heat_equation_with_unknowns_of_every_kind() -> None:
     theta = np.array([[0.4, 0.5, 10.0, *np.zeros(16)]])
     y, vjp = names["model"].linearize(theta)
     assert y.shape == (1, 4) and vjp(np.ones((1, 4))).shape == theta.shape
+
+
+def test_networks(draw: Callable[..., iv.Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    monkeypatch.setattr(iv, "sample", partial(_shorter, draw))
+    names: dict = {}
+    for block in blocks("networks.md"):
+        run(block, "networks.md", names)
+
+
+def _shorter(draw: Callable[..., iv.Run], problem: object, sampler: object, **settings: object) -> iv.Run:
+    """A run of at most 40 draws."""
+    most = {"draws": min(40, settings.get("draws", 40)), "warmup": min(100, settings.get("warmup", 100)), "thin": 1}
+    return draw(problem, sampler, **({"chains": 4} | settings | most))
 
 
 @pytest.mark.dolfinx

@@ -20,7 +20,7 @@ class Samples(NamedTuple):
 
     position: Array  # (n, d)
     energy: Array  # (n,)
-    gradient: Array  # (n, *shape)
+    gradient: Array | None  # (n, *shape); None where nobody takes it out
     degrees_of_freedom: int
 
 
@@ -69,7 +69,7 @@ class NoiseModels:
         at = position[fine]
         if self.energy_model is not None:
             self._energy = self.energy_model.update(self._energy, at, energy[fine], freedom)
-        if self.gradient_model is not None:
+        if self.gradient_model is not None and gradient is not None:
             self._gradient = self.gradient_model.update(self._gradient, at, gradient[fine], freedom)
         self.ready = True
 

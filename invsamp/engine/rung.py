@@ -98,7 +98,7 @@ class RungAtWork:
     ) -> None:
         self.settings, self.potential, self.domain, self.priors = settings, potential, domain, priors
         self.bounded = not isinstance(domain, Unbounded)
-        self.structure = settings.gradient_noise.structure if settings.gradient_noise else "isotropic"
+        self.structure = settings.gradient_noise.structure if settings.gradient_noise else None
         self.estimator: BoundEstimator = settings.estimator.bind(potential, self.structure)
         self.remembering = self.estimator if isinstance(self.estimator, Remembering) else None
         self.noise = NoiseModels(settings, potential.dimension, self.estimator.exact_energy)
@@ -350,7 +350,7 @@ class RungAtWork:
             energy, gradient, freedom = yield from probe(
                 self.estimator, self.streams["probe"], at, self.settings.probes, self.structure, self.recall(rows)
             )
-        assert energy is not None and gradient is not None  # there are degrees of freedom, or probes
+        assert energy is not None  # there are degrees of freedom, or probes
         return Samples(at, energy, gradient, freedom)
 
     def _update_memory(self) -> Asks[None]:

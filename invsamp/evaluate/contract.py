@@ -89,7 +89,8 @@ class Checked:
         if not isinstance(found, Estimate):
             raise self._wrong("an Estimate for each request", repr(found))
         # what comes of gradients that nobody asked for is nobody's business
-        asked = [True, request.gradient, True, request.gradient, True, request.gradient == "apart"]
+        varies = request.gradient and not (request.batch is not None and request.batch.structure is None)
+        asked = [True, request.gradient, True, varies, True, request.gradient == "apart"]
         given = [part if wanted else None for part, wanted in zip(found.arrays, asked, strict=True)]
         right = _shapes(request, found.prior is not None or self._potentials[request.fidelity].apart)
         shapes = [None if part is None else np.shape(part) for part in given]
@@ -133,7 +134,8 @@ def _shapes(request: Request, prior: bool) -> list[tuple[int, ...] | None]:
     if request.batch is None:
         return [(rows,), gradient, None, None, *parts]
     by_structure = {"isotropic": (rows,), "diagonal": (rows, d), "full": (rows, d, d)}
-    variance = by_structure[request.batch.structure] if request.gradient else None
+    structure = request.batch.structure
+    variance = by_structure[structure] if request.gradient and structure is not None else None
     return [(rows,), gradient, (rows,), variance, *parts]
 
 

@@ -7,7 +7,7 @@ from time import perf_counter
 
 import numpy as np
 
-from invsamp.contract import Array, Potential, SplitPotential, TermwisePotential
+from invsamp.contract import Array, Potential, SplitPotential, TermwisePotential, sums_batches
 from invsamp.evaluate.requests import Estimate, Request
 from invsamp.evaluate.solving import solver
 
@@ -35,6 +35,8 @@ class CountedPotential:
         self._solve = solver(potential)
         if isinstance(potential, TermwisePotential):
             self.size = potential.size
+        #: Whether it sums the gradients of a batch itself.
+        self.sums = sums_batches(potential)
 
     def count(self, evaluations: int, failed: int, seconds: float, message: str | None = None) -> None:
         """Count what somebody else has solved; ``message`` by a solve that failed."""

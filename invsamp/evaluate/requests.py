@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg.blas import dasum
 
-from invsamp.contract import Array, Gradients, Terms
+from invsamp.contract import Array, BatchTerms, Gradients, Terms
 
 Structure = Literal["isotropic", "diagonal", "full"]
 STRUCTURES: tuple[Structure, ...] = ("isotropic", "diagonal", "full")
@@ -41,7 +41,7 @@ class Batch(NamedTuple):
     members: npt.NDArray[np.intp]  # (rows, n) data, or (rows, n, most) data of groups
     counted: Array | None  # (rows, n, most): 1 where a member counts; None for data by themselves
     total: int  # number of data, or of groups, of which these are n
-    structure: Structure  # form in which the gradient's variance is wanted
+    structure: Structure | None  # form in which the gradient's variance is wanted; None: nobody wants it
     reference: Array | None = None  # (rows, d)
     order: int = 1
     coefficient: Array | None = None  # (rows,)
@@ -199,25 +199,51 @@ def reduced(terms: Terms, batch: Batch, gradient: Gradients = True) -> Estimate:
     size = batch.members.shape[1]
     scale = batch.total / size
     if size == 1:  # of which sums alone are wanted
-        nothing = np.zeros(len(terms.energies))
-        shape = {"isotropic": (), "diagonal": (terms.gradients.shape[2],), "full": 2 * (terms.gradients.shape[2],)}
+        nothing, d = np.zeros(len(terms.energies)), terms.gradients.shape[2]
+        shapes: dict[Structure, tuple[int, ...]] = {"isotropic": (), "diagonal": (d,), "full": (d, d)}
         return Estimate(
             terms.prior_energy + scale * terms.energies[:, 0],
             terms.prior_gradient + scale * terms.gradients[:, 0],
             nothing,
-            np.zeros((len(nothing), *shape[batch.structure])),
+            None if batch.structure is None else np.zeros((len(nothing), *shapes[batch.structure])),
             terms.prior_energy,
             terms.prior_gradient if gradient == "apart" else None,
         )
-    variance_scale = batch.total**2 / size * (1.0 - size / batch.total)
+    variance_scale = _variance_scale(batch)
     return Estimate(
         terms.prior_energy + scale * terms.energies.sum(axis=1),
         terms.prior_gradient + scale * terms.gradients.sum(axis=1),
         variance_scale * terms.energies.var(axis=1, ddof=1),
-        variance_scale * sample_variance(terms.gradients, batch.structure),
+        None if batch.structure is None else variance_scale * sample_variance(terms.gradients, batch.structure),
         terms.prior_energy,
         terms.prior_gradient if gradient == "apart" else None,
     )
+
+
+def reduced_sums(terms: BatchTerms, batch: Batch, gradient: Gradients = True) -> Estimate:
+    """The same of terms whose gradients are summed: nothing is said of the gradient's variance."""
+    size = batch.members.shape[1]
+    scale = batch.total / size
+    variance = np.zeros(len(terms.energies))
+    if size > 1:
+        variance = _variance_scale(batch) * terms.energies.var(axis=1, ddof=1)
+    slope = terms.prior_gradient
+    if terms.gradient is not None and slope is not None:
+        slope = slope + scale * terms.gradient
+    return Estimate(
+        terms.prior_energy + scale * terms.energies.sum(axis=1),
+        slope,  # type: ignore[arg-type]
+        variance,
+        None,
+        terms.prior_energy,
+        terms.prior_gradient if gradient == "apart" else None,
+    )
+
+
+def _variance_scale(batch: Batch) -> float:
+    """What the variance of a sum over all is to that within a batch."""
+    size = batch.members.shape[1]
+    return batch.total**2 / size * (1.0 - size / batch.total)
 
 
 def guarded(found: Estimate) -> Estimate:

@@ -10,8 +10,18 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg.blas import dasum
 
-from invsamp.contract import Array, Potential, SplitPotential, Terms, TermwisePotential, sums_groups
-from invsamp.evaluate.requests import Answer, Batch, Estimate, Request, guarded, joined, reduced, rows_of
+from invsamp.contract import (
+    Array,
+    BatchPotential,
+    BatchTerms,
+    Potential,
+    SplitPotential,
+    Terms,
+    TermwisePotential,
+    sums_batches,
+    sums_groups,
+)
+from invsamp.evaluate.requests import Answer, Batch, Estimate, Request, guarded, joined, reduced, reduced_sums, rows_of
 from invsamp.posing.forward import FLOAT, own_array, real_array
 
 
@@ -33,6 +43,8 @@ def solver(potential: Potential) -> Callable[[Request], Estimate]:
         position, gradient, batch = request.position.copy(), request.gradient, request.batch
         if batch is not None:
             with np.errstate(invalid="ignore"):  # of solves that failed
+                if _sums_alone(batch) and sums_batches(potential):
+                    return guarded(reduced_sums(_batch_sums(potential, request, position), batch, gradient))
                 return guarded(reduced(_batch_terms(potential, request.fidelity, position, batch), batch, gradient))
         prior = prior_slope = slope = None
         if parts is not None:
@@ -68,6 +80,32 @@ def _owned(
         prior=own("prior energy", prior, prior is not None),
         prior_gradient=own("gradient of the prior energy", prior_gradient, request.gradient == "apart"),
     )
+
+
+def _sums_alone(batch: Batch) -> bool:
+    """Whether sums of gradients are enough for what is wanted of a batch."""
+    expanded = batch.reference is not None and batch.order > 0
+    return batch.structure is None and batch.counted is None and batch.known is None and not expanded
+
+
+def _batch_sums(potential: BatchPotential, request: Request, position: Array) -> BatchTerms:
+    """Energies of a batch, less those at a reference where there is one, and the sum of its gradients."""
+    batch, what = request.batch, f"the terms of fidelity {request.fidelity!r}"
+    assert batch is not None
+    prior, prior_gradient, energies, gradient = potential.batch_terms(position, batch.members, bool(request.gradient))
+    found = BatchTerms(
+        own_array(prior, what),
+        None if prior_gradient is None else own_array(prior_gradient, what),
+        real_array(energies, what),
+        None if gradient is None else real_array(gradient, what),
+    )
+    if batch.reference is None:
+        return found
+    there = potential.batch_terms(batch.reference.copy(), batch.members, False)
+    # a reference that cannot be solved spoils what is told at the position
+    whole = np.where(np.isfinite(there.prior_energy), found.prior_energy, np.inf)
+    factor = -1.0 if batch.coefficient is None else batch.coefficient[:, None]
+    return found._replace(prior_energy=whole, energies=found.energies + factor * there.energies)
 
 
 def _batch_terms(potential: Potential, fidelity: str, position: Array, batch: Batch) -> Terms:

@@ -106,6 +106,7 @@ def noise_of(
     if isinstance(bound, Remembering):  # as far away as two draws are
         told = answered(bound.init(rng, np.roll(position, 1, axis=0)), level.answer_all)
     energy, gradient, _ = answered(probe(bound, rng, position, probes, "isotropic", told), level.answer_all)
+    assert gradient is not None  # a structure was asked for
     # some estimators are noisy in their gradients alone
     noisy_swaps = not getattr(bound, "exact_energy", False)
     return Noise(math.sqrt(float(energy.mean())) if noisy_swaps else 0.0, math.sqrt(float(gradient.mean())))

@@ -117,7 +117,8 @@ class TestOwn:
                 return [wrong(found) for found in super().evaluate(requests)]
 
         with pytest.raises(EvaluatorError, match=f"the queue must give {message}"):
-            iv.sample(POSTERIOR, SAMPLERS["minibatches"], executor=Wrong(), check_gradient=False, **LENGTH)
+            sampler = iv.sgld(1e-4, estimator=iv.minibatch(4), gradient_noise=iv.GradientNoise())
+            iv.sample(POSTERIOR, sampler, executor=Wrong(), check_gradient=False, **LENGTH)
 
     def test_what_writes_into_its_requests_harms_nobody(self):
         class Writing(Own):

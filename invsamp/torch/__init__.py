@@ -1,0 +1,10 @@
+"""Posteriors of networks: a `torch.nn.Module`, data, a likelihood and a prior, as a problem to sample.
+
+Needs torch (``pip install invsamp[torch]``), which `import invsamp` alone does not load. Every sampler of
+`invsamp.presets` works on such a posterior.
+"""
+
+from invsamp.torch.likelihoods import Categorical, Gaussian, Likelihood, categorical, gaussian
+from invsamp.torch.posterior import ModulePosterior, module_posterior
+
+__all__ = ["Categorical", "Gaussian", "Likelihood", "ModulePosterior", "categorical", "gaussian", "module_posterior"]

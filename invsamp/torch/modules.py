@@ -1,0 +1,135 @@
+"""A module as a function of its parameters, which stand one after the other in one vector."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from invsamp.contract import Array
+
+Tensor = Any
+#: Rows of the data at which a module is tried out.
+TRIED = 4
+
+
+class ModuleFunction:
+    """A module, whose trainable parameters are arguments; all else of it stays as it is.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        A copy of it is kept.
+    dtype, device
+        Of the copy.
+
+    Attributes
+    ----------
+    shapes : dict of names to tuples
+        Of the trainable parameters, in the order of the vector.
+    """
+
+    def __init__(self, module: Any, dtype: Any, device: Any) -> None:
+        self._tell_shared(module)
+        self._module = copy.deepcopy(module).to(device=device, dtype=dtype)
+        held = {name: part for name, part in self._module.named_parameters() if part.requires_grad}
+        if not held:
+            raise ValueError("module must have parameters that are trainable (requires_grad), got none")
+        self.shapes = {name: tuple(part.shape) for name, part in held.items()}
+        self.dtype, self.device = dtype, device
+        self._sizes = [math.prod(shape) for shape in self.shapes.values()]
+        self.dimension = sum(self._sizes)
+
+    def __call__(self, vector: Tensor, x: tuple[Tensor, ...]) -> Tensor:
+        """Outputs for inputs of n rows, at a vector (d,); what `torch.func` transforms."""
+        return torch.func.functional_call(self._module, self.blocks(vector), x)
+
+    def blocks(self, vector: Tensor) -> dict[str, Tensor]:
+        """A vector (d,) as parameters by name."""
+        parts = vector.split(self._sizes)
+        return {name: part.view(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
+
+    @property
+    def initial(self) -> Array:
+        """The parameters (d,) that the module came with."""
+        held = dict(self._module.named_parameters())
+        with torch.no_grad():
+            return np.concatenate([_numpy(held[name]).ravel() for name in self.shapes])
+
+    def drawn(self, rng: np.random.Generator, n: int) -> Array:
+        """Parameters (n, d) as the layers initialise themselves; those that cannot, as they came."""
+        again = copy.deepcopy(self._module).cpu()
+        found = np.empty((n, self.dimension))
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            for row in found:
+                torch.manual_seed(int(rng.integers(2**63)))
+                for layer in _resettable(again):
+                    layer.reset_parameters()
+                held = dict(again.named_parameters())
+                row[:] = np.concatenate([_numpy(held[name]).ravel() for name in self.shapes])
+        return found
+
+    def check(self, x: tuple[Tensor, ...]) -> Tensor:
+        """Outputs at the parameters that it came with.
+
+        Raises
+        ------
+        ValueError
+            If the same inputs do not give the same outputs, buffers change, or rows depend on each other.
+        """
+        some = tuple(part[:TRIED] for part in x)
+        before = {name: part.clone() for name, part in self._module.named_buffers()}
+        try:
+            with torch.no_grad():
+                first, again = self._module(*some), self._module(*some)
+        except Exception as error:  # whatever a module of the user's raises
+            raise ValueError(f"module must take the inputs, got {type(error).__name__}: {error}") from error
+        changed = [name for name, part in self._module.named_buffers() if not torch.equal(part, before[name])]
+        if changed:
+            raise ValueError(
+                f"module must not change while it is evaluated, got one whose buffers {changed} do (batch "
+                "normalisation in training mode): call module.eval(), or use layer or group normalisation"
+            )
+        if not isinstance(first, torch.Tensor):
+            raise ValueError(f"module must return one tensor, got {type(first).__name__}")
+        if first.shape[:1] != some[0].shape[:1]:
+            raise ValueError(f"module must return a row for each datum, got {tuple(first.shape)} for {len(some[0])}")
+        if not torch.equal(first, again) and bool(torch.isfinite(first).all()):
+            raise ValueError("module must give the same outputs for the same inputs (dropout): call module.eval()")
+        fewer = (len(first) + 1) // 2
+        with torch.no_grad():
+            alone = self._module(*(part[:fewer] for part in some))
+        if not torch.allclose(first[:fewer], alone, rtol=1e-3, atol=1e-4, equal_nan=True):
+            raise ValueError(
+                "module must take each datum by itself, got outputs of a row that depend on the other rows (batch "
+                "normalisation in training mode): call module.eval()"
+            )
+        return first
+
+    def _tell_shared(self, module: Any) -> None:
+        """Warn of parameters that several layers share: they are one block."""
+        names: dict[int, list[str]] = {}
+        for name, part in module.named_parameters(remove_duplicate=False):
+            names.setdefault(id(part), []).append(name)
+        for first, *others in names.values():
+            if others:
+                message = f"module shares the parameter {first!r} with {others}: it is one block of this name"
+                warnings.warn(message, stacklevel=5)
+
+    def __repr__(self) -> str:
+        return " ".join(repr(self._module).split())
+
+
+def _resettable(module: Any) -> Iterator[Any]:
+    for layer in module.modules():
+        if callable(getattr(layer, "reset_parameters", None)):
+            yield layer
+
+
+def _numpy(part: Tensor) -> Array:
+    return np.asarray(part.detach().cpu().to(torch.float64).numpy())

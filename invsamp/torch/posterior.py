@@ -1,0 +1,352 @@
+"""`module_posterior`: the posterior of a network's parameters, as a problem to sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from invsamp.arguments import generator, instance, integer, one_of
+from invsamp.contract import Array, Reference
+from invsamp.domains import Box, Domain, DomainLike, Unbounded, bound_domain, named_columns
+from invsamp.names import check_names
+from invsamp.posing.gradient_check import GradientCheck, check_gradient
+from invsamp.torch.likelihoods import Likelihood, as_likelihood
+from invsamp.torch.modules import ModuleFunction
+from invsamp.torch.outputs import Outputs
+from invsamp.torch.potential import ModulePotential
+from invsamp.torch.priors import FunctionPrior, NormalPrior, as_prior
+
+Tensor = Any
+#: Name of the one fidelity.
+FIDELITY = "module"
+#: How often starts and draws are tried that have to lie inside a domain.
+TRIES = 1000
+
+
+def module_posterior(
+    module: Any,
+    data: tuple[Any, Any],
+    likelihood: Likelihood | Callable[[Tensor, Tensor], Tensor],
+    prior: float | Mapping[str, float] | Callable[[dict[str, Tensor]], Tensor] = 1.0,
+    *,
+    domain: DomainLike | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    start: str = "initial",
+    block: int = 1000,
+) -> ModulePosterior:
+    r"""The posterior of the parameters of a `torch.nn.Module`.
+
+    .. math:: U(w) = -\log p(w) - \sum_{i=1}^N \log p(y_i \mid f_w(x_i))
+
+    Energies and gradients are those of the sum over all N data, never of a mean: step sizes are N times smaller than
+    learning rates of a mean loss. Minibatches (`invsamp.minibatch`) evaluate their own data alone and sum gradients; a
+    gradient for each datum, (chains, batch, d) numbers, is made only where `invsamp.GradientNoise` wants the variance.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Its trainable parameters (``requires_grad``) are the unknowns, as blocks of their names; all else stays. It must
+        be a function of inputs and parameters that takes each datum by itself: put dropout and batch normalisation to
+        rest by ``module.eval()``. A copy is kept. A parameter that several layers share is one block, and is told.
+    data : pair (inputs, targets)
+        Tensors or arrays of N rows; inputs may be a tuple of several, for modules with several arguments.
+    likelihood : Likelihood or function
+        `categorical`, `gaussian`, or a function (outputs (n, ...), targets (n, ...)) -> log likelihoods (n,) of each
+        datum, which `torch.func` can differentiate.
+    prior : float, mapping or function
+        Independent normal parameters of mean 0, by their standard deviation: of all, or of each parameter or layer by
+        its name; "weight decay" is one over its square. Or a function of the parameters by name, a dict of tensors, ->
+        log density.
+    domain : Domain, constraint, or a sequence of these, optional
+        Where the parameters must lie, at which moves are reflected: ``iv.Box(-4, 4)``.
+    dtype : torch.float32 or torch.float64, optional
+        Default: the module's.
+    device : torch.device or str, optional
+        Where all is evaluated; positions and random numbers are those of NumPy. Default: the module's.
+    start : "initial" or "prior"
+        Where chains begin: each as the layers initialise themselves (parameters that belong to no layer with
+        ``reset_parameters`` as they came), or at draws of the prior.
+    block : int
+        Data at a time in passes over all of them.
+
+    Raises
+    ------
+    ValueError
+        If an argument is wrong: a module that changes while it is evaluated, or whose rows depend on each other; data
+        on another device; targets that do not fit the likelihood, or one that does not give a number for each datum;
+        a loss that is not finite; parameters without a prior.
+
+    Warns
+    -----
+    UserWarning
+        Of parameters that several layers share.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import invsamp as iv
+    >>> from invsamp.torch import categorical, module_posterior
+    >>> x = torch.randn(200, 4)
+    >>> net = torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.Tanh(), torch.nn.Linear(16, 3))
+    >>> posterior = module_posterior(net, (x, x[:, :3].argmax(dim=1)), categorical())
+    >>> run = iv.sample(posterior, iv.sghmc(1e-3, estimator=iv.minibatch(50)), draws=100, seed=1, progress=False)
+    """
+    instance("module", module, torch.nn.Module, "a torch.nn.Module")
+    first = next(iter(module.parameters()), None)
+    if first is None:
+        raise ValueError("module must have parameters that are trainable (requires_grad), got none")
+    used = first.dtype if dtype is None else dtype
+    if used not in (torch.float32, torch.float64):
+        raise ValueError(f"dtype must be torch.float32 or torch.float64, got {used}")
+    try:
+        place = torch.device(first.device if device is None else device)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"device must be one of torch's, got {device!r}: {error}") from None
+    function = ModuleFunction(module, used, place)
+    x, y = _data(data, used, place)
+    told = as_likelihood(likelihood)
+    chosen = as_prior(prior, function)
+    potential = ModulePotential(function, told, chosen, (x, y), integer("block", block, least=1))
+    potential.check()
+    kind = DrawableModulePosterior if isinstance(chosen, NormalPrior) else ModulePosterior
+    return kind(function, potential, told, chosen, (x, y), domain, start)
+
+
+class ModulePosterior:
+    """The posterior of a network's parameters. Made by `module_posterior`.
+
+    Attributes
+    ----------
+    dimension : int
+    shapes : dict of names to tuples
+        The module's parameters by their names, then the likelihood's unknowns.
+    """
+
+    def __init__(
+        self,
+        module: ModuleFunction,
+        potential: ModulePotential,
+        likelihood: Likelihood,
+        prior: NormalPrior | FunctionPrior,
+        data: tuple[tuple[Tensor, ...], Tensor],
+        domain: DomainLike | None,
+        start: str,
+    ) -> None:
+        self._module, self._potential, self._prior, self._data = module, potential, prior, data
+        self.likelihood = likelihood
+        self.shapes: dict[str, tuple[int, ...]] = module.shapes | dict.fromkeys(likelihood.unknowns, ())
+        if clash := set(module.shapes) & set(likelihood.unknowns):
+            raise ValueError(f"scale must have a name that no parameter has, got {clash.pop()!r}")
+        check_names(self.shapes)
+        self.dimension = potential.dimension
+        self._start = one_of("start", start, ("initial", "prior"))
+        if start == "prior" and isinstance(prior, FunctionPrior):
+            raise ValueError("start must be 'initial' where the prior is a function, which cannot be drawn from")
+        self.sampling_domain = self._bound(domain)
+
+    @property
+    def fidelities(self) -> tuple[str, ...]:
+        """One."""
+        return (FIDELITY,)
+
+    @property
+    def support(self) -> Domain:
+        """Domain of theta: the same, as it constrains what is sampled as itself."""
+        return self.sampling_domain
+
+    @property
+    def domain(self) -> Domain:
+        """What can be left out of it: all."""
+        return self.sampling_domain
+
+    @cached_property
+    def data(self) -> Array:
+        """The targets."""
+        return np.asarray(self._data[1].cpu().to(torch.float64).numpy())
+
+    def without_domain(self) -> ModulePosterior:
+        """The same posterior without its domain."""
+        parts = self._module, self._potential, self.likelihood, self._prior, self._data
+        return type(self)(*parts, None, self._start)
+
+    def potential(self, fidelity: str | None = None) -> ModulePotential:
+        """The energy."""
+        if fidelity is not None:
+            one_of("fidelity", fidelity, self.fidelities)
+        return self._potential
+
+    def to_theta(self, position: npt.ArrayLike) -> Array:
+        """Natural parameters (..., dimension): the positions, but for the likelihood's unknowns, whose logarithms
+        these are."""
+        theta = np.asarray(position, dtype=float)
+        if self.likelihood.unknowns:
+            theta = theta.copy()
+            theta[..., self._module.dimension :] = np.exp(theta[..., self._module.dimension :])
+        return theta
+
+    def to_position(self, theta: npt.ArrayLike) -> Array:
+        """Positions (..., dimension) of natural parameters."""
+        position = np.asarray(theta, dtype=float)
+        if self.likelihood.unknowns:
+            position = position.copy()
+            with np.errstate(divide="ignore", invalid="ignore"):
+                position[..., self._module.dimension :] = np.log(position[..., self._module.dimension :])
+        return position
+
+    def sample_start(self, rng: np.random.Generator, n: int) -> Array:
+        """Starting positions (n, dimension) inside the domain."""
+        generator("rng", rng), integer("n", n, least=0)
+        return self._inside(rng, n, self._starts)
+
+    def outputs(self, x: Any, *, block: int = 1000) -> Outputs:
+        """What the module says of inputs, as a function of theta: to be recorded, ``record={"logits": ...}``.
+
+        Parameters
+        ----------
+        x : tensor or array, or a tuple of these
+            Inputs of n rows.
+        block : int
+            Rows at a time.
+
+        Returns
+        -------
+        Outputs
+            Theta (batch, dimension) -> outputs (batch, n, ...), float64 arrays.
+        """
+        rows = _inputs("x", x, self._module.dtype, self._module.device)
+        return Outputs(self._module, rows, integer("block", block, least=1))
+
+    def log_likelihood(self, theta: Any, fidelity: str | None = None) -> Array:
+        """Log likelihood of each datum, shape (batch, N), at theta (batch, dimension)."""
+        rows = np.atleast_2d(np.asarray(theta, dtype=float))
+        if rows.shape[1:] != (self.dimension,):
+            raise ValueError(f"theta must have shape (batch, {self.dimension}), got {rows.shape}")
+        return self._potential.log_likelihood(self.to_position(rows))
+
+    def check_gradient(self, seed: int = 0) -> GradientCheck:
+        """Taylor test of the energy's gradient at a start, in a random direction; see `Posterior.check_gradient`."""
+        rng = np.random.default_rng(integer("seed", seed, least=0))
+        position = self.sample_start(rng, 1)[0]
+        return check_gradient(self._potential, position, rng.standard_normal(self.dimension))
+
+    def described(self) -> dict[str, Any]:
+        """Its parts, by which a run that goes on recognises it."""
+        return {
+            "prior": str(self._prior),
+            "noise": self.likelihood,
+            "forward": {FIDELITY: repr(self._module)},
+            "data": self.data,
+        }
+
+    def _starts(self, rng: np.random.Generator, n: int) -> Array:
+        weights = self._module.drawn(rng, n)
+        return np.concatenate([weights, self._scales(rng, n)], axis=1)
+
+    def _scales(self, rng: np.random.Generator, n: int) -> Array:
+        """Logarithms (n, k) of draws of the likelihood's unknowns."""
+        columns = [np.log(law.sample(rng, n)).reshape(n, 1) for law in self.likelihood.unknowns.values()]
+        return np.concatenate([np.empty((n, 0)), *columns], axis=1)
+
+    def _inside(self, rng: np.random.Generator, n: int, draw: Callable[[np.random.Generator, int], Array]) -> Array:
+        """Draws (n, dimension) that lie inside the domain."""
+        found = draw(rng, n)
+        domain = self.sampling_domain
+        for _ in range(0 if isinstance(domain, Unbounded) else TRIES):
+            outside = ~domain.contains(found)
+            if not outside.any():
+                return found
+            new = draw(rng, int(outside.sum()))
+            # walls of a box take each entry by itself
+            found[outside] = np.where(_within(domain, found[outside]), found[outside], new)
+        if not domain.contains(found).all():
+            raise ValueError(f"domain must hold some of the starts, got none of {TRIES} in {domain!r}: give start=...")
+        return found
+
+    def _bound(self, domain: DomainLike | None) -> Domain:
+        if domain is None or isinstance(domain, Unbounded):
+            return Unbounded()
+        if not self.likelihood.unknowns:
+            columns = {} if isinstance(domain, Box) else named_columns(self.shapes)
+            return bound_domain(domain, columns, self.dimension)
+        if not isinstance(domain, Box) or domain.dimension is not None:
+            raise ValueError(
+                f"domain must be a box of two numbers, which holds the module's parameters alone, where the scale is "
+                f"unknown, got {domain!r}"
+            )
+        free = np.arange(self.dimension) >= self._module.dimension
+        return Box(np.where(free, -np.inf, domain.lower), np.where(free, np.inf, domain.upper))
+
+    def __repr__(self) -> str:
+        blocks = ", ".join(f"{name} {shape}" for name, shape in self.shapes.items())
+        return (
+            f"ModulePosterior({self.dimension:,} parameters: {blocks}; {self._potential.size:,} data, "
+            f"{self.likelihood}; prior {self._prior}; {str(self._module.dtype).removeprefix('torch.')} on "
+            f"{self._module.device})"
+        )
+
+
+class DrawableModulePosterior(ModulePosterior):
+    """One whose prior can be drawn from: a normal one."""
+
+    _prior: NormalPrior
+
+    def sample_prior(self, rng: np.random.Generator, n: int) -> Array:
+        """Independent draws (n, dimension) of theta from the prior restricted to the domain."""
+        generator("rng", rng), integer("n", n, least=0)
+        return self.to_theta(self._inside(rng, n, self._prior_draws))
+
+    def reference(self) -> Reference:
+        """The prior's Gaussian law in positions; of a scale that is unknown, one with the moments of its logarithm."""
+        logs = self._scales(np.random.default_rng(0), 1000)
+        mean = np.concatenate([np.zeros(self._module.dimension), logs.mean(axis=0)])
+        return Reference(mean, np.concatenate([self._prior.columns, logs.std(axis=0)]))
+
+    def _prior_draws(self, rng: np.random.Generator, n: int) -> Array:
+        return np.concatenate([self._prior.sample(rng, n), self._scales(rng, n)], axis=1)
+
+    def _starts(self, rng: np.random.Generator, n: int) -> Array:
+        return self._prior_draws(rng, n) if self._start == "prior" else super()._starts(rng, n)
+
+
+def _within(domain: Domain, position: Array) -> npt.NDArray[np.bool_]:
+    """Which entries of positions (n, d) may stay: of a box those within its walls, else none."""
+    if isinstance(domain, Box):
+        return np.asarray((position >= domain.lower) & (position <= domain.upper))
+    return np.zeros(position.shape, dtype=bool)
+
+
+def _data(data: object, dtype: Any, device: Any) -> tuple[tuple[Tensor, ...], Tensor]:
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        raise ValueError(f"data must be a pair (inputs, targets), got {type(data).__name__}")
+    x, y = _inputs("inputs", data[0], dtype, device), _tensor("targets", data[1], dtype, device)
+    sizes = {len(part) if part.ndim else 0 for part in (*x, y)}
+    if len(sizes) > 1 or 0 in sizes:
+        raise ValueError(f"data must have as many inputs as targets, at least one, got {[len(p) for p in (*x, y)]}")
+    return x, y
+
+
+def _inputs(name: str, given: Any, dtype: Any, device: Any) -> tuple[Tensor, ...]:
+    parts = given if isinstance(given, tuple) else (given,)
+    return tuple(_tensor(name, part, dtype, device) for part in parts)
+
+
+def _tensor(name: str, given: Any, dtype: Any, device: Any) -> Tensor:
+    """A tensor on a device; numbers that are not whole in its precision, whole ones as they are."""
+    if isinstance(given, torch.Tensor):
+        if given.device.type != device.type or (device.index is not None and given.device.index != device.index):
+            raise ValueError(f"{name} must be on the device {device} of the module, got a tensor on {given.device}")
+        found = given.detach()
+    else:
+        try:
+            found = torch.as_tensor(np.asarray(given), device=device)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name} must be a tensor or an array of numbers, got {type(given).__name__}") from error
+    if found.ndim == 0:
+        raise ValueError(f"{name} must have a row for each datum, got a number")
+    return found.to(dtype) if found.is_floating_point() else found.to(torch.int64)

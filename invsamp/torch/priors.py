@@ -1,0 +1,116 @@
+"""Priors of the parameters of a network."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from invsamp import arguments
+from invsamp.arguments import mapping, real
+from invsamp.contract import Array
+from invsamp.torch.modules import ModuleFunction
+
+Tensor = Any
+PRIOR = "a standard deviation, a mapping from names of parameters or layers to these, or a function of the parameters"
+
+
+class WeightPrior(Protocol):
+    """Energy of the parameters of a network, and its gradient."""
+
+    def evaluate(self, vectors: Tensor, gradient: bool) -> tuple[Tensor, Tensor | None]:
+        """Energies (n,) at vectors (n, d), and gradients (n, d) where they are wanted."""
+        ...
+
+
+@dataclass(frozen=True)
+class NormalPrior:
+    """Independent normal parameters of mean 0, with a standard deviation for each block."""
+
+    sds: Mapping[str, float]
+    sizes: tuple[int, ...]
+
+    def evaluate(self, vectors: Tensor, gradient: bool) -> tuple[Tensor, Tensor | None]:
+        """Energies (n,) at vectors (n, d), and gradients (n, d) where they are wanted."""
+        distinct = set(self.sds.values())
+        if len(distinct) == 1:
+            slope = vectors * (1.0 / distinct.pop() ** 2)
+        else:
+            slope = vectors / torch.as_tensor(self.columns**2, dtype=vectors.dtype, device=vectors.device)
+        # a row at a time: the sum of a row must not depend on the others
+        energy = torch.stack([torch.dot(row, by) for row, by in zip(vectors, slope, strict=True)]).double()
+        return 0.5 * energy + self._constant, slope if gradient else None
+
+    def sample(self, rng: np.random.Generator, n: int) -> Array:
+        """Independent draws (n, d)."""
+        return self.columns * rng.standard_normal((n, sum(self.sizes)))
+
+    @property
+    def columns(self) -> Array:
+        """The standard deviation of each parameter (d,)."""
+        return np.repeat(list(self.sds.values()), self.sizes)
+
+    @property
+    def _constant(self) -> float:
+        logs = sum(size * math.log(sd) for size, sd in zip(self.sizes, self.sds.values(), strict=True))
+        return logs + 0.5 * sum(self.sizes) * math.log(2.0 * math.pi)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}: normal, sd {sd:g}" for name, sd in self.sds.items())
+
+
+class FunctionPrior:
+    """A function of the parameters by name as the log density."""
+
+    def __init__(self, function: Callable[[dict[str, Tensor]], Tensor], module: ModuleFunction) -> None:
+        self.function, self._module = function, module
+        found = self._energy(torch.as_tensor(module.initial, dtype=module.dtype, device=module.device))
+        if found.shape != () or not bool(torch.isfinite(found)):
+            raise ValueError(
+                "prior must return a finite log density, a number, at the parameters that the module came with, got "
+                f"{found if found.shape == () else tuple(found.shape)}"
+            )
+
+    def evaluate(self, vectors: Tensor, gradient: bool) -> tuple[Tensor, Tensor | None]:
+        """Energies (n,) at vectors (n, d), and gradients (n, d) where they are wanted."""
+        if not gradient:
+            with torch.no_grad():
+                return torch.func.vmap(self._energy)(vectors).double(), None
+        slope, energy = torch.func.vmap(torch.func.grad_and_value(self._energy))(vectors)
+        return energy.double(), slope.detach()
+
+    def _energy(self, vector: Tensor) -> Tensor:
+        return -self.function(self._module.blocks(vector))
+
+    def __str__(self) -> str:
+        return f"the function {getattr(self.function, '__qualname__', self.function)}"
+
+
+def as_prior(value: object, module: ModuleFunction) -> NormalPrior | FunctionPrior:
+    """The prior that an argument means; `ValueError` if it is none, or leaves parameters without one."""
+    sizes = tuple(math.prod(shape) for shape in module.shapes.values())
+    if isinstance(value, Mapping):
+        return NormalPrior(_by_layer(mapping("prior", value), module), sizes)
+    if callable(value):
+        return FunctionPrior(arguments.function("prior", value), module)
+    sd = real("prior", value, above=0, also=f": {PRIOR}")
+    return NormalPrior(dict.fromkeys(module.shapes, sd), sizes)
+
+
+def _by_layer(given: Mapping[Any, Any], module: ModuleFunction) -> dict[str, float]:
+    """The standard deviation of each parameter, by the longest name in ``given`` that it has or lies in."""
+    sds = {name: real(f"prior[{name!r}]", sd, above=0) for name, sd in given.items()}
+    found: dict[str, float] = {}
+    for name in module.shapes:
+        over = [key for key in sds if name == key or (isinstance(key, str) and name.startswith(f"{key}."))]
+        if not over:
+            raise ValueError(f"prior must have a standard deviation for each of {list(module.shapes)}, got {given}")
+        found[name] = sds[max(over, key=len)]
+    unknown = [key for key in sds if not any(n == key or n.startswith(f"{key}.") for n in module.shapes)]
+    if unknown:
+        raise ValueError(f"prior must hold names of {list(module.shapes)} or of their layers, got {unknown[0]!r}")
+    return found
