@@ -59,8 +59,7 @@ class Draws:
             for name, values in recorded(rung, names).items():
                 kept[name][:, i] = values
         if engine.exchange is not None:
-            for row, walkers in zip(self._kept["replica"], engine.exchange.walkers, strict=True):
-                row[:, i] = walkers.replica
+            self._kept["replica"][:, :, i] = engine.exchange.walkers.replica
         self.count = i + 1
 
     def take(self) -> Segment:

@@ -40,7 +40,8 @@ def solver(potential: Potential) -> Callable[[Request], Estimate]:
     parts = potential.parts if isinstance(potential, SplitPotential) else None
 
     def solved(request: Request) -> Estimate:
-        position, gradient, batch = request.position.copy(), request.gradient, request.batch
+        _, position, gradient, batch = request
+        position = position.copy()
         if batch is not None:
             with np.errstate(invalid="ignore"):  # of solves that failed
                 if _sums_alone(batch) and sums_batches(potential):
@@ -54,12 +55,12 @@ def solver(potential: Potential) -> Callable[[Request], Estimate]:
         else:
             value = energy(position)
         # what follows, for the usual case, as this is asked at each step
-        if gradient is True and type(value) is type(slope) is np.ndarray and value.dtype == slope.dtype == FLOAT:
+        if gradient is True and type(value) is type(slope) is np.ndarray and value.dtype is slope.dtype is FLOAT:
             moduli = dasum(value.ravel()) + dasum(slope.ravel())
             if prior is None:
                 if isfinite(moduli):
                     return Estimate(value.copy(), slope.copy())
-            elif type(prior) is np.ndarray and prior.dtype == FLOAT and isfinite(moduli + dasum(prior.ravel())):
+            elif type(prior) is np.ndarray and prior.dtype is FLOAT and isfinite(moduli + dasum(prior.ravel())):
                 return Estimate(value.copy(), slope.copy(), None, None, prior.copy())
         return guarded(_owned(request, value, slope, prior, prior_slope))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -111,11 +110,12 @@ class BoundNoise:
 
         In place. Returns the derivative with respect to y, shape (batch, outputs), with 0 where it is not finite.
         """
-        if self._loop is not None:
-            accumulate: Any = likelihood.accumulate
-            by_y = np.asarray(accumulate(*self._loop, theta, np.ascontiguousarray(y), value, slope))
-        else:
+        if self._loop is None:
             by_y = np.zeros(y.shape)
+        else:
+            by_y = np.empty(y.shape)
+            what, numbers = self._loop
+            likelihood.accumulate(what, numbers, theta, np.ascontiguousarray(y), value, slope, by_y)
         if not self._slow:
             return by_y
         rows = np.arange(len(theta))[:, None]

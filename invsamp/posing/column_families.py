@@ -8,6 +8,7 @@ are here and nowhere else.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -52,7 +53,6 @@ def _rare(family: int, x: float, p: float, q: float, r: float) -> tuple[float, f
     return math.log((r - x) / (r - q)) if x < r else -np.inf, -1.0 / (r - x)
 
 
-@njit(cache=True, error_model="numpy")
 def log_density(
     theta: Array, columns: IntArray, families: IntArray, first: Array, second: Array, third: Array
 ) -> tuple[Array, Array]:
@@ -60,10 +60,27 @@ def log_density(
 
     Entry k of ``families``, ``first`` (p), ``second`` (q) and ``third`` (r) describes column ``columns[k]`` of theta.
     """
-    value = np.zeros(theta.shape[0])
-    gradient = np.zeros(theta.shape)
+    value, gradient = np.empty(theta.shape[0]), np.empty(theta.shape)
+    _log_density(theta, columns, families, first, second, third, value, gradient)
+    return value, gradient
+
+
+@njit(cache=True, error_model="numpy")
+def _log_density(
+    theta: Array,
+    columns: IntArray,
+    families: IntArray,
+    first: Array,
+    second: Array,
+    third: Array,
+    value: Array,
+    gradient: Array,
+) -> None:
+    """The same, into arrays that are given: to make them here costs as much as to fill them."""
     for row in range(theta.shape[0]):
         total = 0.0
+        for column in range(theta.shape[1]):
+            gradient[row, column] = 0.0
         for k in range(columns.shape[0]):
             column = columns[k]
             family, p, q = families[k], first[k], second[k]
@@ -99,19 +116,31 @@ def log_density(
                 part, gradient[row, column] = _rare(family, x, p, q, third[k])
                 total += part
         value[row] = total
-    return value, gradient
 
 
-@njit(cache=True, error_model="numpy")
 def change_variables(position: Array, kinds: IntArray, lower: Array, upper: Array) -> tuple[Array, Array, Array, Array]:
     """Theta, d theta / d position, log Jacobian (batch,) and its gradient at positions (batch, dimension).
 
     Theta stays strictly inside its interval, and all is finite for positions of absolute value up to 700.
     """
-    theta = np.empty(position.shape)
-    derivative = np.empty(position.shape)
-    log_jacobian = np.zeros(position.shape[0])
-    gradient = np.empty(position.shape)
+    theta, derivative, gradient = np.empty(position.shape), np.empty(position.shape), np.empty(position.shape)
+    log_jacobian = np.empty(position.shape[0])
+    _change_variables(position, kinds, lower, upper, theta, derivative, log_jacobian, gradient)
+    return theta, derivative, log_jacobian, gradient
+
+
+@njit(cache=True, error_model="numpy")
+def _change_variables(
+    position: Array,
+    kinds: IntArray,
+    lower: Array,
+    upper: Array,
+    theta: Array,
+    derivative: Array,
+    log_jacobian: Array,
+    gradient: Array,
+) -> None:
+    """The same, into arrays that are given."""
     for row in range(position.shape[0]):
         total = 0.0
         for column in range(position.shape[1]):
@@ -140,40 +169,82 @@ def change_variables(position: Array, kinds: IntArray, lower: Array, upper: Arra
                 gradient[row, column] = -math.tanh(0.5 * x)
                 total += math.log(width) - abs(x) - 2.0 * math.log1p(small)
         log_jacobian[row] = total
-    return theta, derivative, log_jacobian, gradient
 
 
-@njit(cache=True, error_model="numpy")
 def inside_box(position: Array, lower: Array, upper: Array, value: Array) -> npt.NDArray[np.bool_]:
     """Whether each position (batch, dimension) lies in the closed box and its value (batch,) is finite."""
-    inside = np.isfinite(value)
-    for row in range(position.shape[0]):
-        for column in range(position.shape[1]):
-            # written so that NaN is outside
-            if not (lower[column] <= position[row, column] <= upper[column]):
-                inside[row] = False
+    inside = np.empty(value.shape, dtype=bool)
+    _inside_box(position, lower, upper, value, inside)
     return inside
 
 
 @njit(cache=True, error_model="numpy")
+def _inside_box(position: Array, lower: Array, upper: Array, value: Array, inside: npt.NDArray[np.bool_]) -> bool:
+    """The same, into an array that is given; whether all are."""
+    everywhere = True
+    for row in range(position.shape[0]):
+        within = np.isfinite(value[row])
+        for column in range(position.shape[1]):
+            # written so that NaN is outside
+            within = within and lower[column] <= position[row, column] <= upper[column]
+        inside[row] = within
+        everywhere = everywhere and within
+    return everywhere
+
+
+class Posed(NamedTuple):
+    """All that a posterior needs before the model, of positions (batch, dimension)."""
+
+    theta: Array
+    derivative: Array  # of theta with respect to the position
+    value: Array  # (batch,) log prior density, with the log Jacobian
+    slope: Array  # derivative of the log prior density with respect to theta
+    jacobian_slope: Array  # and of the log Jacobian with respect to the position
+    inside: npt.NDArray[np.bool_]  # (batch,)
+    everywhere: bool  # whether all are inside
+
+    def take(self, rows: npt.NDArray[np.bool_]) -> Posed:
+        """Some of them."""
+        return Posed(*[part[rows] for part in self[:-1]], False)  # type: ignore[arg-type, call-arg]
+
+
 def pose(
     position: Array,
     coordinates: tuple[IntArray, Array, Array],
     density: tuple[IntArray, IntArray, Array, Array, Array],
     box: tuple[Array, Array],
     constant: float,
-) -> tuple[Array, Array, Array, Array, Array, npt.NDArray[np.bool_], bool]:
-    """All that a posterior needs before the model: `change_variables`, `log_density` and `inside_box` in one call.
+) -> Posed:
+    """`change_variables`, `log_density` and `inside_box` in one call."""
+    shape = position.shape
+    theta, derivative, slope, jacobian_slope = np.empty(shape), np.empty(shape), np.empty(shape), np.empty(shape)
+    value, inside = np.empty(shape[0]), np.empty(shape[0], dtype=bool)
+    everywhere = _pose(
+        position, coordinates, density, box, constant, theta, derivative, value, slope, jacobian_slope, inside
+    )
+    return Posed(theta, derivative, value, slope, jacobian_slope, inside, everywhere)
 
-    Returns theta, its derivative, the log prior density plus log Jacobian, the gradient of the first with
-    respect to theta and of the second with respect to the position, the rows inside, and whether all are.
-    """
-    theta, derivative, log_jacobian, jacobian_slope = change_variables(position, *coordinates)
-    value, slope = log_density(theta, *density)
+
+@njit(cache=True, error_model="numpy")
+def _pose(
+    position: Array,
+    coordinates: tuple[IntArray, Array, Array],
+    density: tuple[IntArray, IntArray, Array, Array, Array],
+    box: tuple[Array, Array],
+    constant: float,
+    theta: Array,
+    derivative: Array,
+    value: Array,
+    slope: Array,
+    jacobian_slope: Array,
+    inside: npt.NDArray[np.bool_],
+) -> bool:
+    log_jacobian = np.empty(value.shape)
+    _change_variables(position, *coordinates, theta, derivative, log_jacobian, jacobian_slope)
+    _log_density(theta, *density, value, slope)
     for row in range(value.shape[0]):
         value[row] += log_jacobian[row] + constant
-    inside = inside_box(position, box[0], box[1], value)
-    return theta, derivative, value, slope, jacobian_slope, inside, bool(inside.all())
+    return _inside_box(position, box[0], box[1], value, inside)
 
 
 @njit(cache=True, error_model="numpy")

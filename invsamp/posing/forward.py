@@ -57,6 +57,7 @@ class GuardedModel:
         self.observations = observations
         self.name = name
         self._observed = f"observations of forward model {name!r}", (observations,)
+        self._product = f"the vector-Jacobian product of {name!r}"
         self._message: str | None = None
         self._fixed, self._free = fixed, None if fixed is None else np.flatnonzero(np.isnan(fixed))
         self.has_jacobian = callable(getattr(model, "jacobian", None))
@@ -87,8 +88,7 @@ class GuardedModel:
 
         def guarded(cotangent: Array) -> Array:
             try:
-                what = f"the vector-Jacobian product of {self.name!r}"
-                return self._own(_shaped(vjp(cotangent.copy()), (len(theta), self._inputs(theta)), what))
+                return self._own(_shaped(vjp(cotangent.copy()), (len(theta), self._inputs(theta)), self._product))
             except ModelError:
                 raise
             except Exception as error:
@@ -169,6 +169,8 @@ class GuardedModel:
 
 
 def _shaped(value: Any, shape: tuple[int, ...], what: str) -> Array:
+    if type(value) is np.ndarray and value.dtype is FLOAT and value.shape == shape:  # as it mostly is, at each step
+        return value.copy()
     array = own_array(value, what)
     if array.shape != shape:
         raise WrongShapeError(f"{what} must have shape {shape}, got {array.shape}")
@@ -177,7 +179,7 @@ def _shaped(value: Any, shape: tuple[int, ...], what: str) -> Array:
 
 def real_array(value: Any, what: str) -> Array:
     """The value as an array of floats; WrongShapeError, naming ``what`` it is, where it cannot be one."""
-    if type(value) is np.ndarray and value.dtype == FLOAT:
+    if type(value) is np.ndarray and value.dtype is FLOAT:
         return value
     try:
         return arguments.numbers(what, value)
@@ -187,6 +189,6 @@ def real_array(value: Any, what: str) -> Array:
 
 def own_array(value: Any, what: str) -> Array:
     """The same as an array that nobody else has: whoever made the value may use its memory again."""
-    if type(value) is np.ndarray and value.dtype == FLOAT:
+    if type(value) is np.ndarray and value.dtype is FLOAT:
         return value.copy()
     return np.array(real_array(value, what))

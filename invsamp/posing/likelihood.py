@@ -131,16 +131,18 @@ def evaluate(
 
 
 @njit(cache=True, error_model="numpy")
-def accumulate(what: IntArray, numbers: Array, theta: Array, y: Array, value: Array, slope: Array) -> Array:
+def accumulate(
+    what: IntArray, numbers: Array, theta: Array, y: Array, value: Array, slope: Array, y_slope: Array
+) -> None:
     """Add the log-likelihood to ``value`` (batch,) and its scale part to ``slope`` (batch, dimension).
 
     ``what``, (m, 3), has of every datum its family, the place of its observation in y, and the column of theta that is
     its scale, or -1; ``numbers``, (m, 5), the shape, the constant, the datum, what goes with it, and a known scale.
-    Returns the derivative with respect to y, (batch, outputs), with 0 where it is not finite.
+    Into ``y_slope`` goes the derivative with respect to y, (batch, outputs), with 0 where it is not finite.
     """
-    y_slope = np.zeros(y.shape)
     for row in range(y.shape[0]):
         total, last, log_scale = 0.0, -1.0, 0.0
+        y_slope[row] = 0.0
         for i in range(what.shape[0]):
             place, column = what[i, 1], what[i, 2]
             s = theta[row, column] if column >= 0 else numbers[i, 4]
@@ -158,4 +160,3 @@ def accumulate(what: IntArray, numbers: Array, theta: Array, y: Array, value: Ar
             if column >= 0:
                 slope[row, column] += by_scale
         value[row] += total
-    return y_slope

@@ -12,6 +12,7 @@ from invsamp.contract import Array, ExpectedMisfit, Gradients, Parts, Terms, der
 from invsamp.domains import Box, Domain, Unbounded
 from invsamp.posing import column_families
 from invsamp.posing.bound_noise import BoundNoise
+from invsamp.posing.column_families import Posed
 from invsamp.posing.forward import GuardedModel
 from invsamp.posing.hierarchy import Moved
 from invsamp.posing.prior import Sampled
@@ -76,15 +77,15 @@ class PosteriorPotential:
 
     def parts(self, position: Array, gradient: Gradients) -> Parts:
         """Energy and, of it, what is the prior's; see `invsamp.contract.SplitPotential`."""
-        posed = self._pose(position)
-        inside, everywhere = posed[-2:]
-        if everywhere:
-            return self._parts(gradient, *posed[:-2])
+        posed, place = self._pose(position)
+        if posed.everywhere:
+            return self._parts(gradient, posed, place)
+        inside = posed.inside
         chains, d = len(inside), self.dimension
         slope, prior_slope = (np.zeros((chains, d)) if wanted else None for wanted in (gradient, gradient == "apart"))
         found = Parts(np.full(chains, np.inf), slope, np.full(chains, np.inf), prior_slope)
         if inside.any():
-            solved = self._parts(gradient, *(part[inside] for part in posed[:-2]))  # type: ignore[arg-type]
+            solved = self._parts(gradient, posed.take(inside), place[inside])
             for target, part in zip(found, solved, strict=True):
                 if target is not None and part is not None:
                     target[inside] = part
@@ -109,7 +110,7 @@ class PosteriorPotential:
 
     def _terms(self, position: Array, function: Callable[..., tuple[Array, Array]], *chosen: npt.NDArray[Any]) -> Terms:
         """Terms from a function of theta and of what is chosen, where theta is inside."""
-        theta, derivative, value, slope, jacobian_slope, place, inside, _ = self._pose(position)
+        (theta, derivative, value, slope, jacobian_slope, inside, _), place = self._pose(position)
         chains, batch = chosen[0].shape[:2]
         result = Terms(
             np.full(chains, np.inf),
@@ -132,32 +133,29 @@ class PosteriorPotential:
             target[rows] = part
         return result
 
-    def _pose(
-        self, position: Array
-    ) -> tuple[Array, Array, Array, Array, Array, Array | Moved, npt.NDArray[np.bool_], bool]:
+    def _pose(self, position: Array) -> tuple[Posed, Array | Moved]:
         """See `invsamp.posing.column_families.pose`; with what it does not know of: some distributions and domains,
 
-        the coordinates of vectors, and parameters that depend on others. Before the last two comes what leads the
-        derivatives back: the positions, or what the hierarchy keeps of them.
+        the coordinates of vectors, and parameters that depend on others. With what leads the derivatives back: the
+        positions, or what the hierarchy keeps of them.
         """
         prior, coordinates, position = self._prior, self._coordinates, np.ascontiguousarray(position)
-        if coordinates.vectors:
+        if not coordinates.vectors:
+            posed = column_families.pose(position, coordinates.compiled, prior.compiled, self._box, prior.log_constant)
+            if self._plain:
+                return posed, position
+        else:
             theta, derivative, value, jacobian_slope = coordinates.evaluate(position)
             density, slope = column_families.log_density(theta, *prior.compiled)
             value += density + prior.log_constant
             inside = column_families.inside_box(position, *self._box, value)
-            everywhere = bool(inside.all())
-        else:
-            posed = column_families.pose(position, coordinates.compiled, prior.compiled, self._box, prior.log_constant)
-            theta, derivative, value, slope, jacobian_slope, inside, everywhere = posed
-            if self._plain:
-                return theta, derivative, value, slope, jacobian_slope, position, inside, everywhere
+            posed = Posed(theta, derivative, value, slope, jacobian_slope, inside, False)
         place: Array | Moved = position
-        if not self._plain:
-            with np.errstate(all="ignore"):
-                for columns, distribution in prior.others:
-                    part, slope[:, columns] = distribution.evaluate(theta[:, columns])
-                    value += part
+        theta, _, value, slope, _, inside, _ = posed
+        with np.errstate(all="ignore"):
+            for columns, distribution in prior.others:
+                part, slope[:, columns] = distribution.evaluate(theta[:, columns])
+                value += part
             if self._hierarchy is not None:
                 place, by_theta = self._hierarchy.forward(theta, position)
                 theta = place.theta
@@ -167,9 +165,8 @@ class PosteriorPotential:
             inside &= np.isfinite(value)
             if self._slow_domain is not None:
                 inside &= self._slow_domain.contains(position)
-            everywhere = bool(inside.all())
         slope = coordinates.pull_back(position, slope)
-        return theta, derivative, value, slope, jacobian_slope, place, inside, everywhere
+        return posed._replace(theta=theta, slope=slope, everywhere=bool(inside.all())), place
 
     def _back(self, place: Array | Moved, slope: Array) -> Array:
         """Derivatives with respect to theta as those with respect to what is sampled; may be in place."""
@@ -177,17 +174,9 @@ class PosteriorPotential:
             return self._coordinates.pull_back(place.position, place.back(slope))
         return self._coordinates.pull_back(place, slope)
 
-    def _parts(
-        self,
-        gradient: Gradients,
-        theta: Array,
-        derivative: Array,
-        value: Array,
-        slope: Array,
-        jacobian_slope: Array,
-        place: Array | Moved,
-    ) -> Parts:
-        """Of points inside; ``value`` and ``slope`` are those of the log prior density, and are written over."""
+    def _parts(self, gradient: Gradients, posed: Posed, place: Array | Moved) -> Parts:
+        """Of points inside; the value and the slope are written over."""
+        theta, derivative, value, slope, jacobian_slope, _, _ = posed
         prior, selected = -value, np.ascontiguousarray(theta[:, self._columns])
         if not gradient:
             unused = slope if self._hierarchy is None else np.zeros(theta.shape)

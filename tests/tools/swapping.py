@@ -58,7 +58,7 @@ def accept_seed(seed):
 
 def where(exchange):
     """Who is where (rungs, chains)."""
-    return np.stack([walkers.replica for walkers in exchange.walkers])
+    return exchange.walkers.replica
 
 
 def potentials_of(functions):

@@ -6,6 +6,7 @@ over. What comes of it is what `invsamp.engine.swaps.pair.Pair.attempt` would ma
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,6 +18,7 @@ from invsamp.engine.swaps.pair import Pair
 from invsamp.engine.swaps.walkers import Integers, Walkers
 from invsamp.evaluate.requests import Rows
 from invsamp.kernels import Point
+from invsamp.laws import Law
 
 #: In place of the factors of a law that has none; pairs of such laws are not at hand.
 _NEITHER = np.nan, np.nan
@@ -35,22 +37,28 @@ class AtHand:
     def __init__(self, rungs: Sequence[RungAtWork], pairs: Sequence[Pair]) -> None:
         self._rungs, self._pairs = rungs, pairs
         self._order = np.arange(len(rungs))[:, None]
+        self._laws: list[Law] = []
+        self._factors = np.empty((0, 2))
+        self._apart = False
 
-    def meet(self, meetings: Sequence[Sequence[int]], walkers: list[Walkers]) -> list[Walkers]:
-        """Let pairs meet, those of one meeting at the same time; the walkers at each rung afterwards.
+    def meet(self, meetings: Sequence[Sequence[int]], walkers: Walkers) -> Walkers:
+        """Let pairs meet, those of one meeting at the same time; who is where afterwards.
 
         Parameters
         ----------
         meetings : sequence of sequences of int
             Lower rungs of the pairs, of which no two in a meeting share a rung, and all of which are `Pair.at_hand`.
-        walkers : list of Walkers
-            At each rung before.
+        walkers : Walkers
+            Before.
         """
         rungs = self._rungs
         energy = np.array([rung.estimate.energy for rung in rungs])
-        factors = np.array([rung.law.factors or _NEITHER for rung in rungs])
-        prior = np.empty((len(rungs), 0))
-        if (factors[:, 0] != factors[:, 1]).any():  # told where a law needs it
+        laws = [rung.law for rung in rungs]
+        if len(self._laws) != len(laws) or any(map(operator.is_not, laws, self._laws)):
+            self._laws, self._factors = laws, np.array([law.factors or _NEITHER for law in laws])
+            self._apart = bool((self._factors[:, 0] != self._factors[:, 1]).any())
+        factors, prior = self._factors, np.empty((len(rungs), 0))
+        if self._apart:  # told where a law needs it
             prior = np.array([rung.estimate.prior for rung in rungs])
         source = np.empty(energy.shape, dtype=np.intp)
         source[...] = self._order
@@ -64,22 +72,22 @@ class AtHand:
                 moved += sum(counts)
                 for k, chances, count in zip(meeting, np.exp(np.minimum(log_ratio, 0.0)), counts, strict=True):
                     self._pairs[k].count(chances, count)
-        return self._move(source, walkers) if moved else walkers
+        if not moved:
+            return walkers
+        self._move(source)
+        return walkers.arrive(source)
 
-    def _move(self, source: Integers, walkers: list[Walkers]) -> list[Walkers]:
+    def _move(self, source: Integers) -> None:
         """Bring the chains from the rungs ``source`` (rungs, chains), with what is known there."""
-        before, after = [rung.point for rung in self._rungs], list(walkers)
+        before = [rung.point for rung in self._rungs]
         for k, (rung, origin) in enumerate(zip(self._rungs, source, strict=True)):
             (rows,) = (origin != k).nonzero()
             if not len(rows):
                 continue
             for other in set(origin[rows].tolist()):
-                (own,) = (origin == other).nonzero()
-                rung.point = _taken(rung.point, own, before[other])
-                after[k] = after[k].arrive(own, walkers[other].take(own), k, len(before))
+                rung.point = _taken(rung.point, (origin == other).nonzero()[0], before[other])
             if rung.memory:
                 rung.arrived(rows, before[k].estimate)
-        return after
 
 
 def _taken(here: Point, rows: Rows, there: Point) -> Point:

@@ -52,8 +52,8 @@ class Exchange:
         self._when, self._who = np.random.default_rng(when), np.random.default_rng(who)
         pairs = itertools.pairwise(rungs)
         self.pairs = [Pair(k, swap, *both, seeds[k]) for k, both in enumerate(pairs)]
-        #: Who is at each rung.
-        self.walkers = [Walkers.at(k, len(rungs), len(rung.position)) for k, rung in enumerate(rungs)]
+        #: Who is where.
+        self.walkers = Walkers.at(len(rungs), len(rungs[0].position))
         self._attempt = 0
         self._due = np.empty(0, dtype=bool)
         self._next = 0
@@ -75,7 +75,7 @@ class Exchange:
         self.measured = self._measured()
         for pair in self.pairs:
             pair.reset()
-        self.walkers = [walkers.reset(k, len(self._rungs)) for k, walkers in enumerate(self.walkers)]
+        self.walkers = self.walkers.reset()
         #: Evaluations that swaps took, by fidelity.
         self.solves = {e.fidelity: 0 for rung in self._rungs for e in rung.potentials}
 
@@ -114,7 +114,8 @@ class Exchange:
             meeting = costly  # where the scheme would have it wait for pairs that meet anyway
         for apart in _apart([k for k in meeting if k in costly]):
             at_hand = [k for k in apart if self.pairs[k].at_hand]
-            yield from gathered([self._meet(k) for k in apart if k not in at_hand and self.pairs[k].ready])
+            if asking := [self._meet(k) for k in apart if k not in at_hand and self.pairs[k].ready]:
+                yield from gathered(asking)
             if at_hand:
                 self.walkers = self._at_hand.meet([at_hand], self.walkers)
         self._attempt += 1
@@ -148,7 +149,7 @@ class Exchange:
             "parities": self.parities,
             "measured": list(self.measured),
             "pairs": [pair.state() for pair in self.pairs],
-            "walkers": list(self.walkers),
+            "walkers": self.walkers,
             "solves": dict(self.solves),
         }
 
@@ -160,7 +161,7 @@ class Exchange:
         self.parities, self.measured = state["parities"], Measured(*state["measured"])
         for pair, own in zip(self.pairs, state["pairs"], strict=True):
             pair.restore(own)
-        self.walkers, self.solves = list(state["walkers"]), dict(state["solves"])
+        self.walkers, self.solves = state["walkers"], dict(state["solves"])
 
     @property
     def rules(self) -> list[SwapRule]:
@@ -185,7 +186,7 @@ class Exchange:
     @property
     def round_trips(self) -> int:
         """Since the last reset."""
-        return sum(walkers.round_trips for walkers in self.walkers)
+        return self.walkers.round_trips
 
     def _meet(self, k: int) -> Asks[None]:
         """An attempt of one pair, its solves counted."""
@@ -198,11 +199,10 @@ class Exchange:
                 requests = asking.send((yield requests))
         except StopIteration as end:
             rows: Rows = end.value
-        if not len(rows):
-            return
-        cold, hot = (self.walkers[rung].take(rows) for rung in (k, k + 1))
-        for rung, others in ((k, hot), (k + 1, cold)):
-            self.walkers[rung] = self.walkers[rung].arrive(rows, others, rung, len(self._rungs))
+        if len(rows):
+            source = np.tile(np.arange(len(self._rungs))[:, None], len(self.walkers.replica[0]))
+            source[k, rows], source[k + 1, rows] = k + 1, k
+            self.walkers = self.walkers.arrive(source)
 
     def _measured(self) -> Measured:
         first = np.array([pair.first_stage_rejections for pair in self.pairs])

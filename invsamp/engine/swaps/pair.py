@@ -48,6 +48,8 @@ class Pair:
         self._open = np.ones(len(cold.position), dtype=bool)  # which chains may swap in this window
         self.learning = True
         self.discrepancy = self.rule.discrepancy.init() if self.rule.discrepancy else None
+        #: Whether all that an attempt takes is known before: exact energies of one fidelity, in one stage.
+        self.at_hand = self._is_at_hand()
         self.reset()
 
     def reset(self) -> None:
@@ -62,7 +64,7 @@ class Pair:
         self.rule = self.rule.resolve(cold_variance, hot_variance)
         if self.rule.discrepancy and self.discrepancy:
             self.discrepancy = self.rule.discrepancy.fitted(self.discrepancy)
-        self.learning = False
+        self.learning, self.at_hand = False, self._is_at_hand()
 
     def attempt(self) -> Asks[Rows]:
         """Let the rungs meet; the chains that exchange their positions."""
@@ -106,13 +108,6 @@ class Pair:
     def open(self) -> None:
         """Let all chains swap, those too that have in the last window."""
         self._open[:] = True
-
-    @property
-    def at_hand(self) -> bool:
-        """Whether all that an attempt takes is known before: exact energies of one fidelity, in one stage."""
-        linear = self._cold.law.factors is not None and self._hot.law.factors is not None
-        exact = self.same and self._cold.estimator.exact
-        return exact and linear and not self._gated and len(self.rule.stages()) == 1
 
     def log_uniform(self) -> Array:
         """Logs of fresh uniform numbers (chains,), for an attempt."""
@@ -198,9 +193,14 @@ class Pair:
         self._thresholds.restore(state["thresholds"])
         self._added = copy.deepcopy(state["added"])
         self.rule, self.discrepancy, self.learning = state["rule"], state["discrepancy"], state["learning"]
-        self._open = state["open"].copy()
+        self._open, self.at_hand = state["open"].copy(), self._is_at_hand()
         for name, value in state["counts"].items():
             setattr(self, name, copy.copy(value))
+
+    def _is_at_hand(self) -> bool:
+        linear = self._cold.law.factors is not None and self._hot.law.factors is not None
+        exact = self.same and self._cold.estimator.exact
+        return exact and linear and not self._gated and len(self.rule.stages()) == 1
 
     def _learn(self, meeting: Meeting) -> None:
         if not (self.rule.discrepancy and self.discrepancy):

@@ -7,49 +7,42 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.evaluate.requests import Rows
-
 Integers = npt.NDArray[np.intp]
 
 
 class Walkers(NamedTuple):
-    """The walkers that are at one rung, one for each chain; they move with the positions at a swap.
+    """Who is where: all entries (rungs, chains), which move with the positions at a swap.
 
     Two crossings are a round trip: the same count as `invsamp.diagnostics.round_trips` of the full path, without
-    storing the path, and without any process knowing more than its own rungs.
+    storing the path.
     """
 
-    replica: Integers  # (chains,): which walker is here, by the rung where it began
-    last_end: Integers  # (chains,): the end of the ladder where it was last, as a rung; -1 before the first
-    crossings: Integers  # (chains,): from one end to the other
+    replica: Integers  # which walker is here, by the rung where it began
+    last_end: Integers  # the end of the ladder where it was last, as a rung; -1 before the first
+    crossings: Integers  # from one end to the other
 
     @classmethod
-    def at(cls, rung: int, rungs: int, chains: int) -> Walkers:
-        """Those that begin at a rung."""
-        return cls(np.full(chains, rung), np.empty(chains, dtype=np.intp), np.empty(chains, dtype=np.intp)).reset(
-            rung, rungs
-        )
+    def at(cls, rungs: int, chains: int) -> Walkers:
+        """Each where it begins."""
+        replica = np.tile(np.arange(rungs)[:, None], chains)
+        return cls(replica, replica, replica).reset()
 
-    def take(self, rows: Rows) -> Walkers:
-        """Those of the chains ``rows`` alone."""
-        return Walkers(*(part[rows] for part in self))
+    def arrive(self, source: Integers) -> Walkers:
+        """After those of the rungs ``source`` (rungs, chains) have come, each in its chain."""
+        columns = np.arange(source.shape[1])
+        replica, last_end, crossings = [part[source, columns] for part in self]
+        for end in (0, len(source) - 1):
+            crossings[end] += (last_end[end] >= 0) & (last_end[end] != end)
+            last_end[end] = end
+        return Walkers(replica, last_end, crossings)
 
-    def arrive(self, rows: Rows, others: Walkers, rung: int, rungs: int) -> Walkers:
-        """The walkers at ``rung`` after ``others`` (k,) have come in place of those of the chains ``rows`` (k,)."""
-        parts = [part.copy() for part in self]
-        for part, new in zip(parts, others, strict=True):
-            part[rows] = new
-        if rung in (0, rungs - 1):
-            parts[2][rows] += (others.last_end >= 0) & (others.last_end != rung)
-            parts[1][rows] = rung
-        return Walkers(*parts)
-
-    def reset(self, rung: int, rungs: int) -> Walkers:
-        """The same walkers at ``rung``, their trips forgotten (at the end of warm-up)."""
-        end = rung if rung in (0, rungs - 1) else -1
-        return Walkers(self.replica, np.full_like(self.last_end, end), np.zeros_like(self.crossings))
+    def reset(self) -> Walkers:
+        """The same, their trips forgotten (at the end of warm-up)."""
+        last_end = np.full_like(self.last_end, -1)
+        last_end[0], last_end[-1] = 0, len(last_end) - 1
+        return Walkers(self.replica, last_end, np.zeros_like(self.crossings))
 
     @property
     def round_trips(self) -> int:
-        """Made by those that are here now."""
+        """Made by all."""
         return int((self.crossings // 2).sum())

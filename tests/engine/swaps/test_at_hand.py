@@ -30,7 +30,7 @@ def test_is_what_pairs_make_one_by_one(monkeypatch, laws, scheme):
     found = []
     for at_hand in (True, False):
         if not at_hand:
-            monkeypatch.setattr(Pair, "at_hand", False)
+            monkeypatch.setattr(Pair, "_is_at_hand", lambda pair: False)
         rungs, exchange = ladder((fine,) * 4, laws, rule=corrected(), scheme=scheme)
         split(rungs)
         for _ in range(12):
