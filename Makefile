@@ -87,7 +87,7 @@ test-processors:
 
 margins:
 	@.ci/environment .venv dev
-	$(ONE_THREAD) .venv/bin/python tests/tools/margins.py -n $(WORKERS) $(PYTEST_ARGUMENTS)
+	$(ONE_THREAD) .venv/bin/python tests/tools/margins.py --processes $(WORKERS) $(PYTEST_ARGUMENTS)
 
 # needs Python 3.11: some of the oldest versions have no build for a newer one
 test-lower-bounds:

@@ -69,14 +69,16 @@ class TestSwag:
     def test_draws_have_its_covariance(self, within):
         rng = np.random.default_rng(3)
         iterates = rng.standard_normal((200, 3)) @ np.array([[1.0, 0.5, 0.0], [0.0, 0.6, 0.2], [0.0, 0.0, 2.0]])
+        iterates[-30:] *= 2.0  # the last ones spread more than all do
         found = iv.swag(iterates, rank=30)
         np.testing.assert_allclose(found.mean, iterates.mean(axis=0))
         own = np.cov(iterates[-30:].T, ddof=1) + np.outer(*(2 * [iterates[-30:].mean(axis=0) - found.mean])) * 30 / 29
         np.testing.assert_allclose(found.covariance, 0.5 * np.diag(iterates.var(axis=0)) + 0.5 * own)
         draws = found.draws(40_000, seed=1)
-        errors = np.cov(draws.T) - found.covariance
-        assert within(errors, 5.0 * 6.0 / 200.0)
-        assert not within(np.cov(draws.T) - np.cov(iterates.T), 5.0 * 6.0 / 200.0)
+        variance = np.diag(found.covariance)
+        sd = np.sqrt((np.outer(variance, variance) + found.covariance**2) / 40_000)  # of a covariance of the draws
+        assert within((np.cov(draws.T) - found.covariance) / sd, 5.0)
+        assert not within((np.cov(draws.T) - np.cov(iterates.T)) / sd, 5.0)
 
     def test_the_spread_is_that_of_the_gradients_noise(self, draw, agrees):
         """SGD on N(0, 1) with noise s: variance h s^2 / (2 - h), whatever the posterior's is."""
@@ -113,12 +115,12 @@ class TestDeoSgd:
         assert (np.diff(trips, axis=1) >= 0).all() and trips[:, -1].min() > 5
         assert set(np.unique(stats.first_process)) == set(range(8))
 
-    def test_its_swaps_keep_no_density(self, draw, agrees):
+    def test_its_swaps_keep_no_density(self, draw, agrees, within):
         """On N(0, 1): what descends without noise lies at the mode, and swaps bring that to the draws again and
         again."""
         run = draw(NORMAL, iv.deo_sgd(0.05, processes=3, highest=0.2, buffer=0.0), draws=200, warmup=200, chains=64)
         second = (run.theta[..., 0] ** 2).mean(axis=1)
-        assert second.mean() < 0.5
+        assert within(second.mean(), 0.75)  # half of the posterior's
         assert not agrees(second, 1.0 / (1.0 - 0.025))
 
     def test_rates_stay_between_the_given_ones_and_walkers_are_who_they_are(self):

@@ -98,9 +98,9 @@ def test_what_is_missing_is_predicted_with_its_noise(within) -> None:
     noisy = posterior.sample_noise(np.random.default_rng(1), y, theta)
     scale = theta[0, 2:].reshape(4, 2)
     error = (noisy.std(axis=0) / scale - 1.0) * np.sqrt(2 * 20_000)
-    assert within(error, 4.9)
+    assert within(error, 6.0)
     # those of other data
-    assert not within((noisy.std(axis=0) / scale[::-1] - 1.0) * np.sqrt(2 * 20_000), 4.9)
+    assert not within((noisy.std(axis=0) / scale[::-1] - 1.0) * np.sqrt(2 * 20_000), 6.0)
 
 
 def test_nan_is_missing_with_a_word() -> None:

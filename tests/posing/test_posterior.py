@@ -154,7 +154,7 @@ class Line:
 
 class TestPartOfTheData:
     TIMES = np.linspace(-1.0, 1.0, 8)
-    DATA = 1.0 + 0.5 * TIMES + 0.3 * np.random.default_rng(0).standard_normal(8)
+    DATA = 1.0 + 0.5 * TIMES + [0.04, -0.04, 0.19, 0.03, -0.16, 0.11, 0.39, 0.28]  # the same for all seeds
 
     def posterior(
         self, indices: object, coarse_times: object, fine_times: object = TIMES, shape: object = 8, scale: object = 0.3

@@ -1,52 +1,139 @@
 #!/usr/bin/env python3
 """Run the statistical tests with shifted seeds, and print by how much each verdict holds.
 
-    python tests/tools/margins.py [--shifts 20] [--first 0] [--folder .make/margins] [pytest's arguments ...]
+    python tests/tools/margins.py [--shifts 20] [--first 0] [--lacking] [--processes 1] [--folder .make/margins]
+        [pytest's arguments ...]
 
 A verdict's margin is bound / score where the right law has to pass, score / bound where a wrong one has to be rejected:
 the table has the least over the shifts and the cases of a test, which must be above 1. `sds` says how far the mean of
 score / bound, for a wrong law of its logarithm, is from where the verdict would turn, in its standard deviations over
 the shifts. Reports stay in the folder and count in later tables, the latest of a test and a shift alone; `--shifts 0`
-prints the table again.
+prints the table again. `--lacking` runs what has no report yet, those classes first whose verdicts cost least.
+
+Each shift is a fork of a process that has imported what the tests import, but for the tests themselves.
 """
 
 from __future__ import annotations
 
 import argparse
-import subprocess
+import contextlib
+import io
+import itertools
+import os
 import sys
 import time
 import xml.etree.ElementTree as ET
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-P", "-m", "pytest", "-m", "statistical", "-q"]
+STATISTICAL = ["-m", "statistical", "-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT)]
+#: Seconds that a fork takes before its first test, beside which those of its tests should be many.
+WORTH_A_FORK = 40.0
 
 
-def run(shift: int, arguments: list[str], folder: Path) -> None:
-    """Run the tests at one shift; their report is a file in the folder."""
-    report = folder / f"{shift}-{time.time_ns()}.xml"
-    command = [*COMMAND, "--reseed", str(shift), f"--junitxml={report}", *arguments]
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL)
-    if done.returncode > 1:  # neither passed nor failed
-        sys.exit(done.returncode)
-    print(f"shift {shift}: {'passed' if done.returncode == 0 else 'FAILED'}", flush=True)
+class Collected:
+    """A plugin of pytest that notes the tests which were chosen: node ids by the names in reports."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, str] = {}
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        for item in session.items:
+            path, *classes, _ = item.nodeid.partition("[")[0].split("::")
+            place = [path.removesuffix(".py").replace("/", "."), *classes]
+            self.nodes[f"{'.'.join(place)}::{item.name}".removeprefix("tests.")] = item.nodeid
+
+
+def collect(arguments: Sequence[str]) -> dict[str, str]:
+    """Node ids of the statistical tests by their names in reports; what they import stays, the tests do not."""
+    collected = Collected()
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        status = pytest.main([*STATISTICAL, "--collect-only", *arguments], plugins=[collected])
+    if status:
+        sys.exit(f"{printed.getvalue()}exit status {status}")
+    tests = str(ROOT / "tests")
+    for name, module in list(sys.modules.items()):
+        if (getattr(module, "__file__", None) or "").startswith(tests) and name != "__main__":
+            del sys.modules[name]  # the seeds in it are those of no shift
+    return collected.nodes
+
+
+def run(shift: int, arguments: Sequence[str], folder: Path) -> int:
+    """Start the tests at one shift, in a fork whose number is returned; their report is a file in the folder."""
+    stem = folder / f"{shift}-{time.time_ns()}"
+    child = os.fork()
+    if child:
+        return child
+    log = os.open(f"{stem}.log", os.O_CREAT | os.O_WRONLY)
+    os.dup2(log, 1), os.dup2(log, 2)
+    command = [*STATISTICAL, "--reseed", str(shift), f"--junitxml={stem}.part", *arguments]
+    status = int(pytest.main(command))
+    if status <= 1:  # passed or failed
+        os.rename(f"{stem}.part", f"{stem}.xml")
+    sys.stdout.flush()
+    os._exit(status)
+
+
+def run_all(work: Iterable[tuple[int, Sequence[str]]], folder: Path, processes: int) -> None:
+    """Run tests at shifts, some at a time."""
+    running: dict[int, int] = {}
+    for shift, arguments in itertools.chain(work, [(-1, [])] * processes):
+        while len(running) == processes or (shift < 0 and running):
+            child, status = os.wait()
+            status = os.waitstatus_to_exitcode(status)
+            print(f"shift {running.pop(child)}: {'passed' if status == 0 else f'FAILED ({status})'}", flush=True)
+        if shift >= 0:
+            running[run(shift, arguments, folder)] = shift
+
+
+def lacking(nodes: dict[str, str], shifts: Sequence[int], folder: Path) -> Iterator[tuple[int, list[str]]]:
+    """Shifts, and tests that have no report at them: classes in the order of their seconds per verdict."""
+    found, _ = ratios(folder)
+    seconds = times(folder)
+    classes = defaultdict(list)
+    for name in nodes:
+        classes[name.partition("::")[0]].append(name)
+    cost = {name: sum(seconds.get(test, 1.0) for test in tests) for name, tests in classes.items()}
+    group, worth = [], 0.0
+    for name in [*sorted(classes, key=lambda name: cost[name] / len(classes[name])), None]:
+        if name is not None:
+            group += classes[name]
+            worth += cost[name]
+        if name is None or worth > WORTH_A_FORK:
+            for shift in shifts:
+                if tests := [nodes[test] for test in group if shift not in found.get(test, ())]:
+                    yield shift, tests
+            group, worth = [], 0.0
+
+
+def reports(folder: Path) -> Iterator[tuple[int, str, ET.Element]]:
+    """Shift, name and result of each test that was run, in the order of time."""
+    for report in sorted(folder.glob("*.xml"), key=lambda path: int(path.stem.partition("-")[2])):
+        for case in ET.parse(report).getroot().iter("testcase"):
+            name = f"{case.get('classname')}::{case.get('name')}".removeprefix("tests.")
+            yield int(report.stem.partition("-")[0]), name, case
+
+
+def times(folder: Path) -> dict[str, float]:
+    """Seconds that each test took, the least over the shifts."""
+    least: dict[str, float] = {}
+    for _, name, case in reports(folder):
+        least[name] = min(float(case.get("time", 0)), least.get(name, np.inf))
+    return least
 
 
 def ratios(folder: Path) -> tuple[dict[str, dict[int, list[float]]], dict[str, list[int]]]:
     """Score / bound of all verdicts by test and shift, and the shifts at which tests failed."""
     found: dict[str, dict[int, list[float]]] = defaultdict(dict)
     failed: dict[tuple[str, int], bool] = {}
-    for report in sorted(folder.glob("*.xml"), key=lambda path: int(path.stem.partition("-")[2])):
-        shift = int(report.stem.partition("-")[0])
-        for case in ET.parse(report).getroot().iter("testcase"):
-            name = f"{case.get('classname')}::{case.get('name')}".removeprefix("tests.")
-            found[name][shift] = [float(p.get("value")) for p in case.iter("property") if p.get("name") == "ratio"]
-            failed[name, shift] = case.find("failure") is not None or case.find("error") is not None
+    for shift, name, case in reports(folder):
+        found[name][shift] = [float(p.get("value")) for p in case.iter("property") if p.get("name") == "ratio"]
+        failed[name, shift] = case.find("failure") is not None or case.find("error") is not None
     failures = defaultdict(list)
     for name, shift in sorted(key for key, value in failed.items() if value):
         failures[name].append(shift)
@@ -85,12 +172,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shifts", type=int, default=20)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--lacking", action="store_true")
+    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--folder", type=Path, default=ROOT / ".make" / "margins")
     given, arguments = parser.parse_known_args()
     folder = given.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    for shift in range(given.first, given.first + given.shifts):
-        run(shift, arguments, folder)
+    os.chdir(ROOT)
+    if shifts := range(given.first, given.first + given.shifts):
+        nodes = collect(arguments)
+        work = lacking(nodes, shifts, folder) if given.lacking else ((shift, arguments) for shift in shifts)
+        run_all(work, folder, given.processes)
 
     found, failures = ratios(folder)
     print(*table(found), sep="\n")
