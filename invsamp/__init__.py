@@ -102,6 +102,7 @@ from invsamp.presets import (
     vr_resgld,
 )
 from invsamp.quadratic_controls import fixed_control
+from invsamp.results.classes import auroc, predicted_classes
 from invsamp.results.run import Run
 from invsamp.resuming import resume
 from invsamp.sampler import sample
@@ -195,6 +196,7 @@ __all__ = [
     "__version__",
     "adjacent",
     "approximate_derivatives",
+    "auroc",
     "auto_ladder",
     "awsgld",
     "calibrate",
@@ -246,6 +248,7 @@ __all__ = [
     "pcn",
     "penalised",
     "polynomial",
+    "predicted_classes",
     "prior_draws",
     "product_target",
     "projected",

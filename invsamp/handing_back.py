@@ -14,7 +14,10 @@ import numpy as np
 from invsamp.contract import Array, Problem
 from invsamp.engine.draws import Draws
 from invsamp.engine.engine import Engine
+from invsamp.engine.segment import Segment
+from invsamp.results.arrays import Arrays
 from invsamp.results.run import Run
+from invsamp.storage.contents import attributes_of, constants, groups_of
 
 Item = TypeVar("Item")
 #: What an impatient user or a mistake in somebody's part may raise; the end of the process is none of them.
@@ -29,16 +32,18 @@ def handed_back(engine: Engine, kept: Draws) -> Run:
     problem, faults = engine.problem, _Faults()
     draws = faults.tried("the count of the draws outside of the domain", kept.take, kept.view)
     report = faults.tried("the report", engine.report, lambda: asdict(engine.plan))
-    theta = faults.tried(
-        "the conversion to natural parameters", lambda: _natural(problem, draws.positions), lambda: None
-    )
+    positions = draws.positions
+    if positions is None:
+        return _recorded(engine, draws, faults.added_to(report))
+    theta = faults.tried("the conversion to natural parameters", lambda: _natural(problem, positions), lambda: None)
     if theta is None:
         faults.messages[-1] += ". The draws are the sampler's own coordinates, as the parameter 'position'"
-        return _plain("position", draws.positions, draws.statistics, report, faults)
+        return _plain("position", positions, draws.statistics, report, faults)
 
     def whole() -> Run:
         complete = faults.added_to(report)
-        return Run.from_arrays(problem, dict(problem.shapes), theta, draws.statistics, complete, problem.support)
+        shapes, support = dict(problem.shapes), problem.support
+        return Run.from_arrays(problem, shapes, theta, draws.statistics, complete, support, recorded=draws.recorded)
 
     run = faults.tried("the record of the run", whole, lambda: None)
     if run is None:
@@ -64,6 +69,15 @@ def warn(message: str, stacklevel: int) -> None:
     except _FAILURES:
         with contextlib.suppress(Exception):  # a terminal that is gone
             print(f"warning: {message}", file=sys.stderr)
+
+
+def _recorded(engine: Engine, draws: Segment, report: dict[str, Any]) -> Run:
+    """The run of which not all parameters are kept: those that are stand among what was recorded."""
+    problem, kept = engine.problem, engine.record.kept(engine.problem)
+    groups = groups_of(None, {}, draws.statistics, draws.recorded)
+    groups |= constants(problem, dict(problem.shapes), report.get("seed"), kept)
+    shapes = {name: values.shape[2:] for name, values in draws.recorded.items() if name not in kept}
+    return Run(Arrays(groups, attributes_of(kept, report, None, shapes)))
 
 
 class _Faults:

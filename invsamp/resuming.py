@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -16,11 +16,12 @@ import numpy as np
 
 from invsamp.answering import answered_by, as_evaluator
 from invsamp.arguments import boolean
-from invsamp.contract import Observed, Potential, Problem
+from invsamp.contract import Array, Observed, Potential, Problem
 from invsamp.engine import state as states
 from invsamp.engine.engine import Engine
 from invsamp.engine.interrupts import Interrupts
 from invsamp.engine.plan import Plan
+from invsamp.engine.record import Record, as_record
 from invsamp.engine.recording import NOTICE, fingerprint, obey, record, start_run
 from invsamp.engine.threads import one_thread
 from invsamp.evaluate.contract import Evaluator
@@ -49,6 +50,7 @@ def resume(
     progress: bool = True,
     comm: Communicator | None = None,
     executor: Executor | Evaluator | None = None,
+    record: Mapping[str, Callable[[Array], Any]] | None = None,
 ) -> Run:
     """Go on with a run that was stopped or killed, to the same draws, bit for bit; or ask more draws of it.
 
@@ -72,6 +74,8 @@ def resume(
         As of `invsamp.sample`. There may be more or fewer processes than before.
     executor : concurrent.futures.Executor, or `invsamp.evaluate.Evaluator`, optional
         As of `invsamp.sample`; it need not be that of before.
+    record : mapping of names to functions, optional
+        The functions that were recorded, by the same names; needed where there were some and the posterior is given.
 
     Returns
     -------
@@ -102,10 +106,11 @@ def resume(
     path = as_path(directory)
     boolean("progress", progress)
     header, payload = read_state(path)
-    problem, used = _parts(path, header, payload, posterior, sampler)
+    problem, used, kept = _parts(path, header, payload, posterior, sampler, record)
     _check_same(path, header.about, problem, used)
     plan = _plan(header.about["plan"], draws)
     engine, evaluator = Engine(problem, used, plan), as_evaluator(executor)
+    engine.record = kept
     if evaluator and comm is not None:
         raise ValueError(f"comm must be None where an executor evaluates, got {comm!r}")
     with one_thread():
@@ -157,13 +162,17 @@ def _opened(path: Path, about: Mapping[str, Any]) -> RunDirectory:
     return directory
 
 
-def _parts(path: Path, header: Header, payload: bytes, posterior: Any, sampler: Any) -> tuple[Problem, Sampler]:
-    """The problem and the sampler: given, decoded, or from the pickle, which is not touched if a posterior is given."""
+def _parts(
+    path: Path, header: Header, payload: bytes, posterior: Any, sampler: Any, record: Any
+) -> tuple[Problem, Sampler, Record]:
+    """The problem, the sampler and what is recorded: given, decoded, or from the pickle, which is not touched if a
+    posterior is given."""
+    kept: Record | None = None
     used = states.decode(payload)["sampler"] if sampler is None else sampler
     again = f"Say iv.resume(directory, posterior{', sampler=sampler' if used is None else ''})"
     if posterior is None:
         try:
-            posterior, pickled = read_problem(path, header)
+            posterior, pickled, kept = read_problem(path, header)
         except Exception as error:  # whatever a module that has changed may raise
             why = _why(header.about, error)
             raise ValueError(f"posterior must be given to resume {path}: it {why}. {again}") from error
@@ -172,7 +181,19 @@ def _parts(path: Path, header: Header, payload: bytes, posterior: Any, sampler: 
         raise ValueError(f"sampler must be given to resume {path}: it has parts of your own. {again}")
     if not isinstance(used, Sampler):
         raise ValueError(f"sampler must be a Sampler, as the presets return it, got {used!r}")
-    return as_problem(posterior, "posterior"), used
+    problem = as_problem(posterior, "posterior")
+    return problem, used, _recorded(path, header.about, problem, kept, record)
+
+
+def _recorded(path: Path, about: Mapping[str, Any], problem: Problem, kept: Record | None, record: Any) -> Record:
+    """What the run records, by the functions that are given, or else those of the pickle."""
+    if record is None and kept is not None:
+        return kept
+    names = about["record"]
+    if set(record or {}) != set(names):
+        raise ValueError(f"record must have the functions {names} of the run in {path}, got {list(record or {})}")
+    keep = about["keep"]
+    return as_record(problem, {name: record[name] for name in names}, True if keep is None else keep or False)
 
 
 def _why(about: Mapping[str, Any], error: Exception) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from invsamp.engine.engine import Engine
 from invsamp.engine.interrupts import Interrupts, leave
 from invsamp.engine.plan import Plan
 from invsamp.engine.progress import Bar
+from invsamp.engine.record import as_record
 from invsamp.engine.recording import begin_run, check_segment
 from invsamp.engine.starts import given_start
 from invsamp.engine.threads import one_thread
@@ -55,6 +57,8 @@ def sample(
     comm: Communicator | None = None,
     check_gradient: bool = True,
     executor: Executor | Evaluator | None = None,
+    record: Mapping[str, Callable[[Array], Any]] | None = None,
+    keep: bool | Sequence[str] = True,
 ) -> Run:
     """Draw from a posterior.
 
@@ -102,6 +106,14 @@ def sample(
         Evaluates for this process: a pool of processes, ``mpi4py.futures.MPIPoolExecutor``, Dask's
         ``Client.get_executor()``, or something of your own; `invsamp.evaluate.executed` gives one a time limit. The
         draws are the same. It pays where a solve takes milliseconds, and is not shut down.
+    record : mapping of names to functions, optional
+        Quantities of interest: functions of theta (batch, dimension) -> (batch, ...), as of a forward model
+        ``lambda theta: model(theta).max(axis=1)``, or of a network `invsamp.torch.ModulePosterior.outputs`. Each draw
+        that is kept of the posterior has them, evaluated by this process alone; ``run.draws(name)``, summary and
+        warnings know them as they know parameters. Choose ``thin`` so that they cost little beside the steps.
+    keep : bool or sequence of names
+        Which parameters the run keeps: all, of all rungs; none, or those that are named, of the posterior's draws
+        alone. Very many parameters (the weights of a network) would fill the memory.
 
     Returns
     -------
@@ -132,6 +144,7 @@ def sample(
     boolean("progress", progress)
     shortest = SHORTEST_SEARCH if sampler.ladder else SHORTEST
     engine = Engine(problem, sampler, plan(draws, warmup, thin, chains, seed, check_gradient, shortest))
+    engine.record = as_record(problem, record, keep)
     if start is not None:
         engine.given = given_start(problem, engine.sampled.sampling_domain, start, chains, len(sampler.rungs))
     path = None if directory is None else as_path(directory)

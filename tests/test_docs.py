@@ -60,6 +60,15 @@ def test_a_heat_equation_with_unknowns_of_every_kind() -> None:
     assert y.shape == (1, 4) and vjp(np.ones((1, 4))).shape == theta.shape
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_quantities_of_interest(capsys: pytest.CaptureFixture) -> None:
+    (code,) = [block for block in blocks("draws.md") if "record=" in block]
+    names: dict = {}
+    run(code, "draws.md", names, **{"draws=500": "draws=200, progress=False"})
+    assert "half_life" in capsys.readouterr().out
+    assert names["washout"].check_gradient().passed and names["band"].shape == (2, 50)
+
+
 def test_networks(draw: Callable[..., iv.Run], monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     monkeypatch.setattr(iv, "sample", partial(_shorter, draw))

@@ -32,7 +32,13 @@ class Draws:
         """Make room for the rungs that there are."""
         engine, capacity = self._engine, self.capacity
         rungs, (chains, d) = len(engine.rungs), engine.rungs[0].position.shape
-        self._positions = np.empty((rungs, chains, capacity, d))
+        whole = engine.record.whole
+        self._positions = np.empty((rungs, chains, capacity if whole else 0, d))
+        # at the places where the chains stand now: what does not fit is told before the run
+        self._recorded = {
+            name: np.empty((chains, capacity, *values.shape[1:]), values.dtype)
+            for name, values in engine.record.of(engine.problem, engine.rungs[0].position).items()
+        }
         self._kept: dict[str, npt.NDArray[Any]] = {
             # where a rung has no weights its draws count alike
             name: np.full((rungs, chains, capacity), np.nan if kind is float and name != "log_weight" else 0, kind)
@@ -54,12 +60,22 @@ class Draws:
         i, engine = self.count, self._engine
         if self._rungs[0][0] is not engine.rungs[0]:  # warm-up has made another ladder
             self._open()
+        whole = engine.record.whole
         for rung, names, positions, kept in self._rungs:
-            positions[:, i] = rung.position
+            if whole:
+                positions[:, i] = rung.position
             for name, values in recorded(rung, names).items():
                 kept[name][:, i] = values
         if engine.exchange is not None:
             self._kept["replica"][:, :, i] = engine.exchange.walkers.replica
+        for name, values in engine.record.of(engine.problem, engine.rungs[0].position).items():
+            room = self._recorded[name]
+            if values.shape[1:] != room.shape[2:]:
+                told = f"{values.shape[1:]} after {room.shape[2:]}"
+                raise ValueError(f"record[{name!r}] must return one shape for all theta, got {told}")
+            room[:, i] = values
+        if not whole:
+            engine.count(np.stack([rung.position for rung in engine.rungs])[:, :, None])
         self.count = i + 1
 
     def take(self) -> Segment:
@@ -68,14 +84,17 @@ class Draws:
         Views: they hold until the next `append`.
         """
         segment = self.view()
-        self._engine.count(segment)
+        if segment.positions is not None:
+            self._engine.count(segment.positions)
         self.count = 0
         return segment
 
     def view(self) -> Segment:
         """What was kept since the last time."""
         kept = {name: values[:, :, : self.count] for name, values in self._kept.items()}
-        return Segment(self._positions[:, :, : self.count], derived(kept))
+        positions = self._positions[:, :, : self.count] if self._engine.record.whole else None
+        recorded = {name: values[:, : self.count] for name, values in self._recorded.items()}
+        return Segment(positions, derived(kept), recorded)
 
 
 def told(engine: Engine) -> dict[str, type]:

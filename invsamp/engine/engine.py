@@ -22,9 +22,9 @@ from invsamp.engine.noise_models import share_pilots
 from invsamp.engine.plan import Plan
 from invsamp.engine.preconditioner import check_memory
 from invsamp.engine.priors import Priors
+from invsamp.engine.record import Record
 from invsamp.engine.rung import Counts, RungAtWork, SolvesFailed, take_gradients_along
 from invsamp.engine.scouting import NEGLIGIBLE, Visits, scout, starts_of
-from invsamp.engine.segment import Segment
 from invsamp.engine.starts import failure_message, place, place_again
 from invsamp.engine.streams import Saved
 from invsamp.engine.swaps.exchange import Exchange
@@ -114,6 +114,8 @@ class Engine:
         for colder, hotter in itertools.pairwise(self.rungs):
             check_paired(self._chosen.swap, colder, hotter)
         _check_kernels(self._chosen, self.sampled.sampling_domain)
+        #: What draws keep.
+        self.record = Record()
         #: Where the user lets the chains start, (chains, d).
         self.given: Array | None = None
         #: Whether what all rungs ask for at a time is to be answered together.
@@ -289,13 +291,13 @@ class Engine:
         """Wall time so far, of all processes that carried the run on one after the other."""
         return self._seconds + time.perf_counter() - self._since
 
-    def count(self, segment: Segment) -> None:
-        """Count the draws of a segment, and which of them lie outside the domain, before they leave memory."""
-        self.kept += segment.positions.shape[2]
-        self.visits.count(segment.positions[0].reshape(-1, segment.positions.shape[-1]))
+    def count(self, positions: Array) -> None:
+        """Count draws (rungs, chains, draws, d), and which of them lie outside the domain, before they leave memory."""
+        self.kept += positions.shape[2]
+        self.visits.count(positions[0].reshape(-1, positions.shape[-1]))
         if self._may_leave:
-            domain, d = self.problem.sampling_domain, segment.positions.shape[-1]
-            for k, rung in enumerate(segment.positions):
+            domain, d = self.problem.sampling_domain, positions.shape[-1]
+            for k, rung in enumerate(positions):
                 self._outside[k] += int((~domain.contains(rung.reshape(-1, d))).sum())
 
     def report(self) -> dict[str, Any]:

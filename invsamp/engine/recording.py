@@ -166,8 +166,8 @@ class _Checkpoints:
         groups = None
         if self._draws.count:
             segment = self._draws.take()
-            theta = engine.problem.to_theta(segment.positions)
-            groups = groups_of(theta, dict(engine.problem.shapes), segment.statistics)
+            theta = None if segment.positions is None else engine.problem.to_theta(segment.positions)
+            groups = groups_of(theta, dict(engine.problem.shapes), segment.statistics, segment.recorded)
         payload = _payload(engine, None, engine.state())
         self._directory.checkpoint(engine.done, payload, engine.report(), groups, self._largest)
         self._next, self._room = self._chosen()
@@ -189,27 +189,31 @@ class _Checkpoints:
 def _created(engine: Engine, path: Path, segment: int | None) -> RunDirectory:
     """The directory of a new run."""
     problem, plan = engine.problem, engine.plan
-    shapes = dict(problem.shapes)
+    shapes, kept = dict(problem.shapes), engine.record.kept(problem)
     about = {
         "sampler": str(engine.sampler),
         "settings": manifests.describe(problem, engine.sampler),
         "plan": asdict(plan),
         "segment": segment,
-        **described(shapes, problem.support),
+        **engine.record.told(),
+        **described(kept, problem.support),
         "versions": versions(),
     }
     start = None if engine.given is None else engine.given.copy()
-    fixed = constants(problem, shapes, plan.seed)
-    return RunDirectory.create(path, about, fixed, _payload(engine, start, None), (problem, engine.sampler))
+    fixed = constants(problem, shapes, plan.seed, kept)
+    parts = problem, engine.sampler, engine.record
+    return RunDirectory.create(path, about, fixed, _payload(engine, start, None), parts)
 
 
 def _sizes(engine: Engine, directory: RunDirectory) -> tuple[int | None, int]:
     """Draws of a segment as the user said, and at the most."""
     segment = directory.header.about["segment"]
     chains, d = engine.rungs[0].position.shape
-    numbers = d + len(told(engine))
     rungs = engine.sampler.ladder.most if engine.sampler.ladder else len(engine.rungs)
-    return segment, segment or max(FEWEST, BYTES // (8 * rungs * chains * numbers))
+    recorded = engine.record.of(engine.problem, engine.rungs[0].position)
+    numbers = chains * rungs * ((d if engine.record.whole else 0) + len(told(engine)))
+    numbers += sum(values.size for values in recorded.values())
+    return segment, segment or max(FEWEST, BYTES // (8 * numbers))
 
 
 def check_segment(segment: int | None) -> None:

@@ -12,5 +12,6 @@ from invsamp.contract import Array
 class Segment(NamedTuple):
     """Draws in a row of some rungs, as these recorded them."""
 
-    positions: Array  # (rungs, chains, draws, d)
+    positions: Array | None  # (rungs, chains, draws, d); None where not all parameters are kept
     statistics: dict[str, npt.NDArray[Any]]  # by name, each (rungs, chains, draws)
+    recorded: dict[str, npt.NDArray[Any]]  # of the cold rung, by name, each (chains, draws, *shape)

@@ -41,7 +41,7 @@ def check_equal(comm: Communicator, settings: Mapping[str, Any]) -> None:
 
 def run_settings(engine: Engine) -> dict[str, Any]:
     """What tells a run from others, but for its seed and what its forward models print: they may differ by address."""
-    settings = describe(engine.problem, engine.sampler) | asdict(engine.plan)
+    settings = describe(engine.problem, engine.sampler) | asdict(engine.plan) | engine.record.told()
     if "data" in settings:  # a digest in words
         settings["data"] = f"of shape {tuple(settings['data']['shape'])} and digest {settings['data']['sha256'][:12]}"
     return {name: value for name, value in settings.items() if name not in ("seed", "schedule_steps", "forward")}

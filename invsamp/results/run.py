@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp import arguments, storage
-from invsamp.arguments import array, instance, integer, mapping, one_of, optional
+from invsamp.arguments import array, instance, integer, mapping, numbers, one_of, optional
 from invsamp.contract import Array, Observed, Problem
 from invsamp.diagnostics import weights
 from invsamp.diagnostics.checks import diagnose
@@ -92,6 +92,7 @@ class Run:
         report: Mapping[str, Any],
         domain: Domain | None = None,
         log_weight: npt.ArrayLike | None = None,
+        recorded: Mapping[str, Array] | None = None,
     ) -> Run:
         """Wrap what a sampler recorded.
 
@@ -116,6 +117,8 @@ class Run:
         log_weight : array_like, shape (chains, draws) or (rungs, chains, draws), optional
             Logs of the weights, unnormalised, with which draws of another law stand for what is meant, -inf for a draw
             of no weight; it becomes one of the statistics.
+        recorded : mapping of names to ndarray, shape (chains, draws, *shape), optional
+            Functions of the draws of the cold rung.
 
         Raises
         ------
@@ -134,9 +137,12 @@ class Run:
             given = array("log_weight", log_weight, finite=False)
             shape = theta.shape[: 3 if given.ndim == 3 else 0] or theta.shape[1:3]
             stats["log_weight"] = weights.checked("log_weight", given, shape)
-        layout.check_arrays(names_shapes, theta, stats)
-        groups = groups_of(theta, names_shapes, stats) | constants(problem, names_shapes, told.get("seed"))
-        return Run(Arrays(groups, attributes_of(names_shapes, told, domain)))
+        quantities = {name: _quantity(name, values) for name, values in mapping("recorded", recorded or {}).items()}
+        layout.check_arrays(names_shapes, theta, stats, quantities)
+        groups = groups_of(theta, names_shapes, stats, quantities)
+        groups |= constants(problem, names_shapes, told.get("seed"))
+        shapes = {name: values.shape[2:] for name, values in quantities.items()}
+        return Run(Arrays(groups, attributes_of(names_shapes, told, domain, shapes)))
 
     @property
     def report(self) -> dict[str, Any]:
@@ -147,6 +153,11 @@ class Run:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of every parameter, in the order of theta's columns."""
         return {name: tuple(shape) for name, shape in json.loads(self._source.attributes["parameters"]).items()}
+
+    @property
+    def recorded(self) -> dict[str, tuple[int, ...]]:
+        """Shape of every quantity that was recorded beside the parameters (``record=`` of `invsamp.sample`)."""
+        return {name: tuple(s) for name, s in json.loads(self._source.attributes.get("recorded", "{}")).items()}
 
     @property
     def labels(self) -> list[str]:
@@ -161,7 +172,17 @@ class Run:
 
     @property
     def theta(self) -> Array:
-        """Draws of the cold rung, shape (chains, draws, d)."""
+        """Draws of the cold rung, shape (chains, draws, d), of the parameters that the run keeps.
+
+        Raises
+        ------
+        ValueError
+            If it keeps none (``keep=False`` of `invsamp.sample`).
+        """
+        if not self.shapes:
+            raise ValueError(
+                f"the run keeps no parameters (keep=False), but {list(self.recorded)}: see run.draws(name)"
+            )
         return layout.join({name: self._source.read("posterior", name) for name in self.shapes})
 
     @property
@@ -198,17 +219,17 @@ class Run:
         return self._weights(integer("rung", rung, least=0, most=self.rungs - 1))
 
     def draws(self, name: str) -> Array:
-        """Draws of one parameter of the cold rung, shape (chains, draws, *shape).
+        """Draws of one parameter of the cold rung, or of what was recorded of them, shape (chains, draws, *shape).
 
         Raises
         ------
         ValueError
-            If there is no such parameter.
+            If there is no such parameter, and no such quantity.
         """
-        return self._source.read("posterior", one_of("name", name, self.shapes))
+        return self._source.read("posterior", one_of("name", name, self._quantities))
 
     def summary(self) -> pd.DataFrame:
-        """Statistics of every scalar parameter; those of the sampling error as arviz-stats has them.
+        """Statistics of every scalar parameter and recorded quantity; the sampling error's as arviz-stats has them.
 
         Where draws have weights, these count in all of it: effective sizes are those of weighted means
         (`invsamp.diagnostics.ess`).
@@ -229,7 +250,7 @@ class Run:
         """
         chains, draws = self._source.size
         every = max(1, min(-(-chains * draws // _JUDGED), draws // _JUDGED_OF_CHAIN))
-        return diagnose(self._summary(every), self.report, self._weights(0, every)) + self._fit(every)
+        return diagnose(self._judged(self._summary(every)), self.report, self._weights(0, every)) + self._fit(every)
 
     @property
     def verdict(self) -> str:
@@ -540,17 +561,28 @@ class Run:
         import pandas as pd
 
         weight = self._weights(0, every)
-        parts = [table(columns, weight) for name in self.shapes for columns in self._columns(name, every)]
-        return pd.DataFrame({name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, self.labels)
+        parts = [table(columns, weight) for name in self._quantities for columns in self._columns(name, every)]
+        columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return pd.DataFrame(columns, list(labels(self._quantities)))
+
+    def _judged(self, summary: pd.DataFrame) -> pd.DataFrame:
+        """A summary without recorded entries that are constant: of a parameter that means a chain which is stuck."""
+        own = np.arange(len(summary)) < len(self.labels)
+        return summary[own | (summary["sd"] != 0.0)]
+
+    @property
+    def _quantities(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of parameters, and of what was recorded."""
+        return self.shapes | self.recorded
 
     def _columns(self, name: str, every: int) -> Iterator[Array]:
         """Every so manieth draw (chain, draw, scalar) of the scalars of a parameter, some at a time."""
-        shape, (chains, draws) = self.shapes[name], self._source.size
+        shape, (chains, draws) = self._quantities[name], self._source.size
         index = [axis.ravel() for axis in np.indices(shape)]
         some = max(1, _AT_ONCE // (8 * chains * -(-draws // every)))
         for begin in range(0, math.prod(shape), some):
             rest = tuple(axis[begin : begin + some] for axis in index)
-            values = self._source.read("posterior", name, slice(None, None, every), rest)
+            values = np.asarray(self._source.read("posterior", name, slice(None, None, every), rest), dtype=float)
             yield values if shape else values[..., None]
 
     def _weights(self, rung: int, every: int = 1) -> Array | None:
@@ -573,5 +605,11 @@ class Run:
 
     def __repr__(self) -> str:
         summary, report = self.summary(), self.report
-        messages = diagnose(summary, report, self.weights) + self._fit()
+        messages = diagnose(self._judged(summary), report, self.weights) + self._fit()
         return printed(summary, report, messages, self._separations() if self.rungs > 1 else {})
+
+
+def _quantity(name: str, values: Any) -> Any:
+    """Numbers of either precision."""
+    single = isinstance(values, np.ndarray) and values.dtype == np.float32
+    return values if single else numbers(f"recorded[{name!r}]", values)

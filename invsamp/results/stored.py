@@ -60,7 +60,8 @@ class Stored:
         about = self._stored.about
         shapes = {name: tuple(shape) for name, shape in about["parameters"].items()}
         domain = about["domain"]
-        return attributes_of(shapes, self._stored.report, None if domain is None else from_dict(domain))
+        recorded = {name: shape for name, shape in self._stored.draws.shapes.items() if name not in shapes}
+        return attributes_of(shapes, self._stored.report, None if domain is None else from_dict(domain), recorded)
 
     def read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[Any, ...] = ()) -> Array:
         """Values (chain, draw, ...) of some draws, and of some entries of the axes behind these."""

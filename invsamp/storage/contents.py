@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib import metadata
@@ -27,21 +27,28 @@ Groups = dict[str, dict[str, Array]]
 PRIOR_DRAWS, PRIOR_NUMBERS = 1000, 10_000_000
 
 
-def groups_of(theta: Array, shapes: Mapping[str, tuple[int, ...]], stats: Mapping[str, Array]) -> Groups:
+def groups_of(
+    theta: Array | None,
+    shapes: Mapping[str, tuple[int, ...]],
+    stats: Mapping[str, Array],
+    recorded: Mapping[str, Array] | None = None,
+) -> Groups:
     """Groups that grow with the draws, as arrays by name: ``posterior``, ``sample_stats``, ``hot`` and ``hot_stats``.
 
     Parameters
     ----------
-    theta : ndarray, shape (rungs, chains, draws, d)
+    theta : ndarray, shape (rungs, chains, draws, d), or None
+        None: those that are kept are among ``recorded``, and of the rungs above the cold one nothing is.
     shapes : mapping
         Shape of every parameter, in the order of theta's columns.
     stats : mapping of names to ndarray, shape (chains, draws) or (rungs, chains, draws)
+    recorded : mapping of names to ndarray, shape (chains, draws, *shape), optional
     """
-    groups = {
-        "posterior": layout.split(theta[0], shapes),
+    groups: Groups = {
+        "posterior": ({} if theta is None else layout.split(theta[0], shapes)) | dict(recorded or {}),
         "sample_stats": {name: values if values.ndim == 2 else values[0] for name, values in stats.items()},
     }
-    if len(theta) > 1:
+    if theta is not None and len(theta) > 1:
         groups["hot"] = layout.split(np.moveaxis(theta[1:], 0, 2), shapes)
         groups["hot_stats"] = {n: np.moveaxis(values[1:], 0, 2) for n, values in stats.items() if values.ndim == 3}
     return groups
@@ -59,29 +66,43 @@ def inference_data(datasets: dict[str, xr.Dataset], attributes: Mapping[str, str
     return load_arviz().InferenceData(attrs=dict(attributes), **datasets)
 
 
-def constants(problem: object, shapes: Mapping[str, tuple[int, ...]], seed: int | None) -> Groups:
-    """Groups that do not grow, as arrays by name: ``observed_data``, and ``prior`` with up to 1000 draws from it."""
+def constants(
+    problem: object,
+    shapes: Mapping[str, tuple[int, ...]],
+    seed: int | None,
+    kept: Collection[str] | None = None,
+) -> Groups:
+    """Groups that do not grow, as arrays by name: ``observed_data``, and ``prior`` with up to 1000 draws from it.
+
+    ``kept``: the parameters of which prior draws are wanted; all by default.
+    """
     groups: Groups = {}
     if isinstance(problem, Observed):
         groups["observed_data"] = {"data": np.asarray(problem.data)}
-    if isinstance(problem, DrawablePrior):
+    if isinstance(problem, DrawablePrior) and (kept is None or kept):
         dimension = sum(math.prod(shape) for shape in shapes.values())
         count = int(np.clip(PRIOR_NUMBERS // dimension, 10, PRIOR_DRAWS))
         with suppress(ValueError):  # it has hardly any mass in the domain
             draws = problem.sample_prior(np.random.default_rng(seed if isinstance(seed, int) else 0), count)
-            groups["prior"] = layout.split(draws[None], shapes)
+            parts = layout.split(draws[None], shapes)
+            groups["prior"] = {name: part for name, part in parts.items() if kept is None or name in kept}
     return groups
 
 
 def attributes_of(
-    shapes: Mapping[str, tuple[int, ...]], report: Mapping[str, Any], domain: Domain | None
+    shapes: Mapping[str, tuple[int, ...]],
+    report: Mapping[str, Any],
+    domain: Domain | None,
+    recorded: Mapping[str, tuple[int, ...]] | None = None,
 ) -> dict[str, str]:
-    """Attributes of a run's data."""
+    """Attributes of a run's data: shapes of the parameters that are kept, and of what was recorded of them."""
     attributes = {
         "inference_library": "invsamp",
         "report": layout.to_json(report),
         "parameters": layout.to_json({name: list(shape) for name, shape in shapes.items()}),
     }
+    if recorded:
+        attributes["recorded"] = layout.to_json({name: list(shape) for name, shape in recorded.items()})
     if domain is not None:
         attributes["domain"] = layout.to_json(domain.to_dict())
     return attributes

@@ -63,7 +63,7 @@ class RunDirectory:
         about: Mapping[str, Any],
         constants: segments.Groups,
         payload: bytes,
-        parts: tuple[Any, Any] | None = None,
+        parts: tuple[Any, Any, Any] | None = None,
     ) -> RunDirectory:
         """Begin a run in a new or empty folder.
 
@@ -77,7 +77,7 @@ class RunDirectory:
         payload : bytes
             The state before the first step.
         parts : tuple, optional
-            The problem and the sampler, to be pickled if they can be.
+            The problem, the sampler, and what is recorded, to be pickled if they can be.
 
         Raises
         ------
@@ -234,7 +234,7 @@ class RunDirectory:
         write_state(self.path, header, payload)
         self.header = header
 
-    def _pickle(self, parts: tuple[Any, Any]) -> File | str:
+    def _pickle(self, parts: tuple[Any, Any, Any]) -> File | str:
         """Pickle the parts, if they can be; otherwise why not, in words."""
         try:
             content = pickle.dumps(parts, protocol=pickle.HIGHEST_PROTOCOL)
@@ -275,8 +275,8 @@ def check_segments(path: Path, header: Header) -> None:
         )
 
 
-def read_problem(path: Path, header: Header) -> tuple[Any, Any]:
-    """The problem and the sampler of a run, from their pickle; **runs the code that it names**.
+def read_problem(path: Path, header: Header) -> tuple[Any, Any, Any]:
+    """The problem and the sampler of a run, and what it records, from their pickle; **runs the code that it names**.
 
     Raises
     ------
@@ -289,8 +289,8 @@ def read_problem(path: Path, header: Header) -> tuple[Any, Any]:
     content = read_plain(path / PICKLE)
     if (len(content), zlib.crc32(content)) != (entry.size, entry.crc):
         raise ValueError(f"{path / PICKLE} is truncated or damaged: its checksum is wrong")
-    problem, sampler = pickle.loads(content)
-    return problem, sampler
+    problem, sampler, record = pickle.loads(content)
+    return problem, sampler, record
 
 
 def _check_free(path: Path) -> None:

@@ -25,12 +25,21 @@ LEADING: dict[str, tuple[str, ...]] = {
 }
 
 
-def check_arrays(names_shapes: Mapping[str, tuple[int, ...]], theta: Array, sample_stats: Mapping[str, Array]) -> None:
+def check_arrays(
+    names_shapes: Mapping[str, tuple[int, ...]],
+    theta: Array,
+    sample_stats: Mapping[str, Array],
+    recorded: Mapping[str, Array] | None = None,
+) -> None:
     """`ValueError` unless the shapes of what a sampler recorded fit together."""
+    for name, values in (recorded or {}).items():
+        if np.shape(values)[:2] != theta.shape[1:3]:
+            right = f"({theta.shape[1]}, {theta.shape[2]}, ...)"
+            raise ValueError(f"recorded[{name!r}] must have shape {right}, got {np.shape(values)}")
     columns = sum(int(np.prod(shape)) for shape in names_shapes.values())
     if theta.ndim != 4 or theta.shape[-1] != columns or 0 in theta.shape:
         raise ValueError(f"theta must have shape (rungs, chains, draws, {columns}), none of them 0, got {theta.shape}")
-    check_names(names_shapes)
+    check_names(dict(names_shapes) | {name: np.shape(values)[2:] for name, values in (recorded or {}).items()})
     for name, values in sample_stats.items():
         if np.shape(values) not in (theta.shape[1:3], theta.shape[:3]):
             raise ValueError(

@@ -32,7 +32,7 @@ class Outputs:
         with torch.no_grad():
             for begin in range(0, len(self._x[0]), self._block):
                 part = said(weights, tuple(x[begin : begin + self._block] for x in self._x))
-                found.append(part.cpu().to(torch.float64).numpy())
+                found.append(part.cpu().numpy())
         return np.concatenate(found, axis=1)
 
     def __repr__(self) -> str:

@@ -217,7 +217,7 @@ class ModulePosterior:
         Returns
         -------
         Outputs
-            Theta (batch, dimension) -> outputs (batch, n, ...), float64 arrays.
+            Theta (batch, dimension) -> outputs (batch, n, ...), arrays in the module's precision.
         """
         rows = _inputs("x", x, self._module.dtype, self._module.device)
         return Outputs(self._module, rows, integer("block", block, least=1))

@@ -294,9 +294,21 @@ def runs_calls() -> dict[str, Call]:
         "sample": Call(
             iv.sample,
             {"problem": posterior, "sampler": iv.mala(0.1), "draws": 5, "warmup": 5, "seed": 1, "progress": False},
-            {"directory": {"text", "none"}, "start": {"none"}},
+            {"directory": {"text", "none"}, "start": {"none"}, "record": {"empty mapping"}},
         ),
-        "resume": Call(iv.resume, {"directory": path, "posterior": posterior, "progress": False}),
+        "resume": Call(
+            iv.resume,
+            {"directory": path, "posterior": posterior, "progress": False},
+            {"record": {"empty mapping"}},
+        ),
+        "predicted_classes": Call(
+            iv.predicted_classes, {"draws": np.zeros((2, 3, 4))}, {"draws": {"numbers", "signed", "any shape"}}
+        ),
+        "auroc": Call(
+            iv.auroc,
+            {"inside": [0.1, 0.2], "outside": [0.3]},
+            {name: {"signed", "infinite", "any shape"} for name in ("inside", "outside")},
+        ),
         "load": Call(iv.load, {"path": stored}),
         "correct": Call(
             iv.correct,
@@ -340,8 +352,9 @@ def runs_calls() -> dict[str, Call]:
                 "sample_stats": {"energy": np.zeros((2, 5))},
                 "report": {"chains": 2},
                 "log_weight": np.zeros((2, 5)),
+                "recorded": {"y": np.zeros((2, 5, 3))},
             },
-            {"report": {"mapping", "empty mapping"}, "sample_stats": {"empty mapping"}},
+            {"report": {"mapping", "empty mapping"}, "sample_stats": {"empty mapping"}, "recorded": {"empty mapping"}},
         ),
         "Run.load": Call(iv.Run.load, {"path": stored}),
         "Run.loo": Call(run.loo, {"posterior": posterior}, {"posterior": {"none"}}),

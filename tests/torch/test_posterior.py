@@ -268,6 +268,31 @@ class TestRuns:
         assert run.loo(posterior).elpd_loo < 0.0
 
 
+class TestPredictions:
+    def test_outputs(self):
+        posterior = module_posterior(network(2), (X, TARGETS), gaussian("noise"))
+        theta = RNG.standard_normal((3, posterior.dimension))
+        np.testing.assert_allclose(posterior.outputs(X, block=7)(theta), [by_hand(row, 2) for row in theta])
+        single = module_posterior(network(2, torch.float32), (X, TARGETS), gaussian(1.0)).outputs(X)
+        assert single(theta[:, :-1]).dtype == np.float32
+        with pytest.raises(ValueError, match=r"theta must have shape \(batch, 32\), got \(3, 5\)"):
+            single(theta[:, :5])
+        with pytest.raises(ValueError, match="x must be"):
+            posterior.outputs("x")
+        with pytest.raises(ValueError, match="block must be"):
+            posterior.outputs(X, block=0)
+
+    def test_recorded_in_place_of_weights(self, draw):
+        posterior = module_posterior(network(), (X, LABELS), categorical())
+        settings = {"draws": 10, "warmup": 10, "chains": 4}
+        sampler = iv.sgld(1e-3, estimator=iv.minibatch(8))
+        weights = draw(posterior, sampler, **settings).theta
+        run = draw(posterior, sampler, record={"logits": posterior.outputs(X)}, keep=False, **settings)
+        expected = [by_hand(row) for row in weights.reshape(-1, posterior.dimension)]
+        np.testing.assert_allclose(run.draws("logits").reshape(40, 30, 4), expected)
+        assert iv.predicted_classes(run, "logits").scores(LABELS).nll < 2 * np.log(4)
+
+
 class TestRefused:
     @pytest.mark.parametrize(
         ("module", "message"),

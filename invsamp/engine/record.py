@@ -1,0 +1,101 @@
+"""What a run keeps of each draw beside statistics: parameters, and functions of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp import arguments
+from invsamp.arguments import mapping, numbers
+from invsamp.contract import Array, Problem
+from invsamp.names import STATISTICS, check_names
+
+#: What is kept of each draw: arrays (chains, *shape) by name.
+Values = dict[str, npt.NDArray[np.floating[Any]]]
+
+
+@dataclass(frozen=True)
+class Record:
+    """Which parameters of the draws are kept, and which functions of them. Made by `as_record`.
+
+    ``parameters``: those that are kept of the cold rung alone; None: all of them, of all rungs.
+    """
+
+    functions: Mapping[str, Callable[[Array], Any]] = field(default_factory=dict)
+    parameters: tuple[str, ...] | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether all parameters are kept."""
+        return self.parameters is None
+
+    def of(self, problem: Problem, position: Array) -> Values:
+        """What is kept of positions (chains, d), beside them where all parameters are kept.
+
+        Raises
+        ------
+        ValueError
+            If a function does not return numbers, with a row for each chain.
+        """
+        if not self.functions and self.whole:
+            return {}
+        theta = np.asarray(problem.to_theta(position), dtype=float)
+        found: Values = {}
+        first = 0
+        for name, shape in problem.shapes.items():
+            size = math.prod(shape)
+            if self.parameters is not None and name in self.parameters:
+                found[name] = theta[:, first : first + size].reshape(len(theta), *shape).copy()
+            first += size
+        for name, function in self.functions.items():
+            found[name] = _numbers(f"the result of record[{name!r}]", function(theta.copy()), len(theta))
+        return found
+
+    def kept(self, problem: Problem) -> dict[str, tuple[int, ...]]:
+        """Shapes of the parameters that are kept, by name."""
+        shapes = dict(problem.shapes)
+        return shapes if self.parameters is None else {name: shapes[name] for name in self.parameters}
+
+    def told(self) -> dict[str, Any]:
+        """What a run says of it, in plain types: names of functions, and of parameters."""
+        return {"record": list(self.functions), "keep": None if self.parameters is None else list(self.parameters)}
+
+
+def as_record(
+    problem: Problem, record: Mapping[str, Callable[[Array], Any]] | None, keep: bool | Sequence[str]
+) -> Record:
+    """What the arguments of `invsamp.sample` mean; `ValueError` if they mean nothing."""
+    functions = {} if record is None else mapping("record", record, "a mapping of names to functions of theta, or None")
+    for name, function in functions.items():
+        arguments.function(f"record[{name!r}]", function, "theta (batch, d) -> (batch, ...)")
+        if name in problem.shapes or name in STATISTICS:
+            raise ValueError(f"record must have names that nothing else in a run has, got {name!r}")
+    check_names(dict(problem.shapes) | dict.fromkeys(functions, ()))
+    parameters = _kept(problem, keep)
+    if parameters == () and not functions:
+        raise ValueError("keep must leave something to keep: with False, record must have a function, got none")
+    return Record(functions, parameters)
+
+
+def _kept(problem: Problem, keep: bool | Sequence[str]) -> tuple[str, ...] | None:
+    """Names of the parameters that are kept; None: all."""
+    if isinstance(keep, bool | np.bool_):
+        return None if keep else ()
+    chosen = (keep,) if isinstance(keep, str) else arguments.names("keep", keep)
+    for name in chosen:
+        arguments.one_of("keep", name, problem.shapes)
+    return None if set(chosen) == set(problem.shapes) else tuple(name for name in problem.shapes if name in chosen)
+
+
+def _numbers(what: str, value: Any, chains: int) -> npt.NDArray[np.floating[Any]]:
+    """Numbers, a row for each chain, in single precision if they come so."""
+    single = isinstance(value, np.ndarray) and value.dtype == np.float32
+    found = value if single else numbers(what, value)
+    if found.shape[:1] != (chains,):
+        raise ValueError(f"{what} must have a row for each of the {chains} theta, got shape {found.shape}")
+    return found

@@ -1,0 +1,169 @@
+r"""What draws say of classes: probabilities averaged over the posterior, how uncertain they are, and how right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.arguments import array, integer, optional, text
+from invsamp.contract import Array
+from invsamp.results.run import Run
+
+#: Numbers of logits that are looked at together.
+_AT_ONCE = 2**22
+
+
+class ClassScores(NamedTuple):
+    """How right predicted probabilities are, for labels that came about.
+
+    ``accuracy``: share of the most probable classes that are right. ``nll``: mean of minus the log probability of the
+    right class, in nats. ``brier``: mean over the data of the squared distance between probabilities and what came
+    about, summed over the classes (tables that average over the classes have it over their number). ``ece``: expected
+    calibration error of the most probable class.
+    """
+
+    accuracy: float
+    nll: float
+    brier: float
+    ece: float
+
+
+@dataclass(frozen=True)
+class PredictedClasses:
+    """Probabilities of classes, averaged over draws. Made by `predicted_classes`.
+
+    Attributes
+    ----------
+    probability : ndarray, shape (n, classes)
+    entropy : ndarray, shape (n,)
+        Of these probabilities, in nats: all uncertainty.
+    mutual_information : ndarray, shape (n,)
+        Between class and parameters: the entropy less the mean of the draws' own entropies. That part is what the
+        posterior does not know; it is large where draws disagree.
+    """
+
+    probability: Array
+    entropy: Array
+    mutual_information: Array
+
+    def scores(self, labels: npt.ArrayLike, bins: int = 15) -> ClassScores:
+        """Accuracy, log score, Brier score and calibration error.
+
+        Parameters
+        ----------
+        labels : array_like of int, shape (n,)
+            Classes that came about, from 0.
+        bins : int
+            Of the calibration error, of equal width.
+
+        Raises
+        ------
+        ValueError
+            If a label is no class, or there is not one for each datum.
+
+        References
+        ----------
+        Brier (1950), Monthly Weather Review 78; Guo, Pleiss, Sun and Weinberger (2017), ICML, eq. (3).
+        """
+        p = self.probability
+        found = array("labels", labels, (len(p),), whole=True, least=0, most=p.shape[1] - 1).astype(int)
+        bins = integer("bins", bins, least=1)
+        right = p[np.arange(len(p)), found]
+        best, sure = p.argmax(axis=1), p.max(axis=1)
+        hit = best == found
+        place = np.minimum((sure * bins).astype(int), bins - 1)
+        gaps = [abs(hit[place == k].sum() - sure[place == k].sum()) for k in range(bins)]
+        with np.errstate(divide="ignore"):
+            nll = float(-np.log(right).mean())
+        brier = float(((p**2).sum(axis=1) - 2.0 * right + 1.0).mean())
+        return ClassScores(float(hit.mean()), nll, brier, float(sum(gaps) / len(p)))
+
+
+def predicted_classes(draws: Run | npt.ArrayLike, name: str | None = None) -> PredictedClasses:
+    """Average the probabilities of classes over draws, with the draws' weights where they have some.
+
+    Parameters
+    ----------
+    draws : Run, or array_like of shape (..., n, classes)
+        A run that recorded logits, or logits: those of draws, or of the members of an ensemble.
+    name : str, optional
+        What a run calls them; they are (chain, draw, n, classes) there.
+
+    Returns
+    -------
+    PredictedClasses
+
+    Raises
+    ------
+    ValueError
+        If there are no logits of n data and several classes.
+
+    References
+    ----------
+    Depeweg, Hernandez-Lobato, Doshi-Velez and Udluft (2018), ICML, eq. (2), for the mutual information.
+    """
+    if isinstance(draws, Run):
+        logits, weights = draws.draws(text("name", name)), draws.weights
+    else:
+        optional(_no_name, "name", name)
+        logits, weights = array("draws", draws, finite=False), None
+    if logits.ndim < 2 or logits.shape[-1] < 2 or 0 in logits.shape:
+        raise ValueError(f"draws must be logits of shape (..., n, classes), got {logits.shape}")
+    rows = logits.reshape(-1, *logits.shape[-2:])
+    share = np.full(len(rows), 1.0 / len(rows)) if weights is None else weights.ravel() / weights.sum()
+    probability, own = np.zeros(rows.shape[1:]), np.zeros(rows.shape[1])
+    for some in _blocks(rows.shape):
+        log_p = _log_softmax(np.asarray(rows[some], dtype=float))
+        p = np.exp(log_p)
+        probability += np.tensordot(share[some], p, axes=1)
+        own += share[some] @ _entropy(p, log_p)
+    with np.errstate(divide="ignore"):
+        entropy = _entropy(probability, np.log(probability))
+    return PredictedClasses(probability, entropy, np.maximum(entropy - own, 0.0))
+
+
+def auroc(inside: npt.ArrayLike, outside: npt.ArrayLike) -> float:
+    """How well scores, such as entropies, tell data from elsewhere: the area under the receiver's curve.
+
+    Parameters
+    ----------
+    inside, outside : array_like, shape (n,) and (m,)
+        Scores of data as those that were learnt from, and of others, which should be larger.
+
+    Returns
+    -------
+    float
+        The probability that one from outside has the larger score, ties for half: 1 tells all apart, 1/2 nothing.
+
+    Raises
+    ------
+    ValueError
+        If there are no scores, or NaN among them.
+    """
+    near, far = array("inside", inside, ("n",), finite=False), array("outside", outside, ("m",), finite=False)
+    ordered = np.sort(near)
+    below = np.searchsorted(ordered, far, side="left") + np.searchsorted(ordered, far, side="right")
+    return float(below.sum() / (2.0 * len(near) * len(far)))
+
+
+def _log_softmax(logits: Array) -> Array:
+    """Log probabilities along the last axis."""
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
+
+
+def _entropy(p: Array, log_p: Array) -> Array:
+    return np.asarray(-np.where(p > 0.0, p * np.where(p > 0.0, log_p, 0.0), 0.0).sum(axis=-1))
+
+
+def _blocks(shape: tuple[int, ...]) -> Iterator[slice]:
+    step = max(1, _AT_ONCE // (shape[1] * shape[2]))
+    return (slice(begin, begin + step) for begin in range(0, shape[0], step))
+
+
+def _no_name(name: str, value: object) -> None:
+    raise ValueError(f"{name} must be None where draws are logits themselves, got {value!r}")
