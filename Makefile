@@ -24,6 +24,8 @@ PYTEST_ARGUMENTS ?=
 DOLFINX ?= yes
 
 export MPLBACKEND := Agg
+# every process that a test starts would compile the sources anew
+unexport PYTHONDONTWRITEBYTECODE
 # each process takes half of the tests, and at the end what the other one has not begun: a file's fixtures are made once
 TEST_PROCESSES = -n $(WORKERS) --dist worksteal
 # the test processes share the cores; nested threads would only slow them down

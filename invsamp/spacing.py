@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.interpolate import PchipInterpolator
+import scipy
 from scipy.special import erfinv
 
 from invsamp.arguments import integer, real, store
@@ -129,7 +129,7 @@ def respaced(betas: Sequence[float], steps: npt.ArrayLike, rungs: int) -> tuple[
     shift = 0.1 * float(betas[-2])
     scale = np.log(np.asarray(betas) + shift)
     wanted = np.linspace(0.0, barrier[-1], rungs)
-    found: Array = np.exp(PchipInterpolator(barrier, scale)(wanted)) - shift
+    found: Array = np.exp(scipy.interpolate.PchipInterpolator(barrier, scale)(wanted)) - shift
     found[0], found[-1] = betas[0], betas[-1]
     return tuple(found.tolist())
 

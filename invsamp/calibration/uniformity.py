@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
-from scipy.stats import binom, poisson
+import scipy  # its stats take most of a second to import: not before they are wanted
 
 from invsamp.contract import Array
 
@@ -40,7 +39,11 @@ def bands(n: int, draws: int, false_alarm: float) -> tuple[Ranks, Ranks]:
 
     All counts are within for a share of at least ``1 - false_alarm`` of samples.
     """
-    log_tail = brentq(lambda t: _p_value(np.exp(t), n, draws) - false_alarm, np.log(1e-14), 0.0, xtol=1e-6)
+
+    def excess(log_tail: float) -> float:
+        return _p_value(np.exp(log_tail), n, draws) - false_alarm
+
+    log_tail = scipy.optimize.brentq(excess, np.log(1e-14), 0.0, xtol=1e-6)
     while _p_value(np.exp(log_tail), n, draws) > false_alarm:  # it is a step function
         log_tail -= 1e-5
     return _within(float(np.exp(log_tail)), n, draws)
@@ -50,15 +53,20 @@ def _smallest_tail(ranks: Ranks, draws: int) -> float:
     counts = np.cumsum(np.bincount(ranks, minlength=draws + 1))[:-1]
     share = np.arange(1, draws + 1) / (draws + 1)
     n = len(ranks)
-    tails = np.minimum(binom.cdf(counts, n, share), binom.sf(counts - 1, n, share))
-    return float(min(1.0, 2.0 * tails.min()))
+    return float(min(1.0, _two_sided(counts, n, share).min()))
+
+
+def _two_sided(counts: Ranks, n: int, share: Array) -> Array:
+    """Tail probabilities of these counts among n, each of them with the probability ``share``."""
+    law = scipy.stats.binom(n, share)
+    return np.asarray(2.0 * np.minimum(law.cdf(counts), law.sf(counts - 1)))
 
 
 def _within(tail: float, n: int, draws: int) -> tuple[Ranks, Ranks]:
     """Least and largest counts whose tails are larger."""
     share = np.arange(1, draws + 1) / (draws + 1)
     counts = np.arange(n + 1)[:, None]
-    inside = 2.0 * np.minimum(binom.cdf(counts, n, share), binom.sf(counts - 1, n, share)) > tail * (1.0 + 1e-9)
+    inside = _two_sided(counts, n, share) > tail * (1.0 + 1e-9)
     return inside.argmax(axis=0), n - inside[::-1].argmax(axis=0)
 
 
@@ -68,11 +76,11 @@ def _p_value(tail: float, n: int, draws: int) -> float:
     if (low > high).any() or tail >= 1.0:
         return 1.0
     mean = n / (draws + 1)
-    step = poisson.pmf(np.arange(n + 1), mean)
+    step = scipy.stats.poisson.pmf(np.arange(n + 1), mean)
     held, begin = np.ones(1), 0  # probabilities of the counts from `begin` on
     for first, last in zip(low, high, strict=True):
         reached = np.convolve(held, step[: last - begin + 1])
         held, begin = reached[first - begin : last - begin + 1], int(first)
     missing = n - begin - np.arange(len(held))
-    inside = float(held @ np.where(missing >= 0, step[missing], 0.0)) / float(poisson.pmf(n, n))
+    inside = float(held @ np.where(missing >= 0, step[missing], 0.0)) / float(scipy.stats.poisson.pmf(n, n))
     return max(1.0 - inside, LEAST_P)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.interpolate import PchipInterpolator
+import scipy
 from scipy.special import logsumexp
 
 from invsamp.arguments import array
@@ -168,7 +168,7 @@ def _quadrature(beta: Array, mean: Array) -> tuple[Array, Array, float]:
         part = slice(end, len(beta) - 1 + end)
         of_mean[part] += (measure * value).sum(axis=1)
         of_slope[part] += (measure * slope).sum(axis=1)
-    coarser = float((measure * PchipInterpolator(u, mean[::-1])(u[:-1, None] + width * t)).sum())
+    coarser = float((measure * scipy.interpolate.PchipInterpolator(u, mean[::-1])(u[:-1, None] + width * t)).sum())
     return of_mean[::-1], -of_slope[::-1] * (beta + shift), coarser
 
 

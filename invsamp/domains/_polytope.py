@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linprog
+import scipy
 
 Array = npt.NDArray[np.float64]
 
@@ -20,7 +20,7 @@ def interior_point(normals: Array, offsets: Array) -> Array:
     ball = np.linalg.norm(a, axis=1, keepdims=True)
     goal = np.append(np.zeros(a.shape[1]), -1.0)
     bounds = [(None, None)] * a.shape[1] + [(None, 1.0)]
-    result = linprog(goal, A_ub=np.hstack([a, ball]), b_ub=b, bounds=bounds, method="highs")
+    result = scipy.optimize.linprog(goal, A_ub=np.hstack([a, ball]), b_ub=b, bounds=bounds, method="highs")
     if result.x is not None:
         point = np.asarray(columns * result.x[:-1] / unit)
         if (normals @ point < offsets).all():
@@ -40,7 +40,7 @@ def bounding_box(normals: Array, offsets: Array) -> tuple[Array, Array]:
         for k, sign in enumerate((1.0, -1.0)):
             goal = np.zeros(normals.shape[1])
             goal[j] = sign
-            result = linprog(goal, A_ub=a, b_ub=b, bounds=(None, None), method="highs")
+            result = scipy.optimize.linprog(goal, A_ub=a, b_ub=b, bounds=(None, None), method="highs")
             ends[k, j] = columns[j] / unit * result.x[j] if result.x is not None else -sign * np.inf
     # a little wider than the tolerance of the programs
     margin = 1e-6 * np.where(np.isfinite(ends).all(axis=0), ends[1] - ends[0], 0.0)

@@ -11,8 +11,8 @@ from functools import partial
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 from numba import njit
-from scipy.optimize import nnls
 
 from invsamp.contract import Array
 from invsamp.domains import (
@@ -188,7 +188,7 @@ def _nearest_of_half_spaces(domain: HalfSpaces, position: Array) -> Array:
 def _least_distance(point: Array, normals: Array, offsets: Array) -> Array:
     excess = normals @ point - offsets
     scale = excess.max()
-    multipliers, _ = nnls(np.vstack([-normals.T, excess / scale]), np.append(np.zeros(len(point)), 1.0))
+    multipliers, _ = scipy.optimize.nnls(np.vstack([-normals.T, excess / scale]), np.append(np.zeros(len(point)), 1.0))
     residual = np.append(-normals.T @ multipliers, excess @ multipliers / scale - 1.0)
     return point - scale * residual[:-1] / residual[-1]
 

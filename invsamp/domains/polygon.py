@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,6 @@ class Polygon(Walled):
 
     vertices: Array
     holes: tuple[Array, ...]
-    _member: Member = field(init=False)
 
     def __init__(self, vertices: npt.ArrayLike, holes: Iterable[npt.ArrayLike] = ()) -> None:
         outline = _ring(vertices, "vertices")
@@ -65,10 +65,6 @@ class Polygon(Walled):
         for hole in inner:
             hole.flags.writeable = False
         object.__setattr__(self, "holes", inner)
-        indices, numbers = edge_grid([outline, *inner])
-        convex = not inner and bool((_turns(outline) >= 0.0).all())
-        edges = sum(map(len, (outline, *inner)))
-        object.__setattr__(self, "_member", Member(_members.EDGES, (0, 1), edges, numbers, indices, convex, True))
 
     @classmethod
     def from_curve(cls, function: Callable[[Array], npt.ArrayLike], points: int = 400) -> Polygon:
@@ -116,6 +112,13 @@ class Polygon(Walled):
     def members(self, dimension: int) -> list[Member]:
         """The edges."""
         return [self._member]
+
+    @cached_property
+    def _member(self) -> Member:  # on first use: the grid is made by compiled code
+        rings = [self.vertices, *self.holes]
+        indices, numbers = edge_grid(rings)
+        convex = not self.holes and bool((_turns(self.vertices) >= 0.0).all())
+        return Member(_members.EDGES, (0, 1), sum(map(len, rings)), numbers, indices, convex, True)
 
     def constrains(self, dimension: int) -> BoolArray:
         """Both coordinates, shape (2,)."""

@@ -16,7 +16,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special, stats
+import scipy  # its stats take most of a second to import: not before they are wanted
+from scipy import special
 from scipy.linalg import lapack
 
 from invsamp.arguments import array, generator, integer, store
@@ -68,7 +69,7 @@ class Uniform(ScalarFamily):
         return rng.uniform(lower, upper, size)
 
     def scipy(self) -> Any:
-        return stats.uniform(self.flat("lower"), self.flat("upper") - self.flat("lower"))
+        return scipy.stats.uniform(self.flat("lower"), self.flat("upper") - self.flat("lower"))
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class Normal(ScalarFamily):
         return rng.normal(mean, sd, size)
 
     def scipy(self) -> Any:
-        return stats.norm(self.flat("mean"), self.flat("sd"))
+        return scipy.stats.norm(self.flat("mean"), self.flat("sd"))
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ class LogNormal(ScalarFamily):
         return rng.lognormal(log_mean, log_sd, size)
 
     def scipy(self) -> Any:
-        return stats.lognorm(self.flat("log_sd"), scale=np.exp(self.flat("log_mean")))
+        return scipy.stats.lognorm(self.flat("log_sd"), scale=np.exp(self.flat("log_mean")))
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ class HalfNormal(ScalarFamily):
         return np.abs(rng.normal(0.0, sd, size))
 
     def scipy(self) -> Any:
-        return stats.halfnorm(scale=self.flat("sd"))
+        return scipy.stats.halfnorm(scale=self.flat("sd"))
 
 
 @dataclass(frozen=True)
@@ -217,7 +218,7 @@ class Gamma(ScalarFamily):
         return rng.gamma(concentration, 1.0 / rate, size)
 
     def scipy(self) -> Any:
-        return stats.gamma(self.flat("concentration"), scale=1.0 / self.flat("rate"))
+        return scipy.stats.gamma(self.flat("concentration"), scale=1.0 / self.flat("rate"))
 
 
 @dataclass(frozen=True)
@@ -253,7 +254,7 @@ class Beta(ScalarFamily):
         return rng.beta(a, b, size)
 
     def scipy(self) -> Any:
-        return stats.beta(self.flat("a"), self.flat("b"))
+        return scipy.stats.beta(self.flat("a"), self.flat("b"))
 
 
 @dataclass(frozen=True)
@@ -288,7 +289,7 @@ class Cauchy(ScalarFamily):
         return location + scale * rng.standard_cauchy(size)
 
     def scipy(self) -> Any:
-        return stats.cauchy(self.flat("location"), self.flat("scale"))
+        return scipy.stats.cauchy(self.flat("location"), self.flat("scale"))
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special, stats
+import scipy  # its stats take most of a second to import: not before they are wanted
+from scipy import special
 
 from invsamp.contract import Array
 from invsamp.posing import column_families
@@ -60,7 +61,7 @@ class StudentT(ScalarFamily):
         return location + scale * rng.standard_t(nu, size)
 
     def scipy(self) -> Any:
-        return stats.t(self.flat("degrees_of_freedom"), self.flat("location"), self.flat("scale"))
+        return scipy.stats.t(self.flat("degrees_of_freedom"), self.flat("location"), self.flat("scale"))
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ class HalfCauchy(_Positive):
         return np.abs(scale * rng.standard_cauchy(size))
 
     def scipy(self) -> Any:
-        return stats.halfcauchy(scale=self.flat("scale"))
+        return scipy.stats.halfcauchy(scale=self.flat("scale"))
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,7 @@ class Exponential(_Positive):
         return rng.exponential(1.0 / rate, size)
 
     def scipy(self) -> Any:
-        return stats.expon(scale=1.0 / self.flat("rate"))
+        return scipy.stats.expon(scale=1.0 / self.flat("rate"))
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,7 @@ class InverseGamma(_Positive):
         return rate / rng.gamma(concentration, 1.0, size)
 
     def scipy(self) -> Any:
-        return stats.invgamma(self.flat("concentration"), scale=self.flat("rate"))
+        return scipy.stats.invgamma(self.flat("concentration"), scale=self.flat("rate"))
 
 
 @dataclass(frozen=True)
@@ -239,7 +240,7 @@ class LogUniform(ScalarFamily):
         return np.clip(np.exp(rng.uniform(np.log(lower), np.log(upper), size)), lower, upper)
 
     def scipy(self) -> Any:
-        return stats.loguniform(self.flat("lower"), self.flat("upper"))
+        return scipy.stats.loguniform(self.flat("lower"), self.flat("upper"))
 
 
 @dataclass(frozen=True)
@@ -273,7 +274,7 @@ class Weibull(_Positive):
         return np.asarray(scale * rng.weibull(exponent, size))
 
     def scipy(self) -> Any:
-        return stats.weibull_min(self.flat("exponent"), scale=self.flat("scale"))
+        return scipy.stats.weibull_min(self.flat("exponent"), scale=self.flat("scale"))
 
 
 @dataclass(frozen=True)
@@ -318,7 +319,7 @@ class Triangular(ScalarFamily):
 
     def scipy(self) -> Any:
         lower, width = self.flat("lower"), self.flat("upper") - self.flat("lower")
-        return stats.triang((self.flat("mode") - lower) / width, lower, width)
+        return scipy.stats.triang((self.flat("mode") - lower) / width, lower, width)
 
 
 class _Folded:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.ndimage import map_coordinates
+import scipy
 
 Array = npt.NDArray[np.float64]
 
@@ -88,7 +88,7 @@ def predict_ridge(fit: RidgeFit, inputs: Array) -> Array:
     at = (inputs.T - origin) * per_unit
     values = np.empty((len(inputs), len(columns)))
     for q, column in enumerate(columns):
-        map_coordinates(column, at, values[:, q], 1, cval=fit.mean[q], prefilter=False)
+        scipy.ndimage.map_coordinates(column, at, values[:, q], 1, cval=fit.mean[q], prefilter=False)
     return values
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -248,11 +250,17 @@ def test_grazing_paths_in_a_ball_follow_its_wall() -> None:
 
 
 @pytest.mark.parametrize(
-    "domain",
-    [L_SHAPE, Ball([1.0, 1.0], 0.8), sphere(np.array([1.0, 1.0]), 0.8), L_SHAPE & Ball([1.0, 1.0], 0.9)],
+    "make",
+    [
+        lambda: L_SHAPE,
+        lambda: Ball([1.0, 1.0], 0.8),
+        lambda: sphere(np.array([1.0, 1.0]), 0.8),
+        lambda: L_SHAPE & Ball([1.0, 1.0], 0.9),
+    ],
     ids=["polygon", "ball", "level set", "intersection"],
 )
-def test_bad_numbers_and_starts_outside_stay(domain: Domain) -> None:
+def test_bad_numbers_and_starts_outside_stay(make: Callable[[], Domain]) -> None:
+    domain = make()
     position = np.array([[0.9, 0.9]] * 5 + [[3.0, 3.0]])
     move = np.array([[5e4, 3e4], [np.nan, 0.1], [np.inf, 0.0], [-np.inf, np.nan], [0.01, 0.0], [-0.1, -0.1]])
     for metric in (None, np.array([[1.0, 0.5], [0.5, 2.0]])):

@@ -58,7 +58,7 @@ class TestMeasureLevels:
             measure_levels(TARGET, DRAWS, ("a",))
         with pytest.raises(ValueError, match="noise must be a positive finite number, got 0"):
             measure_levels(TARGET, DRAWS, noise=0.0)
-        with pytest.raises(ValueError, match="costs must have shape \(3,\)"):
+        with pytest.raises(ValueError, match=r"costs must have shape \(3,\)"):
             measure_levels(TARGET, DRAWS, costs=(1.0, 2.0))
         with pytest.raises(ValueError, match="more than 2 states that can be solved, got 2"):
             measure_levels(TARGET, DRAWS[:2])

@@ -1,6 +1,6 @@
 """Replica exchange with state-dependent noise on the two-mode mixture of Li, Lin, Zhang and Zhou (2023), section 5.1.
 
-A short form of `examples/noisy_mixture.py`, whose samplers and measures these are: 4 batches of 32 runs of 20,000
+A short form of `examples/noisy_mixture.py`, whose samplers and measures these are: 2 batches of 256 runs of 5,000
 steps, each batch with its own pilot. What is judged are ratios of divergences from the truth, beside those of the long
 runs in docs/results.md; their own sds are in docs/tests.md.
 """
@@ -31,7 +31,10 @@ def rows():
     chosen = {label: samplers[label] for label in ("reSGLD", "f-reSGLD, constant", "f-reSGLD, kernel ridge")}
     # wrong on purpose
     chosen["no swap penalty"] = fast_resgld(*example["LADDER"], estimator=noise, variance=known(), swap=naive())
-    found = {label: example["describe"](example["sample"](sampler, 2000, seed=1)) for label, sampler in chosen.items()}
+    found = {
+        label: example["describe"](example["sample"](sampler, 500, seed=1, batches=2, chains=256))
+        for label, sampler in chosen.items()
+    }
     for label, row in found.items():
         print(f"{label:24s}", *(f"{value:9.5f} +- {error:.5f}" for value, error in row))
     return found
