@@ -491,7 +491,8 @@ class _ActiveRung:
         variance, factors = self._of.gradient_variance(), self.law.factors
         if variance is None or factors is None:
             return None
-        return self.metric.whiten_covariance(variance) * factors[1] ** 2
+        whitened = self.metric.whiten_covariance(variance)
+        return whitened if factors[1] == 1.0 else whitened * factors[1] ** 2
 
 
 def _no_noise(point: Point) -> Array | None:

@@ -16,8 +16,7 @@ from invsamp.contract import Array
 from invsamp.engine.rung import RungAtWork
 from invsamp.engine.swaps.pair import Pair
 from invsamp.engine.swaps.walkers import Integers, Walkers
-from invsamp.evaluate.requests import Rows
-from invsamp.kernels import Point
+from invsamp.kernels.contract import decided
 from invsamp.laws import Law
 
 #: In place of the factors of a law that has none; pairs of such laws are not at hand.
@@ -81,22 +80,11 @@ class AtHand:
         """Bring the chains from the rungs ``source`` (rungs, chains), with what is known there."""
         before = [rung.point for rung in self._rungs]
         for k, (rung, origin) in enumerate(zip(self._rungs, source, strict=True)):
-            (rows,) = (origin != k).nonzero()
-            if not len(rows):
-                continue
-            for other in set(origin[rows].tolist()):
-                rung.point = _taken(rung.point, (origin == other).nonzero()[0], before[other])
-            if rung.memory:
-                rung.arrived(rows, before[k].estimate)
-
-
-def _taken(here: Point, rows: Rows, there: Point) -> Point:
-    """Here, with some chains of there."""
-    if len(rows) == len(here.position):
-        return there
-    position = here.position.copy()
-    position[rows] = there.position[rows]
-    return Point(position, here.estimate.replaced(rows, there.estimate.take(rows)))
+            others = set(origin.tolist()) - {k}
+            for other in others:
+                rung.point = decided(origin == other, before[other], rung.point)
+            if others and rung.memory:
+                rung.arrived(np.flatnonzero(origin != k), before[k].estimate)
 
 
 @njit(cache=True)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
 Integers = npt.NDArray[np.intp]
 
@@ -29,12 +30,9 @@ class Walkers(NamedTuple):
 
     def arrive(self, source: Integers) -> Walkers:
         """After those of the rungs ``source`` (rungs, chains) have come, each in its chain."""
-        columns = np.arange(source.shape[1])
-        replica, last_end, crossings = [part[source, columns] for part in self]
-        for end in (0, len(source) - 1):
-            crossings[end] += (last_end[end] >= 0) & (last_end[end] != end)
-            last_end[end] = end
-        return Walkers(replica, last_end, crossings)
+        after = Walkers(np.empty_like(source), np.empty_like(source), np.empty_like(source))
+        _arrive(source, *self, *after)
+        return after
 
     def reset(self) -> Walkers:
         """The same, their trips forgotten (at the end of warm-up)."""
@@ -46,3 +44,25 @@ class Walkers(NamedTuple):
     def round_trips(self) -> int:
         """Made by all."""
         return int((self.crossings // 2).sum())
+
+
+@njit(cache=True)
+def _arrive(
+    source: Integers,
+    replica: Integers,
+    last_end: Integers,
+    crossings: Integers,
+    new_replica: Integers,
+    new_last_end: Integers,
+    new_crossings: Integers,
+) -> None:
+    last = len(source) - 1
+    for rung in range(last + 1):
+        for chain in range(source.shape[1]):
+            origin = source[rung, chain]
+            end, count = last_end[origin, chain], crossings[origin, chain]
+            if rung == 0 or rung == last:
+                count += end >= 0 and end != rung
+                end = rung
+            new_replica[rung, chain] = replica[origin, chain]
+            new_last_end[rung, chain], new_crossings[rung, chain] = end, count
