@@ -1,6 +1,7 @@
 """invsamp: pose inverse problems whose forward model is expensive, and sample their posteriors honestly."""
 
-from importlib import metadata
+from importlib import import_module, metadata
+from types import ModuleType
 
 from invsamp import code_cache as code_cache  # the first: others store compiled code
 from invsamp import diagnostics, evaluate, parallel
@@ -120,6 +121,14 @@ except metadata.PackageNotFoundError:  # run from a checkout that was never inst
     __version__ = "0+unknown"
 
 load = Run.load
+
+
+def __getattr__(name: str) -> ModuleType:
+    """`invsamp.petab` on its first use: it imports the solvers."""
+    if name == "petab":
+        return import_module("invsamp.petab")
+    raise AttributeError(f"module 'invsamp' has no attribute {name!r}")
+
 
 __all__ = [
     "LKJ",

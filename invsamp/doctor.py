@@ -25,6 +25,7 @@ OPTIONAL = {
     "dolfinx": "PDEs in UFL (invsamp.solvers.pde), and finite elements shared by processes; from Debian or conda-forge",
     "torch": "models that are torch functions (iv.from_torch); `pip install invsamp[torch]`",
     "mpi4py": "runs on several processes under mpiexec; `pip install invsamp[mpi]`",
+    "petab": "problems in PEtab and models in SBML (iv.petab); `pip install invsamp[petab]`",
     "umbridge": "serving models in Python (to ask servers it is not needed); `pip install invsamp[umbridge]`",
     "distributed": "Dask's workers as an executor",
     "pytest": "the tests; `pip install invsamp[test]`",

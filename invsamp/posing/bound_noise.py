@@ -12,10 +12,10 @@ from invsamp.arguments import instance
 from invsamp.contract import Array, ExpectedMisfit
 from invsamp.posing import likelihood
 from invsamp.posing.expected_misfit import expected
+from invsamp.posing.listed_quantity import as_quantity
 from invsamp.posing.noise_contract import CompiledNoise, Noise
 from invsamp.posing.outputs import Outputs
 from invsamp.posing.prior import Prior
-from invsamp.posing.quantity import Quantity
 
 Indices = npt.NDArray[np.intp]
 #: Methods of a noise of which the second must not come from a class above the first one's.
@@ -188,7 +188,7 @@ class _Part:
             raise ValueError(f"data must be {noise.wanted}{of}, got {data[index]:g} at index {index}{of_output}")
         self._unbound, self._shape = noise, data.shape
         self.quantities = [
-            Quantity(label + name, value, noise.limits.get(name, (0.0, np.inf)), data.shape, prior)
+            as_quantity(label + name, value, noise.limits.get(name, (0.0, np.inf)), data.shape, prior)
             for name, value in noise.quantities.items()
         ]
         self.names = tuple(name for quantity in self.quantities for name in quantity.names)

@@ -14,8 +14,8 @@ from invsamp.posing.vector_transforms import VectorTransform
 def choose_coordinates(prior: Prior, domain: Domain, chosen: Mapping[str, str]) -> Coordinates:
     """The transform of every column: as ``chosen`` by name, else the logarithm of what is bounded below only.
 
-    Vectors whose entries constrain each other have coordinates of their own. Columns that the domain constrains are
-    sampled as themselves.
+    And of what has a law of its logarithm, which may have two ends. Vectors whose entries constrain each other have
+    coordinates of their own. Columns that the domain constrains are sampled as themselves.
 
     Raises
     ------
@@ -31,6 +31,7 @@ def choose_coordinates(prior: Prior, domain: Domain, chosen: Mapping[str, str]) 
         if kind not in (None, "identity", "log", "logit"):
             raise ValueError(f"transforms[{name!r}] must be 'identity', 'log' or 'logit', got {kind!r}")
         vector = prior.distributions[name].vector_transform
+        of_logarithm = kind in (None, "log") and prior.distributions[name].logarithmic
         if vector is not None and kind in ("log", "logit"):
             raise ValueError(f"transforms[{name!r}] must be 'identity', or its own by default, got {kind!r}")
         if vector is not None and kind is None and not constrained[columns].any():
@@ -44,7 +45,8 @@ def choose_coordinates(prior: Prior, domain: Domain, chosen: Mapping[str, str]) 
                     f"{prior.labels[column]}, so it has to be sampled as itself"
                 )
             ends = float(prior.support[0][column]), float(prior.support[1][column])
-            transforms.append(Identity() if constrained[column] else _transform(name, kind, *ends))
+            made = Log() if of_logarithm else _transform(name, kind, *ends)
+            transforms.append(Identity() if constrained[column] else made)
     return Coordinates(transforms, vectors)
 
 

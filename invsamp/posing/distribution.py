@@ -63,6 +63,11 @@ class Distribution(ABC):
         return None
 
     @property
+    def logarithmic(self) -> bool:
+        """Whether it is a law of the logarithm, in which a position moves then although the support has two ends."""
+        return False
+
+    @property
     def vector_transform(self) -> VectorTransform | None:
         """Coordinates in which a vector is sampled whose entries constrain each other; None (the default) elsewhere."""
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -48,6 +49,14 @@ class Expression:
         """Value and derivatives by name, of shapes to which the arrays of ``values`` broadcast."""
         with np.errstate(all="ignore"):
             return self._evaluate(self._tree, values)
+
+    def renamed(self, names: Mapping[str, str]) -> str:
+        """The text with other names for some."""
+        tree = copy.deepcopy(self._tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name):
+                node.id = names.get(node.id, node.id)
+        return ast.unparse(tree)
 
     def _check(self, node: ast.expr, found: dict[str, None]) -> None:
         match node:

@@ -202,7 +202,7 @@ class InverseGamma(_Positive):
 
 @dataclass(frozen=True)
 class LogUniform(ScalarFamily):
-    """The logarithm is uniform: density 1 / x between two positive ends.
+    """The logarithm is uniform: density 1 / x between two positive ends. It is sampled as its logarithm.
 
     Parameters
     ----------
@@ -222,6 +222,11 @@ class LogUniform(ScalarFamily):
 
     def _check(self) -> None:
         check_ends(self)
+
+    @property
+    def logarithmic(self) -> bool:
+        """It is."""
+        return True
 
     @property
     def support(self) -> tuple[Array, Array]:

@@ -72,7 +72,8 @@ class GaussianNoise(ScaleFamily):
     scale : float, array_like or str
         Standard deviation, in units of the data; broadcasts to the data's shape. A string names the
         parameter of the prior that is the unknown standard deviation, or is a formula of parameters and of the
-        noise-free observation ``y``, such as ``"sqrt(a**2 + (b * y)**2)"``: additive and proportional.
+        noise-free observation ``y``, such as ``"sqrt(a**2 + (b * y)**2)"``: additive and proportional. A list of
+        names, formulas and numbers has one for each entry of the data's last axis.
     covariance : array_like (m, m), `Precision`, `AutoRegressive` or `ExponentialCorrelation`, optional
         Of e, for all m data in C order, by default the identity. A matrix is factorised once. Data that depend on each
         other have no terms of their own, so that minibatches are refused.

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import array
+from invsamp.arguments import array, real
 from invsamp.contract import Array
 from invsamp.posing import likelihood
 from invsamp.posing.distribution import freeze
@@ -110,10 +110,18 @@ class CompiledNoise(Noise):
 
 
 def quantity(name: str, value: object, above: float = 0.0, below: float | None = None) -> Any:
-    """Numbers between limits as they are kept, the name of a parameter, or a formula of names."""
+    """Numbers between limits as they are kept, the name of a parameter, or a formula of names; or a list of these."""
     if isinstance(value, str) and value:
         return value if value.isidentifier() else Expression(name, value).text
+    if isinstance(value, list | tuple) and any(isinstance(entry, str) for entry in value):
+        return tuple(_entry(f"{name}[{k}]", entry, above, below) for k, entry in enumerate(value))
     return freeze(array(name, value, above=above, below=below, also=", or the name of a parameter or a formula"))
+
+
+def _entry(name: str, value: object, above: float, below: float | None) -> Any:
+    if isinstance(value, str):
+        return quantity(name, value, above, below)
+    return real(name, value, above=above, below=below, also=", or the name of a parameter or a formula")
 
 
 def half_square_cumulant(rate: Array) -> Array:

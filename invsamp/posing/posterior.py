@@ -38,10 +38,10 @@ class Posterior:
 
     .. math:: p(\theta \mid \text{data}) \propto p(\text{data} \mid F(\theta))\, p(\theta)\, 1_D(\theta)
 
-    A sampler moves in *positions*. A parameter whose support is bounded below only is sampled as its
-    logarithm, any other as itself; finite ends are reflecting walls (see ``sampling_domain``). One whose distribution
-    names others is sampled by way of its standard family (see `Prior`), to which ``transforms`` apply then. A column
-    that ``domain`` constrains is always sampled as itself.
+    A sampler moves in *positions*. A parameter whose support is bounded below only, or that is log-uniform, is sampled
+    as its logarithm, any other as itself; finite ends are reflecting walls (see ``sampling_domain``). One whose
+    distribution names others is sampled by way of its standard family (see `Prior`), to which ``transforms`` apply
+    then. A column that ``domain`` constrains is always sampled as itself.
 
     Parameters
     ----------

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from invsamp.contract import Array
+from invsamp.posing.expressions import Expression
 from invsamp.posing.formula import Formula, Indices, is_name
 from invsamp.posing.prior import Prior
 
@@ -47,12 +48,9 @@ class Quantity(Formula):
     ) -> None:
         super().__init__(label, value, shape, prior.known_names, (OBSERVATION,), "the data's shape")
         if isinstance(value, str) and is_name(value, prior.known_names):
-            _check_support(label, value, limits, prior)
-        elif self.expression is not None and OBSERVATION in prior.order and OBSERVATION in self.expression.names:
-            raise ValueError(
-                f"{label} must not use 'y', which is the noise-free observation in a formula, where the prior has "
-                f"a parameter of that name, got {value!r}"
-            )
+            check_support(label, value, limits, prior)
+        elif self.expression is not None:
+            refuse_clash(label, self.expression, prior)
 
     @property
     def compiled(self) -> tuple[Array, Indices] | None:
@@ -77,7 +75,17 @@ class Quantity(Formula):
         return value, by_column, slopes.get(OBSERVATION, 0.0)
 
 
-def _check_support(label: str, name: str, limits: tuple[float, float], prior: Prior) -> None:
+def refuse_clash(label: str, expression: Expression, prior: Prior) -> None:
+    """`ValueError` where a formula's ``y`` would be two things."""
+    if OBSERVATION in prior.order and OBSERVATION in expression.names:
+        raise ValueError(
+            f"{label} must not use 'y', which is the noise-free observation in a formula, where the prior has "
+            f"a parameter of that name, got {expression.text!r}"
+        )
+
+
+def check_support(label: str, name: str, limits: tuple[float, float], prior: Prior) -> None:
+    """`ValueError` unless a parameter of the prior lies within limits."""
     if name in prior.tied:  # as of formulas, nothing is known before it is evaluated
         return
     if name in prior.fixed:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from invsamp.arguments import array, instance
 from invsamp.contract import Array
 from invsamp.posing.distribution import Coefficients, Distribution, ScalarFamily, freeze, joined_shape
+from invsamp.posing.distributions import LogNormal
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,13 @@ class Truncated(Distribution):
     def support(self) -> tuple[Array, Array]:  # type: ignore[override]
         lower, upper = self.distribution.support
         return np.maximum(lower, self.lower), np.minimum(upper, self.upper)
+
+    @property
+    def logarithmic(self) -> bool:
+        """Whether the distribution is a law of the logarithm, and both ends are positive."""
+        ends = np.concatenate([np.ravel(end) for end in self.support])
+        of_logarithm = isinstance(self.distribution, LogNormal) or self.distribution.logarithmic
+        return bool(of_logarithm and (ends > 0.0).all())
 
     @property
     def compiled(self) -> Coefficients:

@@ -127,12 +127,17 @@ def course(
     parameters: tuple[str, ...],
     p: Array,
     width: int,
+    own: tuple[int, ...],
 ) -> Course:
-    """What interrupts trajectories of ``width`` components at parameters p (batch, q)."""
+    """What interrupts trajectories of ``width`` components at parameters p (batch, q).
+
+    The sensitivities among these are to the parameters ``own`` first.
+    """
     plan = _plan(breakpoints, doses, events, states, parameters, width)
     if not plan.times.entries:
         return plan.fixed
-    n, q, (count, columns) = len(states), len(parameters), (len(plan.times.entries), width // len(states) - 1)
+    n, (count, columns) = len(states), (len(plan.times.entries), width // len(states) - 1)
+    q, chosen = len(own), list(own)
     times = np.empty((len(p), plan.fixed.pauses.shape[1] + count))
     jumps, which = np.zeros((*times.shape, width)), np.full(times.shape, -1)
     shifts = np.zeros((*times.shape, columns))
@@ -143,8 +148,8 @@ def course(
     for k, (entry, state) in enumerate(plan.given):
         jumps[:, old.stop + entry, state] += amounts[:, k]
     if columns:
-        shifts[:, old.stop :, :q] = plan.times.slopes(p)
-        slopes = plan.amounts.slopes(p)
+        shifts[:, old.stop :, :q] = plan.times.slopes(p)[:, :, chosen]
+        slopes = plan.amounts.slopes(p)[:, :, chosen]
         for k, (entry, state) in enumerate(plan.given):
             jumps[:, old.stop + entry, n + state : n * (1 + q) : n] += slopes[:, k]
     order = np.argsort(times, axis=1, kind="stable")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import instance, mapping, numbers, text
+from invsamp.arguments import instance, mapping, numbers, shown, text
 from invsamp.solvers.ode.observation import OdeObservation
 
 Array = npt.NDArray[np.float64]
@@ -27,20 +27,24 @@ class Experiments:
     ----------
     observations : mapping from name to OdeObservation
         Coarse ones that predict a part of the data only are refused: `coarsen` the whole.
+    rows : array of int, shape (m,), optional
+        Which of all observations each of the data is, where they come in another order or more than once, as
+        replicates do. All of them, once, by default.
 
     Attributes
     ----------
     parameters : tuple of str
     slices : mapping from name to slice
-        Where the observations of each experiment are among all.
+        Where the observations of each experiment are among all, before ``rows`` chooses among them.
 
     Raises
     ------
     ValueError
-        For no experiment, or one that is no observation of an ODE.
+        For no experiment, one that is no observation of an ODE, or rows that are not there.
     """
 
     observations: Mapping[str, OdeObservation]
+    rows: npt.NDArray[np.intp] | None = None
     parameters: tuple[str, ...] = field(init=False)
     slices: Mapping[str, slice] = field(init=False)
 
@@ -56,6 +60,11 @@ class Experiments:
         names = dict.fromkeys(name for observation in given.values() for name in observation.parameters)
         ends = np.cumsum([observation.n_observations for observation in given.values()]).tolist()
         parts = {name: slice(begin, end) for name, begin, end in zip(given, [0, *ends], ends, strict=False)}
+        if self.rows is not None:
+            rows = numbers("rows", self.rows)
+            if rows.ndim != 1 or not rows.size or not (np.isin(rows, np.arange(ends[-1]))).all():
+                raise ValueError(f"rows must be indices of the {ends[-1]} observations, got {shown(self.rows)}")
+            object.__setattr__(self, "rows", rows.astype(np.intp))
         object.__setattr__(self, "observations", given)
         object.__setattr__(self, "parameters", tuple(names))
         object.__setattr__(self, "slices", parts)
@@ -64,18 +73,18 @@ class Experiments:
         """Observations, shape (batch, n_observations), at theta, shape (batch, n_parameters)."""
         theta = self._checked(theta)
         parts = [each(theta[:, self._columns(each)]) for each in self.observations.values()]
-        return np.concatenate(parts, axis=1)
+        return self._chosen(np.concatenate(parts, axis=1))
 
     def jacobian(self, theta: Array) -> tuple[Array, Array]:
         """Observations (batch, n_observations) and their Jacobian (batch, n_observations, n_parameters)."""
         theta = self._checked(theta)
-        y = np.empty((len(theta), self.n_observations))
+        y = np.empty((len(theta), sum(each.n_observations for each in self.observations.values())))
         matrix = np.zeros((*y.shape, len(self.parameters)))
         for name, each in self.observations.items():
             columns, part = self._columns(each), self.slices[name]
             y[:, part], own = each.jacobian(theta[:, columns])
             matrix[:, part, columns] = own
-        return y, matrix
+        return self._chosen(y), self._chosen(matrix)
 
     def linearize(self, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
         """Observations (batch, m) and the product cotangent (batch, m) -> (batch, n_parameters)."""
@@ -84,12 +93,14 @@ class Experiments:
 
     def coarsen(self, *, rtol: float | None = None, atol: float | None = None) -> Experiments:
         """A cheaper fidelity with the same unknowns and data: looser tolerances."""
-        return Experiments({name: each.coarsen(rtol=rtol, atol=atol) for name, each in self.observations.items()})
+        coarse = {name: each.coarsen(rtol=rtol, atol=atol) for name, each in self.observations.items()}
+        return Experiments(coarse, self.rows)
 
     @property
     def n_observations(self) -> int:
         """Length of a row of observations."""
-        return sum(each.n_observations for each in self.observations.values())
+        whole = sum(each.n_observations for each in self.observations.values())
+        return whole if self.rows is None else len(self.rows)
 
     @property
     def derivative_error(self) -> float:
@@ -112,6 +123,9 @@ class Experiments:
     def cost(self) -> float:
         """Mean seconds per evaluation so far; NaN before the first."""
         return math.fsum(each.cost for each in self.observations.values())
+
+    def _chosen(self, found: Array) -> Array:
+        return found if self.rows is None else found[:, self.rows]
 
     def _columns(self, observation: OdeObservation) -> list[int]:
         return [self.parameters.index(name) for name in observation.parameters]

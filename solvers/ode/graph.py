@@ -103,7 +103,18 @@ class Node:
     def __float__(self) -> float:
         raise TypeError("a number was asked for")
 
-    __lt__ = __le__ = __gt__ = __ge__ = lambda self, other: self  # whoever asks for the answer is told by __bool__
+    # whoever asks for the answer is told by __bool__
+    def __lt__(self, other: Any) -> Any:
+        return _compared("<", self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return _compared("<=", self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return _compared(">", self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return _compared(">=", self, other)
 
 
 class Slopes(NamedTuple):
@@ -124,8 +135,10 @@ class Traced(NamedTuple):
 
 
 @functools.lru_cache(maxsize=8)
-def trace_graph(rhs: Rhs, n: int, q: int) -> Traced:
+def trace_graph(rhs: Rhs, n: int, q: int, *, whole: bool = True) -> Traced:
     """Run a right-hand side of n states and q parameters on nodes, and differentiate it.
+
+    ``whole`` says that it has to have one value per state; another function of (t, x, p) has as many as it likes.
 
     Raises
     ------
@@ -139,7 +152,7 @@ def trace_graph(rhs: Rhs, n: int, q: int) -> Traced:
         outputs = tuple((each if isinstance(each, Node) else graph.constant(each)).index for each in values)
     except Exception as error:
         raise Untraceable(f"rhs must be traceable, but tracing raised {type(error).__name__}: {error}") from error
-    if len(outputs) != n:
+    if whole and len(outputs) != n:
         raise ValueError(f"rhs must return {n} values, one per state, got {len(outputs)}")
     slopes: dict[str, list[tuple[int, int, int]]] = {"y": [], "p": []}
     for row, output in enumerate(outputs):
@@ -151,8 +164,8 @@ def trace_graph(rhs: Rhs, n: int, q: int) -> Traced:
     return Traced(graph, outputs, by_states, by_parameters)
 
 
-def graph_source(rhs: Rhs, n: int, q: int, columns: int, own: int) -> str:
-    """Source of ``evaluate(t, y, p, out)`` for states, and ``columns`` of sensitivities, ``own`` of them to parameters.
+def graph_source(rhs: Rhs, n: int, q: int, columns: int, own: Sequence[int]) -> str:
+    """Source of ``evaluate(t, y, p, out)``: states, and ``columns`` of sensitivities, first to the parameters ``own``.
 
     It reads the name ``operations``, which is that of `operations`.
     """
@@ -160,13 +173,18 @@ def graph_source(rhs: Rhs, n: int, q: int, columns: int, own: int) -> str:
         return "import numpy as np\n\n\ndef evaluate(t, y, p, out):\n    operations(t, y, p, out, np.empty(0))\n"
     traced = trace_graph(rhs, n, q)
     starts = np.searchsorted(traced.by_states.rows, np.arange(n + 1)).tolist()
-    entries, more = len(traced.by_states.nodes), len(traced.by_parameters.nodes) if own else 0
+    entries = len(traced.by_states.nodes)
+    column = {parameter: k for k, parameter in enumerate(own)}
+    by_own = [
+        (entries + e, row, column[parameter])
+        for e, (row, parameter) in enumerate(zip(*traced.by_parameters[:2], strict=True))
+        if parameter in column
+    ]
     return f"""import numpy as np
 
 STARTS = np.array({starts})
 COLUMNS = np.array({list(traced.by_states.columns)}, dtype=np.int64)
-ROWS_P = np.array({list(traced.by_parameters.rows)}, dtype=np.int64)
-COLUMNS_P = np.array({list(traced.by_parameters.columns)}, dtype=np.int64)
+BY_OWN = np.array({by_own}, dtype=np.int64).reshape(-1, 3)
 
 
 def evaluate(t, y, p, out):
@@ -178,18 +196,45 @@ def evaluate(t, y, p, out):
             for e in range(STARTS[i], STARTS[i + 1]):
                 total += v[e] * y[first + COLUMNS[e]]
             out[first + i] = total
-    for e in range({more}):
-        out[{n} + COLUMNS_P[e] * {n} + ROWS_P[e]] += v[{entries} + e]
+    for k in range({len(by_own)}):
+        out[{n} + BY_OWN[k, 2] * {n} + BY_OWN[k, 1]] += v[BY_OWN[k, 0]]
 """
 
 
-def operations(rhs: Rhs, n: int, q: int, slopes: bool) -> Any:
+def values_source(function: Rhs, n: int, q: int, slopes: bool) -> str:
+    """Source of ``evaluate(t, y, p, out)`` for any function of (t, x, p): its values, then, row by row, its Jacobian.
+
+    It reads the name ``operations``, which is that of `operations`.
+    """
+    traced = trace_graph(function, n, q, whole=False)
+    count, by = len(traced.outputs), (traced.by_states, traced.by_parameters)
+    rows = [row for each in by for row in each.rows]
+    columns = [*by[0].columns, *(n + column for column in by[1].columns)]
+    places = [count + row * (n + q) + column for row, column in zip(rows, columns, strict=True)]
+    fill = f"""
+    for k in range({count}, {count * (1 + n + q)}):
+        out[k] = 0.0
+    for e in range({len(places)}):
+        out[PLACES[e]] = v[e]
+"""
+    return f"""import numpy as np
+
+PLACES = np.array({places}, dtype=np.int64)
+
+
+def evaluate(t, y, p, out):
+    v = np.empty({len(places)})
+    operations(t, y, p, out, v)
+{fill if slopes else ""}"""
+
+
+def operations(rhs: Rhs, n: int, q: int, slopes: bool, *, whole: bool = True) -> Any:
     """Compiled ``operations(t, y, p, out, v)``: the right-hand side to out, its derivatives by states and p to v."""
 
     def typed(typingctx: Any, t: Any, y: Any, p: Any, out: Any, v: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             t, y, p, out, v = values
-            traced = trace_graph(rhs, n, q)
+            traced = trace_graph(rhs, n, q, whole=whole)
             table = context.make_array(signature.args[4])(context, builder, v).data
             wanted = [(k, 3, k, node) for k, node in enumerate(traced.outputs)]
             if slopes:
@@ -209,7 +254,11 @@ def operations(rhs: Rhs, n: int, q: int, slopes: bool) -> Any:
     return intrinsic(typed)
 
 
-_LLVM = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
+_LLVM = {
+    **{"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"},
+    **{"and": "and_", "or": "or_", "not": "not_"},  # of conditions
+}
+_COMPARISONS = ("<", "<=", ">", ">=")
 _DOUBLE = ir.DoubleType()
 
 
@@ -265,6 +314,10 @@ def _emit(builder: Any, graph: Graph, inputs: dict[str, Any], wanted: Sequence[t
             values[index] = builder.load(place(inputs[name], operands[0]))
         elif name in _LLVM:
             values[index] = getattr(builder, _LLVM[name])(*(values[k] for k in operands))
+        elif name in _COMPARISONS:
+            values[index] = builder.fcmp_ordered(name, *(values[k] for k in operands))
+        elif name == "select":
+            values[index] = builder.select(*(values[k] for k in operands))
         else:
             known = {"fabs": "llvm.fabs.f64", "sqrt": "llvm.sqrt.f64"}.get(name, name)
             kind = ir.FunctionType(_DOUBLE, [_DOUBLE] * len(operands))
@@ -302,11 +355,11 @@ def _backwards(graph: Graph, output: int) -> dict[tuple[str, int], int]:
         if row[0] in ("y", "p") and outer.value != 0.0:
             found[row] = outer.index
         operands = [Node(graph, k) for k in _operands(row)]
-        if not operands:
+        if not operands or row[0] in _CONDITIONS:
             continue
         for operand, inner in zip(operands, _RULES[row[0]](Node(graph, index), *operands), strict=True):
-            if operand.value is None:
-                moved = outer * inner
+            if operand.value is None and inner is not None:
+                moved = _where(operands[0], *inner(outer)) if callable(inner) else outer * inner
                 adjoint[operand.index] = adjoint[operand.index] + moved if operand.index in adjoint else moved
     return found
 
@@ -338,7 +391,38 @@ _RULES: dict[str, Callable[..., tuple[Any, ...]]] = {
     "atanh": lambda z, a: (1.0 / (1.0 - a * a),),
     "erf": lambda z, a: (2.0 / math.sqrt(math.pi) * _unary("exp", -(a * a)),),
     "fabs": lambda z, a: (a / z,),
+    # the adjoint itself is chosen: zero times what the other side's derivative may be would not do
+    "select": lambda z, condition, a, b: (None, lambda outer: (outer, 0.0), lambda outer: (0.0, outer)),
 }
+_CONDITIONS = (*_COMPARISONS, "and", "or", "not")
+
+
+def _compared(name: str, a: Any, b: Any) -> Any:
+    return a.graph.node(
+        name, *(each.index if isinstance(each, Node) else a.graph.constant(each).index for each in (a, b))
+    )
+
+
+def _joined(name: str, *conditions: Any) -> Any:
+    """The node of a logical operation, whose operands may be known."""
+    unknown = [each for each in conditions if isinstance(each, Node)]
+    known = [bool(each) for each in conditions if not isinstance(each, Node)]
+    if name == "not":
+        return unknown[0].graph.node("not", unknown[0].index) if unknown else not known[0]
+    decisive = name == "or"
+    if decisive in known:
+        return decisive
+    if len(unknown) < 2:
+        return unknown[0] if unknown else not decisive
+    return unknown[0].graph.node(name, *(each.index for each in unknown))
+
+
+def _where(condition: Any, a: Any, b: Any) -> Any:
+    """The node of one of two numbers or nodes."""
+    if not isinstance(condition, Node):
+        return a if condition else b
+    a, b = (each if isinstance(each, Node) else condition.graph.constant(each) for each in (a, b))
+    return a if a.index == b.index else condition.graph.node("select", condition.index, a.index, b.index)
 
 
 def _one(node: Node) -> Node:
@@ -416,12 +500,14 @@ def _elementary() -> dict[str, Any]:
     def angle(a: Any, b: Any) -> Any:
         return _binary("atan2", a, b) if isinstance(a, Node) or isinstance(b, Node) else math.atan2(a, b)
 
-    names = [name for name in _RULES if name not in ("add", "sub", "mul", "div", "pow", "atan2", "fabs")]
+    names = [name for name in _RULES if name not in ("add", "sub", "mul", "div", "pow", "atan2", "fabs", "select")]
     return {
         **{name: unary(name) for name in names},
         **{f"arc{name[1:]}": unary(name) for name in names if name.startswith("a")},
         **{name: angle for name in ("atan2", "arctan2")},
         **{name: unary("fabs") for name in ("abs", "absolute", "fabs")},
         **{name: lambda a, b: a**b for name in ("power", "pow")},
-        **{"square": lambda a: a * a, "pi": math.pi, "e": math.e},
+        **{"square": lambda a: a * a, "pi": math.pi, "e": math.e, "where": _where},
+        **{f"logical_{name}": functools.partial(_joined, name) for name in ("and", "or", "not")},
+        **{"maximum": lambda a, b: _where(a >= b, a, b), "minimum": lambda a, b: _where(a <= b, a, b)},
     }

@@ -74,6 +74,13 @@ class InitialValues:
             out[:, state] = more[:, column]
         return out
 
+    @property
+    def parameters_read(self) -> frozenset[int]:
+        """Parameters of the model on which the values may depend."""
+        if self.whole is not None:
+            return self.whole.parameters_read
+        return self.entries.parameters_read
+
     def failure(self, x0: Array) -> str | None:
         """Why there are none: they are whatever they are said to be."""
         return None

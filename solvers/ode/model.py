@@ -22,10 +22,11 @@ from invsamp.solvers.ode.jumps import tell_jumps
 from invsamp.solvers.ode.observation import Initial, OdeObservation, observe
 from invsamp.solvers.ode.output_times import check_times
 from invsamp.solvers.ode.probing import probe
-from invsamp.solvers.ode.quantities import Quantity
+from invsamp.solvers.ode.quantities import Quantities, Quantity
 from invsamp.solvers.ode.right_hand_side import (
     Jacobian,
     Prepared,
+    parameters_read,
     prepare_jacobian,
     prepare_sensitivities,
     prepare_states,
@@ -251,7 +252,14 @@ class OdeModel:
         return self.solve_from(p, x0, seeds, np.concatenate([p, x0[:, columns]], axis=1), grid, start)
 
     def solve_from(
-        self, p: Array, x0: Array, seeds: Array, quantities: Array, grid: Array, start: Array
+        self,
+        p: Array,
+        x0: Array,
+        seeds: Array,
+        quantities: Array,
+        grid: Array,
+        start: Array,
+        own: tuple[int, ...] | None = None,
     ) -> SensitiveSolution:
         """As `solve_with_sensitivities`, for initial values that depend on any quantities; arguments are not checked.
 
@@ -264,9 +272,13 @@ class OdeModel:
             Derivatives of the initial values by the parameters, then by other quantities.
         quantities : array, shape (batch, q + n_more)
             Their values, for the scale of absolute tolerances.
+        own : tuple of int, optional
+            The only parameters whose columns are wanted, and not known to be zero: `seeds`, `quantities` and the
+            result have these columns alone. All by default.
         """
         n, q, columns = len(self.states), len(self.parameters), seeds.shape[1]
-        rhs = prepare_sensitivities(self.rhs, self.jacobian, n, q, columns - q).compiled.address
+        own = tuple(range(q)) if own is None else own
+        rhs = prepare_sensitivities(self.rhs, self.jacobian, n, q, columns - len(own), own).compiled.address
         if self.derivatives != "traced" and not self.events and not self.breakpoints:
             tell_jumps(self.rhs, (*self.states, *self.parameters), p, x0, grid, start, self._states_at)
         y0 = np.concatenate([x0, seeds.reshape(len(x0), -1)], axis=1)
@@ -279,7 +291,7 @@ class OdeModel:
         def run(rows: npt.NDArray[np.intp], factor: float) -> Outcome:
             tolerances = self.rtol * factor, absolute[rows, : None if full else n] * factor
             common = grid if len(grid) == 1 else grid[rows]
-            return self._integrate(rhs, p[rows], y0[rows], common, start[rows], *tolerances, switched[rows])[0]
+            return self._integrate(rhs, p[rows], y0[rows], common, start[rows], *tolerances, switched[rows], own)[0]
 
         floor = (absolute[:, n:] / self.rtol).reshape(len(p), -1, n) if full else None
         slopes, status, evaluations, steps = differentiate(states, run, columns, self.rtol, floor)
@@ -346,6 +358,15 @@ class OdeModel:
         """
         return failure(solution.status, solution.ended, until, method=self.method, max_steps=self.max_steps)
 
+    def moving(self, among: Sequence[int]) -> tuple[int, ...]:
+        """Parameters out of some on which trajectories from given initial values may depend."""
+        q = len(self.parameters)
+        if self.events or self.jacobian is not None:
+            return tuple(range(q))  # what happens at events is written for all of them
+        given = (entry for time, amounts in self.doses for entry in (time, *dict(amounts).values()))
+        read = Quantities((*self.breakpoints, *given), self.parameters).parameters_read
+        return tuple(sorted((read | parameters_read(self.rhs, len(self.states), q)) & set(among)))
+
     def state_indices(self, argument: str, names: Sequence[str] | None) -> tuple[int, ...]:
         """Positions of states by name, all by default; ``argument`` is what an error calls them."""
         chosen = self.states if names is None else sequence(argument, names, "a sequence of names", least=0)
@@ -385,10 +406,11 @@ class OdeModel:
         rtol: float,
         absolute: Array,
         switched: BoolArray | None = None,
+        own: tuple[int, ...] = (),
     ) -> tuple[Outcome, BoolArray]:
         """Trajectories, and which of them LSODA made in place of the explicit method: at least those ``switched``."""
         n, q = len(self.states), len(self.parameters)
-        way = course(self.breakpoints, self.doses, self.events, self.states, self.parameters, p, y0.shape[1])
+        way = course(self.breakpoints, self.doses, self.events, self.states, self.parameters, p, y0.shape[1], own)
         if self.stop is not None:
             way = way._replace(stop=prepare_stop(self.stop, n, q).address)
         may_switch = self.method == "auto" and self.stop is None and not len(way.events.roots)

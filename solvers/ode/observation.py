@@ -6,6 +6,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -116,12 +117,15 @@ class OdeObservation(ObservedTrajectories):
     def jacobian(self, theta: Array) -> tuple[Array, Array]:
         """Observations (batch, n_observations) and their Jacobian (batch, n_observations, n_parameters)."""
         p, more = self._split(theta)
-        x0 = self.initial.values(p, more)
-        seeds = self.initial.slopes(p, x0)
-        own = np.concatenate([p, more], axis=1)
-        solution = self.model.solve_from(p, x0, seeds, own, self.times[None], np.full(len(p), self.t0))
+        x0, q, own = self.initial.values(p, more), p.shape[1], self._moving
+        kept = [*own, *range(q, q + more.shape[1])]
+        seeds = self.initial.slopes(p, x0)[:, kept]
+        values, grid = np.concatenate([p, more], axis=1)[:, kept], self.times[None]
+        solution = self.model.solve_from(p, x0, seeds, values, grid, np.full(len(p), self.t0), own)
         self._note(solution, x0)
-        states, slopes = solution.states, solution.sensitivities
+        states, slopes = solution.states, np.zeros((*solution.states.shape, q + more.shape[1]))
+        slopes[..., kept] = solution.sensitivities
+        slopes[np.isnan(solution.sensitivities).any(axis=-1)] = np.nan
         y = self._observed(states, p)
         if isinstance(self.output, StateFunction):
             n = len(self.model.states)
@@ -190,6 +194,12 @@ class OdeObservation(ObservedTrajectories):
     def n_observations(self) -> int:
         """Length of a row of observations."""
         return int(self.mask.sum())
+
+    @cached_property
+    def _moving(self) -> tuple[int, ...]:
+        """Parameters of the model that are unknown here, and on which the trajectory depends."""
+        unknown = np.flatnonzero(self.naming.columns[: len(self.model.parameters)] >= 0).tolist()
+        return tuple(sorted({*self.model.moving(unknown), *(set(unknown) & self.initial.parameters_read)}))
 
     def _note(self, solution: Solution | SensitiveSolution, x0: Array) -> None:
         self._switched[0] += int(solution.switched.sum())

@@ -48,15 +48,19 @@ def check_quantity(name: str, value: Any, parameters: tuple[str, ...]) -> Quanti
 def parameter_function(name: str, of_parameters: Callable[[Any], Any], count: int) -> StateFunction:
     """A function ``f(p)`` of ``count`` parameters with its derivatives; one that returns a number has one output."""
     function(name, of_parameters, f"{name}(p)")
+    if (key := (id(of_parameters), count)) in _FUNCTIONS:
+        return _FUNCTIONS[key][1]
 
     def outputs(t: Any, x: Any, p: Any) -> Any:
         values = of_parameters(p)
         return values if hasattr(values, "__len__") else (values,)
 
     try:
-        return StateFunction(outputs, 0, count)
+        made = StateFunction(outputs, 0, count)
     except ValueError as error:
         raise ValueError(f"{name} must be a function of the {count} parameters p: {error}") from error
+    _FUNCTIONS[key] = of_parameters, made
+    return made
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,11 +99,16 @@ class Quantities:
                 out[:, k] = differentiate(self._function(entry), p)[:, 0]
         return out
 
+    @property
+    def parameters_read(self) -> frozenset[int]:
+        """Parameters on which they may depend."""
+        found = {self.parameters.index(entry) for entry in self.entries if isinstance(entry, str)}
+        return frozenset(found).union(
+            *(self._function(each).parameters_read for each in self.entries if callable(each))
+        )
+
     def _function(self, entry: Callable[[Any], Any]) -> StateFunction:
-        key = id(entry), len(self.parameters)
-        if key not in _FUNCTIONS:
-            _FUNCTIONS[key] = entry, parameter_function("a function of p", entry, len(self.parameters))
-        return _FUNCTIONS[key][1]
+        return parameter_function("a function of p", entry, len(self.parameters))
 
 
 #: Functions with their derivatives; the function itself is kept, so that its identity stays its own.

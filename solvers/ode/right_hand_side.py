@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import operator
+import re
 import types
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -23,7 +24,7 @@ from numba.extending import overload
 
 from invsamp.solvers.ode.fingerprint import fingerprint
 from invsamp.solvers.ode.generated import Compiled, compiled, digest, is_stored, stored
-from invsamp.solvers.ode.graph import graph_source, operations
+from invsamp.solvers.ode.graph import graph_source, operations, trace_graph, values_source
 from invsamp.solvers.ode.tables import Table, without_tables
 from invsamp.solvers.ode.tracing import Rhs, sensitivities_source, slopes_source, states_source, trace
 from invsamp.solvers.ode.twins import twin
@@ -33,8 +34,10 @@ Jacobian = Callable[[Any, Any, Any], Sequence[Sequence[Sequence[Any]]]]
 
 
 #: A Jacobian by states and parameters with more entries is traced as a graph in place of by SymPy.
-MOST_ENTRIES = 300
+MOST_ENTRIES = 50
 
+#: Numba's errors are coloured where colorama is installed.
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 #: Where derivatives come from; source, and what its names stand for.
 Direct = tuple[str, tuple[str, dict[str, Any]]]
 
@@ -55,54 +58,65 @@ def prepare_states(rhs: Rhs, n: int, q: int) -> Prepared:
     ValueError
         If ``rhs`` neither traces nor compiles as it stands.
     """
-    if _is_large(n, q):
+    if is_large(n, q):
         return _prepare(
             "large_states",
             rhs, n, q,
-            lambda: graph_source(rhs, n, q, 0, 0),
-            _direct(rhs, None, n, q, 0, 0),
+            lambda: graph_source(rhs, n, q, 0, ()),
+            _direct(rhs, None, n, q, (), 0),
             {"operations": operations(rhs, n, q, False)},
         )  # fmt: skip
-    return _prepare("states", rhs, n, q, lambda: states_source(trace(rhs, n, q)), _direct(rhs, None, n, q, 0, 0))
+    return _prepare("states", rhs, n, q, lambda: states_source(trace(rhs, n, q)), _direct(rhs, None, n, q, (), 0))
 
 
 @lru_cache(maxsize=256)
 def prepare_sensitivities(
-    rhs: Rhs, jacobian: Jacobian | None, n: int, q: int, n_initial: int, by_parameters: bool = True
+    rhs: Rhs, jacobian: Jacobian | None, n: int, q: int, n_initial: int, own: tuple[int, ...] | None = None
 ) -> Prepared:
     """Compile the right-hand side of states and sensitivities: those to parameters, then ``n_initial`` columns.
 
-    See `sensitivities_source` for the order, and for what ``by_parameters`` is.
+    See `sensitivities_source` for the order, and for what ``own`` is.
 
     Raises
     ------
     ValueError
         If ``rhs`` neither traces nor compiles for complex numbers, and no Jacobian is given.
     """
-    name, own = f"sensitivities{n_initial}{'' if by_parameters else '_of_states'}", q if by_parameters else 0
+    chosen = tuple(range(q)) if own is None else own
+    name = f"sensitivities{n_initial}{'' if len(chosen) == q else '_of_' + digest(str(chosen))[:8]}"
     if jacobian is not None:
-        return _prepare(name, (rhs, jacobian), n, q, None, _direct(rhs, jacobian, n, q, own, n_initial))
+        return _prepare(name, (rhs, jacobian), n, q, None, _direct(rhs, jacobian, n, q, chosen, n_initial))
 
-    if _is_large(n, q):
+    if is_large(n, q):
         return _prepare(
             f"large_{name}",
             rhs, n, q,
-            lambda: graph_source(rhs, n, q, own + n_initial, own),
-            _stepped(rhs, n, q, own, n_initial),
+            lambda: graph_source(rhs, n, q, len(chosen) + n_initial, chosen),
+            _stepped(rhs, n, q, chosen, n_initial),
             {"operations": operations(rhs, n, q, True)},
         )  # fmt: skip
 
     def source() -> str:
-        return sensitivities_source(trace(rhs, n, q), n_initial, by_parameters=by_parameters)
+        return sensitivities_source(trace(rhs, n, q), n_initial, own=chosen)
 
-    return _prepare(name, rhs, n, q, source, _stepped(rhs, n, q, own, n_initial))
+    return _prepare(name, rhs, n, q, source, _stepped(rhs, n, q, chosen, n_initial))
+
+
+@lru_cache(maxsize=256)
+def parameters_read(rhs: Rhs, n: int, q: int) -> frozenset[int]:
+    """Parameters that a right-hand side depends on, as far as that can be told; all if it does not trace."""
+    try:
+        traced = trace_graph(rhs, n, q)
+    except ValueError:
+        return frozenset(range(q))
+    return frozenset(traced.by_parameters.columns)
 
 
 @lru_cache(maxsize=256)
 def prepare_jacobian(rhs: Rhs, jacobian: Jacobian | None, n: int, q: int) -> Prepared | ValueError:
     """The variational equations of `invsamp.solvers.ode.newton.state_jacobian`, or why there are no derivatives."""
     try:
-        return prepare_sensitivities(rhs, jacobian, n, q, n, by_parameters=False)
+        return prepare_sensitivities(rhs, jacobian, n, q, n, own=())
     except ValueError as error:  # kept: what does not compile is not tried again
         return error
 
@@ -144,9 +158,24 @@ def prepare_function(
     return compiled(source, kind, key=key or digest(source))
 
 
-def _is_large(n: int, q: int) -> bool:
-    """Whether SymPy would take too long: it does for seconds from here on."""
-    return n * (n + q) > MOST_ENTRIES
+@lru_cache(maxsize=256)
+def prepare_outputs(function: Callable[..., Any], n: int, q: int, slopes: bool) -> Compiled:
+    """Compile a function of (t, x, p) with any number of values, and its Jacobian: see `values_source`.
+
+    Raises
+    ------
+    ValueError
+        If it does not trace.
+    """
+    name = f"outputs{slopes}"
+    key = _key(name, function, n, q)
+    source = stored(name, key) or values_source(function, n, q, slopes)
+    return compiled(source, name, key=key, scope={"operations": operations(function, n, q, slopes, whole=False)})
+
+
+def is_large(n: int, q: int, outputs: int | None = None) -> bool:
+    """Whether SymPy would take too long for n outputs by default: it does for seconds from here on."""
+    return (n if outputs is None else outputs) * (n + q) > MOST_ENTRIES
 
 
 def _prepare(
@@ -191,7 +220,7 @@ def _complaint(how: str, reason: Exception | None, error: Exception) -> str:
 
 def _short(error: Exception | None) -> str:
     """The lines of an error of numba that say what is wrong, out of dozens on how it came there."""
-    lines = [line.strip() for line in str(error).splitlines()]
+    lines = [line.strip() for line in _COLOURS.sub("", str(error)).splitlines()]
     told = [line for line in lines if line and not line.startswith(("Failed in nopython", "During:", "File "))]
     return " ".join(told[:2]).rstrip(".:")
 
@@ -210,9 +239,9 @@ def _edition() -> str:
     return hashlib.sha256(b"".join(Path(__file__).with_name(f"{name}.py").read_bytes() for name in modules)).hexdigest()
 
 
-def _direct(rhs: Rhs, jacobian: Jacobian | None, n: int, q: int, own: int, n_initial: int) -> Direct:
-    """Source that calls ``rhs``, and ``jacobian`` for the sensitivities: ``own`` of them to parameters."""
-    columns = own + n_initial
+def _direct(rhs: Rhs, jacobian: Jacobian | None, n: int, q: int, own: tuple[int, ...], n_initial: int) -> Direct:
+    """Source that calls ``rhs``, and ``jacobian`` for the sensitivities, first to the parameters ``own``."""
+    columns = len(own) + n_initial
     scope = {"inner": _jitted(rhs)}
     lines = [f"d = inner(t, {_values('y', n)}, {_values('p', q)})"]
     if jacobian is not None:
@@ -222,19 +251,19 @@ def _direct(rhs: Rhs, jacobian: Jacobian | None, n: int, q: int, own: int, n_ini
             lines += [f"a{i}_{j} = float(a[{i}][{j}])" for j in range(n)]
             for k in range(columns):
                 terms = [f"a{i}_{j} * y[{n + k * n + j}]" for j in range(n)]
-                terms += [f"b[{i}][{k}]"] if k < own else []
+                terms += [f"b[{i}][{own[k]}]"] if k < len(own) else []
                 lines.append(f"out[{n + k * n + i}] = {' + '.join(terms)}")
     lines += [f"out[{i}] = d[{i}]" for i in range(n)]
     return "given" if jacobian else "direct", _guarded(lines, n + n * columns, scope)
 
 
-def _stepped(rhs: Rhs, n: int, q: int, own: int, n_initial: int) -> Direct:
+def _stepped(rhs: Rhs, n: int, q: int, own: tuple[int, ...], n_initial: int) -> Direct:
     """Source that calls ``rhs`` for the states, then for complex states once per column of the sensitivities."""
     _order_complex_numbers()
-    columns = own + n_initial
+    columns = len(own) + n_initial
     states = _tuple([f"complex(y[{i}], H * y[{n + i} + k * {n}])" for i in range(n)])
-    moved = [f"complex(p[{j}], H if k == {j} else 0.0)" for j in range(own)]
-    parameters = _tuple([*moved, *(f"complex(p[{j}], 0.0)" for j in range(own, q))])
+    imaginary = {j: f"H if k == {k} else 0.0" for k, j in enumerate(own)}
+    parameters = _tuple([f"complex(p[{j}], {imaginary.get(j, '0.0')})" for j in range(q)])
     lines = [
         f"d = inner(t, {_values('y', n)}, {_values('p', q)})",
         f"for k in range({columns}):",

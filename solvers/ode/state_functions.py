@@ -8,7 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
+from invsamp.solvers.ode.graph import trace_graph
+from invsamp.solvers.ode.pointers import call
+from invsamp.solvers.ode.right_hand_side import is_large, prepare_outputs
 from invsamp.solvers.ode.tracing import symbolic, vector_entries
 from invsamp.solvers.ode.twins import twin
 
@@ -62,7 +66,10 @@ class StateFunction:
         for name, value in (("of", self.function), ("jacobian", self.jacobian)):
             if not callable(value) and (name == "of" or value is not None):
                 raise ValueError(f"{name} must be a callable {name}(t, x, p), got {value!r}")
-        traced = _trace(self.function, self.n_states, self.n_parameters)
+        large = _large(self.function, self.n_states, self.n_parameters)
+        traced = large or _trace(self.function, self.n_states, self.n_parameters)
+        values: Callable[..., Any] | None
+        slopes: Callable[..., Any] | None
         if isinstance(traced, Exception):
             count = self._probe(traced)
             values = slopes = None
@@ -95,10 +102,22 @@ class StateFunction:
             flat = self._looped(self._jacobian_at, times, states, parameters, size)
         return flat.reshape(*flat.shape[:2], self.n_outputs, columns)
 
+    @property
+    def parameters_read(self) -> frozenset[int]:
+        """Parameters on which the outputs may depend."""
+        try:
+            traced = trace_graph(self.function, self.n_states, self.n_parameters, whole=False)
+        except ValueError:
+            return frozenset(range(self.n_parameters))
+        return frozenset(traced.by_parameters.columns)
+
     def _vectorised(
         self, compiled: Callable[..., Any], times: Array, states: Array, parameters: Array, size: int
     ) -> Array:
         out = np.empty((*states.shape[:2], size))
+        if isinstance(compiled, _Compiled):
+            compiled(times, states, parameters, out)
+            return out
         with np.errstate(all="ignore"):
             entries = compiled(times, np.moveaxis(states, 2, 0), parameters.T[:, :, None])
         for k, entry in enumerate(entries):
@@ -157,6 +176,39 @@ class StateFunction:
                 f"{type(untraceable).__name__}: {untraceable}, and the call {type(error).__name__}: {error}"
             ) from error
         return count
+
+
+class _Compiled:
+    """A function that is compiled on its first call."""
+
+    def __init__(self, function: Function, n: int, q: int, count: int, slopes: bool) -> None:
+        self.of, self.count, self.slopes = (function, n, q), count, slopes
+
+    def __call__(self, times: Array, states: Array, parameters: Array, out: Array) -> None:
+        """Values, or slopes, to ``out`` (batch, n_times, size)."""
+        address = prepare_outputs(*self.of, self.slopes).address
+        skipped = self.count if self.slopes else 0
+        every = np.empty((out.shape[0] * out.shape[1], skipped + out.shape[2]))
+        _fill(address, times, np.ascontiguousarray(states), np.ascontiguousarray(parameters), every)
+        out[...] = every[:, skipped:].reshape(out.shape)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _fill(address: int, times: Array, states: Array, parameters: Array, out: Array) -> None:
+    for row in range(states.shape[0]):
+        for k in range(states.shape[1]):
+            call(address, times[k], states[row, k], parameters[row], out, row * states.shape[1] + k)
+
+
+def _large(function: Function, n: int, q: int) -> tuple[int, _Compiled, _Compiled] | None:
+    """Number of outputs, and compiled functions for them and their derivatives, of what SymPy would take long for."""
+    try:
+        count = len(trace_graph(function, n, q, whole=False).outputs)
+    except ValueError:  # whether SymPy can do it is for it to say
+        return None
+    if not count or not is_large(n, q, count):
+        return None
+    return count, _Compiled(function, n, q, count, False), _Compiled(function, n, q, count, True)
 
 
 def _trace(

@@ -25,7 +25,7 @@ from invsamp.solvers.ode.initial_values import Initial, InitialValues
 from invsamp.solvers.ode.integrators import Status, evaluate
 from invsamp.solvers.ode.naming import Naming
 from invsamp.solvers.ode.newton import state_jacobian
-from invsamp.solvers.ode.quantities import shallow_quantity
+from invsamp.solvers.ode.quantities import Quantities, Quantity, check_quantity, shallow_quantity
 from invsamp.solvers.ode.right_hand_side import prepare_jacobian, prepare_sensitivities, prepare_states
 
 if TYPE_CHECKING:
@@ -53,6 +53,9 @@ class SteadyState:
         What differs from the experiment that follows: ``{"drug": 0.0}``.
     until : float, > 0
         Time after which the system must have come to rest.
+    then : mapping from state to quantity, optional
+        States that do not start from where they came to rest: ``{"drug": "dose"}``. A quantity is a number, the name of
+        a parameter of the model, or a function of its parameters p.
 
     Notes
     -----
@@ -64,6 +67,7 @@ class SteadyState:
     initial: Initial
     given: Mapping[str, float | str] = field(default_factory=dict)
     until: float = 1e8
+    then: Mapping[str, Quantity] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         given = mapping("given", self.given, "a mapping from names of parameters")
@@ -71,7 +75,10 @@ class SteadyState:
             text("a name of given", name)
             if not isinstance(value, str):
                 real(f"given[{name!r}]", value, also=" or the name of a parameter")
-        store(self, given=given, until=real("until", self.until, above=0.0))
+        then = mapping("then", self.then, "a mapping from names of states")
+        for name, value in then.items():
+            shallow_quantity(f"then[{text('a name of then', name)!r}]", value)
+        store(self, given=given, until=real("until", self.until, above=0.0), then=then)
         if not callable(self.initial) or isinstance(self.initial, type):
             entries = sequence("initial", self.initial, "a sequence of quantities, or a function of p")
             for k, entry in enumerate(entries):
@@ -86,6 +93,8 @@ class SteadyStart:
     begin: InitialValues
     naming: Naming
     until: float
+    then: Quantities
+    places: tuple[int, ...]  # states of those
     names: tuple[str, ...] = ()
 
     @staticmethod
@@ -97,30 +106,53 @@ class SteadyStart:
         begin = InitialValues.of(steady.initial, model.states, model.parameters)
         if begin.names:
             raise ValueError(f"initial of a steady state must be known or of the model's parameters, got {begin.names}")
+        if unknown := sorted(set(steady.then) - set(model.states)):
+            raise ValueError(f"then must be of states out of {model.states}, got {unknown}")
+        entries = tuple(check_quantity(f"then[{k!r}]", value, model.parameters) for k, value in steady.then.items())
         still = dataclasses.replace(model, method="auto", breakpoints=(), doses=(), events=(), stop=None)
-        return SteadyStart(still, begin, naming, steady.until)
+        places = tuple(model.states.index(name) for name in steady.then)
+        return SteadyStart(still, begin, naming, steady.until, Quantities(entries, model.parameters), places)
 
     def values(self, p: Array, more: Array) -> Array:
         """Steady states (batch, n) at the model's parameters (batch, q); NaN where there is none."""
-        own = self._own(p)
-        start = self.begin.values(own, more)
-        return np.array([self._rest(start[row], own[row]) for row in range(len(p))]).reshape(start.shape)
+        found = self._resting(p)
+        if self.places:
+            found[:, self.places] = np.where(np.isnan(found[:, self.places]), np.nan, self.then.values(p))
+        return found
 
     def slopes(self, p: Array, x0: Array) -> Array:
         """Derivatives (batch, q, n) of the values x0."""
         own = self._own(p)
-        start_slopes = self.begin.slopes(own, x0)
+        resting = self._resting(p) if self.places else x0
+        start_slopes = self.begin.slopes(own, resting)
         out = np.zeros((len(p), p.shape[1], x0.shape[1]))
         columns = [self.model.parameters.index(name) for name in self.naming.names]
-        for row, x in enumerate(x0):
+        for row, x in enumerate(resting):
             by_own = self._derivatives(x, own[row], start_slopes[row].T)
             out[row, columns] = self.naming.gathered(by_own).T
+        if self.places:
+            out[:, :, self.places] = self.then.slopes(p).swapaxes(1, 2)
         return out
+
+    @property
+    def parameters_read(self) -> frozenset[int]:
+        """Parameters of the model on which the values may depend."""
+        names, q = self.model.parameters, len(self.model.parameters)
+        read = {*self.model.moving(range(q)), *self.begin.parameters_read}
+        columns = self.naming.columns[sorted(read)]
+        resting = {names.index(self.naming.names[column]) for column in columns if column >= 0}
+        return frozenset({*resting, *self.then.parameters_read})
 
     def failure(self, x: Array) -> str | None:
         """Why states are NaN; None if they are not."""
         lost = int(np.isnan(x).any(axis=1).sum())
         return f"no stable steady state by t = {self.until:g} to start from ({lost} of {len(x)} rows)" if lost else None
+
+    def _resting(self, p: Array) -> Array:
+        """Where the system comes to rest, (batch, n)."""
+        own = self._own(p)
+        start = self.begin.values(own, np.empty((len(p), 0)))
+        return np.array([self._rest(start[row], own[row]) for row in range(len(p))]).reshape(start.shape)
 
     def _own(self, p: Array) -> Array:
         """The model's parameters in the steady state."""

@@ -37,7 +37,7 @@ def trace(
     ----------
     rhs : callable
         ``rhs(t, x, p)`` returning a sequence of ``n_states`` expressions: arithmetic and the elementary functions of
-        `math` and `numpy`, no branches on ``t, x, p``.
+        `math` and `numpy`, `numpy.where` among them, no branches on ``t, x, p``.
     n_states, n_parameters : int
         Lengths of ``x`` and ``p``.
     name : str
@@ -79,7 +79,7 @@ def states_source(traced: Trace) -> str:
     return _source(traced, (), traced.derivatives)
 
 
-def sensitivities_source(traced: Trace, n_initial: int, *, by_parameters: bool = True) -> str:
+def sensitivities_source(traced: Trace, n_initial: int, *, own: Sequence[int] | None = None) -> str:
     r"""Source of ``evaluate(t, y, p, out)``, the right-hand side of states and forward sensitivities.
 
     With :math:`x' = f(t, x, p)` and :math:`S = \partial x / \partial (p, x_0)`, the variational equations are
@@ -90,8 +90,8 @@ def sensitivities_source(traced: Trace, n_initial: int, *, by_parameters: bool =
     traced : Trace
     n_initial : int
         Columns of S for initial values, after those for the parameters.
-    by_parameters : bool
-        Whether there are the latter. Without them and with the identity as S, S' is the Jacobian.
+    own : sequence of int, optional
+        The parameters that have a column; all by default. Without any and with the identity as S, S' is the Jacobian.
 
     Returns
     -------
@@ -101,11 +101,12 @@ def sensitivities_source(traced: Trace, n_initial: int, *, by_parameters: bool =
     import sympy
 
     derivative = sympy.Matrix(traced.derivatives)
-    n, q = len(traced.states), len(traced.parameters) if by_parameters else 0
+    chosen = traced.parameters if own is None else [traced.parameters[k] for k in own]
+    n, q = len(traced.states), len(chosen)
     S = sympy.Matrix(n, q + n_initial, lambda i, j: sympy.Symbol(f"sensitivity{i}_{j}", real=True))
     variation = derivative.jacobian(traced.states) * S
     if q:
-        variation[:, :q] += derivative.jacobian(traced.parameters)
+        variation[:, :q] += derivative.jacobian(chosen)
     return _source(traced, tuple(S.T), (*traced.derivatives, *variation.T))
 
 
@@ -166,7 +167,17 @@ def _elementary() -> dict[str, Any]:
         **{"abs": sympy.Abs, "absolute": sympy.Abs, "fabs": sympy.Abs, "power": sympy.Pow, "pow": sympy.Pow},
         **{"log1p": lambda x: sympy.log(1 + x), "expm1": lambda x: sympy.exp(x) - 1, "square": lambda x: x**2},
         **{"pi": sympy.pi, "e": sympy.E},
+        **{"where": lambda condition, a, b: sympy.Piecewise((a, condition), (b, True))},
+        **{"logical_and": sympy.And, "logical_or": sympy.Or, "logical_not": sympy.Not},
+        **{"maximum": _larger, "minimum": lambda a, b: -_larger(-a, -b)},
     }
+
+
+def _larger(a: Any, b: Any) -> Any:
+    """The larger of two, in a form that has derivatives of which nothing is left to evaluate."""
+    import sympy
+
+    return sympy.Piecewise((a, a >= b), (b, True))
 
 
 @functools.cache

@@ -26,7 +26,7 @@ def posing_calls() -> dict[str, Call]:
     jacobian = {"function": model, "jacobian": lambda t: np.ones((len(t), 3, 2))}
     theta, rng = np.zeros((2, 2)), np.random.default_rng(0)
     several = {"parameters": {"none", "entries", "text"}}
-    noise = {"scale": {*SHAPELESS, "text"} - {"signed"}}
+    noise = {"scale": {*SHAPELESS, "text", "repeated"} - {"signed"}}
     limits = {"lower": SHAPELESS, "upper": SHAPELESS}
     families = {
         "Uniform": {"lower": 0.0, "upper": 1.0},
@@ -72,7 +72,7 @@ def posing_calls() -> dict[str, Call]:
         "LogNormalNoise": Call(iv.LogNormalNoise, {"scale": 0.1}, noise),
         "StudentTNoise": Call(iv.StudentTNoise, {"degrees_of_freedom": 3.0, "scale": 0.1}, noise),
         "NegativeBinomialNoise": Call(
-            iv.NegativeBinomialNoise, {"dispersion": 0.1}, {"dispersion": {*SHAPELESS, "text"} - {"signed"}}
+            iv.NegativeBinomialNoise, {"dispersion": 0.1}, {"dispersion": {*SHAPELESS, "text", "repeated"} - {"signed"}}
         ),
         "BinomialNoise": Call(iv.BinomialNoise, {"trials": 5}, {"trials": {"integer", "any shape", "empty"}}),
         "AutoRegressive": Call(
@@ -95,6 +95,9 @@ def posing_calls() -> dict[str, Call]:
         "PoissonNoise": Call(iv.PoissonNoise),
         "CategoricalNoise": Call(iv.CategoricalNoise),
         "Outputs": Call(lambda a: iv.Outputs(a=a), {"a": iv.PoissonNoise()}),
+        "Outputs.labelled": Call(
+            iv.Outputs.labelled, {"labels": ["a", "b"], "noises": {"a": iv.PoissonNoise(), "b": iv.GaussianNoise(1.0)}}
+        ),
         "Prior": Call(lambda a: iv.Prior(a=a, b=normal), {"a": normal}, {"a": {"distribution", "text", *SHAPELESS}}),
         "Prior.from_table": Call(iv.Prior.from_table, {"table": {"a": {"lower": 0.0, "upper": 1.0}}}),
         "Prior.log_density": Call(prior.log_density, {"theta": theta}),

@@ -31,6 +31,7 @@ from invsamp.solvers.fem import fields, random_fields
 from invsamp.solvers.fem.mesh import Mesh, read_mesh, unit_square
 from invsamp.solvers.gradient_matching.library import Entry, Term
 
+SBML = str(Path(__file__).parents[1] / "data" / "petab" / "test_suite" / "0001" / "_model.xml")
 _Sum = fields.Sum  # a call has an argument with the name of the module
 
 
@@ -124,6 +125,12 @@ def equations_calls() -> dict[str, Call]:
         ),
         "ode.Experiments": Call(ode.Experiments, {"observations": {"all": observation}}),
         "ode.Experiments.coarsen": Call(ode.Experiments({"all": observation}).coarsen),
+        "ode.SbmlModel": Call(lambda path: ode.from_sbml(path), {"path": SBML}),
+        "ode.from_sbml": Call(
+            lambda path, parameters: ode.from_sbml(path, parameters=parameters),
+            {"path": SBML, "parameters": ["k1"]},
+            {"parameters": {"empty", "none"}},
+        ),
         "ode.Table": Call(ode.Table, {"times": [0.0, 1.0, 2.0], "values": [1.0, 2.0, 0.5]}),
         "ode.SteadyState": Call(
             ode.SteadyState,

@@ -65,12 +65,12 @@ def test_values_and_derivatives_are_those_of_sympy(rhs):
     rng = np.random.default_rng(0)
     x, p, S = np.array([0.3, 1.1]), np.array([0.4, 0.9]), rng.normal(size=(3, 2))
     y = np.concatenate([x, S.ravel()])
-    ours = values(graph_source(rhs, 2, 2, 3, 2), {"operations": operations(rhs, 2, 2, True)}, y, p, 8)
+    ours = values(graph_source(rhs, 2, 2, 3, (0, 1)), {"operations": operations(rhs, 2, 2, True)}, y, p, 8)
     theirs = values(sensitivities_source(trace(rhs, 2, 2), 1), {}, y, p, 8)
     np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-13)
-    alone = values(graph_source(rhs, 2, 2, 0, 0), {"operations": operations(rhs, 2, 2, False)}, x, p, 2)
+    alone = values(graph_source(rhs, 2, 2, 0, ()), {"operations": operations(rhs, 2, 2, False)}, x, p, 2)
     np.testing.assert_array_equal(alone, ours[:2])
-    by_states = values(graph_source(rhs, 2, 2, 1, 0), {"operations": operations(rhs, 2, 2, True)}, y[:4], p, 4)
+    by_states = values(graph_source(rhs, 2, 2, 1, ()), {"operations": operations(rhs, 2, 2, True)}, y[:4], p, 4)
     moved = [np.array(rhs(0.7, x + sign * 1e-6 * S[0], p)) for sign in (1, -1)]
     np.testing.assert_allclose(by_states[2:], (moved[0] - moved[1]) / 2e-6, rtol=1e-6, atol=1e-8)
 

@@ -1,0 +1,90 @@
+"""A PEtab problem as a posterior."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from invsamp.petab.conditions import experiments
+from invsamp.petab.noises import noise_of
+from invsamp.petab.priors import prior_of
+from invsamp.petab.reading import Tables, read_tables
+from invsamp.posing.posterior import Posterior
+from invsamp.solvers.ode import SbmlModel
+
+
+@dataclass(frozen=True, eq=False)
+class PetabProblem:
+    """A problem with what its files say beside the posterior; made by `load`.
+
+    Attributes
+    ----------
+    posterior : Posterior
+        Of the parameters that are estimated, as the table names them, on a linear scale; sampled as their logarithms
+        where the table's scale is one. The data are the measurements, in their order.
+    nominal : mapping from name to float
+        Nominal values of these parameters; NaN where there are none.
+    model : SbmlModel
+        What is solved.
+    tables : Tables
+        What the files say.
+    """
+
+    posterior: Posterior
+    nominal: Mapping[str, float]
+    model: SbmlModel
+    tables: Tables
+
+
+def load(path: str | Path, **settings: Any) -> PetabProblem:
+    """A PEtab problem of version 1, with an SBML model.
+
+    Parameters
+    ----------
+    path : str or Path
+        The problem's YAML file.
+    **settings
+        Of `invsamp.solvers.ode.OdeModel`: ``rtol``, ``atol``, ``method`` and so on.
+
+    Returns
+    -------
+    PetabProblem
+
+    Raises
+    ------
+    ModuleNotFoundError
+        Without the extra ``petab``.
+    ValueError
+        For files that are not there or do not fit together, and for each feature that is not supported, by name,
+        before anything is solved.
+
+    Notes
+    -----
+    A parameter has the prior of the columns ``objectivePriorType`` and ``objectivePriorParameters``, uniform between
+    its bounds on its scale by default, and in any case within its bounds. The log likelihood has all constants, and is
+    one of the measurements themselves, whatever transforms the observable (PEtab's documentation of the data format,
+    "Noise distributions"). Not supported: Laplace noise and priors, noise that depends on more of the model than its
+    observable, models in other languages, problems of several models, measurements before time 0, and at infinite
+    times after a pre-equilibration; and what `invsamp.solvers.ode.from_sbml` does not support.
+    """
+    tables = read_tables(path)
+    forward, model = experiments(tables, settings)
+    data = np.array([row.value for row in tables.measurements])
+    posterior = Posterior(prior_of(tables.parameters), forward=forward, data=data, noise=noise_of(tables, model))
+    nominal = {name: each.nominal for name, each in tables.parameters.items() if each.estimated}
+    return PetabProblem(posterior, nominal, model, tables)
+
+
+def posterior(path: str | Path, **settings: Any) -> Posterior:
+    """The posterior of a PEtab problem: `load` says what it takes and what it does not.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> iv.sample(iv.petab.posterior("problem.yaml"))  # doctest: +SKIP
+    """
+    return load(path, **settings).posterior
