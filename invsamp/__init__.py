@@ -11,6 +11,7 @@ from invsamp.contour_learning import gain
 from invsamp.contours import contour
 from invsamp.contract import ForwardModel, Potential, Problem, Terms, TermwisePotential
 from invsamp.control_variates import control_variate
+from invsamp.cooling import annealed, cold_posterior
 from invsamp.correcting import correct
 from invsamp.coupled_sums import coupled_sum
 from invsamp.domains import Ball, Box, Ellipsoid, HalfSpaces, LevelSet, Polygon, Product, Unbounded, constraint
@@ -204,11 +205,13 @@ __all__ = [
     "Weibull",
     "__version__",
     "adjacent",
+    "annealed",
     "approximate_derivatives",
     "auroc",
     "auto_ladder",
     "awsgld",
     "calibrate",
+    "cold_posterior",
     "compare_fidelities",
     "constant",
     "constraint",

@@ -10,6 +10,7 @@ from typing import Literal
 from invsamp.arguments import instance, integer, one_of, optional, real, sequence, store
 from invsamp.boundary import Boundary, Reflect, as_boundary
 from invsamp.contours import Contour
+from invsamp.cooling import Annealed
 from invsamp.coupled_sums import CoupledSum
 from invsamp.estimators import Estimator, Exact, Noisy
 from invsamp.evaluate.requests import STRUCTURES, Structure
@@ -276,6 +277,11 @@ class Sampler:
         for rung in self.rungs:
             if isinstance(rung.law, Contour) and not rung.law.together:
                 self._check_apart(rung)
+            if isinstance(rung.law, Annealed) and (len(self.rungs) > 1 or rung.gradient_noise is not None):
+                raise ValueError(
+                    "a temperature that falls is for one rung, whose gradients' noise is not taken out, got "
+                    f"{rung.law} in a sampler of {len(self.rungs)} rungs"
+                )
         noise = self.rungs[0].gradient_noise
         if noise is not None and noise.beyond == "effective_temperature":
             raise ValueError("beyond must not be 'effective_temperature' on the cold rung: it samples the posterior")

@@ -75,6 +75,15 @@ class LocalLaw(Law, Protocol):
 
 
 @runtime_checkable
+class ChangingLaw(Law, Protocol):
+    """A law whose steps change their length with what is in its memory."""
+
+    def scale(self, memory: Memory) -> float:
+        """What stands in the place of ``step_scale``."""
+        ...
+
+
+@runtime_checkable
 class ToldLaw(Law, Protocol):
     """A law of which a run's report tells what was learnt, and what was counted of the draws."""
 
@@ -220,12 +229,13 @@ def as_ladder(temperatures: Sequence[Law | float]) -> tuple[Law, ...]:
 def check_ladder(laws: Sequence[Law]) -> None:
     """`ValueError` unless the first law is the posterior and each next one that is linear takes less of the misfit.
 
-    A first law that is not linear may be another one.
+    A first law that is not linear may be another one, and so may a cold posterior.
     """
     if all(isinstance(law, Tempered) for law in laws):
         check_temperatures([law.temperature for law in laws if isinstance(law, Tempered)])
         return
-    if laws[0].factors not in ((1.0, 1.0), None):  # of others the engine asks for weights
+    first = laws[0].factors
+    if first is not None and not first[0] == first[1] >= 1.0:  # of others the engine asks for weights
         raise ValueError(
             f"the first law must be the posterior, tempered(1) or tempered_likelihood(1), got {laws[0]!r}: the draws "
             "are those of the first rung"

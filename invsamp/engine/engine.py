@@ -12,6 +12,7 @@ import numpy as np
 from invsamp.automatic import Automatic
 from invsamp.boundary import as_boundary
 from invsamp.contract import Array, Problem, SampledProblem, SplitPotential
+from invsamp.cooling import Annealed, label
 from invsamp.coupled_sums import CoupledSum
 from invsamp.domains import Domain, Unbounded
 from invsamp.engine import gradients, reporting
@@ -307,7 +308,7 @@ class Engine:
             "ladder": None if self.search is None else self.search.report(),
             "decisions": [] if self.choice is None else self.choice.report(),
             "modes": self.visits.report(self.problem),
-            "warnings": [*map(gradients.slow, self._mistakes), *report["warnings"]],
+            "warnings": [*self._labels(), *map(gradients.slow, self._mistakes), *report["warnings"]],
             "warmup_evaluations": dict(self._warm_up_evaluations),
             "gradient_check_evaluations": dict(self._check_evaluations),
             "failure_message": next(iter(self._failure_messages()), None),
@@ -324,6 +325,14 @@ class Engine:
             "processes": self.processes(),
             "posed": posed(self.problem),
         }
+
+    def _labels(self) -> list[str]:
+        """What draws are that are not those of the posterior."""
+        if not self.rungs:
+            return []
+        cold = self.rungs[0]
+        found = label(cold.law, cold.law_memory, cold.iteration, self.plan.thin * max(1, self.kept))
+        return [] if found is None else [found]
 
     def _failure_messages(self) -> list[str]:
         """What the last failed solves said, the finest first; of the time before a restore if none has failed since."""
@@ -560,7 +569,8 @@ def _check_kernels(sampler: Sampler, domain: Domain) -> None:
 
 def _check_weights(cold: RungAtWork) -> None:
     """`ValueError` if draws of another law than the posterior would have no weights; the chains are placed."""
-    if cold.law.factors is None and cold.law.log_weight(cold.estimate, cold.law_memory) is None:
+    labelled = isinstance(cold.law, Annealed)
+    if cold.law.factors is None and not labelled and cold.law.log_weight(cold.estimate, cold.law_memory) is None:
         raise ValueError(
             f"the first law must be the posterior, or give its draws weights (log_weight), got {cold.law!r}: the draws "
             "are those of the first rung"

@@ -48,7 +48,7 @@ def lead_down(rung: RungAtWork, scale: Array) -> Asks[Led]:
 def curvature(rung: RungAtWork, led: Led, scale: Array) -> Asks[Array]:
     """The Hessian (d, d) of v times the step scale, at the lowest point."""
     matrix, _ = yield from hessian(of(rung), led.best, led.gradient, scale, rung.domain)
-    return matrix * rung.law.step_scale
+    return matrix * rung.step_scale
 
 
 def spread(rung: RungAtWork) -> Asks[None]:
@@ -59,7 +59,7 @@ def spread(rung: RungAtWork) -> Asks[None]:
     rng, (chains, d) = rung.streams["start"], rung.position.shape
     least = rung.reduced_energy(rung.estimate)
     place = rung.position.copy()
-    moves = rung.metric.colour(rng.standard_normal((chains, d))) * np.sqrt(rung.law.step_scale)
+    moves = rung.metric.colour(rng.standard_normal((chains, d))) * np.sqrt(rung.step_scale)
     waiting = np.arange(chains)
     for _ in range(HALVINGS):
         inside = rung.domain.contains(rung.position[waiting] + moves[waiting])

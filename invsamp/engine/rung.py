@@ -23,7 +23,7 @@ from invsamp.evaluate.requests import Answer, Asks, Estimate, Request, Rows, ans
 from invsamp.kernels import Info, Kernel, Langevin, Point, PriorDraws
 from invsamp.kernels.contract import NOTHING, RESTED, Memory, Path, StepSize, Whitened
 from invsamp.ladder import Rung
-from invsamp.laws import Law, LocalLaw
+from invsamp.laws import ChangingLaw, Law, LocalLaw
 from invsamp.metric import IdentityMetric, Metric
 from invsamp.schedules import Schedule, over, step_size_at
 
@@ -146,7 +146,13 @@ class RungAtWork:
 
     @law.setter
     def law(self, law: Law) -> None:
-        self._active.law, self._step_scale = law, law.step_scale
+        self._active.law, self._changing = law, law if isinstance(law, ChangingLaw) else None
+        self._step_scale = law.step_scale
+
+    @property
+    def step_scale(self) -> float:
+        """How much longer than given the steps are."""
+        return self._step_scale
 
     @property
     def law_memory(self) -> Memory:
@@ -156,6 +162,8 @@ class RungAtWork:
     @law_memory.setter
     def law_memory(self, memory: Memory) -> None:
         self._active.law_memory = memory
+        if self._changing is not None:
+            self._step_scale = self._changing.scale(memory)
 
     @property
     def metric(self) -> Metric:
@@ -236,6 +244,7 @@ class RungAtWork:
         self.counts = Counts(**state["counts"])
         self.noise.restore(state["noise"])
         self.law = state["law"] or self.settings.law
+        self.law_memory = state["law_memory"]
         self._open_streams(self.position.shape)
         drawn_in_blocks = {"move": self._moves, "accept": self._thresholds}
         for name, rng in self.streams.items():
@@ -290,7 +299,7 @@ class RungAtWork:
         if self.remembering is not None:
             yield from self._update_memory()
         if active.law_memory:
-            active.law_memory = active.law.updated(active.law_memory, point.estimate, iteration, self.warming)
+            self.law_memory = active.law.updated(active.law_memory, point.estimate, iteration, self.warming)
         counts.steps += 1
         if info.clipped:
             counts.clipped += info.clipped
@@ -459,7 +468,7 @@ class _ActiveRung:
     @property
     def step_scale(self) -> float:
         """How many times the step size as given `step_size` is."""
-        return self.law.step_scale
+        return self._of.step_scale
 
     @property
     def reference(self) -> Whitened:

@@ -21,6 +21,7 @@ from invsamp.boundary import Ignore, Penalise, Project, Reflect
 from invsamp.contour_learning import Gain, Learning
 from invsamp.contours import Contour
 from invsamp.control_variates import ControlVariate
+from invsamp.cooling import Annealed, Cold
 from invsamp.coupled_sums import CoupledSum
 from invsamp.descent import Led
 from invsamp.engine.scouting import Scouted
@@ -65,6 +66,8 @@ _CLASSES: dict[str, type[Any]] = {
             Sampler,
             Automatic,
             Rung,
+            Annealed,
+            Cold,
             Tempered,
             TemperedLikelihood,
             Contour,

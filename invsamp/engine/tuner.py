@@ -266,7 +266,7 @@ class Tuner:
             often = rung.counts.reflected - self._reflected > WALLED * self._length * len(rung.position)
             turned = adjusted and often
             uses = {"draws": (adjusted and self._alone) or turned, "gradients": not turned}
-            rung.metric = lessons.metric(old, self._scale, rung.law.step_scale, **uses)
+            rung.metric = lessons.metric(old, self._scale, rung.step_scale, **uses)
             self._teachers = lessons.teachers()
             self._settle_down(old, lessons)
         if self._finds_step and rung.adjusted:
@@ -348,7 +348,7 @@ class Tuner:
             start = yield from rung.estimates("probe", here, chain, rung.gradients)
         known = np.isfinite(rung.reduced_energy(start)) & np.isfinite(rung.reduced_energy(there))
         change = rung.reduced_gradient(there) - rung.reduced_gradient(start)
-        return sign * rung.metric.whiten(change) * rung.law.step_scale, known
+        return sign * rung.metric.whiten(change) * rung.step_scale, known
 
     def _stable_step(self, curvature: Array) -> Array:
         rung = self.rung

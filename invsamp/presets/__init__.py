@@ -11,6 +11,9 @@ ladder : "auto", `auto_ladder`, or None
     of the first rungs, the last of them that of all others. None: as ``temperatures`` say.
 step_size : float, Schedule, sequence of them for each rung, or None
     In the coordinates that the sampler moves in. None: found in warm-up, with a preconditioner.
+temperature : 1 or Law
+    Of a sampler of one rung that may sample something else than the posterior: `cold_posterior` or `annealed`, which
+    the run's warnings tell. In a ladder, ``temperatures`` may begin with a `cold_posterior`.
 fidelity : str or int
     Of the one rung, as in `invsamp.ladder.Rung`: the finest by default.
 fidelities : sequence of str or int, optional

@@ -85,14 +85,23 @@ def svgd(step_size: float, *, estimator: Estimator | None = None, fidelity: str 
     return _baseline(Stein(), step_size, estimator, fidelity)
 
 
-def sgd(step_size: float, *, estimator: Estimator | None = None, fidelity: str | int = 0) -> Sampler:
+def sgd(
+    step_size: float, *, momentum: float = 0.0, estimator: Estimator | None = None, fidelity: str | int = 0
+) -> Sampler:
     """Stochastic gradient descent: samples nothing. Its iterates make `invsamp.swag`'s Gaussian.
+
+    Chains begin apart and stay apart, so that the last draws of several are a deep ensemble.
+
+    Parameters
+    ----------
+    momentum
+        As of `invsamp.kernels.GradientDescent`.
 
     Notes
     -----
     Arguments are those that all presets share: see `invsamp.presets`. A domain is refused.
     """
-    return _baseline(GradientDescent(), step_size, estimator, fidelity)
+    return _baseline(GradientDescent(momentum), step_size, estimator, fidelity)
 
 
 def _baseline(kernel: Kernel, step_size: float, estimator: Estimator | None, fidelity: str | int) -> Sampler:

@@ -14,7 +14,7 @@ from invsamp.estimators import Estimator, Exact
 from invsamp.kernels import Langevin, LocalLangevin
 from invsamp.ladder import COARSEST, Rung, Sampler
 from invsamp.laws import tempered
-from invsamp.presets.replica_exchange import StepSizes, columns, exchange
+from invsamp.presets.replica_exchange import StepSizes, columns, exchange, plain_kernel
 from invsamp.schedules import Schedule
 from invsamp.swap.rules import SwapRule
 from invsamp.swap.schemes import SwapScheme
@@ -81,6 +81,7 @@ def csgld(
     temperature: float = 1.0,
     log_psi: npt.ArrayLike | None = None,
     gain: Gain | None = None,
+    friction: float = 1.0,
     weights: Weighting = "exact",
     estimator: Estimator | None = None,
     fidelity: str | int = 0,
@@ -110,6 +111,8 @@ def csgld(
         Known log masses of the bins; then nothing is learnt.
     gain : Gain, optional
         Default: the printed :math:`1 / (k^{.6} + 100)`.
+    friction : float in (0, 1]
+        Less than 1: with momentum, as of `sghmc`; CSGHMC.
     weights : "exact" or "published"
         Which weights draws have.
     estimator : Estimator, optional
@@ -125,7 +128,7 @@ def csgld(
     Deng, Lin and Liang (2020), NeurIPS, Algorithm 1; Deng (2021), thesis, Purdue, eq. (5.7), (5.8), section 5.3.2.
     """
     law = _published("csgld", ends, zeta, temperature, weights, gain, log_psi)
-    return _single(law, step_size, estimator, fidelity, boundary)
+    return _single(law, step_size, estimator, fidelity, boundary, friction)
 
 
 def icsgld(
@@ -136,6 +139,7 @@ def icsgld(
     temperature: float = 1.0,
     log_psi: npt.ArrayLike | None = None,
     gain: Gain | None = None,
+    friction: float = 1.0,
     weights: Weighting = "exact",
     estimator: Estimator | None = None,
     fidelity: str | int = 0,
@@ -156,7 +160,7 @@ def icsgld(
     Deng (2021), thesis, Purdue, eq. (6.5) to (6.9).
     """
     law = _published("icsgld", ends, zeta, temperature, weights, gain, log_psi)
-    return _single(law, step_size, estimator, fidelity, boundary)
+    return _single(law, step_size, estimator, fidelity, boundary, friction)
 
 
 def awsgld(
@@ -213,8 +217,10 @@ def _single(
     estimator: Estimator | None,
     fidelity: str | int,
     boundary: Boundary | str,
+    friction: float = 1.0,
 ) -> Sampler:
     if step_size is None:
         raise ValueError("step_size must be given, a positive number or a schedule, got None")
     used = Exact() if estimator is None else estimator
-    return Sampler((Rung(law, fidelity, used, step_size=step_size),), boundary=boundary)
+    rung = Rung(law, fidelity, used, kernel=plain_kernel(friction), step_size=step_size)
+    return Sampler((rung,), boundary=boundary)

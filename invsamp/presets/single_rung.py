@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from invsamp.arguments import real
 from invsamp.boundary import Boundary
+from invsamp.cooling import of_temperature
 from invsamp.estimators import Estimator
 from invsamp.estimators import exact as exact_energies
 from invsamp.kernels import CrankNicolson, Hamiltonian, Langevin, Microcanonical, Momentum
 from invsamp.ladder import GradientNoise, Rung, Sampler
+from invsamp.laws import Law
 from invsamp.schedules import Schedule, cyclic_cosine
 
 
@@ -19,6 +21,7 @@ def sgld(
     fidelity: str | int = 0,
     preconditioner: str | None = "auto",
     boundary: Boundary | str = "reflect",
+    temperature: float | Law = 1.0,
 ) -> Sampler:
     r"""Stochastic-gradient Langevin dynamics, :math:`\theta' = \theta - \eta g + \sqrt{2 \eta} \xi`.
 
@@ -37,7 +40,8 @@ def sgld(
     Welling and Teh (2011), ICML, eq. (4), with :math:`\eta = \epsilon / 2`.
     """
     used = exact_energies() if estimator is None else estimator
-    rung = Rung(fidelity=fidelity, estimator=used, step_size=step_size, gradient_noise=gradient_noise)
+    law = of_temperature(temperature)
+    rung = Rung(law, fidelity, used, step_size=step_size, gradient_noise=gradient_noise)
     return _single(rung, preconditioner, boundary)
 
 
@@ -51,6 +55,7 @@ def cyclic_sgld(
     fidelity: str | int = 0,
     preconditioner: str | None = None,
     boundary: Boundary | str = "reflect",
+    temperature: float | Law = 1.0,
 ) -> Sampler:
     """SGLD whose step size falls along a cosine and starts anew, in cycles that fill the run.
 
@@ -83,8 +88,9 @@ def cyclic_sgld(
     used = exact_energies() if estimator is None else estimator
     kernel = Momentum(friction)
     rung = Rung(
-        fidelity=fidelity,
-        estimator=used,
+        of_temperature(temperature),
+        fidelity,
+        used,
         kernel=Langevin() if kernel.friction == 1.0 else kernel,
         step_size=schedule,
         gradient_noise=gradient_noise,
@@ -101,6 +107,7 @@ def sghmc(
     fidelity: str | int = 0,
     preconditioner: str | None = "auto",
     boundary: Boundary | str = "reflect",
+    temperature: float | Law = 1.0,
 ) -> Sampler:
     r"""Stochastic-gradient Hamiltonian Monte Carlo: SGLD with momentum, which a wall turns with the move.
 
@@ -125,7 +132,8 @@ def sghmc(
     """
     kernel = Momentum(friction)
     used = exact_energies() if estimator is None else estimator
-    rung = Rung(fidelity=fidelity, estimator=used, kernel=kernel, step_size=step_size, gradient_noise=gradient_noise)
+    law = of_temperature(temperature)
+    rung = Rung(law, fidelity, used, kernel=kernel, step_size=step_size, gradient_noise=gradient_noise)
     return _single(rung, preconditioner, boundary)
 
 

@@ -239,6 +239,8 @@ def samplers_calls() -> dict[str, Call]:
         "geometric": {"hottest": 4.0, "rungs": 3},
         "auto_ladder": {},
         "tempered": {"temperature": 2.0},
+        "cold_posterior": {"temperature": 0.5},
+        "annealed": {"temperature": iv.exponential(10.0, 0.9)},
         "tempered_likelihood": {"beta": 0.5},
         "contour": {"knots": [1.0, 2.0, 5.0]},
         "gain": {"scale": 1.0},
