@@ -190,7 +190,7 @@ def table(records: Iterable[Record]) -> str:
             continue
         worst = max(ended, key=lambda r: abs(r["mean"][1]))["mean"]
         sd = max(ended, key=lambda r: abs(np.log(max(r["sd"][1], 1e-300))))["sd"]
-        us, them = (float(np.median([rate(r.get(who)) for r in found])) for who in ("ours", "nuts"))
+        us, them = (_median([rate(r.get(who)) for r in found]) for who in ("ours", "nuts"))
         wrong = [r for r in found if not r.get("nuts", {}).get("right", True)]
         note = f" ({len(wrong)} wrong)" if wrong else ""
         if np.isfinite(us / them):
@@ -207,6 +207,12 @@ def table(records: Iterable[Record]) -> str:
             f"; least ESS per gradient against NUTS {np.median(ratios):.2f} in the median, {min(ratios):.2f} least"
         )
     return "\n".join(lines)
+
+
+def _median(values: list[float]) -> float:
+    """Of those that are there; NaN where none is."""
+    known = [value for value in values if np.isfinite(value)]
+    return float(np.median(known)) if known else float("nan")
 
 
 def check(case: Case) -> str:

@@ -119,10 +119,13 @@ def _mode_warnings(report: Mapping[str, Any]) -> list[str]:
         return []
     found = []
     if modes["endless"]:
+        away = modes.get("away") or []
+        along = f", as {_list(away)} ran away" if away else ""
         found.append(
-            f"{modes['endless']} of {modes['descents']} descents fell without end, far below all minima: the posterior "
-            "may be improper (a scale that may go to 0, a prior that is flat for ever), or have a spike. Bound the "
-            "parameter that runs away, or give it a proper prior."
+            f"{modes['endless']} of {modes['descents']} descents fell without end, far below all minima{along}: the "
+            "posterior is improper there, or has a spike that chains hardly enter, as where a scale goes to 0 and what "
+            'it scales with it. Give the parameter a proper prior, or pose what it scales non-centred: Normal("mu", '
+            '"tau") in a Prior is sampled so.'
         )
     weights, visits = np.asarray(modes["weights"]), np.asarray(modes["visits"])
     if len(weights) < 2 or not visits.sum():
@@ -174,7 +177,9 @@ def _likely(report: Mapping[str, Any]) -> str:
     modes = report.get("modes") or {}
     if len(modes.get("theta") or []) > 1:
         causes.append(f"descents from the prior found {len(modes['theta'])} modes")
-    if "failed" in (report.get("decisions") or [""])[-1]:
+    if any("next to no mass" in line for line in report.get("decisions") or []):
+        causes.append("the density is highest where there is next to no mass (a funnel): pose its scales non-centred")
+    elif "failed" in (report.get("decisions") or [""])[-1]:
         causes.append("no length of path passed its trial, as where curvature varies much (a funnel, a bent ridge)")
     led = (report.get("descents") or [None])[0]
     if led is not None and led["unfinished"]:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 
 from invsamp.automatic import LENGTHS, Automatic
 from invsamp.contract import Array
 from invsamp.diagnostics.draws import ess, rhat
-from invsamp.engine.scouting import NEGLIGIBLE, Scouted
+from invsamp.engine.lessons import far
+from invsamp.engine.scouting import Scouted, runaways
 from invsamp.engine.streams import Saved
+from invsamp.kernels import Kernel, ModeJumps
 from invsamp.ladder import Sampler
 
 #: Steps of a trial after warm-up, whose draws decide and are not kept.
 TRIAL = 200
 #: A trial has failed if some R-hat is above, or a draw worth less than such a share of an independent one.
-WORST_RHAT, LEAST_WORTH = 1.1, 0.05
+WORST_RHAT, LEAST_WORTH = 1.1, 0.06
 #: Above this R-hat chains that began in several modes have stayed there: longer paths would not help.
 APART = 1.5
 #: Parameters, evenly spread, by which a trial is judged.
@@ -37,7 +42,12 @@ class Choice:
         self._stages = sampler.stages(dimension, fidelities)
         self._to_prior = to_prior
         self.stage = 0
-        self._modes, self._worths = 1, list[float]()
+        #: Trials that have failed.
+        self.failed = 0
+        #: Whether chains begin where descents end; otherwise at draws of the prior, as no mass is down there.
+        self.led = True
+        self._modes, self._worths, self._lowest = 1, list[float](), np.inf
+        self._jumps: tuple[Array, Array] | None = None  # centres and factors of the modes that kernels jump between
         self._settled = False  # on a kernel that has failed, as there is nothing better
         #: What was chosen, and why.
         self.told: list[str] = []
@@ -48,7 +58,11 @@ class Choice:
     @property
     def sampler(self) -> Sampler:
         """Of the present stage."""
-        return self._stages[self.stage]
+        chosen = self._stages[self.stage]
+        if self._jumps is None or chosen is self.widest:
+            return chosen
+        (rung,) = chosen.rungs
+        return replace(chosen, rungs=(replace(rung, kernel=ModeJumps(rung.kernel, *self._jumps)),))
 
     @property
     def widest(self) -> Sampler:
@@ -65,34 +79,54 @@ class Choice:
         """Whether the trial has all its draws."""
         return len(self._positions) == TRIAL
 
-    def scouted(self, found: Scouted, evaluations: int) -> None:
-        """Choose the first stage by what descents have found."""
-        minima, weights = found.minima, found.minima.weights
-        heavy = int(np.count_nonzero(weights > NEGLIGIBLE))
+    @property
+    def _kernel(self) -> Kernel:
+        return self.sampler.rungs[0].kernel
+
+    def scouted(self, found: Scouted, evaluations: int, names: Sequence[str]) -> None:
+        """Choose the first stage by what descents have found; ``names`` are those of the unknowns."""
+        minima, heavy = found.minima, found.heavy
         descents = f"{found.descents} descents from the prior ({evaluations:,} evaluations)"
+        self._lowest = float(np.min(minima.energies, initial=np.inf))
         if found.endless:
+            self.led = False
+            run = runaways(found, names) if len(names) == len(found.away) else []
+            along = f", along {', '.join(run[:4])}" if run else ""
             self.told.append(
-                f"{found.endless} of {descents} fall without end: the posterior may be improper, or have a spike"
+                f"{found.endless} of {descents} fall without end{along}: the posterior is improper there, or has a "
+                f"spike; chains begin at draws of the prior, not led down, with one kernel, {self._kernel}"
             )
-        if not len(minima.energies):
-            self.told.append(f"{descents} found no minimum: one kernel, {self.sampler.rungs[0].kernel}")
-        elif heavy == 1:
-            others = f", and {len(weights) - 1} others of no weight" if len(weights) > 1 else ""
-            self.told.append(f"{descents} found one mode{others}: one kernel, {self.sampler.rungs[0].kernel}")
+        elif not len(heavy):
+            self.told.append(f"{descents} found no minimum: one kernel, {self._kernel}")
+        elif len(heavy) == 1:
+            others = f", and {len(minima.weights) - 1} others of no weight" if len(minima.weights) > 1 else ""
+            self.told.append(f"{descents} found one mode{others}: one kernel, {self._kernel}")
+        elif found.ridge:
+            self.told.append(
+                f"{descents} found {len(heavy)} minima that are flat in some direction, as on a ridge: one kernel, "
+                f"{self._kernel}"
+            )
         else:
-            self._modes = heavy
-            shares = ", ".join(f"{weight:.2g}" for weight in weights[weights > NEGLIGIBLE][:6])
-            self.told.append(
-                f"{descents} found {heavy} modes, of weights {shares} by their Gaussians: on trial, whether chains of "
-                f"one kernel that begin in all of them pass between them, {self.sampler.rungs[0].kernel}"
-            )
+            self._several(found, descents)
+
+    def _several(self, found: Scouted, descents: str) -> None:
+        minima, heavy = found.minima, found.heavy
+        self._modes = len(heavy)
+        shares = ", ".join(f"{weight:.2g}" for weight in minima.weights[heavy][:6])
+        factors = np.linalg.cholesky(minima.covariances[heavy])
+        self._jumps = minima.position[heavy], factors
+        looked = f", some of them from the lowest of {found.searched:,} points of the prior" if found.searched else ""
+        self.told.append(
+            f"{descents}{looked} found {len(heavy)} modes, of weights {shares} by their Gaussians: on trial, whether "
+            f"chains pass between them, by {self._kernel}"
+        )
 
     def add(self, position: Array, energy: Array) -> None:
         """Positions (chains, d) and energies (chains,) after a step of the trial."""
         self._positions.append(position[:, :: self._every].copy())
         self._energies.append(energy.copy())
 
-    def judged(self) -> bool:
+    def judged(self, dimension: int) -> bool:
         """Whether the trial, which ends, lets this stage pass; otherwise the next one is that of the run."""
         draws = np.stack(self._positions, axis=1)
         energies = np.stack(self._energies, axis=1)[..., None]
@@ -100,14 +134,26 @@ class Choice:
         centred = draws - draws.mean(axis=(0, 1))
         values = np.concatenate([draws, np.square(centred), energies], axis=2)
         worst = 1.0 if len(draws) == 1 else float(np.nanmax(rhat(values), initial=1.0))
-        sizes = ess(values)
-        worth = float(np.nanmin(sizes, initial=np.inf)) / values[..., 0].size
+        worth = float(np.nanmin(ess(values), initial=np.inf)) / values[..., 0].size
         if worst <= WORST_RHAT and worth >= LEAST_WORTH:
             self.told.append(
                 f"a trial of {TRIAL} steps passed: R-hat {worst:.3f}, a draw is worth {min(worth, 1.0):.2g}"
             )
             return True
+        self.failed += 1
+        self._next(worst, worth, float(np.median(energies)) - self._lowest, dimension)
+        return False
+
+    def _next(self, worst: float, worth: float, above: float, dimension: int) -> None:
+        """The stage after one that has failed; its draws lie ``above`` the lowest minimum, in their median."""
         failed = f"a trial of {TRIAL} steps failed: R-hat {worst:.3f}, a draw is worth {worth:.2g}"
+        if self.led and self._modes == 1 and above > far(dimension) + dimension:
+            self.led = False
+            self.told.append(
+                f"{failed}; the draws lie {above:.3g} above the lowest minimum, where there is next to no mass: chains "
+                "begin at draws of the prior, not led down"
+            )
+            return
         self._worths.append(worth)
         apart = self._modes > 1 and worst > APART
         if self.stage + 1 < len(LENGTHS) and not apart:
@@ -121,19 +167,20 @@ class Choice:
         else:
             # without modes a ladder of temperatures would only be slower
             self.stage, self._settled = int(np.argmax(self._worths)), True
-            self.told.append(f"{failed}: back to {self.sampler.rungs[0].kernel}, which was the best")
-        return False
+            self.told.append(f"{failed}: back to {self._kernel}, which was the best")
 
     def state(self) -> Saved:
         """For `restore`."""
         trial = [np.array(self._positions), np.array(self._energies)] if self._positions else None
-        known = {"modes": self._modes, "worths": list(self._worths), "settled": self._settled}
+        known = {"modes": self._modes, "worths": list(self._worths), "settled": self._settled, "led": self.led}
+        known |= {"failed": self.failed, "lowest": self._lowest, "jumps": self._jumps}
         return {"stage": self.stage, "told": list(self.told), "trial": trial} | known
 
     def restore(self, state: Saved) -> None:
         """Go on from a state."""
         self.stage, self.told = state["stage"], list(state["told"])
         self._modes, self._worths, self._settled = state["modes"], list(state["worths"]), state["settled"]
+        self.led, self.failed, self._lowest, self._jumps = (state[k] for k in ("led", "failed", "lowest", "jumps"))
         self._positions, self._energies = ([], []) if state["trial"] is None else map(list, state["trial"])
 
     def report(self) -> list[str]:

@@ -25,7 +25,7 @@ from invsamp.engine.preconditioner import check_memory
 from invsamp.engine.priors import Priors
 from invsamp.engine.record import Record
 from invsamp.engine.rung import Counts, RungAtWork, SolvesFailed, take_gradients_along
-from invsamp.engine.scouting import NEGLIGIBLE, Visits, scout, starts_of
+from invsamp.engine.scouting import MOST_POINTS, Scouted, Visits, scout, starts_of
 from invsamp.engine.starts import failure_message, place, place_again
 from invsamp.engine.streams import Saved
 from invsamp.engine.swaps.exchange import Exchange
@@ -36,8 +36,7 @@ from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Answer, Asks, Result, answered, gathered
 from invsamp.kernels import Baseline
 from invsamp.ladder import Sampler
-from invsamp.minima import Minima
-from invsamp.names import check_names
+from invsamp.names import check_names, labels
 from invsamp.storage.manifest import posed
 
 #: Where the random streams of a ladder's later rounds stand among those that are spawned from the seed, and how far
@@ -161,7 +160,7 @@ class Engine:
             self.search.begun(self.rungs)
         self._meet()
         self._warm_up = self._new_warm_up()
-        self._warm_up.begin()
+        self._warm_up.begin(lead=self._leads)
         self._end_warm_up(0)
 
     @property
@@ -352,8 +351,8 @@ class Engine:
     def _assemble(self) -> None:
         """Make the rungs of the present composition, which are not placed yet."""
         round_ = 0 if self.search is None else self.search.round
-        stage = 0 if self.choice is None else self.choice.stage
-        place = () if round_ == stage == 0 else (ROUNDS + round_ + STAGES * stage,)
+        failed = 0 if self.choice is None else self.choice.failed
+        place = () if round_ == failed == 0 else (ROUNDS + round_ + STAGES * failed,)
         seed = np.random.SeedSequence(self.plan.seed, spawn_key=place)
         self.composition = self._chosen if self.search is None else self.search.sampler()
         settings, domain = self.composition.rungs, self.sampled.sampling_domain
@@ -393,21 +392,33 @@ class Engine:
         before = sum(potential.evaluations for potential in self.potentials.values())
         finest = self.rungs[0].fidelity
         names = tuple(self.potentials) if self.choice is not None else (finest,)
-        (found,) = self.do([scout(names, starts, scale, self.sampled.sampling_domain)])
+        wider = self._wider(rng) if self.choice is not None else None
+        (found,) = self.do([scout(names, starts, scale, self.sampled.sampling_domain, wider)])
         self.visits.found(found, scale)
         if self.choice is None:
             return
-        self.choice.scouted(found, sum(potential.evaluations for potential in self.potentials.values()) - before)
-        self._begin_in(found.minima)
+        evaluations = sum(potential.evaluations for potential in self.potentials.values()) - before
+        self.choice.scouted(found, evaluations, labels(self.problem.shapes))
+        if self.choice.sampler != self._chosen:
+            self._take_stage()
+            self._assemble()
+            self._begin_in(found)
+        elif self.choice.led:
+            self._begin_in(found)
 
-    def _begin_in(self, minima: Minima) -> bool:
-        """Place the chains of all rungs at minima of some weight, as evenly as can be; whether there are any."""
-        heavy = np.flatnonzero(minima.weights > NEGLIGIBLE)
+    def _wider(self, rng: np.random.Generator) -> Callable[[], Array]:
+        """Draws of the prior to look for more modes at: as many as there will be draws, each of several solves."""
+        plan = self.plan
+        count = min(plan.chains * plan.draws * plan.thin, MOST_POINTS)
+        return lambda: self.problem.sample_start(rng, count)
+
+    def _begin_in(self, found: Scouted) -> None:
+        """Place the chains of all rungs at minima of some weight, as evenly as can be; at starts where there are none."""
+        places = found.minima.position[found.heavy]
         chains = np.arange(self.plan.chains)
         for k, rung in enumerate(self.rungs):
-            if len(heavy):
-                place(self.problem, rung, minima.position[heavy[(chains + k) % len(heavy)]], self.plan.chains)
-        return bool(len(heavy))
+            own = places[(chains + k) % len(places)] if len(places) else self.given
+            place(self.problem, rung, own, self.plan.chains)
 
     def _take_stage(self) -> None:
         """The sampler that is chosen now, and the search for its ladder."""
@@ -427,24 +438,31 @@ class Engine:
         self.choice.add(cold.position, cold.estimate.energy)
         if not self.choice.complete:
             return
-        self._on_trial = False
-        if self.choice.judged():
+        self._on_trial, led = False, self.choice.led
+        if self.choice.judged(self.problem.dimension):
             for rung in self.rungs:
                 rung.counts = Counts()
             self._begin_draws(done)
             return
         self._take_stage()
-        if self.search is None:
+        if self.search is None and self.choice.led == led:
             self._next_round([Heir(cold.position, cold.metric, float(np.mean(cold.step_size)))])
             return
         self._assemble()
-        if self.visits.scouted is None or not self._begin_in(self.visits.scouted.minima):
+        if self.choice.led and self.visits.scouted is not None:
+            self._begin_in(self.visits.scouted)
+        else:
             for rung in self.rungs:
                 place(self.problem, rung, self.given, self.plan.chains)
-        self.search.begun(self.rungs)
+        if self.search is not None:
+            self.search.begun(self.rungs)
         self._meet()
         self._warm_up = self._new_warm_up()
-        self._warm_up.begin()
+        self._warm_up.begin(lead=self._leads)
+
+    @property
+    def _leads(self) -> bool:
+        return self.choice is None or self.choice.led
 
     def _new_search(self) -> LadderSearch | None:
         if self._chosen.ladder is None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.spatial import cKDTree
 
 from invsamp.contract import Array, Problem
 from invsamp.descent import Descent, descend
@@ -15,17 +16,25 @@ from invsamp.engine.lessons import far
 from invsamp.engine.streams import Saved
 from invsamp.evaluate.requests import Asks, Estimate, Request
 from invsamp.minima import Minima, distinct
+from invsamp.names import labels
 
 #: Descents, and the draws of the prior whose spread is the scale of their first steps.
 SCOUTS, SCALE_DRAWS = 16, 200
-#: Of coarse fidelities, which only lead near, and of the finest: so much energy is left to gain, at the most.
-COARSE_TOLERANCE, TOLERANCE = 0.1, 1e-3
+#: Of every fidelity: so much energy is left to gain, at the most. That is a factor in Laplace's weights, and half a width:
+#: to come nearer takes three times the evaluations where descents are long.
+TOLERANCE = 0.1
 #: Evaluations of one descent in one fidelity.
 MOST = 2000
 #: Parameters up to which Hessians tell modes' Gaussians: they take some 4 d gradients each.
 MOST_GAUSSIAN = 200
 #: A mode of less weight by Laplace is none.
 NEGLIGIBLE = 1e-3
+#: Unknowns up to which, where descents have found several modes, more prior points are looked at: in more dimensions
+#: what is narrower than others is not met by chance. Points at the most, and descents from them.
+MOST_SEARCHED, MOST_POINTS, MOST_MORE = 6, 10_000, 64
+#: Scales that some parameter comes from its start in a descent without end; and the share of what comes farthest from
+#: which on others are named with it.
+AWAY, SHARE_AWAY = 30.0, 0.1
 #: Numbers that are held at a time.
 MOST_NUMBERS = 20_000_000
 
@@ -37,20 +46,68 @@ class Scouted(NamedTuple):
     descents: int
     unfinished: int
     endless: int  # of these, those that have come far below all minima and still fall
+    away: Array  # (d,) how far these have come, in scales, by their median; 0 where there are none
+    searched: int  # prior points that were looked at beside the starts
+
+    @property
+    def heavy(self) -> npt.NDArray[np.intp]:
+        """Which minima are modes of some weight."""
+        return np.flatnonzero(self.minima.weights > NEGLIGIBLE)
+
+    @property
+    def ridge(self) -> bool:
+        """Whether there are several minima, and some without a Gaussian: points of a ridge, for all that is known."""
+        return len(self.heavy) > 1 and not self.minima.gaussian
 
 
-def scout(names: tuple[str, ...], starts: Array, scale: Array, domain: Domain) -> Asks[Scouted]:
-    """Descents from starts (n, d) through the fidelities ``names``, from the coarsest to the finest."""
-    d, position = starts.shape[1], starts
-    for name in names:
-        tolerance = TOLERANCE if name == names[-1] else COARSE_TOLERANCE
-        end: Descent = yield from descend(_asking(name), position, scale, domain, tolerance=tolerance, most=MOST)
-        position = end.position
+def scout(
+    names: tuple[str, ...], starts: Array, scale: Array, domain: Domain, more: Callable[[], Array] | None = None
+) -> Asks[Scouted]:
+    """Descents from starts (n, d) through the fidelities ``names``, from the coarsest to the finest.
+
+    Where they find several modes, ``more`` draws points of the prior (m, d), and descents begin at those of them that
+    are lower than all near them: a narrow mode among wide ones is mostly met so, or not at all.
+    """
+    d = starts.shape[1]
+    end = yield from _led(names, starts, scale, domain)
     worse = far(d) + 10.0
-    minima = yield from distinct(_asking(names[-1]), end, scale, domain, worse=worse, gaussian=d <= MOST_GAUSSIAN)
+    asking = _asking(names[-1])
+    minima = yield from distinct(asking, end, scale, domain, worse=worse, gaussian=d <= MOST_GAUSSIAN)
+    searched = 0
+    several = minima.gaussian and np.count_nonzero(minima.weights > NEGLIGIBLE) > 1
+    if more is not None and d <= MOST_SEARCHED and several:
+        points = more()
+        searched = len(points)
+        (energies,) = yield (Request(names[0], points, False),)
+        low = lowest_near(points / scale, energies.energy)
+        if len(low):
+            others = yield from _led(names, points[low], scale, domain)
+            starts = np.concatenate([starts, points[low]])
+            end = Descent(*map(np.concatenate, zip(end, others, strict=True)))
+            minima = yield from distinct(asking, end, scale, domain, worse=worse, gaussian=True)
     lowest = np.min(end.energy, where=end.converged, initial=np.inf)
-    endless = np.count_nonzero(~end.converged & (end.energy < lowest - far(d)))
-    return Scouted(minima, len(starts), int(np.count_nonzero(~end.converged)), int(endless))
+    endless, moved = ~end.converged & (end.energy < lowest - far(d)), np.abs(end.position - starts) / scale
+    if not end.converged.any():  # nothing to hold them against: a long way may have an end all the same
+        endless &= moved.max(axis=1) > AWAY
+    away = np.median(moved[endless], axis=0) if endless.any() else np.zeros(d)
+    unfinished, count = int(np.count_nonzero(~end.converged)), int(np.count_nonzero(endless))
+    return Scouted(minima, len(starts), unfinished, count, away, searched)
+
+
+def lowest_near(points: Array, energies: Array) -> npt.NDArray[np.intp]:
+    """Which points (n, d) are lower than their 2 d + 2 nearest neighbours; the lowest of them, at most `MOST_MORE`.
+
+    Where descents begin in multi level single linkage (Rinnooy Kan and Timmer 1987, "Stochastic global optimization
+    methods II", Mathematical Programming 39), which takes all neighbours within a distance.
+    """
+    finite = np.flatnonzero(np.isfinite(energies))
+    near = 2 * points.shape[1] + 3
+    if len(finite) < near:
+        return finite[:0]
+    _, neighbours = cKDTree(points[finite]).query(points[finite], k=near)
+    own = energies[finite]
+    low = np.flatnonzero((own[:, None] < own[neighbours[:, 1:]]).all(axis=1))
+    return np.asarray(finite[low[np.argsort(own[low], kind="stable")][:MOST_MORE]])
 
 
 def starts_of(problem: Problem, rng: np.random.Generator, placed: Array) -> tuple[Array, Array]:
@@ -111,6 +168,8 @@ class Visits:
             "descents": self.scouted.descents,
             "unfinished": self.scouted.unfinished,
             "endless": self.scouted.endless,
+            "away": _away(problem, self.scouted),
+            "searched": self.scouted.searched,
         }
 
 
@@ -125,6 +184,24 @@ def nearest(minima: Minima, scale: Array, positions: Array) -> npt.NDArray[np.in
         else:
             heights.append(np.square(moved / scale).sum(axis=1))
     return np.asarray(np.argmin(heights, axis=0))
+
+
+def _led(names: tuple[str, ...], position: Array, scale: Array, domain: Domain) -> Asks[Descent]:
+    for name in names:
+        end: Descent = yield from descend(_asking(name), position, scale, domain, tolerance=TOLERANCE, most=MOST)
+        position = end.position
+    return end
+
+
+def runaways(scouted: Scouted, names: Sequence[str]) -> list[str]:
+    """Names of the parameters that descents without end took away, those that went farthest first."""
+    far_ones = np.flatnonzero(scouted.away > SHARE_AWAY * scouted.away.max(initial=0.0))
+    return [names[k] for k in far_ones[np.argsort(-scouted.away[far_ones])]]
+
+
+def _away(problem: Problem, scouted: Scouted) -> list[str]:
+    names = labels(problem.shapes)
+    return runaways(scouted, names) if len(names) == len(scouted.away) else []
 
 
 def _asking(fidelity: str) -> Callable[[Array], Asks[Estimate]]:

@@ -17,6 +17,7 @@ from invsamp.engine.streams import Saved
 from invsamp.engine.swaps.exchange import Exchange
 from invsamp.engine.tuner import Tuner
 from invsamp.evaluate.requests import Asks
+from invsamp.kernels import ModeJumps
 from invsamp.ladder import Rung
 from invsamp.variances.kernel_ridge import KernelRidge
 
@@ -65,7 +66,7 @@ class WarmUp:
         may_stop: bool = False,
     ) -> None:
         self._rungs, self._exchange, self._do = rungs, exchange, do
-        self._tuners = [Tuner(problem, rung, preconditioner, alone=len(rungs) == 1) for rung in self._rungs]
+        self._tuners = [Tuner(problem, rung, preconditioner, alone=_alone(rungs)) for rung in self._rungs]
         self._may_stop = may_stop and len(rungs) == 1 and is_led(rungs[0]) and rungs[0].settings.kernel.adjusted
         windows = STOPPING_WINDOWS if self._may_stop else windows
         self._ends: list[int] = [0, *np.rint(np.cumsum(windows) * steps).astype(int).tolist()]
@@ -79,11 +80,14 @@ class WarmUp:
         """Whether it has ended."""
         return self._window == len(self._ends) - 1
 
-    def begin(self, heirs: Sequence[Heir] = ()) -> None:
-        """Before the first step; ``heirs`` are what the rungs go on from, where there was a warm-up before."""
+    def begin(self, heirs: Sequence[Heir] = (), *, lead: bool = True) -> None:
+        """Before the first step; ``heirs`` are what the rungs go on from, where there was a warm-up before.
+
+        Otherwise the chains are led down, if they are to be.
+        """
         for rung in self._rungs:
             rung.warming = True
-        self._do([tuner.begin(lead=not heirs) for tuner in self._tuners])
+        self._do([tuner.begin(lead=lead and not heirs) for tuner in self._tuners])
         for tuner, heir in zip(self._tuners, heirs, strict=bool(heirs)):
             tuner.inherit(heir.metric, heir.step_size)
         self._open()
@@ -169,6 +173,11 @@ class WarmUp:
             self._exchange.reset()
         for rung in self._rungs:
             rung.counts, rung.warming = Counts(), False
+
+
+def _alone(rungs: Sequence[RungAtWork]) -> bool:
+    """Whether draws tell how wide the law is; not where swaps or jumps bring them from mode to mode."""
+    return len(rungs) == 1 and not isinstance(rungs[0].settings.kernel, ModeJumps)
 
 
 def check_length(rungs: Sequence[Rung], preconditioner: str | None, steps: int, chains: int) -> None:

@@ -9,6 +9,7 @@ from invsamp.kernels.hamiltonian import Hamiltonian
 from invsamp.kernels.langevin import Langevin
 from invsamp.kernels.local_langevin import LocalLangevin
 from invsamp.kernels.microcanonical import Microcanonical
+from invsamp.kernels.mode_jumps import ModeJumps
 from invsamp.kernels.momentum import Momentum
 from invsamp.kernels.prior_draws import PriorDraws, prior_draws
 from invsamp.kernels.rms_langevin import RmsLangevin
@@ -26,6 +27,7 @@ __all__ = [
     "Langevin",
     "LocalLangevin",
     "Microcanonical",
+    "ModeJumps",
     "Momentum",
     "Moved",
     "Point",

@@ -11,10 +11,11 @@ from laws import gaussian
 
 import invsamp as iv
 from invsamp.automatic import LENGTHS, Automatic
-from invsamp.engine import state
+from invsamp.engine import choosing, state
 from invsamp.engine.choosing import TRIAL
 from invsamp.engine.engine import Engine
 from invsamp.engine.plan import Plan
+from invsamp.problems.mixtures import GaussianMixture
 
 
 def sampled(posterior, **settings):
@@ -78,12 +79,58 @@ class TestWhatIsChosen:
     def test_in_one_dimension_a_kernel_that_can_be(self):
         assert sampled(linear(1))[0].report["kernels"] == ["hmc"]
 
-    def test_a_ladder_where_chains_stay_in_their_modes(self, of_two_modes):
+    def test_jumps_between_modes(self, of_two_modes):
         run, _ = of_two_modes
         assert "found 2 modes, of weights 0.7, 0.3 by their Gaussians" in run.report["decisions"][0]
+        assert "with jumps between 2 modes" in run.report["decisions"][0]
+        assert run.report["decisions"][1].startswith(f"a trial of {TRIAL} steps passed")
+        assert 0.6 < (run.draws("x") > 0.0).mean() < 0.8
+        assert run.data.sample_stats["jumped"].values.mean() > 0.3
+
+    def test_a_ladder_where_no_jump_passes(self, monkeypatch):
+        monkeypatch.setattr(choosing, "ModeJumps", lambda kernel, *modes: kernel)
+        run, _ = sampled(bimodal(), chains=8)
         assert run.report["decisions"][1].endswith("a ladder from the prior to the posterior")
         assert run.report["ladder"]["hottest_is_prior"]
         assert 0.5 < (run.draws("x") > 0.0).mean() < 0.85
+
+    def test_a_narrow_mode_among_wide_ones(self):
+        """Of widths .1 and 1 in two dimensions: a descent in 1,500 ends in the narrow one."""
+        mixture = GaussianMixture((1.0, 1.0, 1.0), ((4.0, 0.0), (-4.0, 4.0), (-4.0, -4.0)), (0.1, 1.0, 1.0))
+
+        def likelihood(x):
+            energy, gradient = mixture.energy_and_gradient(x)
+            return (x**2).sum(axis=1) / 50.0 - energy, x / 25.0 - gradient
+
+        posterior = iv.Posterior(
+            iv.Prior(x=iv.Normal(0.0, 5.0, shape=2)), log_likelihood=iv.LogDensity(likelihood, True)
+        )
+        run, told = sampled(posterior, draws=1000)
+        assert "points of the prior found 3 modes" in run.report["decisions"][0]
+        assert min(run.report["modes"]["visits"]) > 800
+        assert told == []
+
+    def test_a_ridge_is_one_mode(self):
+        def ring(x):
+            radius = np.linalg.norm(x, axis=1)
+            return 2.0 * (radius - 5.0) ** 2, (4.0 * (radius - 5.0) / radius)[:, None] * x
+
+        run, _ = sampled(iv.Target(iv.FunctionPotential(ring, 2)), draws=20, warmup=100)
+        assert "minima that are flat in some direction, as on a ridge: one kernel" in run.report["decisions"][0]
+        assert not any("ladder" in line for line in run.report["decisions"])
+
+    def test_chains_that_were_led_astray_begin_again(self):
+        """Neal's funnel is highest where it has no mass."""
+
+        def funnel(x):
+            v, rest = x[:, 0], x[:, 1:]
+            squares = (rest**2).sum(axis=1) * np.exp(-v)
+            slope = np.column_stack([v / 9.0 - 0.5 * squares + 4.5, rest * np.exp(-v)[:, None]])
+            return v**2 / 18.0 + 0.5 * squares + 4.5 * v, slope
+
+        run, told = sampled(iv.Target(iv.FunctionPotential(funnel, 10)), draws=20, warmup=100)
+        assert any("chains begin at draws of the prior, not led down" in line for line in run.report["decisions"])
+        assert any("(a funnel): pose its scales non-centred" in text for text in told)
 
     def test_longer_paths_along_a_banana(self):
         def banana(z):
@@ -124,8 +171,11 @@ class TestItIsARun:
         np.testing.assert_array_equal(more.theta[:, :60], alone)
         assert more.report["modes"]["visits"] == [4 * 80]
 
+    @pytest.mark.parametrize("jumps", [True, False], ids=["jumps", "ladder"])
     @pytest.mark.parametrize("stop", [20, 450, 700, 900], ids=["warm-up", "later", "ladder", "much later"])
-    def test_goes_on_after_a_kill(self, stop, tmp_path):
+    def test_goes_on_after_a_kill(self, stop, jumps, tmp_path, monkeypatch):
+        if not jumps:
+            monkeypatch.setattr(choosing, "ModeJumps", lambda kernel, *modes: kernel)
         plan = Plan(draws=20, warmup=300, thin=1, chains=4, seed=1, stops_early=True)
         one = Engine(bimodal(), Automatic(), plan)
         one.begin()
@@ -167,12 +217,14 @@ class TestWords:
         def endless(x):
             return -3.0 * x[:, 0] + 0.5 * x[:, 1] ** 2, np.stack([np.full(len(x), -3.0), x[:, 1]], axis=1)
 
-        engine = Engine(iv.Target(iv.FunctionPotential(endless, 2)), Automatic(), Plan(20, 100, 1, 4, 1))
+        target = iv.Target(iv.FunctionPotential(endless, 2), names=("slope", "bowl"))
+        engine = Engine(target, Automatic(), Plan(20, 100, 1, 4, 1))
         engine.begin()
         report = engine.report()
         assert "16 of 16 descents from the prior" in report["decisions"][0]
-        assert "fall without end: the posterior may be improper" in report["decisions"][0]
-        assert "improper" in warned({"modes": report["modes"]})[0]
+        assert "fall without end, along slope: the posterior is improper there" in report["decisions"][0]
+        assert report["descents"] == [None]  # chains are not led down
+        assert "as slope ran away: the posterior is improper there" in warned({"modes": report["modes"]})[0]
 
     def test_shares_that_are_ten_times_off(self):
         modes = {"theta": [[1.0], [2.0]], "weights": [0.5, 0.5], "visits": [30, 1970], "by_laplace": True}
