@@ -30,6 +30,17 @@ class Descent(NamedTuple):
     converged: npt.NDArray[np.bool_]  # (n,) whether a last round from scratch gained less than the tolerance
 
 
+def joined(one: Descent, other: Descent) -> Descent:
+    """The points of both."""
+    return Descent(
+        np.concatenate([one.position, other.position]),
+        np.concatenate([one.energy, other.energy]),
+        np.concatenate([one.gradient, other.gradient]),
+        np.concatenate([one.evaluations, other.evaluations]),
+        np.concatenate([one.converged, other.converged]),
+    )
+
+
 class Led(NamedTuple):
     """Where the descents of a rung's chains have ended."""
 

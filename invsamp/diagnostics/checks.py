@@ -114,10 +114,15 @@ def _draw_warnings(summary: pd.DataFrame, report: Mapping[str, Any]) -> list[str
 
 def _mode_warnings(report: Mapping[str, Any]) -> list[str]:
     """What descents from the prior found, held against what the draws visit: R-hat cannot tell of a missed mode."""
-    modes = report.get("modes")
+    modes, found = report.get("modes"), []
+    if (above := report.get("led_astray")) is not None:
+        found.append(
+            f"the density is highest where there is next to no mass, {above:.3g} units of energy below where chains "
+            "stay, as in the neck of a funnel: draws may miss a part of it, and R-hat would not tell. Pose scales and "
+            'what they scale non-centred: Normal("mu", "tau") in a Prior is sampled so.'
+        )
     if not modes:
-        return []
-    found = []
+        return found
     if modes["endless"]:
         away = modes.get("away") or []
         along = f", as {_list(away)} ran away" if away else ""
@@ -177,8 +182,8 @@ def _likely(report: Mapping[str, Any]) -> str:
     modes = report.get("modes") or {}
     if len(modes.get("theta") or []) > 1:
         causes.append(f"descents from the prior found {len(modes['theta'])} modes")
-    if any("next to no mass" in line for line in report.get("decisions") or []):
-        causes.append("the density is highest where there is next to no mass (a funnel): pose its scales non-centred")
+    if report.get("led_astray") is not None:
+        causes.append("the density is highest where there is next to no mass (a funnel)")
     elif "failed" in (report.get("decisions") or [""])[-1]:
         causes.append("no length of path passed its trial, as where curvature varies much (a funnel, a bent ridge)")
     led = (report.get("descents") or [None])[0]

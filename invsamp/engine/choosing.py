@@ -46,6 +46,8 @@ class Choice:
         self.failed = 0
         #: Whether chains begin where descents end; otherwise at draws of the prior, as no mass is down there.
         self.led = True
+        #: By how much the draws lay above the lowest minimum, where chains that were led down had to begin again.
+        self.astray: float | None = None
         self._modes, self._worths, self._lowest = 1, list[float](), np.inf
         self._jumps: tuple[Array, Array] | None = None  # centres and factors of the modes that kernels jump between
         self._settled = False  # on a kernel that has failed, as there is nothing better
@@ -113,8 +115,7 @@ class Choice:
         minima, heavy = found.minima, found.heavy
         self._modes = len(heavy)
         shares = ", ".join(f"{weight:.2g}" for weight in minima.weights[heavy][:6])
-        factors = np.linalg.cholesky(minima.covariances[heavy])
-        self._jumps = minima.position[heavy], factors
+        self._jumps = minima.position[heavy], np.asarray(np.linalg.cholesky(minima.covariances[heavy]))
         looked = f", some of them from the lowest of {found.searched:,} points of the prior" if found.searched else ""
         self.told.append(
             f"{descents}{looked} found {len(heavy)} modes, of weights {shares} by their Gaussians: on trial, whether "
@@ -148,7 +149,7 @@ class Choice:
         """The stage after one that has failed; its draws lie ``above`` the lowest minimum, in their median."""
         failed = f"a trial of {TRIAL} steps failed: R-hat {worst:.3f}, a draw is worth {worth:.2g}"
         if self.led and self._modes == 1 and above > far(dimension) + dimension:
-            self.led = False
+            self.led, self.astray = False, above
             self.told.append(
                 f"{failed}; the draws lie {above:.3g} above the lowest minimum, where there is next to no mass: chains "
                 "begin at draws of the prior, not led down"
@@ -173,14 +174,15 @@ class Choice:
         """For `restore`."""
         trial = [np.array(self._positions), np.array(self._energies)] if self._positions else None
         known = {"modes": self._modes, "worths": list(self._worths), "settled": self._settled, "led": self.led}
-        known |= {"failed": self.failed, "lowest": self._lowest, "jumps": self._jumps}
+        known |= {"failed": self.failed, "lowest": self._lowest, "jumps": self._jumps, "astray": self.astray}
         return {"stage": self.stage, "told": list(self.told), "trial": trial} | known
 
     def restore(self, state: Saved) -> None:
         """Go on from a state."""
         self.stage, self.told = state["stage"], list(state["told"])
         self._modes, self._worths, self._settled = state["modes"], list(state["worths"]), state["settled"]
-        self.led, self.failed, self._lowest, self._jumps = (state[k] for k in ("led", "failed", "lowest", "jumps"))
+        self.led, self.astray, self.failed = state["led"], state["astray"], state["failed"]
+        self._lowest, self._jumps = state["lowest"], state["jumps"]
         self._positions, self._energies = ([], []) if state["trial"] is None else map(list, state["trial"])
 
     def report(self) -> list[str]:

@@ -306,6 +306,7 @@ class Engine:
         return report | {
             "ladder": None if self.search is None else self.search.report(),
             "decisions": [] if self.choice is None else self.choice.report(),
+            "led_astray": None if self.choice is None else self.choice.astray,
             "modes": self.visits.report(self.problem),
             "warnings": [*self._labels(), *map(gradients.slow, self._mistakes), *report["warnings"]],
             "warmup_evaluations": dict(self._warm_up_evaluations),
@@ -413,7 +414,7 @@ class Engine:
         return lambda: self.problem.sample_start(rng, count)
 
     def _begin_in(self, found: Scouted) -> None:
-        """Place the chains of all rungs at minima of some weight, as evenly as can be; at starts where there are none."""
+        """Place the chains of all rungs at minima of some weight, evenly; at starts where there are none."""
         places = found.minima.position[found.heavy]
         chains = np.arange(self.plan.chains)
         for k, rung in enumerate(self.rungs):

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy.spatial import cKDTree
 
 from invsamp.contract import Array, Problem
-from invsamp.descent import Descent, descend
+from invsamp.descent import Descent, descend, joined
 from invsamp.domains import Domain
 from invsamp.engine.lessons import far
 from invsamp.engine.streams import Saved
@@ -20,8 +20,8 @@ from invsamp.names import labels
 
 #: Descents, and the draws of the prior whose spread is the scale of their first steps.
 SCOUTS, SCALE_DRAWS = 16, 200
-#: Of every fidelity: so much energy is left to gain, at the most. That is a factor in Laplace's weights, and half a width:
-#: to come nearer takes three times the evaluations where descents are long.
+#: Of every fidelity: so much energy is left to gain, at the most. That is a tenth in Laplace's weights, and half a
+#: width: to come nearer takes three times the evaluations where descents are long.
 TOLERANCE = 0.1
 #: Evaluations of one descent in one fidelity.
 MOST = 2000
@@ -83,7 +83,7 @@ def scout(
         if len(low):
             others = yield from _led(names, points[low], scale, domain)
             starts = np.concatenate([starts, points[low]])
-            end = Descent(*map(np.concatenate, zip(end, others, strict=True)))
+            end = joined(end, others)
             minima = yield from distinct(asking, end, scale, domain, worse=worse, gaussian=True)
     lowest = np.min(end.energy, where=end.converged, initial=np.inf)
     endless, moved = ~end.converged & (end.energy < lowest - far(d)), np.abs(end.position - starts) / scale

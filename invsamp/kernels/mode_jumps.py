@@ -23,8 +23,8 @@ class ModeJumps:
     r"""A kernel that moves within modes, and after each of its steps one jump from mode to mode.
 
     With the modes' centres :math:`m_k` and covariances :math:`L_k L_k^T`, a position x belongs to mode i with
-    probability :math:`r_i(x) \propto t_i(x)`, Student densities of `FREEDOM` degrees about them. A jump takes i of these
-    and another mode j evenly, and proposes what stands to j as x does to i,
+    probability :math:`r_i(x) \propto t_i(x)`, Student densities of `FREEDOM` degrees about them. A jump takes i of
+    these and another mode j evenly, and proposes what stands to j as x does to i,
 
     .. math:: x' = m_j + L_j L_i^{-1} (x - m_i),
 
@@ -167,7 +167,9 @@ class ModeJumps:
     def _shares(self, position: Array) -> Array:
         """Logs of the probabilities (k, n) that positions (n, d) belong to the modes."""
         d = position.shape[1]
-        white = np.stack([np.linalg.solve(f, (position - m).T) for m, f in zip(self.centres, self.factors, strict=True)])
+        white = np.stack(
+            [np.linalg.solve(f, (position - m).T) for m, f in zip(self.centres, self.factors, strict=True)]
+        )
         logs = -0.5 * (FREEDOM + d) * np.log1p(np.square(white).sum(axis=1) / FREEDOM) - self._volumes[:, None]
         logs -= logs.max(axis=0)
         return np.asarray(logs - np.log(np.exp(logs).sum(axis=0)))
