@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.spatial import cKDTree
 
 from invsamp.contract import Array, Problem
 from invsamp.descent import Descent, descend, joined
@@ -100,6 +99,8 @@ def lowest_near(points: Array, energies: Array) -> npt.NDArray[np.intp]:
     Where descents begin in multi level single linkage (Rinnooy Kan and Timmer 1987, "Stochastic global optimization
     methods II", Mathematical Programming 39), which takes all neighbours within a distance.
     """
+    from scipy.spatial import cKDTree  # slow to import, and seldom wanted
+
     finite = np.flatnonzero(np.isfinite(energies))
     near = 2 * points.shape[1] + 3
     if len(finite) < near:
