@@ -392,11 +392,6 @@ def _fallback_warnings(report: Mapping[str, Any]) -> list[str]:
 def _boundary_warnings(report: Mapping[str, Any]) -> list[str]:
     """Draws of another law than the restricted posterior's, as the baselines have them."""
     boundary, outside = report.get("boundary"), report.get("outside") or [0.0]
-    if outside[0] > 0.0 and boundary == "reflect":
-        return [
-            f"the kernel {report['kernels'][0]!r} has left the domain: {outside[0]:.2%} of the draws lie outside, and "
-            "the run samples another posterior. A kernel has to end its moves by `rung.follow`, or to refuse them."
-        ]
     if outside[0] > 0.0:
         return [
             f"{outside[0]:.2%} of the draws lie outside the domain, as the boundary is {boundary!r}: the run samples "

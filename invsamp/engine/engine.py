@@ -130,8 +130,6 @@ class Engine:
         self.warmed: int | None = None
         self._warm_up: WarmUp | None = None
         self._warm_up_evaluations: dict[str, int] = {}
-        kernels = {type(rung.kernel).__module__ for rung in sampler.rungs}
-        self._may_leave = self.boundary.leaves or not all(name.startswith("invsamp.") for name in kernels)
         self._messages_before: list[str] = []  # by solves that failed before the run was restored
         self._check_evaluations: dict[str, int] = {}
         self._mistakes: list[str] = []  # in gradients, of the fidelities checked here
@@ -295,7 +293,7 @@ class Engine:
         """Count draws (rungs, chains, draws, d), and which of them lie outside the domain, before they leave memory."""
         self.kept += positions.shape[2]
         self.visits.count(positions[0].reshape(-1, positions.shape[-1]))
-        if self._may_leave:
+        if self.boundary.leaves:
             domain, d = self.problem.sampling_domain, positions.shape[-1]
             for k, rung in enumerate(positions):
                 self._outside[k] += int((~domain.contains(rung.reshape(-1, d))).sum())

@@ -1,11 +1,11 @@
-"""The first steps of a rung's kernel are looked at as they are made: what is asked for, and what they return.
+"""The steps of a rung's kernel are looked at as they are made: what is asked for, and what they return.
 
-What a kernel or an estimator of somebody's own does wrong, it mostly does from its first step on, and later steps are
-to be cheap.
+Of the package's own kernels the first steps alone, as later ones are to be cheap; of somebody's own each.
 """
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Collection, Generator, Mapping
 from typing import Any
@@ -17,12 +17,17 @@ from invsamp.domains import Domain
 from invsamp.evaluate.requests import Asks, Batch, Estimate, Memory, Request, Rows
 from invsamp.kernels.contract import RESTED, Info, Kernel, Moved, Point
 
-#: Steps that are looked at, by a rung's own kernel, in each process that goes on with a run.
+#: Steps by a rung's own kernel that are looked at, in each process that goes on with a run.
 FIRST_STEPS = 8
 
 
 class PartError(RuntimeError):
     """A part of a sampler asks for, or returns, what its contract does not allow."""
+
+
+def steps_to_check(kernel: Kernel) -> float:
+    """How many of its steps are looked at."""
+    return FIRST_STEPS if type(kernel).__module__.startswith("invsamp.") else math.inf
 
 
 def checked_step(
@@ -171,7 +176,9 @@ def _check_info(name: str, info: Any, chains: int, adjusted: bool) -> None:
 def _is_told(point: Point, told: list[Point]) -> npt.NDArray[np.bool_]:
     """Which chains have the energy that belongs to their position."""
     known = np.zeros(len(point.position), dtype=bool)
-    for position, estimate in told:
+    for position, estimate in reversed(told):
+        if position.shape == point.position.shape:  # row for row, as it mostly is
+            known |= (position == point.position).all(axis=1) & (estimate.energy == point.estimate.energy)
         for row in np.flatnonzero(~known):
             same = (position == point.position[row]).all(axis=1) & (estimate.energy == point.estimate.energy[row])
             known[row] = same.any()

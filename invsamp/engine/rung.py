@@ -13,7 +13,7 @@ import numpy.typing as npt
 from invsamp.contract import Array, Gradients
 from invsamp.descent import Led
 from invsamp.domains import Domain, Unbounded
-from invsamp.engine.first_steps import FIRST_STEPS, check_memory, checked_step
+from invsamp.engine.first_steps import check_memory, checked_step, steps_to_check
 from invsamp.engine.noise_models import NoiseModels, Samples
 from invsamp.engine.priors import Priors
 from invsamp.engine.streams import Saved, Stream, log_uniform
@@ -128,7 +128,7 @@ class RungAtWork:
         self.led: Led | None = None
         self.longest_step = math.inf  # what the budget for the gradient's noise allows
         self.iteration = 0
-        self._unchecked = FIRST_STEPS
+        self._unchecked = steps_to_check(settings.kernel)
         self.uncovered: float | None = None  # fraction of the states that the pilot of its variances leaves out
         self.info = NOTHING  # of the last step
         self.log_ratio: Array | None = None  # (chains,) log Metropolis ratios of the last adjusted, full step

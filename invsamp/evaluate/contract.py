@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
@@ -10,7 +11,7 @@ import numpy as np
 
 from invsamp.contract import Potential
 from invsamp.evaluate.counted import CountedPotential
-from invsamp.evaluate.requests import Estimate, Request, guarded
+from invsamp.evaluate.requests import Estimate, Request, guarded, rows_of
 from invsamp.posing.forward import own_array
 
 
@@ -54,7 +55,8 @@ class Checked:
 
     def __init__(self, evaluator: Evaluator, potentials: Mapping[str, CountedPotential]) -> None:
         self._evaluator, self._potentials = evaluator, potentials
-        self._compared = False
+        self._compared, self._repeats = 0, False
+        self._before: tuple[tuple[Request, ...], tuple[Estimate, ...]] = (), ()
 
     def answer(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
         """What is asked for.
@@ -67,8 +69,10 @@ class Checked:
         begin = time.perf_counter()
         found = self._asked(requests)
         seconds = (time.perf_counter() - begin) / max(1, sum(len(request.position) for request in requests))
-        if not self._compared and len(requests) > 1:
+        if min(len(requests), 2) > self._compared:  # the first time that anything is asked, and that several are
+            self._compared = min(len(requests), 2)
             self._compare(requests, found)
+        self._check_late(requests, found)
         for request, estimate in zip(requests, found, strict=True):
             rows = len(request.position)
             self._potentials[request.fidelity].count(rows * request.of_each_row, estimate.failures, seconds * rows)
@@ -83,6 +87,8 @@ class Checked:
             raise EvaluatorError(f"{self._evaluator!r} failed: {type(error).__name__}: {error}") from error
         if len(found) != len(requests):
             raise self._wrong(f"{len(requests)} estimates", len(found))
+        if _shared([estimate.energy for estimate in found if isinstance(estimate, Estimate)]):
+            raise self._wrong("each request energies of its own", "one array for several")
         return tuple(self._checked(*pair) for pair in zip(requests, found, strict=True))
 
     def _checked(self, request: Request, found: object) -> Estimate:
@@ -107,14 +113,29 @@ class Checked:
         return estimate
 
     def _compare(self, requests: tuple[Request, ...], found: tuple[Estimate, ...]) -> None:
-        """Asked for by itself, a request must have the same answer: one that another should have is of no use."""
-        self._compared = True
-        alone = [self._asked((request,))[0] for request in requests]
-        for k, estimate in enumerate(found):
-            if not _alike(estimate, alone[k]):
-                of = next((j for j, other in enumerate(alone) if _alike(estimate, other)), None)
-                if of is not None:  # otherwise there is noise in it
-                    raise self._wrong("estimates in the order of the requests", f"that of request {of} for request {k}")
+        """Asked for by itself, a row must have the same answer: one that another should have is of no use."""
+        asked = {k: rows_of(request, slice(0, 1)) for k, request in enumerate(requests) if len(request.position)}
+        alone = {k: self._asked((request,))[0] for k, request in asked.items()}
+        for k, estimate in alone.items():
+            if _alike(estimate, found[k], 0):
+                continue
+            of = next((j for j, other in alone.items() if _alike(other, found[k], 0)), None)
+            if of is not None:
+                raise self._wrong("estimates in the order of the requests", f"that of request {of} for request {k}")
+            row = next((row for row in range(1, len(found[k].energy)) if _alike(estimate, found[k], row)), None)
+            if row is not None:  # otherwise there is noise in it
+                raise self._wrong("estimates in the order of a request's rows", f"that of row 0 for row {row}")
+
+    def _check_late(self, requests: tuple[Request, ...], found: tuple[Estimate, ...]) -> None:
+        """An answer that is that of the time before must be so again, or it came late."""
+        for request, estimate, last, then in zip(requests, found, *self._before, strict=False):
+            alike = np.array_equal(estimate.energy, then.energy) and np.isfinite(estimate.energy).all()
+            if self._repeats or not alike or np.array_equal(request.position, last.position):
+                continue
+            self._repeats = True  # where energies are constant this is asked once
+            if not np.array_equal(self._asked((request,))[0].energy, estimate.energy):
+                raise self._wrong("what it is asked for now", "what it was asked for the time before")
+        self._before = requests, found
 
     def _wrong(self, right: str, value: object) -> EvaluatorError:
         return EvaluatorError(f"{self._evaluator!r} must give {right}, got {value}")
@@ -146,10 +167,16 @@ def _in_words(shapes: Sequence[tuple[int, ...] | None], first: int) -> str:
     return ", ".join(told) or "none"
 
 
-def _alike(one: Estimate, other: Estimate) -> bool:
-    """Whether two estimates are the same but for rounding, of single precision too."""
+def _alike(one: Estimate, other: Estimate, row: int) -> bool:
+    """Whether an estimate of one row is another's of some row but for rounding, of single precision too."""
     pairs = [(one.energy, other.energy), (one.gradient, other.gradient)]
     return all(
-        a is b or (a is not None and b is not None and a.shape == b.shape and np.allclose(a, b, rtol=1e-5, atol=1e-8))
+        a is b or (a is not None and b is not None and np.allclose(a[0], b[row], rtol=1e-5, atol=1e-8))
         for a, b in pairs
     )
+
+
+def _shared(arrays: Sequence[object]) -> bool:
+    """Whether some of them lie in one place."""
+    own = [array for array in arrays if isinstance(array, np.ndarray)]
+    return any(np.may_share_memory(one, other) for one, other in itertools.combinations(own, 2))

@@ -192,16 +192,24 @@ class TestLater:
         more = iv.resume(tmp_path / "run", TARGET, sampler=sampler(None), progress=False)
         np.testing.assert_array_equal(more.theta, iv.sample(TARGET, sampler(None), **LENGTH).theta)
 
-    def test_returning_nothing(self):
-        with pytest.warns(UserWarning, match=r"TypeError: cannot unpack .*; in a step of the kernel .*Walk\(\)"):
-            run = iv.sample(TARGET, sampler(returning(lambda *there: None), after=100), **LENGTH)
+    @pytest.mark.parametrize(
+        ("what", "message"),
+        [
+            (lambda *there: None, "return a Point, its memory and an Info, got None"),
+            (lambda there, *rest: (Point(there.position * np.nan, there.estimate), *rest), "return finite positions"),
+            (lambda there, *rest: (Point(there.position + 0.1, there.estimate), *rest), "return positions with the"),
+        ],
+    )
+    def test_nonsense_names_the_kernel_and_keeps_the_draws(self, what, message):
+        with pytest.warns(UserWarning, match=rf"PartError: the kernel Walk\(\) must {message}"):
+            run = iv.sample(TARGET, sampler(returning(what), after=100), **LENGTH)
         assert run.theta.shape[1] == 80
 
-    def test_draws_outside_the_domain_are_told(self):
+    def test_leaving_the_domain(self):
         def straight(self, rung, here, memory, move):
-            there = Point(here.position + move, (yield from rung.evaluate(here.position + move)))
-            return there, memory, Info(np.zeros(3), 3)
+            far = here.position + 5.0
+            return Point(far, (yield from rung.evaluate(far))), memory, Info(np.zeros(3), 3)
 
-        run = iv.sample(TARGET, sampler(straight, after=30), **LENGTH)
-        assert run.report["outside"][0] > 0.1
-        assert any("the kernel 'walk' has left the domain: " in message for message in run.warnings())
+        with pytest.warns(UserWarning, match=r"the kernel Walk\(\) must stay within the domain"):
+            run = iv.sample(TARGET, sampler(straight, after=50), **LENGTH)
+        assert run.theta.shape[1] == 30 and run.report["outside"] == [0.0]

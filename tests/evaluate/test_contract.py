@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import signal
 
 import numpy as np
@@ -78,7 +79,8 @@ class TestOwn:
     def test_answers_to_other_requests_are_named(self, mixed, of, at):
         class Mixed(Own):
             def evaluate(self, requests):
-                return mixed(requests, super().evaluate(requests)) if len(requests) > 2 else super().evaluate(requests)
+                found = super().evaluate(requests)
+                return [copy.deepcopy(f) for f in mixed(requests, found)] if len(requests) > 2 else found
 
         own = Mixed()
         message = (
@@ -86,6 +88,48 @@ class TestOwn:
         )
         with pytest.raises(EvaluatorError, match=message):
             iv.sample(POSTERIOR, SAMPLERS["ladder"], executor=own, **LENGTH)
+
+    def test_rows_in_another_order_are_named(self):
+        class Mixed(Own):
+            def evaluate(self, requests):
+                found = super().evaluate(requests)
+                return [Estimate(f.energy[::-1], f.gradient[::-1], prior=f.prior[::-1]) for f in found]
+
+        with pytest.raises(EvaluatorError, match="in the order of a request's rows, got that of row 0 for row 2"):
+            iv.sample(POSTERIOR, iv.mala(), executor=Mixed(), **LENGTH)
+
+    def test_answers_that_come_late_are_named(self):
+        class Late(Own):
+            last = None
+
+            def evaluate(self, requests):
+                found, self.last = self.last, super().evaluate(requests)
+                same = found and [len(f.energy) for f in found] == [len(r.position) for r in requests]
+                return found if same else self.last
+
+        message = "the queue must give what it is asked for now, got what it was asked for the time before"
+        with pytest.raises(EvaluatorError, match=message):
+            iv.sample(POSTERIOR, iv.mala(), executor=Late(), check_gradient=False, **LENGTH)
+
+    def test_one_array_for_several_requests_is_named(self):
+        class Sharing(Own):
+            def evaluate(self, requests):
+                found, room = super().evaluate(requests), np.empty(3)
+                if all(len(estimate.energy) == 3 for estimate in found):
+                    for k, estimate in enumerate(found):
+                        room[:] = estimate.energy
+                        found[k] = estimate._replace(energy=room)
+                return found
+
+        with pytest.raises(EvaluatorError, match="each request energies of its own, got one array for several"):
+            iv.sample(POSTERIOR, SAMPLERS["ladder"], executor=Sharing(), **LENGTH)
+
+    def test_a_flat_density_is_no_late_answer(self):
+        flat = iv.Target(
+            iv.FunctionPotential(lambda x: (np.zeros(len(x)), np.zeros(x.shape)), 2), iv.Box([0, 0], [1, 1])
+        )
+        alone = iv.sample(flat, iv.mala(), **LENGTH)
+        same(iv.sample(flat, iv.mala(), executor=Own(), **LENGTH), alone)
 
     def test_single_precision_and_noise_pass(self):
         rng = np.random.default_rng(0)
