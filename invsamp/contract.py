@@ -208,6 +208,18 @@ class BatchPotential(TermwisePotential, Protocol):
         ...
 
 
+@runtime_checkable
+class SensitivePotential(TermwisePotential, Protocol):
+    """A potential whose data terms are functions of one observation each, and which tells how these change."""
+
+    def sensitivities(self, position: Array, indices: npt.NDArray[np.intp]) -> Terms:
+        """Of the terms at ``indices`` (chains, batch) what makes their Gauss-Newton matrices.
+
+        For energies the second derivative of each term in its observation, for gradients those of the observation.
+        """
+        ...
+
+
 class Reference(NamedTuple):
     """A Gaussian law of positions: mean (d,), and standard deviations (d,) or a lower Cholesky factor (d, d)."""
 

@@ -1,4 +1,4 @@
-r"""Minibatches of terms less their quadratic expansions about fixed references: noise of third order in the distance.
+r"""Minibatches of terms less their quadratic expansions about fixed references: hardly any noise near these.
 
 With references :math:`s_r`, the terms' values :math:`l_i`, gradients :math:`g_i` and Hessians :math:`H_i` there, and r
 the reference nearest to a position,
@@ -6,7 +6,8 @@ the reference nearest to a position,
 .. math:: q_i(\theta) = l_i + g_i \cdot \delta + \tfrac12 \delta^T H_i \delta, \quad \delta = \theta - s_r, \qquad
           \hat U(\theta) = U_0(\theta) + \sum_i q_i(\theta) + \frac{G}{n} \sum_{i \in B} [l_i(\theta) - q_i(\theta)].
 
-The references are fixed, so that the noise is a function of the position alone.
+The references are fixed, so that the noise is a function of the position alone. It is of third order in the distance,
+or of second order with a small factor where :math:`H_i` is the Gauss-Newton matrix.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from invsamp.evaluate.requests import Asks, Batch, Estimate, Memory, Request, St
 
 #: Of the differences of gradients that make Hessians, over what a coordinate varies by.
 DIFFERENCE = 1e-4
-Expansion = Literal["quadratic", "linear"]
-EXPANSIONS: tuple[Expansion, ...] = ("quadratic", "linear")
+Expansion = Literal["quadratic", "gauss_newton", "linear"]
+EXPANSIONS: tuple[Expansion, ...] = ("quadratic", "gauss_newton", "linear")
 
 
 def fixed_control(
@@ -35,7 +36,8 @@ def fixed_control(
     r"""Minibatches less the expansions of their terms about fixed references, such as the posterior's modes.
 
     An estimate costs its batch alone. The expansions are made before the first step: 1 + 2d passes over all data for
-    each reference ("linear": one), kept for each chain, so that groups should be hundreds rather than millions.
+    each reference ("gauss_newton": two, "linear": one), kept for each chain, so that groups should be hundreds rather
+    than millions.
 
     Swaps between rungs of one fidelity may take one batch for both chains, ``swap_energies="paired"``: then their
     noise is the same function of the two positions in either direction, as an exact penalty needs.
@@ -49,14 +51,17 @@ def fixed_control(
         modes that matter, as noise is small near them only.
     groups : array_like of int, optional
         As of `minibatch`: experiments, where one solve gives all data of one.
-    order : "quadratic" or "linear"
-        How far terms are expanded. The Hessians are those of the terms, by central differences of their gradients; a
-        Gauss-Newton term is what they are without the model's second derivatives.
+    order : "quadratic", "gauss_newton" or "linear"
+        How far terms are expanded. "quadratic": the Hessians are those of the terms, by central differences of their
+        gradients. "gauss_newton": without the model's second derivatives, :math:`H_i = J_i^T W_i J_i`, J the Jacobian
+        of the group's observations and W the second derivatives of their misfits: nearly as good where residuals
+        are small, for two passes in any dimension. It needs a `Posterior`.
 
     Raises
     ------
     ValueError
-        As `minibatch`, or if references are no numbers (k, d); in a run, if d is not the problem's.
+        As `minibatch`, or if references are no numbers (k, d); in a run, if d is not the problem's, or if a potential
+        does not tell what Gauss-Newton matrices are made of (`invsamp.contract.SensitivePotential`).
 
     References
     ----------
@@ -88,16 +93,21 @@ class FixedControl:
 
     def bind(self, source: Source, structure: Structure | None) -> BoundEstimator:
         """Join to a fidelity that has data terms."""
-        at = np.array(self.references)
-        return _BoundFixed(source.fidelity, self.batch.bind(source, structure), at, self.order == "quadratic")
+        batch = self.batch.bind(source, structure)
+        if self.order == "gauss_newton" and not getattr(source, "sensitive", False):
+            raise ValueError(
+                "order must not be 'gauss_newton' for a potential without `sensitivities`, which a Posterior's has. "
+                f"'quadratic' takes differences of gradients. Got fidelity {source.fidelity!r}"
+            )
+        return _BoundFixed(source.fidelity, batch, np.array(self.references), self.order)
 
 
 class _BoundFixed:
     exact = exact_energy = False
     moves: ClassVar[bool] = False
 
-    def __init__(self, fidelity: str, batch: BoundMinibatch, references: Array, curved: bool) -> None:
-        self._fidelity, self.batch, self._at, self._curved = fidelity, batch, references, curved
+    def __init__(self, fidelity: str, batch: BoundMinibatch, references: Array, order: Expansion) -> None:
+        self._fidelity, self.batch, self._at, self._order = fidelity, batch, references, order
         self.degrees_of_freedom = batch.degrees_of_freedom
 
     def init(self, rng: np.random.Generator, position: Array) -> Asks[Memory]:
@@ -106,22 +116,30 @@ class _BoundFixed:
         k, d = self._at.shape
         if position.shape[1] != d:
             raise ValueError(f"references must have the problem's {position.shape[1]} coordinates, got {d}")
-        groups = self.batch.total
+        groups = np.arange(self.batch.total)
         step = DIFFERENCE * np.maximum(np.abs(self._at), 1.0)
-        shifts = np.concatenate([np.zeros((1, d)), np.eye(d), -np.eye(d)]) if self._curved else np.zeros((1, d))
+        shifts = np.concatenate([np.zeros((1, d)), np.eye(d), -np.eye(d)])[: None if self._order == "quadratic" else 1]
         at = (self._at[:, None] + shifts * step[:, None]).reshape(-1, d)
-        (found,) = yield (self.batch.each(at, np.tile(np.arange(groups), (len(at), 1))),)
+        asked = [self.batch.each(at, np.tile(groups, (len(at), 1)))]
+        if self._order == "gauss_newton":
+            bent = self.batch.each(self._at, np.tile(groups, (k, 1)))
+            assert bent.batch is not None
+            asked.append(bent._replace(batch=bent.batch._replace(curvature=True)))
+        found, *matrices = yield tuple(asked)
         assert found.prior is not None and found.prior_gradient is not None  # of batches they are told
-        energies = (found.energy - found.prior).reshape(k, -1, groups)
-        gradients = (found.gradient - found.prior_gradient).reshape(k, -1, groups, d)
-        if not np.isfinite(energies).all():
+        energies = (found.energy - found.prior).reshape(k, -1, len(groups))
+        gradients = (found.gradient - found.prior_gradient).reshape(k, -1, len(groups), d)
+        if not np.isfinite(energies).all() or any(of.failed for of in matrices):
             raise ValueError(f"references must be positions at which all data can be solved, got {self._at.tolist()}")
-        hessians = np.zeros((k, groups, d, d))
-        if self._curved:
+        hessians = np.zeros((k, len(groups), d, d))
+        if self._order == "quadratic":
             # (k, direction, group, entry)
             change = (gradients[:, 1 : 1 + d] - gradients[:, 1 + d :]) / (2.0 * step[:, :, None, None])
             hessians = np.moveaxis(change, 1, 2)
             hessians = 0.5 * (hessians + np.swapaxes(hessians, 2, 3))
+        for of in matrices:
+            assert of.gradient_variance is not None
+            hessians = of.gradient_variance.reshape(hessians.shape)
         tables = {"values": energies[:, 0], "gradients": gradients[:, 0], "hessians": hessians}
         return {name: np.repeat(table[None], len(position), axis=0) for name, table in tables.items()}
 
@@ -160,7 +178,7 @@ class _BoundFixed:
     def _nearest(self, position: Array, memory: Memory) -> tuple[npt.NDArray[np.intp], Array]:
         """The reference of each position, by a fixed distance, and how far it is away (rows, d)."""
         away = position[:, None] - self._at
-        if not self._curved:
+        if self._order == "linear":
             near = np.square(away).sum(axis=2).argmin(axis=1)
         else:
             curvature = memory["hessians"][0].sum(axis=1)

@@ -140,7 +140,7 @@ class TestRungs:
         target = iv.Target(potentials, domain=iv.Box([-1.0], [1.0]))
         sampler = iv.contour_exchange(4.0, (0.3, 0.3), knots=[0.1, 0.4, 0.8, 1.5], swap_fraction=0.5)
         run = draw(target, sampler, draws=300, thin=2, warmup=300)
-        assert run.report["fidelities"] == ["fine", "coarse"]
+        assert run.report["fidelities"] == ["fine", *["coarse"] * 3]
         theta = run.theta[..., 0]
         assert np.abs(run.rung_theta(1)).max() <= 1.0
         x = np.linspace(-1.0, 1.0, 20_001)

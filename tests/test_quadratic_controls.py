@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from asking import Asked
-from data_terms import DATA, HERE, PAIRS, POSTERIOR, POTENTIAL, SIZE, THERE, all_pairs, curve, slopes
+from data_terms import DATA, HERE, PAIRS, POSTERIOR, POTENTIAL, SIZE, THERE, X, all_pairs, curve, slopes
 from scipy.special import log_ndtr, ndtr
 
 import invsamp as iv
@@ -16,6 +16,7 @@ from invsamp.engine.plan import Plan
 from invsamp.engine.swaps.meeting import Meeting
 from invsamp.estimators import Pairing, minibatch
 from invsamp.evaluate.requests import answered
+from invsamp.problems import reactions
 
 __all__ = ["all_pairs"]  # a fixture
 BATCHES = len(PAIRS)
@@ -24,10 +25,18 @@ TABLES = {
     "adaptive": iv.control_variate(SIZE, 5, order="constant", adaptive=True),
     "saga": iv.saga(SIZE),
     "linear": iv.fixed_control(SIZE, [THERE], order="linear"),
+    "Gauss-Newton": iv.fixed_control(SIZE, [THERE], order="gauss_newton"),
     "quadratic": iv.fixed_control(SIZE, [THERE]),
 }
 #: By how many powers of the distance the noise of energies and of gradients falls.
-ORDERS = {"snapshot": (1, 0), "adaptive": (1, 0), "saga": (1, 1), "linear": (2, 1), "quadratic": (3, 2)}
+ORDERS = {
+    "snapshot": (1, 0),
+    "adaptive": (1, 0),
+    "saga": (1, 1),
+    "linear": (2, 1),
+    "Gauss-Newton": (2, 1),
+    "quadratic": (3, 2),
+}
 
 
 def asked(estimator, snapshot=THERE, rows=BATCHES):
@@ -126,7 +135,38 @@ class TestReferences:
         )
         assert one.source.evaluations == before + 3
 
+    @pytest.mark.parametrize("kind", ["Gaussian", "Poisson", "of single data"])
+    def test_gauss_newton_is_without_the_models_second_derivatives(self, kind):
+        """J' W J of each group, W the second derivatives of the misfits; in logs of the parameters."""
+        rate = np.array([[1.3, 0.7]])
+        y, jacobian = curve(rate)[0], slopes(rate)[0] * rate[0]
+        noise, bends = {
+            "Gaussian": (iv.GaussianNoise(0.3), np.full(DATA, 1.0 / 0.09)),
+            "Poisson": (iv.PoissonNoise(), (counts := np.arange(1.0, 7.0)) / y**2),
+            "of single data": (iv.GaussianNoise(X), 1.0 / X**2),
+        }[kind]
+        prior = iv.Prior(a=iv.LogNormal(0, 1), b=iv.LogNormal(0, 1))
+        data = POSTERIOR.data if kind != "Poisson" else counts
+        posterior = iv.Posterior(prior, iv.with_jacobian(curve, slopes), data, noise)
+        groups = None if kind == "of single data" else [0, 0, 0, 1, 1, 2]
+        estimator = iv.fixed_control(2, np.log(rate), groups, order="gauss_newton")
+        one = Asked(estimator, posterior.potential())
+        memory = answered(one.bound.init(np.random.default_rng(0), np.log(rate)), one.source.answer_all)
+        labels = np.arange(DATA) if groups is None else np.array(groups)
+        wanted = [jacobian[labels == g].T * bends[labels == g] @ jacobian[labels == g] for g in range(labels.max() + 1)]
+        np.testing.assert_allclose(memory["hessians"][0, 0], wanted, rtol=1e-6)
+        assert one.source.evaluations == 2 * len(wanted)
+
     def test_refused(self):
+        class Bare:
+            dimension, size = 2, DATA
+            energy, energy_and_gradient, terms = POTENTIAL.energy, POTENTIAL.energy_and_gradient, POTENTIAL.terms
+
+        bare = iv.Target(Bare())
+        with pytest.raises(
+            ValueError, match="order must not be 'gauss_newton' for a potential without `sensitivities`"
+        ):
+            iv.sample(bare, iv.sgld(0.1, estimator=iv.fixed_control(2, [[0.0, 0.0]], order="gauss_newton")), warmup=0)
         with pytest.raises(ValueError, match="references must"):
             iv.fixed_control(2, [1.0, 2.0])
         with pytest.raises(ValueError, match="references must have the problem's 2 coordinates, got 3"):
@@ -135,6 +175,50 @@ class TestReferences:
             iv.control_variate(2, 5, adaptive=True)
         with pytest.raises(ValueError, match="order must be one of"):
             iv.control_variate(2, 5, order="cubic")
+
+
+class TestExperiments:
+    """Sixty-four experiments with a solve each, eight in a batch."""
+
+    def sds(self, estimator, distance):
+        """Root mean squares of the sds of an energy over directions, at so many posterior sds from the mode."""
+        posterior = reactions.slow_or_fast()
+        mode = posterior.to_position(np.array([[1.26188232, 0.79271877, 1.01104688]]))[0]
+        potential = posterior.potential()
+        one = Asked(estimator([mode]), potential)
+        steps = 1e-4 * np.eye(3)
+        bent = [potential.energy_and_gradient(mode + side * steps)[1] for side in (1, -1)]
+        factor = np.linalg.cholesky(np.linalg.inv((bent[0] - bent[1]) / 2e-4))
+        directions = np.random.default_rng(1).standard_normal((100, 3))
+        at = np.repeat(mode + distance * (directions / np.linalg.norm(directions, axis=1)[:, None]) @ factor.T, 20, 0)
+        more = ()
+        if hasattr(one.bound, "init"):
+            memory = answered(one.bound.init(np.random.default_rng(0), mode[None]), one.source.answer_all)
+            more = ({name: np.repeat(values, len(at), axis=0) for name, values in memory.items()},)
+        asking = one.bound.estimate(np.random.default_rng(2), at, False, *more)
+        found = answered(asking, one.source.answer_all).energy.reshape(100, 20)
+        return float(np.sqrt(found.var(axis=1, ddof=1).mean()))
+
+    def test_noise_one_and_three_sds_from_the_mode(self):
+        """The figures of docs/papers.md, to a quarter: 2,000 draws give each to some 5%."""
+        groups = reactions.GROUPS
+        estimators = {
+            "plain": lambda at: iv.minibatch(8, groups),
+            "snapshot": lambda at: iv.control_variate(8, 1, groups, order="constant"),
+            "linear": lambda at: iv.fixed_control(8, at, groups, order="linear"),
+            "Gauss-Newton": lambda at: iv.fixed_control(8, at, groups, order="gauss_newton"),
+            "quadratic": lambda at: iv.fixed_control(8, at, groups),
+        }
+        found = {name: [self.sds(make, r) for r in (1.0, 3.0)] for name, make in estimators.items()}
+        wanted = {
+            "plain": (37.0, 38.0),
+            "snapshot": (2.2, 6.9),
+            "linear": (0.21, 1.9),
+            "Gauss-Newton": (0.16, 1.5),
+            "quadratic": (0.011, 0.31),
+        }
+        for name, sds in wanted.items():
+            np.testing.assert_allclose(found[name], sds, rtol=0.25, err_msg=name)
 
 
 class TestPairs:

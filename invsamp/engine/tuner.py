@@ -152,6 +152,10 @@ class Tuner:
         teaches = self._finds_metric and rung.estimator.exact and not last
         self._lessons = self._new_lessons() if teaches else None
         rung.exploring = self._explores_adjusted and not last and not settings.kernel.adjusted
+        if self._finds_step and not (last or rung.adjusted):
+            # a guess, or a step of another metric, may throw the chains out of where they start
+            yield from self._measure_curvature(iterations=5)
+            rung.step_size = self._stable_step(self._curvature)[:, None]
         if self._finds_step and last:
             if rung.adjusted:
                 pooled = float(np.exp(np.median(np.log(np.ravel(rung.step_size)[self._teachers]))))

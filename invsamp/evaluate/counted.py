@@ -7,7 +7,14 @@ from time import perf_counter
 
 import numpy as np
 
-from invsamp.contract import Array, Potential, SplitPotential, TermwisePotential, sums_batches
+from invsamp.contract import (
+    Array,
+    Potential,
+    SensitivePotential,
+    SplitPotential,
+    TermwisePotential,
+    sums_batches,
+)
 from invsamp.evaluate.requests import Estimate, Request
 from invsamp.evaluate.solving import solver
 
@@ -33,6 +40,8 @@ class CountedPotential:
         #: Whether it tells prior energy and misfit apart.
         self.split = isinstance(potential, SplitPotential)
         self._solve = solver(potential)
+        #: Whether it tells what Gauss-Newton matrices of its terms are made of.
+        self.sensitive = isinstance(potential, SensitivePotential)
         if isinstance(potential, TermwisePotential):
             self.size = potential.size
         #: Whether it sums the gradients of a batch itself.

@@ -36,6 +36,8 @@ class Batch(NamedTuple):
 
     With ``reference``, what is summed is each term less its expansion about that position, to first order or, with
     ``order`` 0, less its energy there (times minus ``coefficient``, if that is given), with its gradient as it is.
+    With ``curvature``, what comes is the prior's energy and gradient, and for the gradient's variance the sum over the
+    batch of the terms' Gauss-Newton matrices (rows, d, d).
     """
 
     members: npt.NDArray[np.intp]  # (rows, n) data, or (rows, n, most) data of groups
@@ -46,6 +48,7 @@ class Batch(NamedTuple):
     order: int = 1
     coefficient: Array | None = None  # (rows,)
     known: Array | None = None  # (rows, n, 1 + d): energies and gradients to be taken from the terms, too
+    curvature: bool = False
 
     def take(self, rows: Rows | slice) -> Batch:
         """Those of some rows."""

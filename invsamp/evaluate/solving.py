@@ -15,6 +15,7 @@ from invsamp.contract import (
     BatchPotential,
     BatchTerms,
     Potential,
+    SensitivePotential,
     SplitPotential,
     Terms,
     TermwisePotential,
@@ -42,6 +43,8 @@ def solver(potential: Potential) -> Callable[[Request], Estimate]:
     def solved(request: Request) -> Estimate:
         _, position, gradient, batch = request
         position = position.copy()
+        if batch is not None and batch.curvature:
+            return guarded(_curvatures(potential, request.fidelity, position, batch))
         if batch is not None:
             with np.errstate(invalid="ignore"):  # of solves that failed
                 if _sums_alone(batch) and sums_batches(potential):
@@ -150,6 +153,16 @@ def _own_terms(potential: Potential, fidelity: str, position: Array, batch: Batc
     what = f"the terms of fidelity {fidelity!r}"
     prior, terms = (own_array(part, what) for part in found[:2]), (real_array(part, what) for part in found[2:])
     return Terms(*prior, *terms)  # sums of the terms are new arrays, the prior's part is kept as it is
+
+
+def _curvatures(potential: Potential, fidelity: str, position: Array, batch: Batch) -> Estimate:
+    """Gauss-Newton matrices, of the batch together; see `invsamp.evaluate.requests.Batch`."""
+    members = batch.members.reshape(len(position), -1)
+    found = cast(SensitivePotential, potential).sensitivities(position, members)  # who asks has refused others
+    prior, slope, bends, slopes = (own_array(part, f"the sensitivities of fidelity {fidelity!r}") for part in found)
+    counted = bends if batch.counted is None else bends * batch.counted.reshape(members.shape)
+    matrix = np.einsum("nk,nki,nkj->nij", counted, slopes, slopes)
+    return Estimate(prior, slope, gradient_variance=matrix, prior=prior)
 
 
 def summed(terms: Terms, members: npt.NDArray[np.intp], counted: Array) -> Terms:

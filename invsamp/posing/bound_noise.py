@@ -18,6 +18,8 @@ from invsamp.posing.outputs import Outputs
 from invsamp.posing.prior import Prior
 
 Indices = npt.NDArray[np.intp]
+#: Of the differences of slopes that make second derivatives, over the size of what is observed.
+DIFFERENCE = 1e-4
 #: Methods of a noise of which the second must not come from a class above the first one's.
 _DEFINING = ("evaluate", "cumulant")
 
@@ -104,6 +106,21 @@ class BoundNoise:
             for columns, derivative in by_theta:
                 gradient[row, column, columns] += derivative
         return value, by_y
+
+    def bends(self, theta: Array, y: Array, indices: Indices) -> Array:
+        """Second derivatives of minus the log-likelihoods of the data ``indices`` in their ``y`` (batch, k).
+
+        By central differences, one-sided where a side has no density; NaN where neither has.
+        """
+        step = DIFFERENCE * np.maximum(np.abs(y), np.abs(y).mean(axis=1, keepdims=True))
+        step[step == 0.0] = DIFFERENCE
+        unused = np.zeros((*y.shape, theta.shape[1]))
+        with np.errstate(all="ignore"):
+            below, here, above = (self.at(theta, y + shift * step, indices, unused)[1] for shift in (-1.0, 0.0, 1.0))
+            sides = (here - below) / step, (above - here) / step
+            known = [np.isfinite(side) for side in sides]
+            summed = sum(np.where(finite, side, 0.0) for finite, side in zip(known, sides, strict=True))
+            return np.asarray(-summed / (known[0].astype(float) + known[1]))
 
     def accumulate(self, theta: Array, y: Array, value: Array, slope: Array) -> Array:
         """Add the log-likelihood to ``value`` (batch,) and its part by the quantities to ``slope`` (batch, dimension).

@@ -108,6 +108,14 @@ class PosteriorPotential:
         """
         return self._terms(position, self._group_terms, members, counted)
 
+    def sensitivities(self, position: Array, indices: npt.NDArray[np.intp]) -> Terms:
+        """What makes Gauss-Newton matrices; see `invsamp.contract.SensitivePotential`.
+
+        Second derivatives are differences of the noise's, without a solve; what the noise's own unknowns add is left
+        out.
+        """
+        return self._terms(position, self._sensitivities, indices)
+
     def _terms(self, position: Array, function: Callable[..., tuple[Array, Array]], *chosen: npt.NDArray[Any]) -> Terms:
         """Terms from a function of theta and of what is chosen, where theta is inside."""
         (theta, derivative, value, slope, jacobian_slope, inside, _), place = self._pose(position)
@@ -196,17 +204,8 @@ class PosteriorPotential:
 
     def _data_terms(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
         """Minus log-likelihoods (rows, batch) at theta and their gradients in theta (rows, batch, dimension)."""
-        rows, batch = indices.shape
-        selected = np.ascontiguousarray(theta[:, self._columns])
-        row = np.arange(rows)[:, None]
-        places = self._noise.places[indices]
-        if self._model.has_rows:
-            y, by_datum = self._model.rows(selected, places)
-            seen = y
-        else:
-            y, by_datum = self._chosen_rows(selected, places)
-            seen = y[row, places]
-        gradients = np.zeros((rows, batch, theta.shape[1]))
+        y, seen, by_datum = self._observed(theta, self._noise.places[indices])
+        gradients = np.zeros((*indices.shape, theta.shape[1]))
         with np.errstate(all="ignore"):
             log_likelihood, y_slope = self._noise.at(theta, seen, indices, gradients)
             gradients[:, :, self._columns] += y_slope[:, :, None] * by_datum
@@ -215,6 +214,23 @@ class PosteriorPotential:
         energies = -log_likelihood
         energies[failed] = np.inf
         return energies, -gradients
+
+    def _sensitivities(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
+        """Second derivatives in the observations (rows, batch), and theirs in theta (rows, batch, dimension)."""
+        seen, by_datum = self._observed(theta, self._noise.places[indices])[1:]
+        bends = self._noise.bends(theta, seen, indices)
+        gradients = np.zeros((*indices.shape, theta.shape[1]))
+        gradients[:, :, self._columns] = by_datum
+        return bends, gradients
+
+    def _observed(self, theta: Array, places: npt.NDArray[np.intp]) -> tuple[Array, Array, Array]:
+        """Observations as they were solved, those at ``places`` (rows, batch), and the Jacobian of these."""
+        selected = np.ascontiguousarray(theta[:, self._columns])
+        if self._model.has_rows:
+            y, by_datum = self._model.rows(selected, places)
+            return y, y, by_datum
+        y, by_datum = self._chosen_rows(selected, places)
+        return y, y[np.arange(len(places))[:, None], places], by_datum
 
     def _group_terms(self, theta: Array, members: npt.NDArray[np.intp], counted: Array) -> tuple[Array, Array]:
         """The same summed over groups, (rows, groups) and (rows, groups, dimension)."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy.typing as npt
 
-from invsamp.arguments import array, boolean, instance, optional, real
+from invsamp.arguments import array, boolean, instance, integer, optional, real
 from invsamp.boundary import Boundary
 from invsamp.contour_learning import Field, Gain, Learning
 from invsamp.contours import GAIN, Contour, Weighting, contour, published
@@ -17,7 +17,7 @@ from invsamp.laws import tempered
 from invsamp.presets.replica_exchange import StepSizes, columns, exchange, plain_kernel
 from invsamp.schedules import Schedule
 from invsamp.swap.rules import SwapRule
-from invsamp.swap.schemes import SwapScheme
+from invsamp.swap.schemes import SwapScheme, sweep
 
 #: The gain that the thesis prints, 1 / (k^.6 + 100).
 _PUBLISHED = Gain(1.0, 100.0, 0.6)
@@ -30,6 +30,7 @@ def contour_exchange(
     knots: npt.ArrayLike | int = 24,
     log_psi: npt.ArrayLike | None = None,
     zeta: float = 1.0,
+    rungs: int = 3,
     local: bool = True,
     fidelities: Sequence[str | int] | None = None,
     swap: SwapRule | None = None,
@@ -38,11 +39,11 @@ def contour_exchange(
     preconditioner: str | None = "auto",
     boundary: Boundary | str = "reflect",
 ) -> Sampler:
-    """Replica exchange with one contour rung in place of a ladder; exact, and draws have no weights.
+    """Replica exchange with contour rungs in place of a ladder; exact, and draws have no weights.
 
-    The cold rung is the posterior, by `mala`. The other one, on the coarsest fidelity, is flat in the energy from the
-    posterior's range up to that of the hottest temperature, so it walks between the two by itself. What warm-up learns
-    of its law can cost swaps, never the law of the draws.
+    The cold rung is the posterior, by `mala`. The others, on the coarsest fidelity, are flat in the energy from the
+    posterior's range up to that of the hottest temperature, so each walks between the two by itself, and hands its
+    position on at every meeting. What warm-up learns of their laws can cost swaps, never the law of the draws.
 
     Parameters
     ----------
@@ -50,10 +51,16 @@ def contour_exchange(
         The temperature at which modes are to be connected, as of the hottest rung of a ladder.
     knots, log_psi, zeta
         As of `invsamp.contour`: by default what suits is found in warm-up.
+    rungs : int, >= 1
+        Contour rungs. Each brings about as much as the next, at one evaluation of the coarse model in each step.
     local : bool
-        Whether steps of the contour rung are longer where its law is flatter (`invsamp.LocalLangevin`). False: MALA.
+        Whether steps of a contour rung are longer where its law is flatter (`invsamp.LocalLangevin`). False: MALA.
+    swap_fraction, scheme
+        When rungs meet: at a tenth of the steps by default, all of them in turn (`sweep`), so that the cold one is
+        offered a new position each time. Only its meetings take solves: a coarse energy, and a fine one for what this
+        lets pass.
     fidelities : sequence of two, optional
-        Default: the finest, and the coarsest.
+        Of the cold rung and of the contour rungs. Default: the finest, and the coarsest.
 
     Notes
     -----
@@ -61,16 +68,18 @@ def contour_exchange(
 
     References
     ----------
-    Deng, Lin and Liang (2020), NeurIPS, for the law; that it is one rung of two, and adjusted, is ours.
+    Deng, Lin and Liang (2020), NeurIPS, for the law; that it is a rung beside the posterior's, and adjusted, is ours.
     """
+    count = integer("rungs", rungs, least=1)
     law = contour(knots, log_psi, zeta, hottest=hottest)
     adjusted = Langevin(adjusted=True)
     levels = (0, COARSEST) if fidelities is None else fidelities
     steps, levels, _ = columns(2, step_size, levels, Exact())
     kernels = adjusted, LocalLangevin() if boolean("local", local) else adjusted
     cold = Rung(tempered(1.0), levels[0], kernel=kernels[0], step_size=steps[0])
-    rungs = cold, Rung(law, levels[1], kernel=kernels[1], step_size=steps[1])
-    return exchange(rungs, None, swap, swap_fraction, scheme, preconditioner, boundary)
+    walking = Rung(law, levels[1], kernel=kernels[1], step_size=steps[1])
+    scheme = sweep() if scheme is None else scheme
+    return exchange((cold, *[walking] * count), None, swap, swap_fraction, scheme, preconditioner, boundary)
 
 
 def csgld(

@@ -30,7 +30,7 @@ from invsamp.ladder import (
     as_fidelity,
 )
 from invsamp.laws import Law, TemperedLikelihood, as_ladder
-from invsamp.quadratic_controls import fixed_control
+from invsamp.quadratic_controls import Expansion, fixed_control
 from invsamp.schedules import Schedule
 from invsamp.spacing import AutoLadder, auto_ladder
 from invsamp.swap import rules
@@ -383,6 +383,7 @@ def paired_resgld(
     ladder: Ladder = None,
     size: int = 8,
     groups: npt.ArrayLike | None = None,
+    order: Expansion = "quadratic",
     friction: float = 1.0,
     structure: Structure = "isotropic",
     swap_fraction: float | None = None,
@@ -393,14 +394,14 @@ def paired_resgld(
     """Replica exchange by minibatches whose noise nearly vanishes: fixed references, one batch for both chains of a
     swap.
 
-    Terms are taken less their quadratic expansions about the modes (`invsamp.fixed_control`); swaps take one batch for
+    Terms are taken less their expansions about the modes (`invsamp.fixed_control`); swaps take one batch for
     both positions, so that the noise is the same for the reverse swap; the gradients' noise is taken out of the
     injected noise. What is left is the bias of the step, as of `sgld`. For many experiments with a solve each,
     ``groups=`` by experiment.
 
     Parameters
     ----------
-    references, size, groups
+    references, size, groups, order
         As of `invsamp.fixed_control`; references are positions, such as ``invsamp.maximize(posterior).position``.
     friction : float in (0, 1]
         Less than 1: with momentum, as of `sghmc`.
@@ -415,7 +416,7 @@ def paired_resgld(
     ----------
     The exact form of `vr_resgld` is ours.
     """
-    estimator = fixed_control(size, references, groups)
+    estimator = fixed_control(size, references, groups, order=order)
     laws = _laws(temperatures, ladder, PAIR)
     flat = [0] * len(laws.laws)
     noise = GradientNoise(known(), structure)

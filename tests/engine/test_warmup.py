@@ -11,12 +11,13 @@ from invsamp.domains import Box, HalfSpaces
 from invsamp.engine.engine import Engine
 from invsamp.engine.plan import Plan
 from invsamp.engine.tuner import STABILITY_FRACTION
-from invsamp.estimators import noisy
+from invsamp.estimators import minibatch, noisy
 from invsamp.kernels import Langevin
 from invsamp.ladder import GradientNoise
 from invsamp.posing.potential import FunctionPotential
 from invsamp.posing.target import Target
 from invsamp.presets import fast_resgld, ghmc, hmc, mala, relangevin, sghmc, sgld
+from invsamp.problems import reactions
 from invsamp.variances.models import kernel_ridge, known, running_average
 
 ACCEPTANCE = Langevin(adjusted=True).target_acceptance
@@ -84,6 +85,16 @@ class TestStability:
         sampler = relangevin((1.0, temperature), adjusted=False) if temperature > 1.0 else sgld()
         run = draw(Target(CORRELATED), sampler, draws=10, warmup=1000, chains=16)
         assert run.report["step_sizes"][-1] == pytest.approx(2.0 * STABILITY_FRACTION, rel=0.15)
+
+    @pytest.mark.parametrize("friction", [1.0, 0.3])
+    def test_chains_of_noisy_gradients_stay_where_they_were_told_to_start(self, draw, friction):
+        """A posterior much narrower than its prior: a first step by the prior's width would leave it for good."""
+        problem = reactions.slow_or_fast()
+        estimator = minibatch(8, reactions.GROUPS)
+        sampler = sgld(estimator=estimator) if friction == 1.0 else sghmc(estimator=estimator, friction=friction)
+        run = draw(problem, sampler, draws=10, warmup=200, chains=16, start=[1.262, 0.793, 1.011])
+        energy = problem.potential().energy(np.log(run.theta[:, -1]))
+        assert energy.max() < -987.1 + 60.0  # three degrees of freedom, with noise that is not taken out
 
     def test_the_noise_budget_is_not_overspent(self, draw):
         """Half of 2 tau / s^2 where that is less than what stability allows."""

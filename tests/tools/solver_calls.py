@@ -23,6 +23,7 @@ from invsamp.problems import (
     mixtures,
     pharmacokinetics,
     poisson64,
+    reactions,
     robertson,
     trajectory,
 )
@@ -259,6 +260,9 @@ def problems_calls() -> dict[str, Call]:
         "robertson.data": Call(robertson.data, {"times": np.array([0.1, 1.0])}),
         "robertson.reactions": Call(robertson.reactions, {}, posterior),
         "influenza.outbreak": Call(influenza.outbreak),
+        "reactions.readings": Call(reactions.readings),
+        "reactions.slow_or_fast": Call(reactions.slow_or_fast),
+        "reactions.by_quadrature": Call(reactions.by_quadrature, {"points": 5}),
         "pharmacokinetics.patients": Call(pharmacokinetics.patients),
         "pharmacokinetics.population": Call(pharmacokinetics.population),
         "pharmacokinetics.injection": Call(pharmacokinetics.injection),
