@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from invsamp.automatic import Automatic
 from invsamp.boundary import as_boundary
-from invsamp.contract import Array, Problem, SampledProblem, SplitPotential
-from invsamp.cooling import Annealed, label
-from invsamp.coupled_sums import CoupledSum
-from invsamp.domains import Domain, Unbounded
+from invsamp.contract import Array, Problem, SplitPotential
+from invsamp.cooling import label
 from invsamp.engine import gradients, reporting
 from invsamp.engine.choosing import Choice
+from invsamp.engine.fitting import (
+    check_kernels,
+    check_laws,
+    check_swaps,
+    check_weights,
+    fidelity_of,
+    potentials_of,
+)
 from invsamp.engine.ladder_search import Heir, LadderSearch
 from invsamp.engine.leading import is_led
 from invsamp.engine.noise_models import share_pilots
@@ -31,10 +37,7 @@ from invsamp.engine.streams import Saved
 from invsamp.engine.swaps.exchange import Exchange
 from invsamp.engine.swaps.pair import check_paired
 from invsamp.engine.warmup import HALVES, SHORTEST, WINDOWS, WarmUp, check_length, shortest_length
-from invsamp.estimators import Exact
-from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Answer, Asks, Result, answered, gathered
-from invsamp.kernels import Baseline
 from invsamp.ladder import Sampler
 from invsamp.names import check_names, labels
 from invsamp.storage.manifest import posed
@@ -89,12 +92,12 @@ class Engine:
             self.choice = Choice(sampler, problem.dimension, len(problem.fidelities), to_prior)
         #: What was asked for, or is chosen now; and what needs most: the same, or all that may be chosen.
         self._chosen, widest = (sampler, sampler) if self.choice is None else (self.choice.sampler, self.choice.widest)
-        fidelities = [_fidelity(problem, rung.fidelity) for rung in widest.rungs]
-        _check_swaps(widest, fidelities)
+        fidelities = [fidelity_of(problem, rung.fidelity) for rung in widest.rungs]
+        check_swaps(widest, fidelities)
         self._preconditioner = widest.preconditioner_at(problem.dimension)
         most = len(widest.rungs) if widest.ladder is None else widest.ladder.most
         check_memory(self._preconditioner, most, plan.chains, problem.dimension)
-        self.potentials = _potentials(problem.fidelities, self.sampled, widest, fidelities)
+        self.potentials = potentials_of(problem.fidelities, self.sampled, widest, fidelities)
         self.search = self._new_search()
         #: What is at work: the sampler itself, or what its ladder has come to by now.
         self.composition = self._chosen if self.search is None else self.search.sampler()
@@ -102,7 +105,7 @@ class Engine:
         self.visits = Visits()
         self._on_trial = False
         self._check_warm_up()
-        _check_laws(self.composition, self.potentials)
+        check_laws(self.composition, self.potentials)
         apart = any(rung.law.needs_prior for rung in self.composition.rungs)
         for potential in self.potentials.values():
             potential.apart = apart
@@ -113,7 +116,7 @@ class Engine:
         gradients.check_known(problem, self.rungs)
         for colder, hotter in itertools.pairwise(self.rungs):
             check_paired(self._chosen.swap, colder, hotter)
-        _check_kernels(self._chosen, self.sampled.sampling_domain)
+        check_kernels(self._chosen, self.sampled.sampling_domain)
         #: What draws keep.
         self.record = Record()
         #: Where the user lets the chains start, (chains, d).
@@ -149,7 +152,7 @@ class Engine:
         for k, rung in enumerate(self.rungs):
             own = positions[k * chains :][:chains] if positions is not None and len(positions) > chains else positions
             place(self.problem, rung, own, chains)
-        _check_weights(self.rungs[0])
+        check_weights(self.rungs[0])
         if self.plan.check_gradient:
             self._check_gradients()
         if self._looks_around(positions):
@@ -360,7 +363,7 @@ class Engine:
         self.rungs = [
             RungAtWork(
                 rung,
-                self.potentials[_fidelity(self.problem, rung.fidelity)],
+                self.potentials[fidelity_of(self.problem, rung.fidelity)],
                 domain,
                 own,
                 self.plan.schedule_steps,
@@ -425,7 +428,7 @@ class Engine:
         self._chosen = self.choice.sampler
         self.search = self._new_search()
         composition = self._chosen if self.search is None else self.search.sampler()
-        _check_laws(composition, self.potentials)
+        check_laws(composition, self.potentials)
         for potential in self.potentials.values():
             potential.apart = any(rung.law.needs_prior for rung in composition.rungs)
 
@@ -471,7 +474,7 @@ class Engine:
             warmup = max(warmup, LEAST_SEARCH if self.plan.stops_early else 3 * SHORTEST)
         return LadderSearch(
             self._chosen,
-            [_fidelity(self.problem, rung.fidelity) for rung in self._chosen.rungs],
+            [fidelity_of(self.problem, rung.fidelity) for rung in self._chosen.rungs],
             split=all(potential.split for potential in self.potentials.values()),
             drawable=self._priors.drawable,
             warmup=warmup,
@@ -523,83 +526,3 @@ class Engine:
         self._meet()
         self._warm_up = self._new_warm_up()
         self._warm_up.begin(heirs)
-
-
-def _fidelity(problem: Problem, wanted: str | int) -> str:
-    names = problem.fidelities
-    if isinstance(wanted, str):
-        if wanted not in names:
-            raise ValueError(f"fidelity must be one of {names}, got {wanted!r}")
-        return wanted
-    return names[max(0, len(names) - 1 - wanted)]
-
-
-def _potentials(
-    names: Sequence[str], problem: SampledProblem, sampler: Sampler, fidelities: Sequence[str]
-) -> dict[str, CountedPotential]:
-    """One for each fidelity that a rung or its estimator solves, from the coarsest to the finest."""
-    used = set(fidelities)
-    for rung, own in zip(sampler.rungs, fidelities, strict=True):
-        if isinstance(rung.estimator, CoupledSum):
-            used.update(rung.estimator.levels_below(own, names))
-    potentials: dict[str, CountedPotential] = {}
-    for name in names:
-        if name in used:
-            potentials[name] = CountedPotential(problem.potential(name), name, potentials)
-    return potentials
-
-
-def _check_laws(sampler: Sampler, potentials: Mapping[str, CountedPotential]) -> None:
-    """`ValueError` where a law is not to be had of a fidelity, or not with the energies that its swaps get."""
-    unsplit = [name for name, potential in potentials.items() if not potential.split]
-    apart = next((rung.law for rung in sampler.rungs if rung.law.needs_prior), None)
-    if apart is not None and unsplit:
-        raise ValueError(
-            f"the law {apart} needs potentials that tell prior energy and misfit apart (`parts`, see "
-            f"invsamp.contract.SplitPotential), got one that does not for the fidelity {unsplit[0]!r}. A Posterior's "
-            "do; a temperature needs none"
-        )
-    for colder, hotter in itertools.pairwise(sampler.rungs):
-        curved = next((rung.law for rung in (colder, hotter) if rung.law.factors is None), None)
-        noisy = next((r.estimator for r in (colder, hotter) if not isinstance(r.estimator, Exact | CoupledSum)), None)
-        if curved is not None and noisy is not None and sampler.swap.energies != "exact":
-            raise ValueError(
-                f"swaps with a rung of law {curved}, which is not linear in the energies, need exact ones: no penalty "
-                f"makes up for the noise of {noisy}. Use swap_energies='exact'"
-            )
-        if colder.law.factors is None and sampler.swap.rule is not None and sampler.swap.rule.discrepancy is not None:
-            raise ValueError(
-                f"the swap rule must learn no discrepancy where the colder rung's law is not linear, got "
-                f"{sampler.swap.rule} with {colder.law}"
-            )
-
-
-def _check_kernels(sampler: Sampler, domain: Domain) -> None:
-    """`ValueError` where a baseline would have to keep a domain."""
-    for rung in sampler.rungs:
-        if isinstance(rung.kernel, Baseline) and not isinstance(domain, Unbounded):
-            raise ValueError(
-                f"the kernel {rung.kernel} is for problems without a domain, got {domain}: its steps know no walls. "
-                "Use sgld() or mala(), which are reflected, or parameters that are sampled without bounds"
-            )
-
-
-def _check_weights(cold: RungAtWork) -> None:
-    """`ValueError` if draws of another law than the posterior would have no weights; the chains are placed."""
-    labelled = isinstance(cold.law, Annealed)
-    if cold.law.factors is None and not labelled and cold.law.log_weight(cold.estimate, cold.law_memory) is None:
-        raise ValueError(
-            f"the first law must be the posterior, or give its draws weights (log_weight), got {cold.law!r}: the draws "
-            "are those of the first rung"
-        )
-
-
-def _check_swaps(sampler: Sampler, fidelities: Sequence[str]) -> None:
-    rule = sampler.swap.rule
-    for colder, hotter in itertools.pairwise(fidelities):
-        if rule is not None and colder != hotter and rule.needs_common_energy:
-            raise ValueError(
-                f"the swap rule {rule} needs rungs whose energies have the same mean, got the fidelities {colder!r} "
-                f"and {hotter!r}: a fixed difference between them would bias the posterior. Use "
-                "delayed_acceptance() or product_target(), or say assume_unbiased=True if they differ by noise alone"
-            )

@@ -1,0 +1,98 @@
+"""Whether the parts of a sampler fit together, and the problem; the potentials that they solve."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+from invsamp.contract import Problem, SampledProblem
+from invsamp.cooling import Annealed
+from invsamp.coupled_sums import CoupledSum
+from invsamp.domains import Domain, Unbounded
+from invsamp.engine.rung import RungAtWork
+from invsamp.estimators import Exact
+from invsamp.evaluate.counted import CountedPotential
+from invsamp.kernels import Baseline
+from invsamp.ladder import Sampler
+
+
+def fidelity_of(problem: Problem, wanted: str | int) -> str:
+    """The name of a fidelity, given by it or by its place, 0 for the finest."""
+    names = problem.fidelities
+    if isinstance(wanted, str):
+        if wanted not in names:
+            raise ValueError(f"fidelity must be one of {names}, got {wanted!r}")
+        return wanted
+    return names[max(0, len(names) - 1 - wanted)]
+
+
+def potentials_of(
+    names: Sequence[str], problem: SampledProblem, sampler: Sampler, fidelities: Sequence[str]
+) -> dict[str, CountedPotential]:
+    """One for each fidelity that a rung or its estimator solves, from the coarsest to the finest."""
+    used = set(fidelities)
+    for rung, own in zip(sampler.rungs, fidelities, strict=True):
+        if isinstance(rung.estimator, CoupledSum):
+            used.update(rung.estimator.levels_below(own, names))
+    potentials: dict[str, CountedPotential] = {}
+    for name in names:
+        if name in used:
+            potentials[name] = CountedPotential(problem.potential(name), name, potentials)
+    return potentials
+
+
+def check_laws(sampler: Sampler, potentials: Mapping[str, CountedPotential]) -> None:
+    """`ValueError` where a law is not to be had of a fidelity, or not with the energies that its swaps get."""
+    unsplit = [name for name, potential in potentials.items() if not potential.split]
+    apart = next((rung.law for rung in sampler.rungs if rung.law.needs_prior), None)
+    if apart is not None and unsplit:
+        raise ValueError(
+            f"the law {apart} needs potentials that tell prior energy and misfit apart (`parts`, see "
+            f"invsamp.contract.SplitPotential), got one that does not for the fidelity {unsplit[0]!r}. A Posterior's "
+            "do; a temperature needs none"
+        )
+    for colder, hotter in itertools.pairwise(sampler.rungs):
+        curved = next((rung.law for rung in (colder, hotter) if rung.law.factors is None), None)
+        noisy = next((r.estimator for r in (colder, hotter) if not isinstance(r.estimator, Exact | CoupledSum)), None)
+        if curved is not None and noisy is not None and sampler.swap.energies != "exact":
+            raise ValueError(
+                f"swaps with a rung of law {curved}, which is not linear in the energies, need exact ones: no penalty "
+                f"makes up for the noise of {noisy}. Use swap_energies='exact'"
+            )
+        if colder.law.factors is None and sampler.swap.rule is not None and sampler.swap.rule.discrepancy is not None:
+            raise ValueError(
+                f"the swap rule must learn no discrepancy where the colder rung's law is not linear, got "
+                f"{sampler.swap.rule} with {colder.law}"
+            )
+
+
+def check_kernels(sampler: Sampler, domain: Domain) -> None:
+    """`ValueError` where a baseline would have to keep a domain."""
+    for rung in sampler.rungs:
+        if isinstance(rung.kernel, Baseline) and not isinstance(domain, Unbounded):
+            raise ValueError(
+                f"the kernel {rung.kernel} is for problems without a domain, got {domain}: its steps know no walls. "
+                "Use sgld() or mala(), which are reflected, or parameters that are sampled without bounds"
+            )
+
+
+def check_weights(cold: RungAtWork) -> None:
+    """`ValueError` if draws of another law than the posterior would have no weights; the chains are placed."""
+    labelled = isinstance(cold.law, Annealed)
+    if cold.law.factors is None and not labelled and cold.law.log_weight(cold.estimate, cold.law_memory) is None:
+        raise ValueError(
+            f"the first law must be the posterior, or give its draws weights (log_weight), got {cold.law!r}: the draws "
+            "are those of the first rung"
+        )
+
+
+def check_swaps(sampler: Sampler, fidelities: Sequence[str]) -> None:
+    """`ValueError` where a rule would take a fixed difference of energies for noise."""
+    rule = sampler.swap.rule
+    for colder, hotter in itertools.pairwise(fidelities):
+        if rule is not None and colder != hotter and rule.needs_common_energy:
+            raise ValueError(
+                f"the swap rule {rule} needs rungs whose energies have the same mean, got the fidelities {colder!r} "
+                f"and {hotter!r}: a fixed difference between them would bias the posterior. Use "
+                "delayed_acceptance() or product_target(), or say assume_unbiased=True if they differ by noise alone"
+            )
