@@ -37,7 +37,7 @@ hypothesis.settings.load_profile("invsamp")
 #: The fixtures through which a statistical test comes to its verdicts.
 VERDICTS = {"agrees", "within"}
 #: Folders and files whose tests see the version of numpy: what is promoted, printed, stored. Those that judge draws do
-#: not, which are made of the same operations, nor those that kill runs.
+#: not, which are made of the same operations, nor those that kill runs or talk to servers.
 SEE_NUMPY = (
     *("posing", "results", "storage", "variances"),
     *(
@@ -46,7 +46,9 @@ SEE_NUMPY = (
     ),
     "engine/swaps",
 )
-BLIND = ("storage/test_crash_matrix.py", "storage/test_lock.py")
+BLIND = ("posing/test_umbridge.py", "storage/test_crash_matrix.py", "storage/test_lock.py")
+#: Tests that solve ordinary differential equations. The compiled march takes twenty seconds on its first use.
+MARCH = ("solvers/ode/", "problems/", "slow/test_multiple_shooting.py")
 #: Between the seeds of two shifts, so that tests that count seeds up share none.
 APART = 1000
 
@@ -91,15 +93,19 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     config.stash[COMPILED_AT_IMPORT] = config.stash[COMPILATIONS].end()
-    here = Path(__file__).parent
     for item in items:
-        file = item.path.relative_to(here).as_posix()
+        file = _file(item)
         if VERDICTS.intersection(getattr(item, "fixturenames", ())):
             item.add_marker("statistical")
         elif file.startswith(SEE_NUMPY) and not file.startswith(BLIND):
             item.add_marker("numpy")
-    # the long ones first: at the end a process that is left alone with one would keep the others waiting
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    # Each process begins with its part of this order. What compiles the march is with the first, or each would compile
+    # it; then come the long ones: at the end a process that is left alone with one would keep the others waiting
+    items.sort(key=lambda item: (not _file(item).startswith(MARCH), item.get_closest_marker("slow") is None))
+
+
+def _file(item: pytest.Item) -> str:
+    return item.path.relative_to(Path(__file__).parent).as_posix()
 
 
 def _shift_seeds(shift: int) -> None:

@@ -22,12 +22,18 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture
 def example(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """Run an example's `main` with the given number of draws; its result and the folder that it wrote."""
+    """Run an example's `main` with the given number of draws; its result and the folder that it wrote.
 
-    def run(name: str, draws: int):
+    ``constants`` stand in for those of the example: as many draws in fewer steps of more chains take less time.
+    """
+
+    def run(name: str, draws: int, **constants: int):
         monkeypatch.syspath_prepend(ROOT / "examples")
         monkeypatch.setattr(sys, "argv", [name, "--draws", str(draws), "--seed", "1", "--out", str(tmp_path)])
-        return runpy.run_path(str(ROOT / "examples" / f"{name}.py"))["main"](), tmp_path
+        main = runpy.run_path(str(ROOT / "examples" / f"{name}.py"))["main"]
+        assert constants.keys() <= main.__globals__.keys()
+        main.__globals__.update(constants)
+        return main(), tmp_path
 
     return run
 
@@ -64,7 +70,7 @@ def test_hare_lynx(example, within) -> None:
 
 @pytest.mark.slow
 def test_heat_source(example, within) -> None:
-    _, out = example("heat_source", 4000)
+    _, out = example("heat_source", 4000, SEEDS=4, CHAINS=32)
     summary = json.loads((out / "summary.json").read_text())
     z = {rule: np.linalg.norm([row["z"] for row in table.values()]) for rule, table in summary["rules"].items()}
     # five scores with standard errors from 128 chains, by Hotelling: once in 100,000 times

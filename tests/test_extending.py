@@ -159,7 +159,7 @@ class TestLaw:
     target = iv.Target(two_modes())
 
     def run(self, draw, script):
-        return draw(self.target, script.contour, draws=1000, thin=4, warmup=4000, start=np.array([-4.0]))
+        return draw(self.target, script.contour, draws=400, thin=4, warmup=3000, start=np.array([-4.0]))
 
     def test_the_posterior_is_right_whatever_was_learnt(self, script, draw, agrees, monkeypatch):
         run = self.run(draw, script)

@@ -94,8 +94,8 @@ class TestLaunched:
         ("when", "through"),
         [
             ("in a run", None),
-            pytest.param("after it", None, marks=pytest.mark.slow),
-            pytest.param("in a run", "mpi4py", marks=pytest.mark.slow),
+            ("after it", None),
+            ("in a run", "mpi4py"),
         ],
     )
     def test_a_rank_that_raises_ends_all(self, when, through):

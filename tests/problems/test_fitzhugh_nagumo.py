@@ -74,9 +74,9 @@ def test_a_ladder_leads_all_chains_from_the_prior_past_the_false_modes(within, p
     found = {}
     # a kernel with a given step is not led down before its first move
     for name, sampler in (("ladder", ladder), ("single", mala(1e-4))):
-        run = draw(posterior, sampler, draws=400, warmup=1500, chains=4)
+        run = draw(posterior, sampler, draws=250, warmup=700, chains=4)
         found[name] = posterior.to_position(run.theta).mean(axis=1)
-    # each chain's mean over 400 draws, worth over 10 independent ones
+    # each chain's mean over 250 draws, worth over 10 independent ones
     assert within(found["ladder"] - near.mode, 4 * near.sd / np.sqrt(10))
     # control: with neither descents nor hot replicas some chain stays in another orbit
     assert not within(found["single"] - near.mode, 10 * near.sd)
