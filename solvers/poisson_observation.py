@@ -5,24 +5,40 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from invsamp.arguments import numbers
 from invsamp.solvers.fem import boundary as edges
 from invsamp.solvers.fem.boundary import Dirichlet, Neumann
-from invsamp.solvers.fem.contract import Array, Factors, Matrix, Numbers
-from invsamp.solvers.fem.field_contract import FieldValues, NamesAlone, union
+from invsamp.solvers.fem.contract import Array, Factors, Matrix, Numbers, Space
+from invsamp.solvers.fem.field_contract import Field, FieldValues, NamesAlone, union
 from invsamp.solvers.fem.placement import at_cells, at_nodes, check_conductivity, fitting
 from invsamp.solvers.fem.sensors import SensorLayout
 from invsamp.solvers.fem.weighted import Precomputed, checked_product, pull_back, weighted
 
-if TYPE_CHECKING:
-    from invsamp.solvers.poisson import PoissonEquation
-
 #: Nodes, over all rows of a batch, whose factors are kept between the solve and its adjoint: about a kilobyte each.
 KEPT_NODES = 300_000
+
+
+class Observed(Protocol):
+    """What an observation has to know of its equation, a `PoissonEquation`."""
+
+    @property
+    def source(self) -> Field: ...
+
+    @property
+    def conductivity(self) -> Field: ...
+
+    @property
+    def boundary(self) -> edges.Boundary: ...
+
+    @property
+    def space(self) -> Space: ...
+
+    @property
+    def comm(self) -> Any: ...
 
 
 class PoissonObservation:
@@ -42,7 +58,7 @@ class PoissonObservation:
     comm : communicator or None
     """
 
-    def __init__(self, equation: PoissonEquation, sensors: SensorLayout, precompute: bool = True) -> None:
+    def __init__(self, equation: Observed, sensors: SensorLayout, precompute: bool = True) -> None:
         self.equation, self.sensors, self.comm = equation, sensors, equation.comm
         self._precompute = precompute
         space = self._space = equation.space
@@ -54,7 +70,7 @@ class PoissonObservation:
         with fitting("conductivity"):
             conductivity = at_cells(equation.conductivity, space)
         check_conductivity(conductivity, len(space.mesh.cells))
-        kinds = {
+        kinds: dict[str, tuple[Field | NamesAlone, FieldValues | None]] = {
             "source": (equation.source, source),
             "conductivity": (equation.conductivity, conductivity),
             "load": (

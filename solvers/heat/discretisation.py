@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,9 +15,7 @@ from invsamp.solvers.fem.field_contract import Field, FieldValues, by_row
 from invsamp.solvers.fem.placement import at_cells, at_nodes
 from invsamp.solvers.fem.weighted import pull_back
 from invsamp.solvers.heat.march import IMPLICITNESS, March, NodalData, System
-
-if TYPE_CHECKING:
-    from invsamp.solvers.heat.equation import HeatEquation
+from invsamp.solvers.heat.posed import PosedHeat
 
 
 class Driver(NamedTuple):
@@ -32,7 +30,7 @@ class Driver(NamedTuple):
 class Discretisation:
     """Made by `HeatEquation.discretisation`."""
 
-    equation: HeatEquation
+    equation: PosedHeat
 
     @cached_property
     def space(self) -> Space:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,10 +25,9 @@ from invsamp.solvers.heat.discretisation import Discretisation
 from invsamp.solvers.heat.manufactured import DecayingGaussian
 from invsamp.solvers.heat.march import IMPLICITNESS
 from invsamp.solvers.heat.observation import HeatObservation
+from invsamp.solvers.heat.posed import Scheme
 from invsamp.solvers.heat.solving import Solving
 from invsamp.solvers.time_steps import step_numbers
-
-Scheme = Literal["backward_euler", "crank_nicolson"]
 
 
 @dataclass(frozen=True, repr=False)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +14,25 @@ import numpy.typing as npt
 from invsamp.solvers.fem.contract import Array, Sensors
 from invsamp.solvers.fem.sensors import SensorLayout
 from invsamp.solvers.fem.weighted import Precomputed, checked_product
+from invsamp.solvers.heat.discretisation import Discretisation
+from invsamp.solvers.heat.posed import PosedHeat
 from invsamp.solvers.heat.precomputed import precompute_observation
 from invsamp.solvers.heat.solving import Solving
 
-if TYPE_CHECKING:
-    from invsamp.solvers.heat.equation import HeatEquation
+
+class Observed(PosedHeat, Protocol):
+    """What an observation has to know of its equation, a `HeatEquation`."""
+
+    @property
+    def parameters(self) -> tuple[str, ...]: ...
+
+    @property
+    def sizes(self) -> tuple[int, ...]: ...
+
+    @property
+    def discretisation(self) -> Discretisation: ...
+
+    def check_theta(self, theta: npt.ArrayLike) -> Array: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +43,7 @@ class HeatObservation:
     one for each entry. A solve that fails gives a row of NaN.
     """
 
-    equation: HeatEquation
+    equation: Observed
     sensors: SensorLayout
     steps: tuple[int, ...]
     precomputed: bool
