@@ -30,7 +30,8 @@ from invsamp.kernels import (
 )
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap, geometric
 from invsamp.laws import tempered, tempered_likelihood
-from invsamp.modes import Modes, maximize
+from invsamp.maximizing import maximize
+from invsamp.modes import Modes
 from invsamp.parallel.isolation import isolated
 from invsamp.posing.adapters import (
     approximate_derivatives,
@@ -103,6 +104,7 @@ from invsamp.presets import (
     svgd,
     vr_resgld,
 )
+from invsamp.profiles import Profiles, profile
 from invsamp.quadratic_controls import fixed_control
 from invsamp.results.classes import auroc, predicted_classes
 from invsamp.results.run import Run
@@ -188,6 +190,7 @@ __all__ = [
     "Prior",
     "Problem",
     "Product",
+    "Profiles",
     "Run",
     "Rung",
     "Sampler",
@@ -263,6 +266,7 @@ __all__ = [
     "predicted_classes",
     "prior_draws",
     "product_target",
+    "profile",
     "projected",
     "psgld",
     "r2sgld",

@@ -72,8 +72,8 @@ def descend(
         Positions (k, d) -> energies and gradients.
     position : ndarray, shape (n, d)
         Inside, of finite energy.
-    scale : ndarray, shape (d,)
-        Of each coordinate: the first step of a round is at most so long.
+    scale : ndarray, shape (d,) or (n, d)
+        Of each coordinate: the first step of a round is at most so long. Coordinates of scale 0 stay as they are.
     tolerance : float
         In units of energy.
     most : int
@@ -97,7 +97,8 @@ def descend(
 class _Points:
     def __init__(self, position: Array, found: Estimate, scale: Array, tolerance: float) -> None:
         n, d = position.shape
-        self._scale, self._tolerance = scale, tolerance
+        self._scale, self._tolerance = np.broadcast_to(scale, (n, d)), tolerance
+        self._unit = np.where(self._scale > 0.0, self._scale, 1.0)
         self.position, self.energy, self.gradient = position, found.energy.copy(), found.gradient.copy()
         self.evaluations = np.ones(n, dtype=np.int64)
         self.moving, self.converged = np.isfinite(self.energy), np.zeros(n, dtype=bool)
@@ -114,7 +115,7 @@ class _Points:
 
     def trial(self, rows: Rows, domain: Domain) -> Array:
         """Where the next steps of these points end."""
-        move = self._share[rows, None] * self._direction[rows] * self._scale
+        move = self._share[rows, None] * self._direction[rows] * self._scale[rows]
         if isinstance(domain, Unbounded):
             return self.position[rows] + move
         return domain.reflect(self.position[rows], move, None).position
@@ -124,13 +125,15 @@ class _Points:
         self.evaluations[rows] += 1
         wanted = self.energy[rows] + ENOUGH * self._share[rows] * self._slope[rows]
         down = found.energy <= wanted  # not where it is NaN
+        # a wall that turns a step must not move what stays
+        down &= ((there == self.position[rows]) | (self._scale[rows] > 0.0)).all(axis=1)
         self._shorten(rows[~down], found.energy[~down])
         rows, there = rows[down], there[down]
         gain = self.energy[rows] - found.energy[down]
         self._learn(
             rows,
-            (there - self.position[rows]) / self._scale,
-            (found.gradient[down] - self.gradient[rows]) * self._scale,
+            (there - self.position[rows]) / self._unit[rows],
+            (found.gradient[down] - self.gradient[rows]) * self._scale[rows],
         )
         self.position[rows], self.energy[rows], self.gradient[rows] = there, found.energy[down], found.gradient[down]
         self._trials[rows], self._share[rows] = 0, 1.0
@@ -143,7 +146,7 @@ class _Points:
 
     def _aim(self, rows: Rows) -> None:
         """Directions from what was learnt, or straight down and not farther than the scale."""
-        downhill = -self.gradient[rows] * self._scale
+        downhill = -self.gradient[rows] * self._scale[rows]
         aim = downhill.copy()
         parts = []
         for age in range(1, MEMORY + 1):  # the newest first

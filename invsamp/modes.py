@@ -1,7 +1,8 @@
-"""Modes of a posterior: descents from many starts, and a Gaussian at the foot of each (Laplace)."""
+"""Modes of a posterior, each with its Gaussian (Laplace)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -9,20 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import integer, optional
-from invsamp.contract import Array, Problem
-from invsamp.descent import Descent, descend
-from invsamp.evaluate.counted import CountedPotential
-from invsamp.evaluate.requests import Asks, Estimate, Request, answered
-from invsamp.minima import distinct
-from invsamp.names import labels
-from invsamp.sampler import as_problem
+from invsamp.contract import Array
 
-#: Of prior draws, whose spread is the scale of the first steps.
-SCALE_DRAWS = 256
-#: Coarse fidelities only lead near the finest one's modes.
-COARSE_TOLERANCE = 0.1
-#: Of the finest: so much energy at the most is left to gain.
-TOLERANCE = 1e-8
+#: Sds of chi-squared by which it may be off before that is told.
+OFF = 3.0
 
 
 @dataclass(frozen=True)
@@ -50,6 +41,11 @@ class Modes:
     labels : tuple of str
     to_theta : callable
         Positions to natural parameters.
+    chi_squared : ndarray, shape (k,), or None
+        Twice the misfit above that of data which are met exactly: for Gaussian noise the sum of squared residuals in
+        units of the noise. None where noise has unknowns of its own, or a density is no posterior of data.
+    data : int
+        How many data that is of.
     """
 
     theta: Array
@@ -63,6 +59,17 @@ class Modes:
     evaluations: dict[str, int]
     labels: tuple[str, ...]
     to_theta: Callable[[Array], Array] = field(repr=False)
+    chi_squared: Array | None = None
+    data: int = 0
+
+    @property
+    def reduced_chi_squared(self) -> Array | None:
+        """Chi-squared over the number of data less that of unknowns (k,): near 1 where the model meets the data.
+
+        None where there is no chi-squared, or no more data than unknowns.
+        """
+        freedom = self.data - self.position.shape[1]
+        return None if self.chi_squared is None or freedom < 1 else self.chi_squared / freedom
 
     def __len__(self) -> int:
         return len(self.energies)
@@ -99,87 +106,22 @@ class Modes:
             wall = ", against a wall" if self.on_wall[k] else ""
             which = f"weight {self.weights[k]:.3g}, from {self.counts[k]} starts{wall}"
             lines.append(f"energy {self.energies[k]:.6g}, {which}: {values}")
+        if (reduced := self.reduced_chi_squared) is not None and len(self):
+            lines.append(self._fit(float(reduced[0])))
         if self.unfinished:
             lines.append(
                 f"{self.unfinished} descents did not end: more evaluations, or a density that grows without end"
             )
         return "\n".join(lines)
 
-
-def maximize(problem: Problem, starts: int = 16, *, seed: int | None = None, most: int = 2000) -> Modes:
-    r"""Maxima of a posterior density, by descents from draws of the prior, coarse fidelities first.
-
-    The density is that of positions, in which samplers move: for a parameter that is sampled as its logarithm, the
-    maximum lies elsewhere than that of the parameter's own density. A mode's Laplace approximation is
-
-    .. math:: \log Z \approx -U + \tfrac{d}{2} \log 2 \pi - \tfrac12 \log \det \nabla^2 U.
-
-    Parameters
-    ----------
-    problem : Problem
-    starts : int
-        Number of descents; the more, the surer that no mode is missed. Narrow modes are found least.
-    seed : int, optional
-        Of the starts.
-    most : int
-        Evaluations of one descent in one fidelity.
-
-    Returns
-    -------
-    Modes
-
-    Raises
-    ------
-    RuntimeError
-        If no start has a finite energy, or none has led to an end.
-    """
-    problem = as_problem(problem)
-    integer("starts", starts, least=1), integer("most", most, least=10)
-    rng = np.random.default_rng(optional(integer, "seed", seed, least=0))
-    scale = problem.sample_start(rng, SCALE_DRAWS).std(axis=0)
-    position, evaluations = problem.sample_start(rng, starts), {}
-    for name in problem.fidelities:
-        solver = CountedPotential(problem.potential(name), name)
-        finest = name == problem.fidelities[-1]
-        end = _led(problem, solver, position, scale, TOLERANCE if finest else COARSE_TOLERANCE, most)
-        position = end.position
-        evaluations[name] = solver.evaluations
-    ended = np.flatnonzero(end.converged)
-    if not len(ended):
-        raise RuntimeError(
-            f"none of {starts} descents has come to an end within {most} evaluations, the lowest at the energy "
-            f"{end.energy.min():.6g}: the density grows without end, or `most` is too small"
+    def _fit(self, reduced: float) -> str:
+        assert self.chi_squared is not None
+        d, off = self.position.shape[1], OFF * math.sqrt(2.0 / (self.data - self.position.shape[1]))
+        said = "as it should be"
+        if reduced > 1.0 + off:
+            said = "more than noise explains: the model misses something, or the noise is larger than stated"
+        elif reduced < 1.0 - off:
+            said = "less than noise should leave: the noise is smaller than stated, or data are no more independent"
+        return (
+            f"chi-squared {self.chi_squared[0]:.4g} of {self.data} data and {d} unknowns, reduced {reduced:.3g}: {said}"
         )
-    asking = distinct(_evaluating(solver), end, scale, problem.sampling_domain)
-    found = answered(asking, solver.answer_all)
-    return Modes(
-        theta=problem.to_theta(found.position),
-        position=found.position,
-        energies=found.energies,
-        covariances=found.covariances,
-        log_evidence=found.log_evidence,
-        counts=found.counts,
-        on_wall=found.on_wall,
-        unfinished=starts - len(ended),
-        evaluations=evaluations | {solver.fidelity: solver.evaluations},
-        labels=labels(problem.shapes),
-        to_theta=problem.to_theta,
-    )
-
-
-def _led(
-    problem: Problem, solver: CountedPotential, position: Array, scale: Array, tolerance: float, most: int
-) -> Descent:
-    asking = descend(_evaluating(solver), position, scale, problem.sampling_domain, tolerance=tolerance, most=most)
-    end = answered(asking, solver.answer_all)
-    if not np.isfinite(end.energy).any():
-        raise RuntimeError(f"the energy of fidelity {solver.fidelity!r} is not finite at any of {len(position)} starts")
-    return end
-
-
-def _evaluating(solver: CountedPotential) -> Callable[[Array], Asks[Estimate]]:
-    def evaluate(at: Array) -> Asks[Estimate]:
-        (found,) = yield (Request(solver.fidelity, at),)
-        return found
-
-    return evaluate

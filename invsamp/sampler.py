@@ -29,6 +29,7 @@ from invsamp.engine.threads import one_thread
 from invsamp.evaluate.contract import Evaluator
 from invsamp.handing_back import announce, handed_back, warn
 from invsamp.ladder import Sampler
+from invsamp.modes import Modes
 from invsamp.parallel.agreement import check_equal, run_settings
 from invsamp.parallel.messages import Communicator
 from invsamp.parallel.sharing import communicator, share
@@ -50,7 +51,7 @@ def sample(
     thin: int = 1,
     chains: int = 4,
     seed: int | None = None,
-    start: Array | Mapping[str, Array] | None = None,
+    start: Array | Mapping[str, Array] | Modes | None = None,
     progress: bool = True,
     directory: str | os.PathLike[str] | None = None,
     segment: int | None = None,
@@ -87,9 +88,10 @@ def sample(
         Independent chains (of the whole ladder), advanced together.
     seed : int, optional
         Fixes the draws. Default: taken from the system and told in ``run.report["seed"]``.
-    start : ndarray (dimension,) or (chains, dimension), or mapping of names to values, optional
+    start : ndarray (dimension,) or (chains, dimension), mapping of names to values, or Modes, optional
         Natural parameters at which every rung starts; (rungs, chains, dimension): those of each rung, of a ladder that
-        warm-up finds those of the first one (``len(sampler.rungs)``). Default: draws from the prior.
+        warm-up finds those of the first one (``len(sampler.rungs)``). Of what `maximize` found: draws of its Gaussians.
+        Default: draws from the prior.
     progress : bool
         Whether to show a bar.
     directory : path, optional
@@ -145,6 +147,8 @@ def sample(
     shortest = SHORTEST_SEARCH if sampler.ladder else SHORTEST
     engine = Engine(problem, sampler, plan(draws, warmup, thin, chains, seed, check_gradient, shortest))
     engine.record = as_record(problem, record, keep)
+    if isinstance(start, Modes):
+        start = start.draws(chains, 0 if seed is None else seed)
     if start is not None:
         engine.given = given_start(problem, engine.sampled.sampling_domain, start, chains, len(sampler.rungs))
     path = None if directory is None else as_path(directory)

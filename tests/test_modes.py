@@ -154,3 +154,21 @@ class TestModes:
     def test_starts_a_run(self, draw):
         run = draw(iv.Target(iv.FunctionPotential(two_modes, 2)), iv.mala(), start=self.two().draws(256, seed=1))
         assert 0.5 < (run.theta[:, 0, 0] > 0).mean() < 0.9
+
+    def test_starts_a_run_by_itself(self, draw):
+        run = draw(iv.Target(iv.FunctionPotential(two_modes, 2)), iv.mala(), start=self.two())
+        assert 0.5 < (run.theta[:, 0, 0] > 0).mean() < 0.9
+
+    @pytest.mark.parametrize(
+        ("scale", "said"), [(0.5, "as it should be"), (0.1, "more than noise"), (9.0, "less than")]
+    )
+    def test_tells_how_well_data_are_met(self, scale, said):
+        rng = np.random.default_rng(3)
+        slopes = rng.standard_normal((60, 2))
+        y = slopes @ [1.0, -1.0] + 0.5 * rng.standard_normal(60)
+        model = iv.with_jacobian(lambda t: t @ slopes.T, lambda t: np.tile(slopes, (len(t), 1, 1)))
+        posterior = iv.Posterior(iv.Prior(b=iv.Normal(0.0, 100.0, shape=2)), model, y, iv.GaussianNoise(scale))
+        modes = iv.maximize(posterior, starts=2, seed=1)
+        left = np.linalg.lstsq(slopes, y, rcond=None)[1][0] / scale**2
+        assert modes.reduced_chi_squared[0] == pytest.approx(left / 58, rel=1e-3)
+        assert said in str(modes)

@@ -183,6 +183,13 @@ def posing_calls() -> dict[str, Call]:
         "parallel.distributed": Call(parallel.distributed, {"build": line}),
         "maximize": Call(iv.maximize, {"problem": posterior, "starts": 2, "seed": 1, "most": 100}),
         "Modes.draws": Call(iv.maximize(posterior, starts=2, seed=1).draws, {"n": 2, "seed": 1}),
+        "profile": Call(
+            iv.profile,
+            {"problem": posterior, "of": "likelihood", "level": 0.5, "most": 50, "seed": 1},
+            {"of": {"text"}},
+        ),
+        "Profiles.intervals": Call(iv.profile(posterior, seed=1).intervals, {"level": 0.5}),
+        "Profiles.plot": Call(iv.profile(posterior, seed=1).plot, {"names": None}, {"names": {"text", "none"}}),
         "measure_levels": Call(
             iv.measure_levels, {"problem": posterior, "theta": np.random.default_rng(0).normal(size=(8, 2))}
         ),

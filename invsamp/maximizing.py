@@ -1,0 +1,115 @@
+"""Maxima of a posterior: descents from many starts, and a Gaussian at the foot of each (Laplace)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from invsamp.arguments import integer, optional
+from invsamp.contract import Array, NoisyPotential, Problem
+from invsamp.descent import Descent, descend
+from invsamp.evaluate.counted import CountedPotential
+from invsamp.evaluate.requests import Asks, Estimate, Request, answered
+from invsamp.minima import distinct
+from invsamp.modes import Modes
+from invsamp.names import labels
+from invsamp.sampler import as_problem
+
+#: Of prior draws, whose spread is the scale of the first steps.
+SCALE_DRAWS = 256
+#: Coarse fidelities only lead near the finest one's modes.
+COARSE_TOLERANCE = 0.1
+#: Of the finest: so much energy at the most is left to gain.
+TOLERANCE = 1e-8
+
+
+def maximize(problem: Problem, starts: int = 16, *, seed: int | None = None, most: int = 2000) -> Modes:
+    r"""Maxima of a posterior density, by descents from draws of the prior, coarse fidelities first.
+
+    The density is that of positions, in which samplers move: for a parameter that is sampled as its logarithm, the
+    maximum lies elsewhere than that of the parameter's own density. A mode's Laplace approximation is
+
+    .. math:: \log Z \approx -U + \tfrac{d}{2} \log 2 \pi - \tfrac12 \log \det \nabla^2 U.
+
+    Parameters
+    ----------
+    problem : Problem
+    starts : int
+        Number of descents; the more, the surer that no mode is missed. Narrow modes are found least.
+    seed : int, optional
+        Of the starts.
+    most : int
+        Evaluations of one descent in one fidelity.
+
+    Returns
+    -------
+    Modes
+
+    Raises
+    ------
+    RuntimeError
+        If no start has a finite energy, or none has led to an end.
+    """
+    problem = as_problem(problem)
+    integer("starts", starts, least=1), integer("most", most, least=10)
+    rng = np.random.default_rng(optional(integer, "seed", seed, least=0))
+    scale = problem.sample_start(rng, SCALE_DRAWS).std(axis=0)
+    position, evaluations = problem.sample_start(rng, starts), {}
+    for name in problem.fidelities:
+        solver = CountedPotential(problem.potential(name), name)
+        finest = name == problem.fidelities[-1]
+        end = _led(problem, solver, position, scale, TOLERANCE if finest else COARSE_TOLERANCE, most)
+        position = end.position
+        evaluations[name] = solver.evaluations
+    ended = np.flatnonzero(end.converged)
+    if not len(ended):
+        raise RuntimeError(
+            f"none of {starts} descents has come to an end within {most} evaluations, the lowest at the energy "
+            f"{end.energy.min():.6g}: the density grows without end, or `most` is too small"
+        )
+    asking = distinct(_evaluating(solver), end, scale, problem.sampling_domain)
+    found = answered(asking, solver.answer_all)
+    chi_squared, data = _chi_squared(solver, found.position)
+    return Modes(
+        theta=problem.to_theta(found.position),
+        position=found.position,
+        energies=found.energies,
+        covariances=found.covariances,
+        log_evidence=found.log_evidence,
+        counts=found.counts,
+        on_wall=found.on_wall,
+        unfinished=starts - len(ended),
+        evaluations=evaluations | {solver.fidelity: solver.evaluations},
+        labels=labels(problem.shapes),
+        to_theta=problem.to_theta,
+        chi_squared=chi_squared,
+        data=data,
+    )
+
+
+def _chi_squared(solver: CountedPotential, position: Array) -> tuple[Array | None, int]:
+    """Twice the misfit above that of data that are met exactly (k,), and how many data; None where noise adapts."""
+    potential = solver.potential
+    if not isinstance(potential, NoisyPotential) or (known := potential.expected_misfit()) is None:
+        return None, 0
+    parts = potential.parts(position, False)
+    return 2.0 * (parts.energy - parts.prior - known.least), known.data
+
+
+def _led(
+    problem: Problem, solver: CountedPotential, position: Array, scale: Array, tolerance: float, most: int
+) -> Descent:
+    asking = descend(_evaluating(solver), position, scale, problem.sampling_domain, tolerance=tolerance, most=most)
+    end = answered(asking, solver.answer_all)
+    if not np.isfinite(end.energy).any():
+        raise RuntimeError(f"the energy of fidelity {solver.fidelity!r} is not finite at any of {len(position)} starts")
+    return end
+
+
+def _evaluating(solver: CountedPotential) -> Callable[[Array], Asks[Estimate]]:
+    def evaluate(at: Array) -> Asks[Estimate]:
+        (found,) = yield (Request(solver.fidelity, at),)
+        return found
+
+    return evaluate
