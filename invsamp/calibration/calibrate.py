@@ -9,7 +9,6 @@ from functools import lru_cache
 from os import PathLike
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from invsamp.arguments import boolean, instance, integer, optional, real, wrong
 from invsamp.boundary import Reflect
@@ -17,6 +16,7 @@ from invsamp.calibration.outcome import Calibration
 from invsamp.calibration.records import Records, about
 from invsamp.calibration.replicates import ENERGIES, Replicate, Settings, replicate
 from invsamp.engine.engine import Engine
+from invsamp.engine.progress import tqdm
 from invsamp.evaluate.contract import Evaluator
 from invsamp.ladder import Sampler
 from invsamp.posing.density import GivenLikelihood

@@ -6,10 +6,15 @@ import contextlib
 import math
 import sys
 import time
+import warnings
 
-from tqdm.auto import tqdm
+from tqdm import TqdmWarning
 
 from invsamp.engine.engine import Engine
+
+with warnings.catch_warnings():  # of notebooks without ipywidgets, in which bars are text
+    warnings.simplefilter("ignore", TqdmWarning)
+    from tqdm.auto import tqdm
 
 #: Seconds between two looks of the bar, where it is drawn over itself and where each one is a line of a file.
 LIVE, LOGGED = 0.5, 30.0

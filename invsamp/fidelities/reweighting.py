@@ -75,4 +75,5 @@ def tail_index(weight: Array) -> float:
     n = len(weight)
     m = math.ceil(min(n / 5, 3 * math.sqrt(n)))
     largest = np.partition(weight, n - m - 1)[n - m - 1 :] if m < n else np.zeros(1)
-    return float(np.log(largest[1:] / largest[0]).mean()) if largest[0] > 0.0 else math.inf
+    # of logs: the quotient of two weights may not be a number that can be written
+    return float((np.log(largest[1:]) - np.log(largest[0])).mean()) if largest[0] > 0.0 else math.inf

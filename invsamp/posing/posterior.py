@@ -242,7 +242,14 @@ class Posterior:
         other.forward = {"model": forward}
         other.data = np.full(as_shape(count), np.nan)
         other.data.setflags(write=False)
-        other._observe(other.data, unseen=True)  # noqa: SLF001 (its own class)
+        try:
+            other._observe(other.data, unseen=True)  # noqa: SLF001 (its own class)
+        except ValueError as error:
+            rows, rest = divmod(other.data.size, math.prod(self.data.shape[1:]))
+            if shape is None and self.data.ndim > 1 and rest == 0:
+                arranged = (rows, *self.data.shape[1:])
+                raise ValueError(f"{error}. Arranged as the posterior's data it would: shape={arranged}") from error
+            raise
         other._take_models()  # noqa: SLF001
         return other
 

@@ -251,6 +251,23 @@ class TestElsewhere:
         drawn = counts.sample_noise(np.random.default_rng(0), counts.predict([[1.0, 2.0, 0.5]]), [[1.0, 2.0, 0.5]])
         assert drawn.shape == (1, 2, 1) and (drawn == np.rint(drawn)).all()
 
+    def test_the_shape_that_was_meant_is_told(self) -> None:
+        class Lines:
+            n_observations, parameters = 6, ("start", "slope")
+
+            def __call__(self, theta):
+                return np.ones((len(theta), 6))
+
+            def linearize(self, theta):
+                return self(theta), lambda cotangent: np.zeros((len(theta), 2))
+
+        noise = iv.GaussianNoise([0.1, 0.2])
+        prior = iv.Prior(start=iv.Normal(0, 1), slope=iv.Normal(0, 1))
+        posed = iv.Posterior(prior, Lines(), np.ones((3, 2)), noise)
+        with pytest.raises(ValueError, match=r"scale must broadcast .*\(6,\), got shape \(2,\).*: shape=\(3, 2\)"):
+            posed.elsewhere(Lines())
+        assert posed.elsewhere(Lines(), (3, 2)).data.shape == (3, 2)
+
     def test_what_is_missing_is_told(self) -> None:
         with pytest.raises(ValueError, match="shape must be given for a model that does not say how much it predicts"):
             self.posterior(iv.GaussianNoise(1)).elsewhere(self.lines([1.0]))
