@@ -3,6 +3,7 @@
 # make test-processors   the suite as it would run on other processors
 # make margins   the statistical tests with 20 shifts of all seeds, and by how much they hold
 # make test-dolfinx-0.9   the tests of what is built on dolfinx, in an unpacked Debian 13; test-dolfinx-0.11 in sid
+# make docs    the documentation site, in docs/_build/html
 # make lint    style, types and the direction of imports
 # make bench   the benchmarks
 # make test-lower-bounds   the suite with the oldest version of every dependency that pyproject.toml allows
@@ -14,7 +15,7 @@
 SHELL := bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-pypi test-dolfinx test-dolfinx-0.9 test-dolfinx-0.11 test-lower-bounds test-processors margins lint bench clean
+.PHONY: help demo test test-pypi test-dolfinx test-dolfinx-0.9 test-dolfinx-0.11 test-lower-bounds test-processors margins docs lint bench clean
 
 WORKERS ?= 2
 DEMO_HARE_LYNX ?= --draws 4000
@@ -97,6 +98,11 @@ test-lower-bounds:
 	@PIP_ARGUMENTS="--constraint .make/lower-bounds.txt" .ci/environment .venv-lower test
 	$(ONE_THREAD) NUMBA_CACHE_DIR="$(CURDIR)/.venv-lower/numba-cache" .venv-lower/bin/python -P -m pytest $(TEST_PROCESSES) $(PYTEST_ARGUMENTS)
 
+docs:
+	@.ci/environment .venv dev
+	$(ONE_THREAD) .venv/bin/python -P -m sphinx -q -W --keep-going -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
 lint:
 	@.ci/environment .venv dev
 	.venv/bin/ruff check .
@@ -115,7 +121,7 @@ bench:
 	done; exit $$status
 
 clean:
-	rm -rf .venv .venv-dolfinx .venv-lower .make build dist demo *.egg-info
+	rm -rf .venv .venv-dolfinx .venv-lower .make build dist demo *.egg-info docs/_build docs/api/generated
 	rm -rf --one-file-system .debian-trixie .debian-sid
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

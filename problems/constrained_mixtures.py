@@ -114,7 +114,7 @@ def cell_probabilities(
     bins : int
         Cells along each axis.
     extent : float
-        Half width of the grid; its corners must stay where the energy is smooth, |x|^2 <= 20.
+        Half width of the grid; its corners must stay where the energy is smooth, ``|x|^2 <= 20``.
     temperature : float, > 0
 
     Returns

@@ -200,8 +200,8 @@ def sliced_wasserstein(
 
     .. math:: \left( E_\omega\, W_p(\omega \cdot A, \omega \cdot B)^p \right)^{1/p}
 
-    over directions omega drawn uniformly from the sphere. A shift by v has E|v . omega| at p = 1, which is 2 |v| / pi
-    in the plane, and |v| / sqrt(d) at p = 2.
+    over directions omega drawn uniformly from the sphere. A shift by v has ``E|v . omega|`` at p = 1, which is
+    ``2 |v| / pi`` in the plane, and ``|v| / sqrt(d)`` at p = 2.
 
     Parameters
     ----------

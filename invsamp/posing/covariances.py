@@ -258,7 +258,7 @@ class AutoRegressive(Covariance):
 
 @dataclass(frozen=True)
 class ExponentialCorrelation(Covariance):
-    """Errors of variance 1 whose correlation falls as exp(-|t - t'| / time) along the data's first axis.
+    """Errors of variance 1 whose correlation falls as ``exp(-|t - t'| / time)`` along the data's first axis.
 
     Other axes are series of their own. (The process of Ornstein and Uhlenbeck.)
 

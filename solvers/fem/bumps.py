@@ -20,7 +20,7 @@ from invsamp.solvers.fem.field_contract import (
 
 @dataclass(frozen=True)
 class GaussianBump:
-    """Height * exp(-|x - c|^2 / (2 width^2)) around a centre c.
+    """``height * exp(-|x - c|^2 / (2 width^2))`` around a centre c.
 
     Parameters
     ----------

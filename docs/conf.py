@@ -1,0 +1,79 @@
+"""How the documentation site is built: `make docs` writes it to docs/_build, without network."""
+
+import re
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import invsamp
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+project = "invsamp"
+author = "The invsamp developers"
+copyright = author
+version = release = invsamp.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
+    "numpydoc",
+    "myst_nb",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx-mathjax-offline",  # its MathJax is served with the pages
+]
+exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
+if find_spec("torch") is None:
+    exclude_patterns.append("api/networks.md")
+default_role = "py:obj"
+suppress_warnings = ["toc.excluded", "mystnb.unknown_mime_type"]
+
+myst_enable_extensions = ["colon_fence", "dollarmath", "deflist"]
+myst_heading_anchors = 3
+myst_links_external_new_tab = False
+
+nb_execution_mode = "cache"  # a tutorial runs again when its code changes
+nb_execution_cache_path = str(Path(__file__).parent / "_build" / "executed")
+nb_execution_raise_on_error = True
+nb_execution_timeout = 120
+templates_path = ["_templates"]
+nb_merge_streams = True
+
+
+def escape(app, what, name, obj, options, lines):
+    """Let shapes such as (batch, *shape) stand in docstrings as a reader of the source expects them."""
+    for number, line in enumerate(lines):
+        pieces = re.split(r"(`[^`]*`)", line)
+        lines[number] = "".join(p if p[:1] == "`" else re.sub(r"(?<=[ (])\*(?=[a-z])", r"\*", p) for p in pieces)
+
+
+def setup(app):
+    app.connect("autodoc-process-docstring", escape)
+
+
+autodoc_typehints = "none"  # the docstrings say it, with shapes and units
+autosummary_generate = True
+numpydoc_show_class_members = False
+numpydoc_class_members_toctree = False
+
+html_theme = "pydata_sphinx_theme"
+html_title = "invsamp"
+html_static_path = ["_static"]
+html_css_files = ["invsamp.css"]
+html_show_sourcelink = False
+# pages without others of their kind beside them
+alone = ("index", "start", "concepts", "papers", "results", "extending", "coming-from")
+html_sidebars = {page: [] for page in alone}
+html_theme_options = {
+    "show_nav_level": 1,
+    "navbar_align": "left",
+    "navbar_end": ["theme-switcher"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "show_prev_next": False,
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}

@@ -1,0 +1,115 @@
+"""The documentation site: it is built without a warning, its tutorials run, and a browser shows it."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from public_names import public
+
+ROOT = Path(__file__).parents[1]
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+#: Of the rules of axe-core, those that a page alone decides; what can be scrolled becomes focusable later, by script.
+RULES = ["color-contrast", "image-alt", "link-name", "button-name", "document-title", "html-has-lang", "label"]
+#: Modules, whose public names have pages by themselves; what is no page's matter; what has its page by another name.
+ELSEWHERE = {
+    "invsamp.diagnostics",
+    "invsamp.evaluate",
+    "invsamp.parallel",
+    "invsamp.__version__",
+    "invsamp.solvers.heat.GaussianBump",
+}
+#: What the script that is put into a page finds there, as JSON.
+LOOK = """
+<script src="{axe}"></script>
+<script>
+addEventListener("load", () => axe.run(document, {{runOnly: {rules}}}).then((found) => {{
+  const told = document.createElement("pre");
+  told.id = "told";
+  told.textContent = JSON.stringify({{
+    text: document.body.innerText,
+    overflow: document.documentElement.scrollWidth - window.innerWidth,
+    broken: [...document.images].filter((image) => !image.naturalWidth).map((image) => image.src),
+    faults: found.violations.map((rule) => [rule.id, rule.nodes.map((node) => node.html)]),
+  }});
+  document.body.replaceChildren(told);
+}}));
+</script></body>
+"""
+
+
+@pytest.mark.slow
+def test_the_site(tmp_path: Path) -> None:
+    pytest.importorskip("myst_nb")
+    site = tmp_path / "site"
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "sphinx",
+        "-q",
+        "-W",
+        "--keep-going",
+        "-b",
+        "html",
+        str(ROOT / "docs"),
+        str(site),
+    ]
+    built = subprocess.run(command, capture_output=True, text=True, timeout=1200)
+    assert built.returncode == 0, built.stderr[-4000:]
+    every_public_name_has_a_page(site)
+    tutorials_show_what_they_did(site)
+    if BROWSER is not None:
+        a_browser_shows_it(site)
+
+
+def every_public_name_has_a_page(site: Path) -> None:
+    pages = {page.stem for page in (site / "api" / "generated").glob("*.html")}
+    missing = [name for name in public() if not name.startswith("invsamp.problems.") and name not in pages | ELSEWHERE]
+    assert not missing
+
+
+def tutorials_show_what_they_did(site: Path) -> None:
+    for page in [site / "start.html", *(site / "tutorials").glob("*.html")]:
+        text = page.read_text()
+        assert str(ROOT) not in text and sys.prefix not in text, f"{page.name} shows a path of the machine"
+        for image in re.findall(r"<img [^>]*>", text):
+            assert re.search(r'alt="[^"]{10,}"', image), f"{page.name} has a figure without words: {image}"
+    assert "no warnings" in (site / "start.html").read_text()
+
+
+def a_browser_shows_it(site: Path) -> None:
+    for page, width, words in (
+        ("index.html", 1200, "Pose inverse problems"),
+        ("tutorials/field.html", 1200, "surely above 1 on"),
+        ("tutorials/field.html", 500, "surely above 1 on"),
+        ("api/generated/invsamp.sample.html", 1200, "Draws kept for each chain"),
+    ):
+        told = looked_at(site / page, width)
+        assert words in told["text"]
+        assert told["overflow"] <= 0, f"{page} is {told['overflow']} pixels too wide for {width}"
+        assert not told["broken"] and not told["faults"], told
+    results = dumped(f"file://{site}/search.html?q=surrogate_exchange", 1200)
+    assert "api/generated/invsamp.surrogate_exchange.html" in results
+
+
+def looked_at(page: Path, width: int) -> dict:
+    axe = Path(pytest.importorskip("axe_core_python").__file__).with_name("axe.min.js")
+    copy = page.with_name(f"looked_at_{page.name}")
+    look = LOOK.format(axe=axe.as_uri(), rules=json.dumps(RULES))
+    copy.write_text(page.read_text().replace("</body>", look))
+    found = re.search(r'<pre id="told">(.*?)</pre>', dumped(copy.as_uri(), width), re.DOTALL)
+    assert found, "the page's scripts did not come to an end"
+    return json.loads(html.unescape(found[1]))
+
+
+def dumped(address: str, width: int) -> str:
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files", "--dump-dom"]
+    settings = [f"--window-size={width},1600", "--virtual-time-budget=30000"]
+    return subprocess.run([BROWSER, *options, *settings, address], capture_output=True, text=True, timeout=240).stdout
