@@ -289,6 +289,23 @@ class Run:
         """The `arviz.InferenceData` itself, not a copy."""
         return self.data
 
+    def to_dataframe(self) -> pd.DataFrame:
+        """Draws of the cold rung as a table: a row for each draw, indexed by chain and draw.
+
+        Returns
+        -------
+        DataFrame
+            A column per label, in its natural unit; where draws have weights, also ``weight``, of mean 1.
+        """
+        import pandas as pd
+
+        chains, draws = self._source.size
+        index = pd.MultiIndex.from_product([range(chains), range(draws)], names=["chain", "draw"])
+        table = pd.DataFrame(self.theta.reshape(chains * draws, -1), index, self.labels)
+        if self.weights is not None:
+            table["weight"] = self.weights.ravel()
+        return table
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save to a netCDF file that ArviZ can read too; an existing file is replaced in one step.
 

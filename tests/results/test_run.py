@@ -368,3 +368,13 @@ def test_log_likelihood_and_prior_of_a_posterior_sampled_for_real(within):
     assert not within([0.0, run.draws("a").std(axis=(0, 1)).mean() - 1.0], bounds)  # the posterior's
     with pytest.raises(ValueError, match="parameters of the run"):
         make()[1].log_likelihood(posterior)
+
+
+def test_draws_as_a_table() -> None:
+    theta = np.arange(2 * 3 * 4.0).reshape(1, 2, 3, 4)
+    shapes = {"a": (), "k": (3,)}
+    table = Run.from_arrays(None, shapes, theta, {}, {}).to_dataframe()
+    assert list(table.columns) == ["a", "k[0]", "k[1]", "k[2]"] and table.index.names == ["chain", "draw"]
+    np.testing.assert_array_equal(table.loc[(1, 2)], theta[0, 1, 2])
+    weighted = Run.from_arrays(None, shapes, theta, {}, {}, log_weight=np.log([[1.0, 2, 3], [1, 2, 3]])).to_dataframe()
+    np.testing.assert_allclose(weighted["weight"], np.tile([0.5, 1.0, 1.5], 2))
