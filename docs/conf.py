@@ -1,6 +1,7 @@
 """How the documentation site is built: `make docs` writes it to docs/_build, without network."""
 
 import re
+import shutil
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +14,9 @@ project = "invsamp"
 author = "The invsamp developers"
 copyright = author
 version = release = invsamp.__version__
+
+# made anew each time: pages of names that are no more would stay
+shutil.rmtree(Path(__file__).parent / "api" / "generated", ignore_errors=True)
 
 extensions = [
     "sphinx.ext.autodoc",

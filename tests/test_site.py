@@ -62,7 +62,7 @@ def test_the_site(tmp_path: Path) -> None:
         str(site),
     ]
     built = subprocess.run(command, capture_output=True, text=True, timeout=1200)
-    assert built.returncode == 0, built.stderr[-4000:]
+    assert built.returncode == 0, built.stderr[-9000:]
     every_public_name_has_a_page(site)
     tutorials_show_what_they_did(site)
     if BROWSER is not None:
