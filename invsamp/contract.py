@@ -72,7 +72,7 @@ class Potential(Protocol):
     """Energy (negative log density up to a constant) of one fidelity, at positions (chains, dimension).
 
     A failed solve or zero density is ``energy = +inf`` with ``gradient = 0``; nothing is raised for it. A potential may
-    carry ``derivative_error`` and ``no_derivatives``, as a forward model does.
+    carry ``derivative_error`` and ``no_derivatives``, as a forward model does, and ``single_precision``, a flag.
     """
 
     dimension: int
@@ -143,6 +143,11 @@ def derivative_error(part: object) -> float:
     return float(getattr(part, "derivative_error", None) or 0.0)
 
 
+def single_precision(potential: object) -> bool:
+    """Whether a potential says that its energies are in single precision."""
+    return bool(getattr(potential, "single_precision", False))
+
+
 def no_derivatives(part: object) -> str | None:
     """Why a forward model or a potential has no derivatives; None if it has."""
     reason: str | None = getattr(part, "no_derivatives", None)
@@ -187,7 +192,7 @@ class GroupwisePotential(TermwisePotential, Protocol):
 
 
 class BatchTerms(NamedTuple):
-    """Energies of a minibatch's data terms one by one, and the sum of their gradients."""
+    """Energies of a minibatch's data terms one by one, and the sum of their gradients, in new arrays."""
 
     prior_energy: Array  # (chains,)
     prior_gradient: Array | None  # (chains, dimension); None where no gradient was asked for

@@ -16,7 +16,7 @@ from invsamp.domains import Domain, Unbounded
 from invsamp.engine.first_steps import check_memory, checked_step, steps_to_check
 from invsamp.engine.noise_models import NoiseModels, Samples
 from invsamp.engine.priors import Priors
-from invsamp.engine.streams import Saved, Stream, log_uniform
+from invsamp.engine.streams import Saved, Stream, log_uniform, single_normal
 from invsamp.estimators import BoundEstimator, Remembering, probe, remembered
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Answer, Asks, Estimate, Request, Rows, answered, check_shapes
@@ -254,7 +254,8 @@ class RungAtWork:
                 rng.bit_generator.state = state["streams"][name]
 
     def _open_streams(self, shape: tuple[int, ...]) -> None:
-        self._moves = Stream(self.streams["move"], shape)
+        normal = single_normal if self.potential.single else np.random.Generator.standard_normal
+        self._moves = Stream(self.streams["move"], shape, normal)
         self._thresholds = Stream(self.streams["accept"], shape[:1], log_uniform)
         self._active.normal, self._active.log_uniform = self._moves.draw, self._thresholds.draw
 

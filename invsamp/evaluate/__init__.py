@@ -4,5 +4,6 @@ from invsamp.evaluate.contract import Evaluator, EvaluatorError
 from invsamp.evaluate.executors import executed
 from invsamp.evaluate.requests import Batch, Estimate, Request
 from invsamp.evaluate.solving import solve
+from invsamp.evaluate.together import together
 
-__all__ = ["Batch", "Estimate", "Evaluator", "EvaluatorError", "Request", "executed", "solve"]
+__all__ = ["Batch", "Estimate", "Evaluator", "EvaluatorError", "Request", "executed", "solve", "together"]

@@ -13,6 +13,7 @@ from invsamp.contract import (
     SensitivePotential,
     SplitPotential,
     TermwisePotential,
+    single_precision,
     sums_batches,
 )
 from invsamp.evaluate.requests import Estimate, Request
@@ -44,6 +45,8 @@ class CountedPotential:
         self.sensitive = isinstance(potential, SensitivePotential)
         if isinstance(potential, TermwisePotential):
             self.size = potential.size
+        #: Whether its energies are in single precision: so is the noise of moves then.
+        self.single = single_precision(potential)
         #: Whether it sums the gradients of a batch itself.
         self.sums = sums_batches(potential)
 

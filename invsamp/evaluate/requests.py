@@ -232,7 +232,8 @@ def reduced_sums(terms: BatchTerms, batch: Batch, gradient: Gradients = True) ->
         variance = _variance_scale(batch) * terms.energies.var(axis=1, ddof=1)
     slope = terms.prior_gradient
     if terms.gradient is not None and slope is not None:
-        slope = slope + scale * terms.gradient
+        slope = np.multiply(terms.gradient, scale, out=terms.gradient)  # millions of numbers: no array more
+        slope += terms.prior_gradient
     return Estimate(
         terms.prior_energy + scale * terms.energies.sum(axis=1),
         slope,  # type: ignore[arg-type]

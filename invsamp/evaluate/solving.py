@@ -98,8 +98,8 @@ def _batch_sums(potential: BatchPotential, request: Request, position: Array) ->
     assert batch is not None
     prior, prior_gradient, energies, gradient = potential.batch_terms(position, batch.members, bool(request.gradient))
     found = BatchTerms(
-        own_array(prior, what),
-        None if prior_gradient is None else own_array(prior_gradient, what),
+        real_array(prior, what),
+        None if prior_gradient is None else real_array(prior_gradient, what),
         real_array(energies, what),
         None if gradient is None else real_array(gradient, what),
     )

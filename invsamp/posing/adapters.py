@@ -120,28 +120,43 @@ class TorchModel:
 
     function: Callable[[Any], Any]
     parameters: tuple[str, ...] | None = None
+    dtype: str = "float64"
+    device: str = "cpu"
+
+    @property
+    def derivative_error(self) -> float:
+        """What single precision leaves of a derivative."""
+        return 0.0 if self.dtype == "float64" else 1e-3
 
     def __call__(self, theta: Array) -> Array:
         """Observations (batch, m)."""
         import torch
 
         with torch.no_grad():
-            return real_array(self.function(torch.from_numpy(np.array(theta))).numpy(), "the result of the function")
+            return self._numbers(self.function(self._tensor(theta)))
 
     def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
         """Observations and the vector-Jacobian product by reverse-mode differentiation."""
         import torch
 
-        leaf = torch.from_numpy(np.array(theta)).requires_grad_()
+        leaf = self._tensor(theta).requires_grad_()
         y = self.function(leaf)
 
         def vjp(cotangent: Array) -> Array:
-            weights = torch.from_numpy(np.array(cotangent)).to(y.dtype)
+            weights = torch.from_numpy(np.array(cotangent)).to(device=y.device, dtype=y.dtype)
             # kept, so that the product may be asked for again, datum by datum
             (gradient,) = torch.autograd.grad(y, leaf, weights, retain_graph=True)
-            return np.asarray(gradient.numpy(), dtype=float)
+            return np.asarray(gradient.cpu().numpy(), dtype=float)
 
-        return real_array(y.detach().numpy(), "the result of the function"), vjp
+        return self._numbers(y.detach()), vjp
+
+    def _tensor(self, theta: Array) -> Any:
+        import torch
+
+        return torch.from_numpy(np.array(theta)).to(device=self.device, dtype=getattr(torch, self.dtype))
+
+    def _numbers(self, y: Any) -> Array:
+        return real_array(y.cpu().numpy(), "the result of the function")
 
 
 def with_jacobian(function: Function, jacobian: Function, parameters: Iterable[str] | None = None) -> JacobianModel:
@@ -226,17 +241,36 @@ def scalar_function(
     return JacobianModel(rows, RowFunction(arguments.function("jacobian", jacobian)), names)
 
 
-def from_torch(function: Callable[[Any], Any], parameters: Iterable[str] | None = None) -> TorchModel:
+def from_torch(
+    function: Callable[[Any], Any],
+    parameters: Iterable[str] | None = None,
+    *,
+    dtype: str = "float64",
+    device: str = "cpu",
+) -> TorchModel:
     """Forward model from a torch function, differentiated in reverse mode; torch is imported at the first evaluation.
+
+    The function gets all chains of a rung as one batch, and those of all rungs of its fidelity where `iv.sample` has
+    ``executor=iv.evaluate.together()``.
 
     Parameters
     ----------
     function : callable
-        A float64 tensor (batch, p) -> (batch, m), rows independent.
+        A tensor (batch, p) -> (batch, m), rows independent.
     parameters : names, optional
         As in `with_jacobian`.
+    dtype : "float64" or "float32"
+        Of the tensor. Derivatives in single precision are held to what it can tell.
+    device : str
+        Where the tensor is, such as "cuda": what the function uses has to be there too.
+
+    Raises
+    ------
+    ValueError
+        If the precision is another one, or a device has no name.
     """
-    return TorchModel(arguments.function("function", function), parameter_names(parameters))
+    one_of("dtype", dtype, ("float64", "float32")), text("device", device)
+    return TorchModel(arguments.function("function", function), parameter_names(parameters), dtype, device)
 
 
 def parameter_names(parameters: Iterable[str] | None) -> tuple[str, ...] | None:

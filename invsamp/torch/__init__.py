@@ -6,5 +6,16 @@ Needs torch (``pip install invsamp[torch]``), which `import invsamp` alone does 
 
 from invsamp.torch.likelihoods import Categorical, Gaussian, Likelihood, categorical, gaussian
 from invsamp.torch.posterior import ModulePosterior, module_posterior
+from invsamp.torch.surrogate import NetworkModel, network_model
 
-__all__ = ["Categorical", "Gaussian", "Likelihood", "ModulePosterior", "categorical", "gaussian", "module_posterior"]
+__all__ = [
+    "Categorical",
+    "Gaussian",
+    "Likelihood",
+    "ModulePosterior",
+    "NetworkModel",
+    "categorical",
+    "gaussian",
+    "module_posterior",
+    "network_model",
+]

@@ -59,7 +59,7 @@ class ModuleFunction:
         """The parameters (d,) that the module came with."""
         held = dict(self._module.named_parameters())
         with torch.no_grad():
-            return np.concatenate([_numpy(held[name]).ravel() for name in self.shapes])
+            return np.concatenate([as_array(held[name]).ravel() for name in self.shapes])
 
     def drawn(self, rng: np.random.Generator, n: int) -> Array:
         """Parameters (n, d) as the layers initialise themselves; those that cannot, as they came."""
@@ -71,7 +71,7 @@ class ModuleFunction:
                 for layer in _resettable(again):
                     layer.reset_parameters()
                 held = dict(again.named_parameters())
-                row[:] = np.concatenate([_numpy(held[name]).ravel() for name in self.shapes])
+                row[:] = np.concatenate([as_array(held[name]).ravel() for name in self.shapes])
         return found
 
     def check(self, x: tuple[Tensor, ...]) -> Tensor:
@@ -131,5 +131,6 @@ def _resettable(module: Any) -> Iterator[Any]:
             yield layer
 
 
-def _numpy(part: Tensor) -> Array:
+def as_array(part: Tensor) -> Array:
+    """A tensor as numbers in double precision."""
     return np.asarray(part.detach().cpu().to(torch.float64).numpy())

@@ -11,7 +11,7 @@ import torch
 from invsamp.contract import Array, BatchTerms, Gradients, Parts, Terms
 from invsamp.posing.distribution import Distribution
 from invsamp.torch.likelihoods import Likelihood
-from invsamp.torch.modules import ModuleFunction
+from invsamp.torch.modules import ModuleFunction, as_array
 from invsamp.torch.priors import FunctionPrior, NormalPrior
 
 Tensor = Any
@@ -51,6 +51,11 @@ class ModulePotential:
         """What single precision leaves of a derivative."""
         return 0.0 if self._module.dtype == torch.float64 else 1e-3
 
+    @property
+    def single_precision(self) -> bool:
+        """Whether energies have no more digits."""
+        return bool(self._module.dtype == torch.float32)
+
     def energy(self, position: Array) -> Array:
         """Energy, shape (chains,)."""
         return self.parts(position, False).energy
@@ -71,10 +76,10 @@ class ModulePotential:
             rows = slice(begin, begin + self._block)
             x, y = tuple(part[rows] for part in self._x), self._y[rows]
             energies, by_block = self._evaluated(vectors, x, y, (0, None, None), gradient=slope is not None)
-            misfit += _numpy(energies).sum(axis=1)
+            misfit += as_array(energies).sum(axis=1)
             if slope is not None:
                 slope += by_block
-        whole = None if slope is None or prior_slope is None else _numpy(slope) + prior_slope
+        whole = None if slope is None or prior_slope is None else as_array(slope) + prior_slope
         return Parts(prior + misfit, whole, prior, prior_slope if gradient == "apart" else None)
 
     def batch_terms(self, position: Array, indices: npt.NDArray[np.intp], gradient: bool) -> BatchTerms:
@@ -82,7 +87,7 @@ class ModulePotential:
         vectors = self._vectors(position)
         prior, prior_slope = self._prior_at(position, vectors, gradient)
         energies, slope = self._evaluated(vectors, *self._at(indices), (0, 0, 0), gradient=gradient)
-        return BatchTerms(prior, prior_slope, _numpy(energies), None if slope is None else _numpy(slope))
+        return BatchTerms(prior, prior_slope, as_array(energies), None if slope is None else as_array(slope))
 
     def terms(self, position: Array, indices: npt.NDArray[np.intp]) -> Terms:
         """The same with a gradient for each datum: (chains, batch, dimension) numbers."""
@@ -92,7 +97,7 @@ class ModulePotential:
         x, y = self._at(indices)
         each = torch.func.vmap(torch.func.grad(self._alone, has_aux=True), in_dims=(None, 0, 0))
         slope, energies = torch.func.vmap(each)(vectors, x, y)
-        return Terms(prior, prior_slope, _numpy(energies), _numpy(slope))
+        return Terms(prior, prior_slope, as_array(energies), as_array(slope))
 
     def log_likelihood(self, position: Array) -> Array:
         """Log likelihood of each datum, shape (chains, n)."""
@@ -100,7 +105,7 @@ class ModulePotential:
         for begin in range(0, self.size, self._block):
             rows = slice(begin, begin + self._block)
             x, y = tuple(part[rows] for part in self._x), self._y[rows]
-            found.append(-_numpy(self._evaluated(vectors, x, y, (0, None, None), gradient=False)[0]))
+            found.append(-as_array(self._evaluated(vectors, x, y, (0, None, None), gradient=False)[0]))
         return np.concatenate(found, axis=1)
 
     def check(self) -> None:
@@ -157,11 +162,10 @@ class ModulePotential:
 
     def _prior_at(self, position: Array, vectors: Tensor, gradient: bool) -> tuple[Array, Array | None]:
         """Prior energies (chains,) of positions, and their gradients where they are wanted."""
-        weights = vectors[:, : self._module.dimension] if self._laws else vectors
-        energy, slope = self._prior.evaluate(weights, gradient)
-        value, found = _numpy(energy), None if slope is None else _numpy(slope)
         if not self._laws:
-            return value, found
+            return self._prior.evaluate(position, vectors, gradient)
+        end = self._module.dimension
+        value, found = self._prior.evaluate(position[:, :end], vectors[:, :end], gradient)
         columns, slopes = position[:, self._module.dimension :], []
         for k, law in enumerate(self._laws.values()):
             scale = np.exp(columns[:, k : k + 1])
@@ -170,7 +174,3 @@ class ModulePotential:
             value = value - (log_density + law.log_constant + columns[:, k])  # with the Jacobian of the logarithm
             slopes.append(-(by_scale * scale + 1.0))
         return value, None if found is None else np.concatenate([found, *slopes], axis=1)
-
-
-def _numpy(part: Tensor) -> Array:
-    return np.asarray(part.detach().to(device="cpu", dtype=torch.float64).numpy())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 from invsamp import arguments
 from invsamp.arguments import mapping, real
 from invsamp.contract import Array
-from invsamp.torch.modules import ModuleFunction
+from invsamp.torch.modules import ModuleFunction, as_array
 
 Tensor = Any
 PRIOR = "a standard deviation, a mapping from names of parameters or layers to these, or a function of the parameters"
@@ -22,8 +23,8 @@ PRIOR = "a standard deviation, a mapping from names of parameters or layers to t
 class WeightPrior(Protocol):
     """Energy of the parameters of a network, and its gradient."""
 
-    def evaluate(self, vectors: Tensor, gradient: bool) -> tuple[Tensor, Tensor | None]:
-        """Energies (n,) at vectors (n, d), and gradients (n, d) where they are wanted."""
+    def evaluate(self, weights: Array, vectors: Tensor, gradient: bool) -> tuple[Array, Array | None]:
+        """Energies (n,) at weights (n, d), which are ``vectors`` too, and gradients (n, d) where they are wanted."""
         ...
 
 
@@ -34,15 +35,10 @@ class NormalPrior:
     sds: Mapping[str, float]
     sizes: tuple[int, ...]
 
-    def evaluate(self, vectors: Tensor, gradient: bool) -> tuple[Tensor, Tensor | None]:
-        """Energies (n,) at vectors (n, d), and gradients (n, d) where they are wanted."""
-        distinct = set(self.sds.values())
-        if len(distinct) == 1:
-            slope = vectors * (1.0 / distinct.pop() ** 2)
-        else:
-            slope = vectors / torch.as_tensor(self.columns**2, dtype=vectors.dtype, device=vectors.device)
-        # a row at a time: the sum of a row must not depend on the others
-        energy = torch.stack([torch.dot(row, by) for row, by in zip(vectors, slope, strict=True)]).double()
+    def evaluate(self, weights: Array, vectors: Tensor, gradient: bool) -> tuple[Array, Array | None]:
+        """Energies (n,) at weights (n, d), and gradients (n, d) where they are wanted."""
+        slope = weights * self._precision
+        energy = np.array([float(np.dot(row, by)) for row, by in zip(weights, slope, strict=True)])
         return 0.5 * energy + self._constant, slope if gradient else None
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
@@ -54,7 +50,13 @@ class NormalPrior:
         """The standard deviation of each parameter (d,)."""
         return np.repeat(list(self.sds.values()), self.sizes)
 
-    @property
+    @cached_property
+    def _precision(self) -> float | Array:
+        """One over the variance of each parameter; of all, where they have the same."""
+        distinct = set(self.sds.values())
+        return distinct.pop() ** -2.0 if len(distinct) == 1 else self.columns**-2.0
+
+    @cached_property
     def _constant(self) -> float:
         logs = sum(size * math.log(sd) for size, sd in zip(self.sizes, self.sds.values(), strict=True))
         return logs + 0.5 * sum(self.sizes) * math.log(2.0 * math.pi)
@@ -75,13 +77,13 @@ class FunctionPrior:
                 f"{found if found.shape == () else tuple(found.shape)}"
             )
 
-    def evaluate(self, vectors: Tensor, gradient: bool) -> tuple[Tensor, Tensor | None]:
-        """Energies (n,) at vectors (n, d), and gradients (n, d) where they are wanted."""
+    def evaluate(self, weights: Array, vectors: Tensor, gradient: bool) -> tuple[Array, Array | None]:
+        """Energies (n,) at weights (n, d), which are ``vectors`` too, and gradients (n, d) where they are wanted."""
         if not gradient:
             with torch.no_grad():
-                return torch.func.vmap(self._energy)(vectors).double(), None
+                return as_array(torch.func.vmap(self._energy)(vectors)), None
         slope, energy = torch.func.vmap(torch.func.grad_and_value(self._energy))(vectors)
-        return energy.double(), slope.detach()
+        return as_array(energy), as_array(slope)
 
     def _energy(self, vector: Tensor) -> Tensor:
         return -self.function(self._module.blocks(vector))

@@ -1,0 +1,183 @@
+"""A network in the place of a model, or of what a coarse one lacks: fitted to solves of the fine one."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from invsamp.arguments import array, instance, integer, optional, sequence
+from invsamp.contract import Array, ForwardModel, VectorJacobianProduct
+from invsamp.posing.adapters import parameter_names
+from invsamp.posing.forward import ModelError, real_array
+
+#: Every so manieth pair is held out, to stop the training by.
+HELD_OUT = 5
+#: First rate of Adam, which falls along a cosine.
+RATE = 1e-2
+FEWEST = 10
+
+
+@dataclass(frozen=True)
+class NetworkModel:
+    """A forward model that a network is, or corrects. Made by `network_model`.
+
+    Attributes
+    ----------
+    error : float or None
+        Root mean square of what is missing on pairs that were held out, over that of the same without the network (of
+        the coarse model, or of the mean); None before it is fitted. Above 1 it does harm.
+    """
+
+    coarse: ForwardModel | None
+    hidden: tuple[int, ...]
+    steps: int
+    seed: int
+    parameters: tuple[str, ...] | None = None
+    error: float | None = None
+    _fitted: Any = field(default=None, repr=False, compare=False)
+
+    def __call__(self, theta: Array) -> Array:
+        """Observations (n, m)."""
+        base = 0.0 if self.coarse is None else real_array(self.coarse(theta), "the result of the coarse model")
+        if (fitted := self._network()) is None:
+            return np.asarray(base)
+        with torch.no_grad():
+            return np.asarray(base + fitted(torch.from_numpy(np.array(theta))).numpy())
+
+    def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
+        """Observations and the vector-Jacobian product."""
+        below = None if self.coarse is None else self.coarse.linearize(theta)
+        fitted = self._network()
+        if fitted is None:
+            assert below is not None  # `_network` has seen to it
+            return below
+        leaf = torch.from_numpy(np.array(theta)).requires_grad_()
+        more = fitted(leaf)
+
+        def vjp(cotangent: Array) -> Array:
+            weights = torch.from_numpy(np.array(cotangent))
+            (gradient,) = torch.autograd.grad(more, leaf, weights, retain_graph=True)
+            own = np.asarray(gradient.numpy())
+            return own if below is None else own + below[1](cotangent)
+
+        y = more.detach().numpy()
+        return np.asarray(y if below is None else below[0] + y), vjp
+
+    def fit(self, theta: Array, observations: Array) -> NetworkModel:
+        """The model fitted to observations (n, m) of the fine one at theta (n, p); this one is left as it is.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer than ten pairs, or they do not fit together.
+        """
+        x = array("theta", theta, ("n", "p"))
+        y = array("observations", observations, (len(x), "m"))
+        if len(x) < FEWEST:
+            raise ValueError(f"theta must hold at least {FEWEST} states, got {len(x)}")
+        if self.coarse is not None:
+            y = y - real_array(self.coarse(x), "the result of the coarse model")
+        fitted, error = _trained(x, y, self)
+        return replace(self, error=error, _fitted=fitted)
+
+    def _network(self) -> Any:
+        """The network that was fitted; None where there is none yet, and the coarse model stands for itself."""
+        if self._fitted is None and self.coarse is None:
+            raise ModelError("the network has not been fitted: network_model(...).fit(theta, observations)")
+        return self._fitted
+
+
+def network_model(
+    coarse: ForwardModel | None = None,
+    hidden: Iterable[int] = (32, 32),
+    *,
+    steps: int = 2000,
+    parameters: Iterable[str] | None = None,
+    seed: int = 0,
+) -> NetworkModel:
+    r"""A multilayer perceptron as a forward model, or as what a coarse model lacks of the fine one.
+
+    .. math:: y(\theta) = y_0(\theta) + \mathrm{net}(\theta)
+
+    with :math:`y_0` the coarse model, or nothing. It has ``fit(theta, observations)``, so that as a coarse fidelity
+    `invsamp.correct` fits it to the pairs of solves that it gathers; then the fine model decides each move of
+    `invsamp.surrogate_exchange`, and what the network does not know costs acceptance, never the law. The affine map of
+    `correct` is what it has to beat: with hundreds of pairs networks do where unknowns are few, and not where they are
+    many. ``error``, on pairs that were held out, says which.
+
+    Parameters
+    ----------
+    coarse : ForwardModel, optional
+        Which is corrected. Without one the network is fitted by hand before it is used.
+    hidden : sequence of int
+        Widths of the layers, with tanh between them.
+    steps : int
+        Of Adam on all pairs; the best step by the held-out fifth of the pairs is kept.
+    parameters : names, optional
+        As in `invsamp.with_jacobian`; those of the coarse model by default.
+    seed : int
+        Of the first weights and the pairs that are held out.
+
+    Raises
+    ------
+    ValueError
+        If an argument is wrong.
+    """
+    optional(instance, "coarse", coarse, ForwardModel, "a forward model, with linearize, or None")
+    widths = tuple(integer(f"hidden[{k}]", width, least=1) for k, width in enumerate(sequence("hidden", hidden)))
+    names = parameter_names(parameters)
+    own = getattr(coarse, "parameters", None) if names is None else names
+    return NetworkModel(coarse, widths, integer("steps", steps, least=1), integer("seed", seed, least=0), own)
+
+
+class _Fitted(torch.nn.Module):
+    """A perceptron between standardised inputs and outputs."""
+
+    def __init__(self, x: Array, y: Array, hidden: tuple[int, ...]) -> None:
+        super().__init__()
+        widths = [x.shape[1], *hidden, y.shape[1]]
+        layers: list[Any] = []
+        for before, after in itertools.pairwise(widths):
+            layers += [torch.nn.Linear(before, after), torch.nn.Tanh()]
+        self.net = torch.nn.Sequential(*layers[:-1]).double()
+        spread = x.std(axis=0)
+        scale = float(np.sqrt(np.square(y - y.mean(axis=0)).mean())) or 1.0
+        held = x.mean(axis=0), np.where(spread > 0.0, spread, 1.0), y.mean(axis=0), np.array(scale)
+        for name, values in zip(("centre", "spread", "mean", "scale"), held, strict=True):
+            self.register_buffer(name, torch.from_numpy(np.asarray(values)))
+
+    def forward(self, theta: Any) -> Any:
+        return self.mean + self.scale * self.net((theta - self.centre) / self.spread)
+
+
+def _trained(x: Array, y: Array, model: NetworkModel) -> tuple[Any, float]:
+    """A network fitted to residuals y (n, m) at x (n, p), and its error on those that were held out."""
+    order = np.random.default_rng(model.seed).permutation(len(x))
+    held, rest = order[::HELD_OUT], np.setdiff1d(order, order[::HELD_OUT])
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(model.seed)
+        fitted = _Fitted(x[rest], y[rest], model.hidden)
+    tensors = [torch.from_numpy(np.array(part)) for part in (x[rest], y[rest], x[held], y[held])]
+    adam = torch.optim.Adam(fitted.parameters(), lr=RATE)
+    best, kept = math.inf, fitted.state_dict()
+    for step in range(model.steps):
+        for group in adam.param_groups:
+            group["lr"] = 0.5 * RATE * (1.0 + math.cos(math.pi * step / model.steps))
+        adam.zero_grad()
+        loss = ((fitted(tensors[0]) - tensors[1]) / fitted.scale).square().mean()
+        loss.backward()
+        adam.step()
+        if step % 10 == 9 or step == model.steps - 1:
+            with torch.no_grad():
+                missed = float((fitted(tensors[2]) - tensors[3]).square().mean())
+            if missed < best:
+                best, kept = missed, {name: part.clone() for name, part in fitted.state_dict().items()}
+    fitted.load_state_dict(kept)
+    reference = np.square(y[held] - (0.0 if model.coarse is not None else y[rest].mean(axis=0))).mean()
+    return fitted.requires_grad_(False), math.sqrt(best / reference) if reference > 0.0 else 0.0
