@@ -178,6 +178,19 @@ def test_population(example, within) -> None:
     assert {path.stem for path in out.glob("*.png")} == {"patients", "clearances", "injection", "injection_pairs"}
 
 
+@pytest.mark.slow
+def test_petab_problem(example) -> None:
+    _, out = example("petab_problem", 60)
+    summary = json.loads((out / "summary.json").read_text())
+    # of AMICI's tests; see tests/data/petab
+    assert summary["log_likelihood_at_nominal"] == pytest.approx(-138.222, abs=0.01)
+    # the data bound it from below alone: it reaches four decades up to its bound, where others have a tenth of one
+    assert "k_imp_homo" in summary["not_told"] and "k_phos" not in summary["not_told"]
+    assert max(summary["sloppiest"], key=lambda name: abs(summary["sloppiest"][name])) == "k_imp_homo"
+    assert summary["decades"]["k_phos"]["mean"] == pytest.approx(np.log10(15766.5), abs=0.15)
+    assert (out / "data.png").exists()
+
+
 def test_the_readme_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert len(code.splitlines()) <= 20

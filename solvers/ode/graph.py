@@ -357,11 +357,28 @@ def _backwards(graph: Graph, output: int) -> dict[tuple[str, int], int]:
         operands = [Node(graph, k) for k in _operands(row)]
         if not operands or row[0] in _CONDITIONS:
             continue
+        if row[0] == "select":
+            for place, slope in _of_either_side(graph, *operands).items():
+                moved = outer * slope
+                adjoint[place] = adjoint[place] + moved if place in adjoint else moved
+            continue
         for operand, inner in zip(operands, _RULES[row[0]](Node(graph, index), *operands), strict=True):
-            if operand.value is None and inner is not None:
-                moved = _where(operands[0], *inner(outer)) if callable(inner) else outer * inner
+            if operand.value is None:
+                moved = outer * inner
                 adjoint[operand.index] = adjoint[operand.index] + moved if operand.index in adjoint else moved
     return found
+
+
+def _of_either_side(graph: Graph, condition: Node, a: Node, b: Node) -> dict[int, Any]:
+    """Derivatives of a choice by states and parameters, by their places: those of the side that is chosen.
+
+    The derivatives themselves are chosen between: those of the other side may be no numbers, and zero times that is none.
+    """
+    sides = [_backwards(graph, side.index) for side in (a, b)]
+    both = [[Node(graph, side[key]) if key in side else 0.0 for side in sides] for key in {**sides[0], **sides[1]}]
+    return {
+        graph.places[key]: _where(condition, *pair) for key, pair in zip({**sides[0], **sides[1]}, both, strict=True)
+    }
 
 
 #: Of each operation, from itself and its operands: derivatives by the operands.
@@ -391,8 +408,6 @@ _RULES: dict[str, Callable[..., tuple[Any, ...]]] = {
     "atanh": lambda z, a: (1.0 / (1.0 - a * a),),
     "erf": lambda z, a: (2.0 / math.sqrt(math.pi) * _unary("exp", -(a * a)),),
     "fabs": lambda z, a: (a / z,),
-    # the adjoint itself is chosen: zero times what the other side's derivative may be would not do
-    "select": lambda z, condition, a, b: (None, lambda outer: (outer, 0.0), lambda outer: (0.0, outer)),
 }
 _CONDITIONS = (*_COMPARISONS, "and", "or", "not")
 
@@ -500,7 +515,7 @@ def _elementary() -> dict[str, Any]:
     def angle(a: Any, b: Any) -> Any:
         return _binary("atan2", a, b) if isinstance(a, Node) or isinstance(b, Node) else math.atan2(a, b)
 
-    names = [name for name in _RULES if name not in ("add", "sub", "mul", "div", "pow", "atan2", "fabs", "select")]
+    names = [name for name in _RULES if name not in ("add", "sub", "mul", "div", "pow", "atan2", "fabs")]
     return {
         **{name: unary(name) for name in names},
         **{f"arc{name[1:]}": unary(name) for name in names if name.startswith("a")},
