@@ -372,7 +372,7 @@ def _backwards(graph: Graph, output: int) -> dict[tuple[str, int], int]:
 def _of_either_side(graph: Graph, condition: Node, a: Node, b: Node) -> dict[int, Any]:
     """Derivatives of a choice by states and parameters, by their places: those of the side that is chosen.
 
-    The derivatives themselves are chosen between: those of the other side may be no numbers, and zero times that is none.
+    It is chosen between the derivatives: those of the other side may be no numbers, and zero times that is none.
     """
     sides = [_backwards(graph, side.index) for side in (a, b)]
     both = [[Node(graph, side[key]) if key in side else 0.0 for side in sides] for key in {**sides[0], **sides[1]}]

@@ -26,6 +26,7 @@ from invsamp.solvers.ode.quantities import Quantities, Quantity
 from invsamp.solvers.ode.right_hand_side import (
     Jacobian,
     Prepared,
+    may_jump,
     parameters_read,
     prepare_jacobian,
     prepare_sensitivities,
@@ -279,7 +280,7 @@ class OdeModel:
         n, q, columns = len(self.states), len(self.parameters), seeds.shape[1]
         own = tuple(range(q)) if own is None else own
         rhs = prepare_sensitivities(self.rhs, self.jacobian, n, q, columns - len(own), own).compiled.address
-        if self.derivatives != "traced" and not self.events and not self.breakpoints:
+        if not self.events and not self.breakpoints and may_jump(self.rhs, n, q):
             tell_jumps(self.rhs, (*self.states, *self.parameters), p, x0, grid, start, self._states_at)
         y0 = np.concatenate([x0, seeds.reshape(len(x0), -1)], axis=1)
         states, switched = self._solve(p, x0, grid, start)

@@ -45,6 +45,15 @@ def test_what_the_other_side_would_be_does_no_harm():
     assert np.isfinite(found.sensitivities).all() and found.sensitivities[0, 0, 0, 0] == 0.0
 
 
+def test_a_jump_where_a_state_crosses_is_told():
+    def rhs(t, x, p):
+        return (np.where(x[0] < p[0], 1.0, 3.0),)
+
+    model = OdeModel(rhs, ["x"], ["edge"])
+    with pytest.warns(UserWarning, match="Declare the threshold"):
+        model.solve_with_sensitivities([[0.7]], [0.0], [1.0], t0=0.0)
+
+
 def decay(t, x, p):
     return (p[2] - p[0] * x[0], p[0] * x[0] - p[1] * x[1])
 
