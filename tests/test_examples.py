@@ -55,7 +55,7 @@ def against_the_published_posterior(theta: np.ndarray) -> tuple[np.ndarray, np.n
 
 @pytest.mark.slow
 def test_hare_lynx(example, within) -> None:
-    run, out = example("hare_lynx", 2000)
+    run, out = example("hare_lynx", 1200)
     assert within(*against_the_published_posterior(run.theta))
     # the wrong sampler: the first hot rung, at temperature 1.7
     assert not within(*against_the_published_posterior(run.rung_theta(1)))
