@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 
 from invsamp.arguments import instance
+from invsamp.engine.corrected import CorrectedEngine
 from invsamp.engine.engine import Engine
 from invsamp.evaluate.contract import Checked, Evaluator, EvaluatorError
 from invsamp.evaluate.executors import Executed
@@ -34,6 +35,9 @@ def answered_by(engine: Engine, evaluator: Evaluator | None) -> Iterator[None]:
         raise
     except Exception as error:
         raise EvaluatorError(f"{evaluator!r} failed as it was opened: {type(error).__name__}: {error}") from error
+    if isinstance(engine, CorrectedEngine):
+        counted = engine.potentials
+        engine.corrected = lambda _: evaluator.open({name: each.potential for name, each in counted.items()})
     try:
         engine.share(Checked(evaluator, engine.potentials).answer)
         yield

@@ -118,6 +118,15 @@ class SplitPotential(Potential, Protocol):
         ...
 
 
+@runtime_checkable
+class ObservingPotential(Potential, Protocol):
+    """A potential of a forward model, which tells what that predicts."""
+
+    def observations(self, position: Array) -> Array:
+        """Predicted observations (chains, m); NaN where the solve failed."""
+        ...
+
+
 class ExpectedMisfit(NamedTuple):
     """What misfit data have that come with the noise as it is stated; see `invsamp.posing.expected_misfit`."""
 

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import boolean, instance, integer, one_of, optional
-from invsamp.fidelities.correction import KINDS, Corrected, Kind, learn
+from invsamp.corrections.learning import KINDS, Kind
+from invsamp.fidelities.correction import Corrected, learn
 from invsamp.ladder import Sampler
 from invsamp.posing.posterior import Posterior
 from invsamp.results.run import Run

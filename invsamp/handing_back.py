@@ -43,7 +43,17 @@ def handed_back(engine: Engine, kept: Draws) -> Run:
     def whole() -> Run:
         complete = faults.added_to(report)
         shapes, support = dict(problem.shapes), problem.support
-        return Run.from_arrays(problem, shapes, theta, draws.statistics, complete, support, recorded=draws.recorded)
+        between = None if draws.between is None else _natural(problem, draws.between)
+        return Run.from_arrays(
+            problem,
+            shapes,
+            theta,
+            draws.statistics,
+            complete,
+            support,
+            recorded=draws.recorded,
+            between=between,
+        )
 
     run = faults.tried("the record of the run", whole, lambda: None)
     if run is None:

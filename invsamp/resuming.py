@@ -18,6 +18,7 @@ from invsamp.answering import answered_by, as_evaluator
 from invsamp.arguments import boolean
 from invsamp.contract import Array, Observed, Potential, Problem
 from invsamp.engine import state as states
+from invsamp.engine.corrected import engine_of
 from invsamp.engine.engine import Engine
 from invsamp.engine.interrupts import Interrupts
 from invsamp.engine.plan import Plan
@@ -109,7 +110,7 @@ def resume(
     problem, used, kept = _parts(path, header, payload, posterior, sampler, record)
     _check_same(path, header.about, problem, used)
     plan = _plan(header.about["plan"], draws)
-    engine, evaluator = Engine(problem, used, plan), as_evaluator(executor)
+    engine, evaluator = engine_of(problem, used, plan), as_evaluator(executor)
     engine.record = kept
     if evaluator and comm is not None:
         raise ValueError(f"comm must be None where an executor evaluates, got {comm!r}")

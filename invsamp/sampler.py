@@ -17,6 +17,7 @@ from invsamp.answering import answered_by, as_evaluator
 from invsamp.arguments import boolean, instance
 from invsamp.automatic import Automatic
 from invsamp.contract import Array, Potential, Problem
+from invsamp.engine.corrected import engine_of
 from invsamp.engine.draws import Draws
 from invsamp.engine.engine import Engine
 from invsamp.engine.interrupts import Interrupts, leave
@@ -74,7 +75,8 @@ def sample(
     sampler : Sampler, optional
         From a preset (`mala`, `sgld`, `cyclic_sgld`, `sghmc`, `relangevin`, `resgld`, `r2sgld`,
         `multi_variance_resgld`, `fast_resgld`) or composed by hand. Default: chosen by what descents from the prior
-        find and by trials: one kernel, `mams`, or a ladder from the prior to the posterior;
+        find and by trials: one kernel, `mams`, or a ladder from the prior to the posterior; all that on a coarse
+        fidelity that is corrected, while the fine one only decides, where that pays (`surrogate_exchange`).
         ``run.report["decisions"]`` says which and why.
     draws : int
         Draws kept for each chain.
@@ -145,7 +147,7 @@ def sample(
     instance("sampler", sampler, Sampler, "a Sampler, as the presets return it")
     boolean("progress", progress)
     shortest = SHORTEST_SEARCH if sampler.ladder else SHORTEST
-    engine = Engine(problem, sampler, plan(draws, warmup, thin, chains, seed, check_gradient, shortest))
+    engine = engine_of(problem, sampler, plan(draws, warmup, thin, chains, seed, check_gradient, shortest))
     engine.record = as_record(problem, record, keep)
     if isinstance(start, Modes):
         start = start.draws(chains, 0 if seed is None else seed)

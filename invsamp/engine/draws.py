@@ -44,6 +44,8 @@ class Draws:
             name: np.full((rungs, chains, capacity), np.nan if kind is float and name != "log_weight" else 0, kind)
             for name, kind in told(engine).items()
         }
+        shape = None if engine.between is None or not whole else engine.between.shape
+        self._between = None if shape is None else np.empty((*shape[:2], capacity, d))
         self._rungs = [
             (rung, names, self._positions[k], {name: self._kept[name][k] for name in names})
             for k, (rung, names) in enumerate(zip(engine.rungs, _by_rung(engine), strict=True))
@@ -58,9 +60,10 @@ class Draws:
             If a kernel does not tell what it declares.
         """
         i, engine = self.count, self._engine
-        if self._rungs[0][0] is not engine.rungs[0]:  # warm-up has made another ladder
-            self._open()
         whole = engine.record.whole
+        first = whole and self._between is None and engine.between is not None
+        if first or self._rungs[0][0] is not engine.rungs[0]:  # warm-up has made another ladder
+            self._open()
         for rung, names, positions, kept in self._rungs:
             if whole:
                 positions[:, i] = rung.position
@@ -76,6 +79,8 @@ class Draws:
             room[:, i] = values
         if not whole:
             engine.count(np.stack([rung.position for rung in engine.rungs])[:, :, None])
+        if self._between is not None:
+            self._between[:, :, i] = engine.between
         self.count = i + 1
 
     def take(self) -> Segment:
@@ -94,7 +99,8 @@ class Draws:
         kept = {name: values[:, :, : self.count] for name, values in self._kept.items()}
         positions = self._positions[:, :, : self.count] if self._engine.record.whole else None
         recorded = {name: values[:, : self.count] for name, values in self._recorded.items()}
-        return Segment(positions, derived(kept), recorded)
+        between = None if self._between is None else self._between[:, :, : self.count]
+        return Segment(positions, derived(kept), recorded, between)
 
 
 def told(engine: Engine) -> dict[str, type]:

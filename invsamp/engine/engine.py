@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ from invsamp.engine.streams import Saved
 from invsamp.engine.swaps.exchange import Exchange
 from invsamp.engine.swaps.pair import check_paired
 from invsamp.engine.warmup import HALVES, SHORTEST, WINDOWS, WarmUp, check_length, shortest_length
+from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Answer, Asks, Result, answered, gathered
 from invsamp.ladder import Sampler
 from invsamp.names import check_names, labels
@@ -59,8 +60,8 @@ class Engine:
     problem : Problem
     sampler : Sampler
     plan : Plan
-    answer : callable, optional
-        Answers requests (`invsamp.evaluate.requests.Answer`) with the potentials of `potentials`. Default: they do.
+    potentials : mapping of fidelities to CountedPotential, optional
+        Those of another engine, of which this one is a part. Default: its own.
 
     Attributes
     ----------
@@ -79,7 +80,13 @@ class Engine:
         If the parts do not fit together, or warm-up is too short. Nothing has been solved by then.
     """
 
-    def __init__(self, problem: Problem, sampler: Sampler, plan: Plan) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        sampler: Sampler,
+        plan: Plan,
+        potentials: Mapping[str, CountedPotential] | None = None,
+    ) -> None:
         self.problem, self.sampler, self.plan = problem, sampler, plan
         check_names(problem.shapes)  # of problems that somebody else wrote, too: the first solve is dear
         self.boundary = as_boundary(sampler.boundary)
@@ -97,7 +104,7 @@ class Engine:
         self._preconditioner = widest.preconditioner_at(problem.dimension)
         most = len(widest.rungs) if widest.ladder is None else widest.ladder.most
         check_memory(self._preconditioner, most, plan.chains, problem.dimension)
-        self.potentials = potentials_of(problem.fidelities, self.sampled, widest, fidelities)
+        self.potentials = dict(potentials or potentials_of(problem.fidelities, self.sampled, widest, fidelities))
         self.search = self._new_search()
         #: What is at work: the sampler itself, or what its ladder has come to by now.
         self.composition = self._chosen if self.search is None else self.search.sampler()
@@ -128,6 +135,8 @@ class Engine:
         #: Of other processes that help, for the report.
         self.processes: Callable[[], dict[str, Any]] = lambda: {"count": 1}
         self.exchange: Exchange | None = None
+        #: Where the second rung was on the way to this step (steps, chains, d), if it took several.
+        self.between: Array | None = None
         self.done = self.kept = 0
         #: Steps of warm-up, once it is over.
         self.warmed: int | None = None
@@ -228,6 +237,10 @@ class Engine:
         """The potentials by fidelity, evaluated by whoever evaluates for the run, and not counted."""
         return {name: gradients.Uncounted(potential, self.answer) for name, potential in self.potentials.items()}
 
+    def recognised(self) -> dict[str, gradients.Uncounted]:
+        """Those by whose energies a run that goes on is recognised."""
+        return self.uncounted()
+
     def state(self) -> Saved:
         """All that the next steps depend on, for `invsamp.engine.state.encode`; between two steps."""
         potentials = self.potentials.values()
@@ -285,7 +298,11 @@ class Engine:
             potential.evaluations = state["evaluations"][name]
             potential.seconds = state["evaluation_seconds"][name]
             potential.failed = state["failed_solves"][name]
-        self._seconds, self._since = state["seconds"], time.perf_counter()
+        self.restart_clock(state["seconds"])
+
+    def restart_clock(self, seconds: float) -> None:
+        """Count on from the seconds that the run has taken already."""
+        self._seconds, self._since = seconds, time.perf_counter()
 
     @property
     def seconds(self) -> float:
@@ -352,10 +369,7 @@ class Engine:
 
     def _assemble(self) -> None:
         """Make the rungs of the present composition, which are not placed yet."""
-        round_ = 0 if self.search is None else self.search.round
-        failed = 0 if self.choice is None else self.choice.failed
-        place = () if round_ == failed == 0 else (ROUNDS + round_ + STAGES * failed,)
-        seed = np.random.SeedSequence(self.plan.seed, spawn_key=place)
+        seed = np.random.SeedSequence(self.plan.seed, spawn_key=self._streams())
         self.composition = self._chosen if self.search is None else self.search.sampler()
         settings, domain = self.composition.rungs, self.sampled.sampling_domain
         apart = any(rung.law.needs_prior for rung in settings)
@@ -377,6 +391,12 @@ class Engine:
         for rung in self.rungs:
             rung.answer = self.answer
         self._outside = [0] * len(self.rungs)  # draws outside the domain, by rung
+
+    def _streams(self) -> tuple[int, ...]:
+        """Where the random streams of the present rungs are spawned from the seed."""
+        round_ = 0 if self.search is None else self.search.round
+        failed = 0 if self.choice is None else self.choice.failed
+        return () if round_ == failed == 0 else (ROUNDS + round_ + STAGES * failed,)
 
     def _looks_around(self, positions: Array | None) -> bool:
         """Whether descents look for modes: where nothing was chosen, or all chains are to start together."""

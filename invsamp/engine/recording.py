@@ -129,7 +129,7 @@ def obey(received: int | None, engine: Engine, path: Path) -> None:
 
 def fingerprint(engine: Engine, position: Array) -> dict[str, Any]:
     """Energies of all fidelities at one position (d,): a solve each, which is not counted."""
-    energies = manifests.energies_at(engine.uncounted(), position)
+    energies = manifests.energies_at(engine.recognised(), position)
     return {"position": position.tolist(), "energies": energies}
 
 
@@ -167,7 +167,9 @@ class _Checkpoints:
         if self._draws.count:
             segment = self._draws.take()
             theta = None if segment.positions is None else engine.problem.to_theta(segment.positions)
-            groups = groups_of(theta, dict(engine.problem.shapes), segment.statistics, segment.recorded)
+            between = None if segment.between is None else engine.problem.to_theta(segment.between)
+            shapes = dict(engine.problem.shapes)
+            groups = groups_of(theta, shapes, segment.statistics, segment.recorded, between)
         payload = _payload(engine, None, engine.state())
         self._directory.checkpoint(engine.done, payload, engine.report(), groups, self._largest)
         self._next, self._room = self._chosen()

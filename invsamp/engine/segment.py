@@ -15,3 +15,4 @@ class Segment(NamedTuple):
     positions: Array | None  # (rungs, chains, draws, d); None where not all parameters are kept
     statistics: dict[str, npt.NDArray[Any]]  # by name, each (rungs, chains, draws)
     recorded: dict[str, npt.NDArray[Any]]  # of the cold rung, by name, each (chains, draws, *shape)
+    between: Array | None = None  # (steps, chains, draws, d) of the second rung, on the way to each draw

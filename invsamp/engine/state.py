@@ -22,6 +22,7 @@ from invsamp.contour_learning import Gain, Learning
 from invsamp.contours import Contour
 from invsamp.control_variates import ControlVariate
 from invsamp.cooling import Annealed, Cold
+from invsamp.corrected_exchange import CorrectedExchange
 from invsamp.coupled_sums import CoupledSum
 from invsamp.descent import Led
 from invsamp.engine.scouting import Scouted
@@ -66,6 +67,7 @@ _CLASSES: dict[str, type[Any]] = {
         *(
             Sampler,
             Automatic,
+            CorrectedExchange,
             Rung,
             Annealed,
             Cold,

@@ -27,7 +27,10 @@ class Evaluator(Protocol):
     """
 
     def open(self, potentials: Mapping[str, Potential]) -> None:
-        """Before the first request: the potentials by fidelity, as the sampler walks in them."""
+        """Before the first request: the potentials by fidelity, as the sampler walks in them.
+
+        Again, with other potentials, where warm-up has corrected a coarse model (`invsamp.surrogate_exchange`).
+        """
         ...
 
     def evaluate(self, requests: Sequence[Request]) -> Sequence[Estimate]:
@@ -99,6 +102,10 @@ class Checked:
         asked = [True, request.gradient, True, varies, True, request.gradient == "apart"]
         given = [part if wanted else None for part, wanted in zip(found.arrays, asked, strict=True)]
         right = _shapes(request, found.prior is not None or self._potentials[request.fidelity].apart)
+        if request.observations:
+            predicted = np.shape(found.gradient)[1:2]
+            given = [found.energy, found.gradient, *4 * [None]]
+            right = [right[0], (len(request.position), *(predicted or (0,))), *4 * [None]]
         shapes = [None if part is None else np.shape(part) for part in given]
         for first, last in ((0, 4), (4, 6)):
             if shapes[first:last] != right[first:last]:

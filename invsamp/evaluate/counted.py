@@ -30,14 +30,18 @@ class CountedPotential:
     def __init__(
         self, potential: Potential, fidelity: str, fidelities: Mapping[str, CountedPotential] | None = None
     ) -> None:
-        self.potential, self.fidelity = potential, fidelity
+        self.fidelity = fidelity
         self.fidelities: Mapping[str, CountedPotential] = {fidelity: self} if fidelities is None else fidelities
-        self.dimension = potential.dimension
         self.evaluations, self.failed, self.seconds = 0, 0, 0.0
         #: Whether some law takes its prior energy apart.
         self.apart = False
         #: By a solve elsewhere that failed.
         self.message: str | None = None
+        self.renew(potential)
+
+    def renew(self, potential: Potential) -> None:
+        """Answer by another potential from now on; the counts go on."""
+        self.potential, self.dimension = potential, potential.dimension
         #: Whether it tells prior energy and misfit apart.
         self.split = isinstance(potential, SplitPotential)
         self._solve = solver(potential)

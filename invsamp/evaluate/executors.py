@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 import pickle
 import threading
 import time
@@ -17,6 +18,9 @@ from invsamp.arguments import instance, integer, optional, real
 from invsamp.contract import Potential
 from invsamp.evaluate.requests import Estimate, Request, joined, kind_of, rows_of
 from invsamp.evaluate.solving import separable, solve
+
+#: Seconds that a request has to take for it to be worth sending: a message there and back takes as long.
+WORTH = 5e-4
 
 
 class _Held(threading.local):
@@ -64,6 +68,8 @@ def executed(executor: Executor, workers: int | None = None, time_limit: float |
 class Executed:
     """Lets an executor's workers evaluate. Requests are split by rows where a row has bits of its own.
 
+    What takes less time than a message is solved here, while the workers are at the rest: a cheap coarse model, say.
+
     Made by `executed`.
 
     Raises
@@ -77,6 +83,7 @@ class Executed:
         stated = getattr(executor, "_max_workers", None)
         self._workers = workers or (stated if isinstance(stated, int) else None)
         self._splits: dict[tuple[Any, ...], bool] = {}  # by kind of request
+        self._seconds: dict[tuple[Any, ...], float] = {}  # by kind: of a row
 
     def __repr__(self) -> str:
         return f"the executor {self._executor!r}"
@@ -95,13 +102,16 @@ class Executed:
 
     def evaluate(self, requests: Sequence[Request]) -> list[Estimate]:
         """What is asked for, by all workers at a time."""
-        parts = [self._parts(request) for request in requests]
+        parts = [self._parts(request) if self._worth(request) else [] for request in requests]
         deadline = None if self._time_limit is None else time.monotonic() + self._time_limit
         sent = [[self._executor.submit(evaluated, self._key, None, part) for part in blocks] for blocks in parts]
         try:
+            here = [None if blocks else self._solved(part) for part, blocks in zip(requests, parts, strict=True)]
             return [
                 joined([self._result(*pair, deadline) for pair in zip(blocks, futures, strict=True)])
-                for blocks, futures in zip(parts, sent, strict=True)
+                if estimate is None
+                else estimate
+                for blocks, futures, estimate in zip(parts, sent, here, strict=True)
             ]
         except BaseException:
             for future in itertools.chain.from_iterable(sent):
@@ -112,14 +122,25 @@ class Executed:
         """The executor is its maker's."""
 
     def _parts(self, request: Request) -> list[Request]:
-        rows, potential = len(request.position), self._potentials[request.fidelity]
-        kind = kind_of(request)
+        rows, kind = len(request.position), kind_of(request)
         if kind not in self._splits and np.ptp(request.position, axis=0).any():  # equal rows do not tell
-            self._splits[kind] = separable(request, lambda pieces: tuple([solve(potential, piece) for piece in pieces]))
+            self._splits[kind] = separable(request, lambda pieces: tuple([self._solved(piece) for piece in pieces]))
         if not self._splits.get(kind):
             return [request]
         ends = np.linspace(0, rows, min(rows, self._workers or rows) + 1).astype(int).tolist()
         return [rows_of(request, slice(*ends[k : k + 2])) for k in range(len(ends) - 1)]
+
+    def _worth(self, request: Request) -> bool:
+        """Whether a message costs less than it saves."""
+        return self._seconds.get(kind_of(request), math.inf) * len(request.position) > WORTH
+
+    def _solved(self, request: Request) -> Estimate:
+        """What is solved here, and timed."""
+        kind, began = kind_of(request), time.perf_counter()
+        found = solve(self._potentials[request.fidelity], request)
+        seconds = (time.perf_counter() - began) / max(1, len(request.position))
+        self._seconds[kind] = min(seconds, self._seconds.get(kind, math.inf))
+        return found
 
     def _result(self, request: Request, future: Future[Estimate | None], deadline: float | None) -> Estimate:
         found = self._waited_for(future, deadline)

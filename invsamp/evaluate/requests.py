@@ -56,12 +56,17 @@ class Batch(NamedTuple):
 
 
 class Request(NamedTuple):
-    """Energies at positions (rows, d), with or without gradients; of the whole potential, or estimated by a batch."""
+    """Energies at positions (rows, d), with or without gradients; of the whole potential, or estimated by a batch.
+
+    With ``observations`` the answer has, in the place of gradients, what the forward model predicts (rows, m); its
+    energies are 0, or +inf where the solve failed (`invsamp.contract.ObservingPotential`).
+    """
 
     fidelity: str
     position: Array
     gradient: Gradients = True
     batch: Batch | None = None
+    observations: bool = False
 
     @property
     def of_each_row(self) -> int:
@@ -162,7 +167,7 @@ def kind_of(request: Request) -> tuple[Any, ...]:
     """Requests of one kind take about as long for a row, and treat rows alike."""
     batch = request.batch
     of_batch = batch and (batch.members.shape[1:], *map(_kind, batch[2:]))
-    return request.fidelity, request.gradient, of_batch
+    return request.fidelity, request.gradient, of_batch, request.observations
 
 
 def _kind(part: object) -> object:
@@ -180,7 +185,8 @@ def joined(parts: Sequence[Estimate]) -> Estimate:
 def check_shapes(request: Request, found: Estimate) -> None:
     """`ValueError` unless energy and gradient have the shapes that the request wants."""
     position = request.position
-    energy, gradient = found.energy.shape, found.gradient.shape if request.gradient else position.shape
+    wanted = request.gradient and not request.observations
+    energy, gradient = found.energy.shape, found.gradient.shape if wanted else position.shape
     if (energy, gradient) != (position.shape[:1], position.shape):
         raise ValueError(
             f"the potential of fidelity {request.fidelity!r} must return an energy of shape {position.shape[:1]} and a "

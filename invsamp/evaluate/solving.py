@@ -14,6 +14,7 @@ from invsamp.contract import (
     Array,
     BatchPotential,
     BatchTerms,
+    ObservingPotential,
     Potential,
     SensitivePotential,
     SplitPotential,
@@ -41,7 +42,7 @@ def solver(potential: Potential) -> Callable[[Request], Estimate]:
     parts = potential.parts if isinstance(potential, SplitPotential) else None
 
     def solved(request: Request) -> Estimate:
-        _, position, gradient, batch = request
+        _, position, gradient, batch, observations = request
         position = position.copy()
         if batch is not None and batch.curvature:
             return guarded(_curvatures(potential, request.fidelity, position, batch))
@@ -50,6 +51,10 @@ def solver(potential: Potential) -> Callable[[Request], Estimate]:
                 if _sums_alone(batch) and sums_batches(potential):
                     return guarded(reduced_sums(_batch_sums(potential, request, position), batch, gradient))
                 return guarded(reduced(_batch_terms(potential, request.fidelity, position, batch), batch, gradient))
+        if observations:
+            predicted = cast(ObservingPotential, potential).observations(position)
+            y = own_array(predicted, f"the observations of fidelity {request.fidelity!r}")
+            return guarded(Estimate(np.zeros(len(y)), y))
         prior = prior_slope = slope = None
         if parts is not None:
             value, slope, prior, prior_slope = parts(position, gradient)

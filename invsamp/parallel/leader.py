@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from invsamp.contract import Array
+from invsamp.corrections.learning import Correction
 from invsamp.engine.engine import Engine
 from invsamp.engine.starts import failure_message
 from invsamp.evaluate.requests import Estimate, Request, check_shapes, joined, kind_of, rows_of
@@ -121,6 +122,10 @@ class Leader:
             "groups": self._comm.size // self._group if self._joint else None,
             "waiting": [max(seconds / whole, 0.0) for seconds in waiting],
         }
+
+    def tell(self, correction: Correction) -> None:
+        """Let the others correct a fidelity, too."""
+        self._send(dict.fromkeys(range(1, self._comm.size), correction))
 
     def dismiss(self) -> None:
         """Nothing more is asked of the others."""

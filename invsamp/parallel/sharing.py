@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from invsamp.contract import Problem
+from invsamp.corrections.learning import Correction
+from invsamp.engine.corrected import CorrectedEngine
 from invsamp.engine.engine import Engine
 from invsamp.engine.interrupts import Interrupts
 from invsamp.parallel.agreement import unequal_energies
@@ -96,6 +98,8 @@ def _drive(
     """The run on the first process: what came of it, or how it ended."""
     leader = Leader(comm, engine, groups.size, groups.joint)
     engine.share(leader.answer)
+    if isinstance(engine, CorrectedEngine):
+        engine.corrected = leader.tell
     engine.signalled, engine.processes = leader.signalled, leader.report
     made, left = None, None
     try:
@@ -123,6 +127,10 @@ def _serve(comm: Communicator, engine: Engine, groups: Groups) -> None:
             return comm.improbe(0, WORK)
 
         while (tasks := patience.until(look).recv()) is not None:
+            if isinstance(tasks, Correction):
+                assert isinstance(engine, CorrectedEngine)  # as on the first process
+                engine.correct(tasks)
+                continue
             reply = solved(engine, tasks, groups.joint, first)
             # not by a send that blocks: it would keep the core from the first process, which may still solve
             patience.until(comm.isend(reply._replace(signal=interrupts.received), 0, ANSWER).Test)

@@ -74,6 +74,11 @@ class CorrectedModel:
         return no_derivatives(self.model)
 
     @property
+    def cost(self) -> float | None:
+        """That of the model, where it states one."""
+        return getattr(self.model, "cost", None)
+
+    @property
     def message(self) -> str | None:
         """What the model's last failure said, where it keeps it."""
         return getattr(self.model, "message", None)

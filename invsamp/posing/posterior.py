@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import generator, instance, integer, mapping, numbers, one_of, optional
+from invsamp.arguments import array, generator, instance, integer, mapping, numbers, one_of, optional
 from invsamp.contract import Array, ForwardModel, Reference
 from invsamp.domains import Box, Domain, DomainLike, Product, Unbounded, bound_domain, named_columns, point_inside
 from invsamp.posing.bound_noise import BoundNoise
@@ -362,6 +362,18 @@ class Posterior:
             raise ValueError("posterior must have a forward model to predict, got one posed by its log likelihood")
         y = self._models[name](points[:, self._columns[name]])
         return self._scatter(name, y, np.nan)
+
+    def among_data(self, y: npt.ArrayLike, fidelity: str | None = None) -> Array:
+        """Observations (batch, k) of a fidelity's own data in a row of all m data, NaN for those that it has not.
+
+        Raises
+        ------
+        ValueError
+            If there are not as many as the fidelity predicts.
+        """
+        name = self._fidelity(fidelity)
+        given = array("y", y, ("batch", self._bounds[name].outputs), finite=False, nan=True)
+        return self._scatter(name, given, np.nan).reshape(len(given), -1)
 
     def sample_noise(
         self, rng: np.random.Generator, y: npt.ArrayLike, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike]

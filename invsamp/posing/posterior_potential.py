@@ -91,6 +91,19 @@ class PosteriorPotential:
                     target[inside] = part
         return found
 
+    def observations(self, position: Array) -> Array:
+        """What the model predicts, (chains, m) of its own data; NaN where the solve failed, or theta lies outside.
+
+        See `invsamp.contract.ObservingPotential`.
+        """
+        (theta, *_, inside, everywhere), _ = self._pose(position)
+        if everywhere:
+            return self._model(np.ascontiguousarray(theta[:, self._columns]))
+        y = np.full((len(inside), self._model.observations), np.nan)
+        if inside.any():
+            y[inside] = self._model(np.ascontiguousarray(theta[inside][:, self._columns]))
+        return y
+
     def terms(self, position: Array, indices: npt.NDArray[np.intp]) -> Terms:
         """Terms at ``indices``, shape (chains, batch), of the m data; see `invsamp.contract.Terms`.
 

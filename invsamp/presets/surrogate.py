@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
-from invsamp.arguments import instance, integer, optional
+from invsamp.arguments import instance, integer, one_of, optional
+from invsamp.corrected_exchange import LOCAL, PAIRS, CorrectedExchange
+from invsamp.corrections.learning import KINDS, LEAST_PAIRS, Kind
 from invsamp.kernels import CrankNicolson, Kernel, Momentum
 from invsamp.ladder import COARSEST, Rung, Sampler, Swap, as_fidelity
 from invsamp.laws import Law, as_ladder, tempered
 from invsamp.swap.rules import product_target
 
+#: Steps between two exchanges where nothing is measured.
+OFTEN_UNMEASURED = 20
 #: Share of the momentum that is lost in a step of the coarse chains.
 _FRICTION = 0.1
 
 
 def surrogate_exchange(
-    temperatures: Sequence[Law | float] = (1.0,),
+    temperatures: Sequence[Law | float] | None = (1.0,),
     *,
-    every: int = 20,
-    local: int = 20,
+    correct: Kind | Literal["auto"] | None = None,
+    pairs: int = PAIRS,
+    every: int | None = None,
+    local: int = LOCAL,
     kernel: Kernel | None = None,
     coarse: str | int = COARSEST,
     preconditioner: str | None = "auto",
@@ -30,16 +37,29 @@ def surrogate_exchange(
     .. math:: \log S = U_f(t_f) - U_f(t_c) + U_c(t_c) - U_c(t_f),
 
     which keeps both laws whatever the coarse model is. An attempt takes one fine energy, and no gradient. The coarse
-    rung may be the cold end of a ladder, all of it on the coarse model. Correct that model first (`invsamp.correct`):
-    swaps are accepted where its energy is off by less than about 1, up to a constant, over the posterior.
+    rung may be the cold end of a ladder, all of it on the coarse model. Swaps are accepted where its energy is off by
+    less than about 1, up to a constant, over the posterior: so warm-up is to correct that model (``correct="auto"``),
+    unless that was done before (`invsamp.correct`).
+
+    With ``correct`` warm-up samples the coarse model alone until its chains agree, solves both models at some of the
+    draws, fits the correction, freezes it, and only then lets the fine rung begin, where the coarse chains are. A step
+    of the run is then all coarse steps up to the next exchange, so that each draw comes after one.
 
     Parameters
     ----------
-    temperatures : sequence of float or Law
-        Of the coarse rungs, from 1 upwards. (1, 3, 9, 27) lets them cross between modes.
-    every : int
+    temperatures : sequence of float or Law, optional
+        Of the coarse rungs, from 1 upwards. (1, 3, 9, 27) lets them cross between modes. None, with ``correct``: what
+        moves the coarse model is chosen as `invsamp.sample` does, with a ladder where it has several modes.
+    correct : "auto", "none", "offset" or "affine", optional
+        What warm-up learns of the difference between the two models, as of `invsamp.correct`. None: nothing, and none
+        of its pairs are solved.
+    pairs : int
+        Fine solves that it learns from, at the least ten.
+    every : int, optional
         Steps of the coarse rungs between two exchanges: about as many as it takes these to forget where they were, if
-        that costs less than a fine solve. With ``thin=every`` each draw is one after an exchange.
+        that costs less than a fine solve. Default: 20, or with ``correct`` what costs least by the autocorrelation of
+        the coarse chains and the ratio of costs. Without ``correct``, ``thin=every`` makes each draw one after an
+        exchange.
     local : int
         The fine rung moves by itself after so many exchanges (one step of preconditioned Crank-Nicolson, one fine
         energy), so that no chain stands for ever where the coarse model is far off.
@@ -61,12 +81,28 @@ def surrogate_exchange(
     Carlo using an approximation"; Lykkegaard et al. 2023, "Multilevel delayed acceptance MCMC") whose coarse chain goes
     on, with its momentum, where the fine one left off.
     """
-    every, local = integer("every", every, least=1), integer("local", local, least=1)
+    if correct is not None:
+        one_of("correct", correct, ("auto", *KINDS))
+    often, local = optional(integer, "every", every, least=1), integer("local", local, least=1)
+    integer("pairs", pairs, least=LEAST_PAIRS)
+    if temperatures is None and correct is None:
+        raise ValueError("temperatures must be given where correct is None, got None")
+    if temperatures is None and kernel is not None:
+        raise ValueError(f"kernel must be None where it is chosen with the temperatures, got {kernel!r}")
     level = as_fidelity("coarse", coarse)
     if level == 0:
         raise ValueError("coarse must be another fidelity than the finest, got 0")
     moves = optional(instance, "kernel", kernel, Kernel, "a Kernel, such as Momentum(...)") or Momentum(_FRICTION, True)
-    rungs = [Rung(tempered(1.0), 0, kernel=CrankNicolson(every * local))]
-    rungs += [Rung(law, level, kernel=moves) for law in as_ladder(temperatures)]
+    coarse_rungs = [
+        Rung(law, level, kernel=moves) for law in as_ladder((1.0,) if temperatures is None else temperatures)
+    ]
+    steps = OFTEN_UNMEASURED if often is None else often
     # the coarse pairs' rule by default: they are of one fidelity, for which `product_target` is the same
-    return Sampler(rungs, Swap(product_target(), every=every), preconditioner)
+    rungs = [Rung(tempered(1.0), 0, kernel=CrankNicolson(steps * local)), *coarse_rungs]
+    swap = Swap(product_target(), every=steps)
+    if correct is None:
+        return Sampler(rungs, swap, preconditioner)
+    alone = None if temperatures is None else Sampler(coarse_rungs, preconditioner=preconditioner)
+    return CorrectedExchange(
+        rungs, swap, preconditioner, correct=correct, pairs=pairs, every=often, local=local, alone=alone
+    )

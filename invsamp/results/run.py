@@ -6,7 +6,7 @@ import html
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -29,6 +29,7 @@ from invsamp.names import labels
 from invsamp.posing.posterior import Posterior
 from invsamp.results.arrays import Arrays, Dataset, Source
 from invsamp.results.evidence import evidence_of
+from invsamp.results.expectation import Expectation, expectation
 from invsamp.results.fields import Field, FieldDraws, Mesh, field_draws
 from invsamp.results.loo import leave_one_out
 from invsamp.results.predictive import log_likelihood, predict
@@ -93,6 +94,7 @@ class Run:
         domain: Domain | None = None,
         log_weight: npt.ArrayLike | None = None,
         recorded: Mapping[str, Array] | None = None,
+        between: Array | None = None,
     ) -> Run:
         """Wrap what a sampler recorded.
 
@@ -119,6 +121,8 @@ class Run:
             of no weight; it becomes one of the statistics.
         recorded : mapping of names to ndarray, shape (chains, draws, *shape), optional
             Functions of the draws of the cold rung.
+        between : ndarray, shape (steps, chains, draws, d), optional
+            Natural parameters of a coarse rung on the way to each draw, for `expectation`: the group ``coarse``.
 
         Raises
         ------
@@ -139,7 +143,9 @@ class Run:
             stats["log_weight"] = weights.checked("log_weight", given, shape)
         quantities = {name: _quantity(name, values) for name, values in mapping("recorded", recorded or {}).items()}
         layout.check_arrays(names_shapes, theta, stats, quantities)
-        groups = groups_of(theta, names_shapes, stats, quantities)
+        if between is not None:
+            between = array("between", between, ("steps", *theta.shape[1:]), finite=False, nan=True)
+        groups = groups_of(theta, names_shapes, stats, quantities, between)
         groups |= constants(problem, names_shapes, told.get("seed"))
         shapes = {name: values.shape[2:] for name, values in quantities.items()}
         return Run(Arrays(groups, attributes_of(names_shapes, told, domain, shapes)))
@@ -335,6 +341,45 @@ class Run:
         if place.is_dir():
             return cls(Stored(place))
         return cls(Dataset(storage.read(place)))
+
+    def expectation(self, quantity: Callable[[Array], npt.ArrayLike]) -> Expectation:
+        r"""Posterior mean of any quantity, with its standard error, by all fidelities that the run has draws of.
+
+        Where the fine model only decided (`invsamp.surrogate_exchange` with ``correct``), the coarse rung has made
+        many steps for each draw, and its law is near the posterior. Then
+
+        .. math:: E[f] = E_c[f] + (E[f] - E_c[f]),
+
+        the first by all those steps and the second by the draws of both rungs, a time apart. It is taken where
+        its standard error is smaller by a tenth than that of the draws alone; elsewhere these are. No solves.
+
+        Parameters
+        ----------
+        quantity : callable
+            Natural parameters (n, dimension) -> values (n, ...).
+
+        Returns
+        -------
+        Expectation
+
+        Raises
+        ------
+        ValueError
+            If what it gives has another shape, or is not finite; with fewer than 16 draws of each chain.
+
+        References
+        ----------
+        Giles (2015), "Multilevel Monte Carlo methods", Acta Numerica 24, eq. (2.1); over Markov chains Dodwell et al.
+        (2015), SIAM/ASA J. Uncertainty Quantification 3, eq. (2.5).
+        """
+        arguments.function("quantity", quantity)
+        coarse = None
+        if self._source.holds("coarse", next(iter(self.shapes))):
+            parts = [self._source.read("coarse", name) for name in self.shapes]
+            coarse = np.concatenate([part.reshape((*part.shape[:3], -1)) for part in parts], axis=-1)
+        return expectation(
+            quantity, self.theta, self.weights, coarse, self.rung_theta(1) if coarse is not None else None
+        )
 
     def posterior_predictive(
         self, posterior: Posterior, draws: int | None = None, seed: int = 0, fidelity: str | None = None

@@ -32,8 +32,11 @@ def groups_of(
     shapes: Mapping[str, tuple[int, ...]],
     stats: Mapping[str, Array],
     recorded: Mapping[str, Array] | None = None,
+    between: Array | None = None,
 ) -> Groups:
     """Groups that grow with the draws, as arrays by name: ``posterior``, ``sample_stats``, ``hot`` and ``hot_stats``.
+
+    And ``coarse``, where there is something between the draws.
 
     Parameters
     ----------
@@ -43,6 +46,8 @@ def groups_of(
         Shape of every parameter, in the order of theta's columns.
     stats : mapping of names to ndarray, shape (chains, draws) or (rungs, chains, draws)
     recorded : mapping of names to ndarray, shape (chains, draws, *shape), optional
+    between : ndarray, shape (steps, chains, draws, d), optional
+        Theta of a coarse rung on the way to each draw.
     """
     groups: Groups = {
         "posterior": ({} if theta is None else layout.split(theta[0], shapes)) | dict(recorded or {}),
@@ -51,6 +56,8 @@ def groups_of(
     if theta is not None and len(theta) > 1:
         groups["hot"] = layout.split(np.moveaxis(theta[1:], 0, 2), shapes)
         groups["hot_stats"] = {n: np.moveaxis(values[1:], 0, 2) for n, values in stats.items() if values.ndim == 3}
+    if between is not None:
+        groups["coarse"] = layout.split(np.moveaxis(between, 0, 2), shapes)
     return groups
 
 

@@ -20,6 +20,7 @@ LEADING: dict[str, tuple[str, ...]] = {
     "sample_stats": ("chain", "draw"),
     "hot": DIMENSIONS,
     "hot_stats": DIMENSIONS,
+    "coarse": ("chain", "draw", "step"),
     "prior": ("chain", "draw"),
     "observed_data": (),
 }

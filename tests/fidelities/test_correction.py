@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import invsamp as iv
-from invsamp.fidelities.correction import ridge
+from invsamp.corrections.affine import ridge
 from invsamp.posing.corrected_model import CorrectedModel
 
 RNG = np.random.default_rng(7)

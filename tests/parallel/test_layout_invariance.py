@@ -31,6 +31,7 @@ RUNS = {
         "four rungs",
         "multi-variance",
         "prior to posterior",
+        "corrected coarse model",
         "interacting contours",
         "table of terms",
         "found",

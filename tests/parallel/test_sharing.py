@@ -15,6 +15,7 @@ import pytest
 import threads
 
 import invsamp as iv
+from invsamp.engine import training
 from invsamp.engine.engine import Engine
 from invsamp.engine.plan import Plan
 from invsamp.parallel import leader, sharing
@@ -40,6 +41,8 @@ SAMPLERS = layout_runs.SAMPLERS | {
 @pytest.fixture(autouse=True)
 def cheap_models_are_handed_out(monkeypatch):
     monkeypatch.setattr(leader, "MESSAGES", -1.0)
+    monkeypatch.setattr(training, "STEPS", 20)  # of a coarse model alone: nobody judges its draws here
+    monkeypatch.setattr(training, "MOST_ROUNDS", 1)
 
 
 def posterior(**forward):

@@ -172,6 +172,7 @@ def posing_calls() -> dict[str, Call]:
         ),
         "Posterior.sample_data": Call(posterior.sample_data, {"rng": rng, "theta": theta}),
         "Posterior.misfit": Call(posterior.misfit, {"theta": theta, "y": np.zeros((len(theta), 3))}),
+        "Posterior.among_data": Call(posterior.among_data, {"y": np.zeros((len(theta), 3))}, {"fidelity": {"none"}}),
         "Posterior.columns": Call(posterior.columns, {"fidelity": "fine"}, {"fidelity": {"none"}}),
         "Posterior.with_forward": Call(posterior.with_forward, {"forward": dict(posterior.forward)}),
         "Posterior.with_data": Call(posterior.with_data, {"data": np.ones(3)}),
@@ -301,6 +302,7 @@ def runs_calls() -> dict[str, Call]:
     quiet(iv.sample, posterior, iv.mala(0.1), draws=5, warmup=5, seed=1, progress=False, directory=path)
     stored = run_file(run)
     plan = {"replicates": 2, "ranks": 3, "draws": 5, "warmup": 5, "seed": 1, "progress": False}
+    longer = quiet(iv.sample, posterior, iv.mala(0.1), draws=20, warmup=0, seed=1, progress=False)
     calibration = quiet(iv.calibrate, posterior, iv.mala(0.1), **plan)
     calls = {
         "sample": Call(
@@ -354,6 +356,7 @@ def runs_calls() -> dict[str, Call]:
         ),
         "Calibration.bands": Call(calibration.bands),
         "Calibration.plot": Call(calibration.plot, {"names": ["energy"]}, {"names": {"none"}}),
+        "Run.expectation": Call(longer.expectation, {"quantity": np.square}),
         "Run.draws": Call(run.draws, {"name": "a"}, {"name": {"part"}}),
         "Run.field": Call(run.field, mapped, {"draws": {"none"}, "truth": {"none"}}),
         "Run.from_arrays": Call(

@@ -18,6 +18,7 @@ import numpy as np
 from bent_line import POSTERIOR
 
 import invsamp as iv
+from invsamp.engine import training
 from invsamp.engine.engine import Engine
 from invsamp.ladder import GradientNoise
 from invsamp.parallel import leader, size
@@ -56,6 +57,7 @@ SAMPLERS = {
     "one batch for both": iv.paired_resgld([[0.3, 0.2]], THREE, 0.01, size=6, swap_fraction=0.5),
     "table of terms": iv.sgld(0.01, estimator=iv.saga(6)),
     "surrogate exchange": iv.surrogate_exchange((1.0, 3.0), every=3, local=2),
+    "corrected coarse model": iv.surrogate_exchange((1.0, 3.0), correct="auto", pairs=10, every=3, local=2),
     "contour": iv.contour_exchange(8.0, knots=[8.0, 9.0, 11.0, 14.0], swap_fraction=0.5),
     "interacting contours": iv.icsgld(0.01, [9.0, 10.0, 12.0]),
     "multi-variance": iv.multi_variance_resgld(
@@ -134,7 +136,12 @@ def signal_at(step, number, rank):
 def run(name, **more):
     """The run of that name."""
     length = LENGTH | ({"warmup": 310} if name in FOUND else {}) | more
-    return iv.sample(POSTERIOR, (SAMPLERS | FOUND)[name], **length)
+    before = training.STEPS, training.MOST_ROUNDS
+    training.STEPS, training.MOST_ROUNDS = 20, 1  # of a coarse model alone: nobody judges its draws here
+    try:
+        return iv.sample(POSTERIOR, (SAMPLERS | FOUND)[name], **length)
+    finally:
+        training.STEPS, training.MOST_ROUNDS = before
 
 
 def kept(name, directory):

@@ -79,6 +79,10 @@ class Exchange:
         #: Evaluations that swaps took, by fidelity.
         self.solves = {e.fidelity: 0 for rung in self._rungs for e in rung.potentials}
 
+    def begin_count(self) -> None:
+        """Let the next meeting of pairs that meet ``every`` so many steps be so many steps away."""
+        self._next = 0
+
     def due(self) -> bool:
         """Whether rungs meet after this step; asked once after each."""
         if not self._fraction:

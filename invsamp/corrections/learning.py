@@ -1,0 +1,234 @@
+"""What a coarse model lacks, learnt from pairs of coarse and fine solves: an affine map of its observations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from invsamp.contract import Array
+from invsamp.corrections.affine import Map, Mask, ridge
+from invsamp.posing.corrected_model import CorrectedModel
+from invsamp.posing.posterior import Posterior
+
+Kind = Literal["none", "offset", "affine"]
+KINDS: tuple[Kind, ...] = ("none", "offset", "affine")
+#: Parts of the pairs, each held out once.
+FOLDS = 5
+#: Fewer pairs tell nothing.
+LEAST_PAIRS = 10
+#: A richer map is taken where it leaves less than this share of the plainer one's sd.
+BETTER = 0.9
+#: An sd of the energy that needs no richer map.
+ENOUGH = 1e-3
+#: Where the exchange with a corrected model pays: the sd that is left at the most, and how much cheaper it has to be.
+GATE_SD, GATE_RATIO = 1.0, 5.0
+
+
+@runtime_checkable
+class Refittable(Protocol):
+    """A surrogate that can be fitted to the fine model."""
+
+    def fit(self, theta: Array, observations: Array) -> Any:
+        """The model fitted to fine observations (n, m) at theta (n, p), p of its own parameters; this one is left."""
+        ...
+
+
+@dataclass(frozen=True)
+class LevelCorrection:
+    """What was learnt of one coarse fidelity.
+
+    Attributes
+    ----------
+    fidelity : str
+    kind : "none", "offset" or "affine"
+        What was chosen.
+    sd : mapping of kinds to float
+        Standard deviation of the fine energy less the corrected one's over pairs that were held out; the kinds that
+        were not asked for, or that do not fit the model, are not among them.
+    efficiency : float in (0, 1]
+        Of importance weights of the corrected law's draws for the fine one, over the same pairs: the share of
+        independent draws of the coarse posterior that are worth a draw of the fine one.
+    pairs : int
+        Pairs of solves that were used.
+    failed : int
+        States at which one of the two solves failed.
+    relative_cost : float
+        Seconds of a fine solve over those of a coarse one, energies alone; as the models state them, else as measured.
+    """
+
+    fidelity: str
+    kind: Kind
+    sd: Mapping[str, float]
+    efficiency: float
+    pairs: int
+    failed: int
+    relative_cost: float
+
+    @property
+    def pays(self) -> bool:
+        """Whether moves on the corrected model, which the fine one decides, should take fewer fine solves."""
+        return self.sd[self.kind] <= GATE_SD and self.relative_cost >= GATE_RATIO
+
+    def __str__(self) -> str:
+        sds = ", ".join(f"{kind} {value:.3g}" for kind, value in self.sd.items())
+        words = f"{self.fidelity!r}: {self.kind} by {self.pairs} pairs (sd of the energy's error: {sds}), "
+        words += f"efficiency {self.efficiency:.2f}, {self.relative_cost:.3g} times cheaper"
+        if self.failed:
+            words += f", {self.failed} failed"
+        if self.pays:
+            return words
+        limits = [f"the sd is above {GATE_SD:g}"] * (self.sd[self.kind] > GATE_SD)
+        limits += [f"it is less than {GATE_RATIO:g} times cheaper"] * (self.relative_cost < GATE_RATIO)
+        return f"{words}; not worth an exchange: {' and '.join(limits)}"
+
+
+class _Pairs(NamedTuple):
+    """What two models say at the same states; ``seen`` are the data that the coarse one predicts."""
+
+    posterior: Posterior
+    theta: Array  # (n, dimension)
+    coarse: Array  # (n, m), NaN for what is not seen
+    fine: Array  # (n, m)
+    seen: Mask  # (m,)
+
+    def energies(self, y: Array) -> Array:
+        """Misfits of observations (n, m), of which some may be NaN: not predicted."""
+        return self.posterior.misfit(self.theta, y)
+
+    def kept_out(self, kind: Kind, rng: np.random.Generator) -> Array:
+        """Fine energies less corrected ones (n,), of pairs that the map was not fitted to."""
+        if kind == "none":
+            return self.energies(self.fine) - self.energies(self.coarse)
+        corrected = np.full(self.fine.shape, np.nan)
+        fold = rng.permutation(len(self.fine)) % FOLDS
+        for k in range(FOLDS):
+            out = fold == k
+            corrected[out] = self.applied(self.fitted(kind, ~out), out)
+        return self.energies(self.fine) - self.energies(corrected)
+
+    def fitted(self, kind: Kind, rows: Mask | slice = slice(None)) -> Map:
+        """The map of least error on some pairs."""
+        if kind == "offset":
+            return Map((self.fine - self.coarse)[rows][:, self.seen].mean(axis=0), None)
+        return ridge(self.coarse[rows][:, self.seen], self.fine[rows], self.seen)
+
+    def applied(self, found: Map, rows: Mask) -> Array:
+        """Corrected observations (n, m) of some pairs."""
+        y = found(self.coarse[rows][:, self.seen])
+        if found.factor is not None:
+            return y
+        whole = np.full((len(y), len(self.seen)), np.nan)
+        whole[:, self.seen] = y
+        return whole
+
+
+class Learnt(NamedTuple):
+    """What was chosen of the kinds that were asked for."""
+
+    kind: Kind
+    sd: Mapping[str, float]  # by kind, of the energy's error over pairs that were held out
+    efficiency: float
+    pairs: int
+    failed: int
+    found: Map | None  # by all pairs; None: the model as it is
+
+    def level(self, fidelity: str, relative_cost: float) -> LevelCorrection:
+        """What there is to tell."""
+        return LevelCorrection(fidelity, *self[:-1], float(relative_cost))
+
+
+def learnt(
+    posterior: Posterior,
+    name: str,
+    theta: Array,
+    coarse: Array,
+    fine: Array,
+    kind: Kind | Literal["auto"],
+    rng: np.random.Generator,
+) -> Learnt:
+    """What a coarse fidelity lacks.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        Its noise judges the observations.
+    name : str
+        Of the coarse fidelity.
+    theta : ndarray, shape (n, dimension)
+    coarse, fine : ndarray, shape (n, m)
+        Observations there. NaN: in a row, a solve that failed; in a whole column, a datum that is not predicted.
+    kind : "auto", "none", "offset" or "affine"
+    rng : numpy.random.Generator
+        Which pairs are held out.
+
+    Raises
+    ------
+    ValueError
+        If fewer than ten pairs were solved.
+    """
+    seen: Mask = np.asarray(np.isfinite(coarse).any(axis=0))
+    rows = whole(theta) & whole(fine) & whole(coarse[:, seen])
+    if (count := int(rows.sum())) < LEAST_PAIRS or not seen.any():
+        finest = posterior.fidelities[-1]
+        raise ValueError(
+            f"states must hold at least {LEAST_PAIRS} states that {name!r} and {finest!r} solve, got "
+            f"{count if seen.any() else 0}"
+        )
+    pairs = _Pairs(posterior, theta[rows], coarse[rows], fine[rows], seen)
+    asked = KINDS if kind == "auto" else dict.fromkeys(("none", kind))
+    errors = {one: pairs.kept_out(one, rng) for one in asked}
+    sd = {one: float(values.std(ddof=1)) if np.isfinite(values).all() else math.inf for one, values in errors.items()}
+    best: Kind = "none" if kind == "auto" else kind
+    for one in asked:
+        if kind == "auto" and sd[best] > ENOUGH and sd[one] < BETTER * sd[best]:
+            best = one
+    found = None if best == "none" else pairs.fitted(best)
+    told = {str(one): value for one, value in sd.items()}
+    return Learnt(best, told, _efficiency(errors[best]), count, len(rows) - count, found)
+
+
+def refitted(posterior: Posterior, model: Refittable, name: str, theta: Array, fine: Array) -> Any:
+    """A surrogate fitted to the fine model's observations; `ValueError` if it gives none."""
+    own = theta[:, posterior.columns(name)]
+    found = model.fit(own, fine)
+    if not callable(found):
+        raise ValueError(f"fit of forward[{name!r}] must return a model, got {found!r}")
+    return found
+
+
+class Correction(NamedTuple):
+    """What takes the place of a fidelity's forward model."""
+
+    fidelity: str
+    found: Map | None  # what its observations go through
+    model: Any = None  # a surrogate that was fitted, in place of its own
+
+    def applied(self, posterior: Posterior) -> Posterior:
+        """The posterior with it."""
+        forward = dict(posterior.forward)
+        model = forward[self.fidelity] if self.model is None else self.model
+        forward[self.fidelity] = model if self.found is None else CorrectedModel(model, *self.found)
+        return posterior.with_forward(forward)
+
+
+def whole(values: Array) -> Mask:
+    """Rows without NaN and infinite numbers."""
+    return np.asarray(np.isfinite(values).all(axis=1))
+
+
+def stated_cost(model: Any) -> float | None:
+    """What a solve costs, as a model says it by ``cost``."""
+    stated = getattr(model, "cost", None)
+    return None if stated is None else max(float(stated), 1e-12)
+
+
+def _efficiency(errors: Array) -> float:
+    """Of the weights exp(-error)."""
+    if not np.isfinite(errors).all():
+        return 0.0
+    weight = np.exp(-(errors - errors.min()))
+    return float(weight.sum() ** 2 / (len(weight) * (weight**2).sum()))

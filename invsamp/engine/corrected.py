@@ -1,0 +1,292 @@
+"""A run whose warm-up corrects a coarse model, so that few fine solves are enough; or finds that it does not pay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from invsamp.automatic import Automatic
+from invsamp.boundary import Reflect
+from invsamp.contract import Array, Problem
+from invsamp.corrected_exchange import CorrectedExchange
+from invsamp.corrections.learning import GATE_RATIO, Correction, stated_cost
+from invsamp.engine import gradients
+from invsamp.engine.engine import ROUNDS, Engine
+from invsamp.engine.fitting import check_laws
+from invsamp.engine.plan import Plan
+from invsamp.engine.scouting import Visits
+from invsamp.engine.starts import place_again
+from invsamp.engine.streams import Saved
+from invsamp.engine.training import Found, Training, costs
+from invsamp.engine.warmup import SHORTEST, WarmUp
+from invsamp.evaluate.requests import Answer
+from invsamp.ladder import Sampler
+from invsamp.posing.posterior import Posterior
+
+#: A fine energy that takes fewer seconds leaves nothing to save: steps themselves take as long.
+NOTHING_TO_SAVE = 1e-3
+#: Exchanges in the warm-up of the fine rung, and the most steps that they take.
+EXCHANGES, LONGEST = 20, 1000
+#: Coarse positions that are kept of each draw at the most, and numbers in them.
+BETWEEN, MOST_BETWEEN = 10, 10_000
+
+
+def engine_of(problem: Problem, sampler: Sampler, plan: Plan) -> Engine:
+    """The engine of a run: one that learns from pairs of solves where the sampler is to, or may.
+
+    Raises
+    ------
+    ValueError
+        As `Engine`; if a coarse model is to be corrected, and there is none.
+    """
+    able = isinstance(problem, Posterior) and problem.predicts and len(problem.fidelities) > 1
+    if isinstance(sampler, CorrectedExchange) and not able:
+        raise ValueError(
+            "problem must be a Posterior with forward models of several fidelities where a coarse one is to be "
+            f"corrected, got {problem!r}"
+        )
+    if able and isinstance(sampler, CorrectedExchange | Automatic) and sampler.boundary == Reflect():
+        return CorrectedEngine(problem, sampler, plan)
+    return Engine(problem, sampler, plan)
+
+
+class CorrectedEngine(Engine):
+    """A run at work that begins on a coarse fidelity alone, learns what it lacks, and goes on with the exchange.
+
+    Where no sampler was chosen, only if that pays: otherwise it goes on as any other run.
+
+    Attributes
+    ----------
+    found : Found or None
+        What the exchange moves by, once it is learnt.
+    corrected : callable
+        Tells whoever evaluates for the run of a `Correction`.
+    """
+
+    def __init__(self, problem: Problem, sampler: Sampler, plan: Plan) -> None:
+        self.found: Found | None = None
+        super().__init__(problem, sampler, plan)
+        assert isinstance(problem, Posterior)
+        self._posterior = problem
+        self._asked = isinstance(sampler, CorrectedExchange)
+        self._settings = sampler if isinstance(sampler, CorrectedExchange) else CorrectedExchange()
+        self._told: list[str] = []
+        self._costs: dict[str, float] = {}
+        self._names: list[str] = []  # coarse fidelities that are yet to be tried
+        self._training: Training | None = None
+        self._learning = False
+        self.corrected: Callable[[Correction], None] = lambda correction: None
+
+    def correct(self, correction: Correction) -> None:
+        """Let a fidelity answer with its correction, in this process."""
+        name = correction.fidelity
+        self.potentials[name].renew(correction.applied(self._posterior).potential(name))
+
+    def begin(self, positions: Array | None = None) -> None:
+        """Place the chains of a coarse fidelity, or of all rungs where it is known already that it cannot pay."""
+        self._costs = costs(self._posterior, self.answer, self._somewhere(positions))
+        if self._asked:
+            self._names = [self.rungs[1].fidelity]
+        else:
+            self._names = self._candidates()
+        self._next_level(positions)
+
+    def step(self) -> None:
+        """One step: of training, or as of any run; of draws, all coarse steps to the next exchange."""
+        if self._learning:
+            self._learn()
+            self.done += 1
+            return
+        if self.found is None or self.warming:
+            super().step()
+            return
+        every, seen = self.found.every, []
+        for k in range(every):
+            super().step()
+            if k in self._kept_steps:
+                seen.append(self.rungs[1].position)
+        self.between = np.array(seen) if seen else None
+        self.done -= every - 1
+
+    def share(self, answer: Answer) -> None:
+        """Let others answer."""
+        super().share(answer)
+        if self._training is not None:
+            self._training.coarse.share(answer)
+
+    @property
+    def warming(self) -> bool:
+        """Whether the next step is one of warm-up."""
+        return self._learning or super().warming
+
+    def recognised(self) -> dict[str, gradients.Uncounted]:
+        """The finest alone, which no correction changes."""
+        finest = self._posterior.fidelities[-1]
+        return {finest: self.uncounted()[finest]}
+
+    def report(self) -> dict[str, Any]:
+        """As of any run, with what was learnt."""
+        report = super().report()
+        report["decisions"] = [*self._told, *report["decisions"]]
+        report["correction"] = None if self.found is None else self.found.report()
+        return report
+
+    def state(self) -> Saved:
+        """All that the next steps depend on."""
+        own = {
+            "told": list(self._told),
+            "costs": dict(self._costs),
+            "names": list(self._names),
+            "level": None if self._training is None else self._training.fidelity,
+            "training": None if self._training is None else self._training.state(),
+            "learning": self._learning,
+        }
+        if not self._learning:
+            return super().state() | {"corrected": own}
+        counts = {name: [e.evaluations, e.seconds, e.failed] for name, e in self.potentials.items()}
+        return {"corrected": own, "step": self.done, "seconds": self.seconds, "counts": counts}
+
+    def restore(self, state: Saved) -> None:
+        """Go on from a state, in place of `begin`."""
+        own = state["corrected"]
+        self._told, self._costs, self._names = list(own["told"]), dict(own["costs"]), list(own["names"])
+        self._learning = own["learning"]
+        if own["training"] is not None:
+            self._training = self._new_training(own["level"])
+            self._training.restore(own["training"])
+            if not self._learning:
+                self._take(self._training.found())
+        if not self._learning:
+            super().restore(state)
+            return
+        assert self._training is not None
+        self._show(self._training)
+        self.done = state["step"]
+        self.restart_clock(state["seconds"])
+        for name, counts in state["counts"].items():
+            potential = self.potentials[name]
+            potential.evaluations, potential.seconds, potential.failed = counts
+
+    def _candidates(self) -> list[str]:
+        """Coarse fidelities that are cheap enough, from the coarsest on; what is said of the others."""
+        *coarse, finest = self._posterior.fidelities
+        ratios = {name: self._costs[finest] / self._costs[name] for name in coarse}
+        if self._costs_are_seconds() and self._costs[finest] < NOTHING_TO_SAVE:
+            return []
+        cheap = [name for name in coarse if ratios[name] >= GATE_RATIO]
+        if len(cheap) < len(coarse):
+            dear = " and ".join(f"{name!r} is {ratios[name]:.2g} times" for name in coarse if name not in cheap)
+            self._told.append(
+                f"no exchange with a corrected coarse model where {dear} cheaper than {finest!r}: it pays from "
+                f"{GATE_RATIO:g} times on"
+            )
+        return cheap
+
+    def _costs_are_seconds(self) -> bool:
+        return any(stated_cost(model) is None for model in self._posterior.forward.values())
+
+    def _next_level(self, positions: Array | None) -> None:
+        """Begin with the next coarse fidelity, or as any other run where there is none left."""
+        while self._names:
+            self._training = self._new_training(self._names.pop(0))
+            self._learning = True
+            self._training.begin(positions)
+            self._show(self._training)
+            return
+        if self._training is not None:
+            self._training, self.exchange, self.visits = None, None, Visits()
+            self._take_stage()
+            self._assemble()
+        self._learning = False
+        super().begin(positions)
+
+    def _new_training(self, name: str) -> Training:
+        ratio = self._costs[self._posterior.fidelities[-1]] / self._costs[name]
+        training = Training(self._posterior, name, self._settings, self.plan, self.potentials, ratio, self.do)
+        if self.parallel:
+            training.coarse.share(self.answer)
+        return training
+
+    def _learn(self) -> None:
+        """A step of training; at its end the exchange begins, or what comes instead."""
+        training = self._training
+        assert training is not None
+        training.step()
+        self._show(training)
+        if not training.over:
+            return
+        self._told += training.told
+        try:
+            found = training.found()
+        except ValueError as error:  # too few pairs that both models solve
+            if self._asked:
+                raise
+            self._told.append(f"no exchange with {training.fidelity!r}: {error}")
+            self._next_level(self.given)
+            return
+        self._told.append(str(found.level))
+        if not (self._asked or found.level.pays):
+            self._next_level(self.given)
+            return
+        finest = self._posterior.fidelities[-1]
+        self._told.append(f"every {found.every} steps of {training.fidelity!r} {finest!r} decides")
+        self._learning = False
+        self._take(found)
+        for rung, heir in zip(self.rungs, found.heirs, strict=True):
+            place_again(self.problem, rung, heir.position)
+        self._meet()
+        self._warm_up = self._new_warm_up()
+        self._warm_up.begin(found.heirs)
+
+    def _take(self, found: Found) -> None:
+        """Correct the coarse fidelity, and make the rungs of the exchange, which are not placed yet."""
+        self.found = found
+        self.correct(found.correction)
+        self.corrected(found.correction)
+        self.choice, self.search, self._chosen = None, None, found.sampler
+        self._preconditioner = found.sampler.preconditioner_at(self.problem.dimension)
+        check_laws(found.sampler, self.potentials)
+        for potential in self.potentials.values():
+            potential.apart = any(rung.law.needs_prior for rung in found.sampler.rungs)
+        self._assemble()
+
+    def _show(self, training: Training) -> None:
+        """Let the coarse run be what is seen of this one."""
+        coarse = training.coarse
+        self.rungs, self.exchange, self.composition = coarse.rungs, coarse.exchange, coarse.composition
+        self.visits = coarse.visits
+
+    def _streams(self) -> tuple[int, ...]:
+        return super()._streams() if self.found is None else (ROUNDS - 2,)
+
+    def _new_warm_up(self) -> WarmUp:
+        if self.found is None:
+            return super()._new_warm_up()
+        # one window: the metric stays that of the coarse side, whose draws taught it more than these few would
+        steps = min(LONGEST, max(SHORTEST, EXCHANGES * self.found.every))
+        return WarmUp(self.problem, self.rungs, self.exchange, steps, self._preconditioner, self.do, (1.0,))
+
+    def _begin_draws(self, done: int) -> None:
+        super()._begin_draws(done)
+        if self.found is not None and self.exchange is not None:
+            self.exchange.begin_count()
+
+    @property
+    def _kept_steps(self) -> frozenset[int]:
+        """Coarse steps on the way to a draw whose positions it keeps, evenly spread."""
+        assert self.found is not None
+        every, d = self.found.every, self.problem.dimension
+        count = min(every, BETWEEN, MOST_BETWEEN // d)
+        return (
+            frozenset(np.linspace(every, 0, count, endpoint=False).round().astype(int) - 1)
+            if count > 1
+            else frozenset()
+        )
+
+    def _somewhere(self, positions: Array | None) -> Array:
+        """A position (1, d) at which solves are timed."""
+        if positions is not None:
+            return positions[:1]
+        return self._posterior.sample_start(np.random.default_rng(self.plan.seed), 1)
