@@ -21,23 +21,7 @@ class States(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """What `invsamp.compare_fidelities` found out.
-
-    Attributes
-    ----------
-    levels : tuple of Level
-        From the coarsest to the finest.
-    pairs : tuple of Pair
-        Neighbours on the proposed ladder, from the coldest.
-    hot_temperatures : dict of str to float
-        Hottest temperature that the states tell about at which a level still swaps with the cold rung at an expected
-        rate of 0.2; NaN where there is none.
-    rates : dict of str to ndarray
-        Expected swap rate of every level with the cold rung at `invsamp.fidelities.pairs.TEMPERATURES`.
-    labels : tuple of str
-        Names of theta's columns.
-    states : States
-    """
+    """What `invsamp.compare_fidelities` found out; `FidelityComparison` says what these are."""
 
     levels: tuple[Level, ...]
     pairs: tuple[Pair, ...]
