@@ -50,7 +50,9 @@ def test_all_five_papers_and_all_of_their_samplers_are_there():
 )
 def test_at_friction_one_momentum_is_none(name):
     """The rung's kernel is that of its Langevin form; `sghmc` and `ghmc` keep theirs, which makes the same law."""
-    given = {"paired_resgld": ([[0.0]],), "cyclic_sgld": (0.1,)}.get(name, ())
+    contours = (0.1, [1.0, 2.0, 3.0])
+    needed = {"paired_resgld": ([[0.0]],), "cyclic_sgld": (0.1,), "csgld": contours, "icsgld": contours}
+    given = needed.get(name, ())
     plain, other = (getattr(presets, name)(*given, friction=friction).rungs for friction in (1.0, 0.3))
     assert all(rung.kernel.friction == 1.0 for rung in plain) and all(rung.kernel.friction == 0.3 for rung in other)
     if name not in ("sghmc", "ghmc"):

@@ -225,7 +225,7 @@ class TestLadder:
             cold.memory, hot.memory = {"momentum": first}, {"momentum": second}
 
         monkeypatch.setattr(swap_meeting.Meeting, "exchange", travel)
-        monkeypatch.setattr(swap_pair.Pair, "at_hand", False)  # so that rungs meet by it
+        monkeypatch.setattr(swap_pair.Pair, "_is_at_hand", lambda self: False)  # so that rungs meet by it
         assert not agrees(self.moments(draw)[0], *self.truth)
 
     def test_momenta_half_a_kick_behind_are_rejected(self, draw, agrees, monkeypatch):
