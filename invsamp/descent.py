@@ -16,6 +16,9 @@ from invsamp.evaluate.requests import Asks, Estimate, Rows
 MEMORY = 10
 #: Share of the linear decrease that a step has to reach (Armijo).
 ENOUGH = 1e-4
+#: Steps of a round after which it is over if they gained next to nothing: where gradients are not exactly those of the
+#: energies, directions go on promising what is not there.
+STALLED = 2 * MEMORY
 #: Trials of shorter and shorter steps before the directions are forgotten, or, where there are none, the point is left.
 TRIALS = 20
 
@@ -110,6 +113,7 @@ class _Points:
         )
         self._learnt, self._trials, self._share = np.zeros(n, dtype=int), np.zeros(n, dtype=int), np.ones(n)
         self._round_began, self._taken = self.energy.copy(), np.zeros(n, dtype=int)
+        self._mark = self.energy.copy()
         self._direction, self._slope = np.zeros((n, d)), np.zeros(n)
         self._aim(np.flatnonzero(self.moving))
 
@@ -142,7 +146,10 @@ class _Points:
         small = 0.1 * self._tolerance
         self._taken[rows] += 1
         knows = self._taken[rows] > min(MEMORY, self.position.shape[1])
-        self._end_round(rows[knows & (gain < small) & (-0.5 * self._slope[rows] < small)])
+        marked = self._taken[rows] % STALLED == 0
+        stalled = marked & (self._mark[rows] - self.energy[rows] < small)
+        self._mark[rows[marked]] = self.energy[rows[marked]]
+        self._end_round(rows[stalled | (knows & (gain < small) & (-0.5 * self._slope[rows] < small))])
 
     def _aim(self, rows: Rows) -> None:
         """Directions from what was learnt, or straight down and not farther than the scale."""
@@ -192,7 +199,7 @@ class _Points:
         gained = self._round_began[rows] - self.energy[rows] >= self._tolerance
         self.moving[rows[~gained]], self.converged[rows[~gained]] = False, True
         rows = rows[gained]
-        self._round_began[rows] = self.energy[rows]
+        self._round_began[rows] = self._mark[rows] = self.energy[rows]
         self._inverse[rows], self._learnt[rows], self._taken[rows] = 0.0, 0, 0
         self._trials[rows], self._share[rows] = 0, 1.0
         self._aim(rows)

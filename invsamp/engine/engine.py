@@ -428,11 +428,11 @@ class Engine:
         elif self.choice.led:
             self._begin_in(found)
 
-    def _wider(self, rng: np.random.Generator) -> Callable[[], Array]:
+    def _wider(self, rng: np.random.Generator) -> Callable[[float], Array]:
         """Draws of the prior to look for more modes at: as many as there will be draws, each of several solves."""
         plan = self.plan
         count = min(plan.chains * plan.draws * plan.thin, MOST_POINTS)
-        return lambda: self.problem.sample_start(rng, count)
+        return lambda share: self.problem.sample_start(rng, max(1, round(share * count)))
 
     def _begin_in(self, found: Scouted) -> None:
         """Place the chains of all rungs at minima of some weight, evenly; at starts where there are none."""

@@ -22,15 +22,17 @@ SCOUTS, SCALE_DRAWS = 16, 200
 #: Of every fidelity: so much energy is left to gain, at the most. That is a tenth in Laplace's weights, and half a
 #: width: to come nearer takes three times the evaluations where descents are long.
 TOLERANCE = 0.1
-#: Evaluations of one descent in one fidelity.
-MOST = 2000
+#: Evaluations of one descent in one fidelity; and after how many one that lies far above where others have come to an
+#: end is given up.
+MOST, PATIENCE = 2000, 300
 #: Parameters up to which Hessians tell modes' Gaussians: they take some 4 d gradients each.
 MOST_GAUSSIAN = 200
 #: A mode of less weight by Laplace is none.
 NEGLIGIBLE = 1e-3
-#: Unknowns up to which, where descents have found several modes, more prior points are looked at: in more dimensions
-#: what is narrower than others is not met by chance. Points at the most, and descents from them.
-MOST_SEARCHED, MOST_POINTS, MOST_MORE = 6, 10_000, 64
+#: Unknowns up to which more prior points are looked at: in more dimensions what is narrower than others is not met by
+#: chance. Points at the most, and descents from them; the share of the points that is looked at in any case, not only
+#: where there are several modes.
+MOST_SEARCHED, MOST_POINTS, MOST_MORE, FIRST_LOOK = 6, 10_000, 64, 1.0 / 16.0
 #: Scales that some parameter comes from its start in a descent without end; and the share of what comes farthest from
 #: which on others are named with it.
 AWAY, SHARE_AWAY = 30.0, 0.1
@@ -60,12 +62,13 @@ class Scouted(NamedTuple):
 
 
 def scout(
-    names: tuple[str, ...], starts: Array, scale: Array, domain: Domain, more: Callable[[], Array] | None = None
+    names: tuple[str, ...], starts: Array, scale: Array, domain: Domain, more: Callable[[float], Array] | None = None
 ) -> Asks[Scouted]:
     """Descents from starts (n, d) through the fidelities ``names``, from the coarsest to the finest.
 
-    Where they find several modes, ``more`` draws points of the prior (m, d), and descents begin at those of them that
-    are lower than all near them: a narrow mode among wide ones is mostly met so, or not at all.
+    In few dimensions ``more`` draws points of the prior (m, d), a share of all that it has to give, and descents begin
+    at those that are lower than all near them; the other points follow where there are several modes by then. A narrow
+    mode among wide ones is mostly met so, or not at all.
     """
     d = starts.shape[1]
     end = yield from _led(names, starts, scale, domain)
@@ -73,10 +76,12 @@ def scout(
     asking = _asking(names[-1])
     minima = yield from distinct(asking, end, scale, domain, worse=worse, gaussian=d <= MOST_GAUSSIAN)
     searched = 0
-    several = minima.gaussian and np.count_nonzero(minima.weights > NEGLIGIBLE) > 1
-    if more is not None and d <= MOST_SEARCHED and several:
-        points = more()
-        searched = len(points)
+    for share in (FIRST_LOOK, 1.0 - FIRST_LOOK) if more is not None and d <= MOST_SEARCHED else ():
+        several = np.count_nonzero(minima.weights > NEGLIGIBLE) > 1
+        if more is None or not minima.gaussian or not len(minima.energies) or (searched and not several):
+            break
+        points = more(share)
+        searched += len(points)
         (energies,) = yield (Request(names[0], points, False),)
         low = lowest_near(points / scale, energies.energy)
         if len(low):
@@ -189,7 +194,15 @@ def nearest(minima: Minima, scale: Array, positions: Array) -> npt.NDArray[np.in
 
 def _led(names: tuple[str, ...], position: Array, scale: Array, domain: Domain) -> Asks[Descent]:
     for name in names:
-        end: Descent = yield from descend(_asking(name), position, scale, domain, tolerance=TOLERANCE, most=MOST)
+        asking = _asking(name)
+        end: Descent = yield from descend(asking, position, scale, domain, tolerance=TOLERANCE, most=PATIENCE)
+        lowest = np.min(end.energy, where=end.converged, initial=np.inf)
+        rows = np.flatnonzero(~end.converged & ((end.energy <= lowest + far(position.shape[1])) | np.isinf(lowest)))
+        if len(rows):
+            more = MOST - PATIENCE
+            on = yield from descend(asking, end.position[rows], scale, domain, tolerance=TOLERANCE, most=more)
+            for old, new in zip(end, on, strict=True):
+                old[rows] = new
         position = end.position
     return end
 
