@@ -36,6 +36,8 @@ MOST_SEARCHED, MOST_POINTS, MOST_MORE, FIRST_LOOK = 6, 10_000, 64, 1.0 / 16.0
 #: Scales that some parameter comes from its start in a descent without end; and the share of what comes farthest from
 #: which on others are named with it.
 AWAY, SHARE_AWAY = 30.0, 0.1
+#: Scales from its start at which a descent is lost.
+LOST = 1e12
 #: Numbers that are held at a time.
 MOST_NUMBERS = 20_000_000
 
@@ -193,6 +195,7 @@ def nearest(minima: Minima, scale: Array, positions: Array) -> npt.NDArray[np.in
 
 
 def _led(names: tuple[str, ...], position: Array, scale: Array, domain: Domain) -> Asks[Descent]:
+    begun = position
     for name in names:
         asking = _asking(name)
         end: Descent = yield from descend(asking, position, scale, domain, tolerance=TOLERANCE, most=PATIENCE)
@@ -204,7 +207,9 @@ def _led(names: tuple[str, ...], position: Array, scale: Array, domain: Domain) 
             for old, new in zip(end, on, strict=True):
                 old[rows] = new
         position = end.position
-    return end
+    # so far away that a step is nothing: what has stopped there has come to no end
+    lost = (np.abs(position - begun) > LOST * scale).any(axis=1)
+    return end._replace(converged=end.converged & ~lost)
 
 
 def runaways(scouted: Scouted, names: Sequence[str]) -> list[str]:
