@@ -4,9 +4,9 @@ posterior's.
 The mixture of Deng's thesis, section 5.4.1, .4 N(-6, 1) + .6 N(4, 1), with its step of .1: the Kullback-Leibler
 divergence of the draws from the truth, and the weight of the right mode, for SGLD, CSGLD with the published weights
 and with those of the law that it simulates, and replica exchange at the same number of gradients. Then two Gaussians
-ten apart in ten dimensions, a fine model and a coarse one whose weights are wrong: the error of the weight by one
-contour rung, by a coarse ladder of four temperatures and by one of two, at equal numbers of fine solves, all exact on
-the cold rung.
+ten apart in ten dimensions, a fine model and a coarse one whose weights are wrong: the error of the weight by contour
+rungs, three and one, by a coarse ladder of four temperatures and by one of two, at about equal numbers of fine solves,
+all exact on the cold rung.
 
 Chains are runs of their own, and errors are over them. The default takes a minute or two; the published length is a
 hundred times as long.
@@ -80,7 +80,8 @@ def exchange(draws: int, seed: int) -> dict[str, Any]:
     target = iv.Target(APART, start=lambda rng, n: np.where(rng.random((n, 1)) < 0.5, -5.0, 5.0) * np.eye(10)[0])
     found = {}
     for name, sampler in (
-        ("contour rung", iv.contour_exchange(8.0, swap_fraction=0.5)),
+        ("three contour rungs", iv.contour_exchange(8.0, swap_fraction=0.5)),
+        ("one contour rung", iv.contour_exchange(8.0, rungs=1, swap_fraction=0.5)),
         ("ladder 1, 2, 4, 8", iv.relangevin((1.0, 2.0, 4.0, 8.0), fidelities=(0, 1, 1, 1), swap_fraction=0.5)),
         ("ladder 1, 6", iv.relangevin((1.0, 6.0), fidelities=(0, 1), swap_fraction=0.5)),
     ):

@@ -23,7 +23,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import integer
+from invsamp.arguments import boolean, integer, real
+from invsamp.domains.constraints import constraint
 from invsamp.posing.distributions import LogNormal
 from invsamp.posing.noise import GaussianNoise
 from invsamp.posing.posterior import Posterior
@@ -89,24 +90,30 @@ def _grown(slow: Array, fast: Array, t: Array) -> tuple[Array, Array, Array]:
     return left * share, -t * left * (share + slope), t * left * slope
 
 
-def readings(seed: int = 1) -> Array:
-    """What is measured, (64, 6)."""
+def readings(seed: int = 1, noise: float = NOISE) -> Array:
+    """What is measured, (64, 6), with Gaussian noise of an sd."""
+    sd = real("noise", noise, above=0)
     clean = Absorbance()(np.array([list(TRUTH.values())]))[0]
     rng = np.random.default_rng(integer("seed", seed, least=0))
-    noisy = clean + NOISE * rng.standard_normal(clean.size)
+    noisy = clean + sd * rng.standard_normal(clean.size)
     return noisy.reshape(EXPERIMENTS, READINGS)
 
 
-def slow_or_fast(seed: int = 1) -> Posterior:
-    """Posterior of both rates and the absorptivity, each log-normal about 1; readings have Gaussian noise of sd .02.
+def slow_or_fast(seed: int = 1, noise: float = NOISE, *, fast_first: bool = False) -> Posterior:
+    """Posterior of both rates and the absorptivity, each log-normal about 1; readings have Gaussian noise.
 
     Parameters
     ----------
     seed : int
         Of the data.
+    noise : float, > 0
+        Standard deviation of a reading.
+    fast_first : bool
+        Whether it is known that the first reaction is the fast one, k1 > k2: then there is one mode.
     """
     prior = Prior(**{name: LogNormal(0.0, PRIOR_SD) for name in TRUTH})
-    return Posterior(prior, Absorbance(), readings(seed), GaussianNoise(NOISE))
+    domain = constraint("k1 > k2") if boolean("fast_first", fast_first) else None
+    return Posterior(prior, Absorbance(), readings(seed, noise), GaussianNoise(noise), domain=domain)
 
 
 class Known(NamedTuple):
@@ -118,7 +125,7 @@ class Known(NamedTuple):
 
 
 def by_quadrature(seed: int = 1, points: int = 241) -> Known:
-    """Probability of k1 > k2, and moments of log k1, log k2 and log absorptivity.
+    """Probability of k1 > k2, and moments of log k1, log k2 and log absorptivity, of `slow_or_fast(seed)`.
 
     The misfit is quadratic in the absorptivity, so that two sums over the data do for each pair of rates.
 

@@ -225,5 +225,36 @@ def test_contours(example) -> None:
     rows = summary["mixture"]
     # within a mode, which short runs resolve: the weights that belong to the law are closer than the published ones
     assert rows["CSGLD"]["divergence"] < rows["CSGLD, published weights"]["divergence"]
-    assert set(summary["ten_dimensions"]) == {"contour rung", "ladder 1, 2, 4, 8", "ladder 1, 6"}
+    assert set(summary["ten_dimensions"]) == {
+        *("three contour rungs", "one contour rung", "ladder 1, 2, 4, 8", "ladder 1, 6"),
+    }
     assert (out / "weights.png").exists()
+
+
+@pytest.mark.slow
+def test_variance_reduction(example, within) -> None:
+    summary, out = example("variance_reduction", 150)
+    energy = {name: rows["energy"][0] for name, rows in summary["noise"].items()}
+    assert energy["snapshot"] < 0.1 * energy["plain"] and energy["linear"] < 0.2 * energy["snapshot"]
+    assert energy["quadratic"] < 0.2 * energy["Gauss-Newton"] < 0.2 * energy["linear"]
+    for name in ("quadratic", "Gauss-Newton"):
+        run = summary["runs"][name]
+        assert run["gain"] > 2.5  # eight times cheaper steps, somewhat shorter ones
+        assert within(run["z"], 4.5)
+        # some hundred effective draws at each side
+        assert within(np.array(run["sd_over_exact"]) - 1.0, 0.25)
+    assert (out / "noise_and_cost.png").exists()
+
+
+@pytest.mark.slow
+def test_variance_reduced_swaps(example) -> None:
+    summary, out = example("variance_reduced_swaps", 10)
+    noise, rows = summary["energy_sd"], summary["samplers"]
+    # in proportion to the distance from the snapshot, to its square with the linear term
+    assert 70 < noise["snapshot"][3] / noise["snapshot"][0] < 140
+    assert 2500 < noise["linear term"][2] / noise["linear term"][0] < 2700
+    assert rows["reSGLD, F = 1"]["swap_rate"] < 0.01 < rows["linear term, m 500"]["swap_rate"]
+    assert rows["exact form: fixed references"]["swap_rate"] == pytest.approx(
+        rows["exact energies"]["swap_rate"], abs=0.02
+    )
+    assert (out / "noise_and_law.png").exists()

@@ -54,7 +54,7 @@ SAMPLERS = {
     "minibatches that swap": iv.resgld(THREE, 0.01, estimator=iv.minibatch(6), swap_fraction=0.5),
     "control variates": iv.resgld(THREE, 0.01, estimator=iv.control_variate(6, 7), swap_fraction=0.5),
     "snapshots of energies": iv.vr_resgld(THREE, 0.01, size=6, refresh=7, adaptive=True, swap_fraction=0.5),
-    "one batch for both": iv.paired_resgld([[0.3, 0.2]], THREE, 0.01, size=6, swap_fraction=0.5),
+    "one batch for both": iv.paired_resgld([[0.3, 0.2]], THREE, 0.01, size=6, order="gauss_newton", swap_fraction=0.5),
     "table of terms": iv.sgld(0.01, estimator=iv.saga(6)),
     "surrogate exchange": iv.surrogate_exchange((1.0, 3.0), every=3, local=2),
     "corrected coarse model": iv.surrogate_exchange((1.0, 3.0), correct="auto", pairs=10, every=3, local=2),
