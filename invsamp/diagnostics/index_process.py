@@ -99,7 +99,7 @@ class Travels(NamedTuple):
 
 
 def simulate(
-    scheme: SwapScheme,
+    scheme: SwapScheme | AllPairs,
     rejections: npt.ArrayLike,
     iterations: int,
     rng: np.random.Generator,
@@ -111,7 +111,7 @@ def simulate(
 
     Parameters
     ----------
-    scheme : SwapScheme
+    scheme : SwapScheme or all_pairs()
         A window closes the gate of a pair that has swapped, until the window is over.
     rejections : array_like of float (P - 1,) in [0, 1)
         By pair of neighbours. Of `all_pairs` the chance of rungs further apart is that of all between to accept.
@@ -128,7 +128,7 @@ def simulate(
         If a number is out of range.
     """
     r = array("rejections", rejections, ("pairs",), least=0, below=1)
-    instance("scheme", scheme, SwapScheme, "a swap scheme, such as deo()")
+    instance("scheme", scheme, (SwapScheme, AllPairs), "a swap scheme, such as deo()")
     iterations, attempts = integer("iterations", iterations, least=1), integer("attempts", attempts, least=1)
     ladders = integer("ladders", ladders, least=1)
     generator("rng", rng)

@@ -49,17 +49,12 @@ class Sweep:
 
 @dataclass(frozen=True)
 class AllPairs:
-    """Any two rungs, drawn uniformly: a baseline of the index process. Runs swap neighbours alone."""
+    """Any two rungs, drawn uniformly: a baseline of the index process, and no `SwapScheme`: runs swap neighbours."""
 
     def pair(self, rungs: int, rng: np.random.Generator) -> tuple[int, int]:
         """Two different rungs, the colder first."""
         i, j = sorted(rng.choice(rungs, 2, replace=False).tolist())
         return i, j
-
-    def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> range:
-        """Those of neighbours alone, where that is what was drawn."""
-        i, j = self.pair(rungs, rng)
-        return range(i, j) if j == i + 1 else range(0)
 
 
 @dataclass(frozen=True)
@@ -130,7 +125,7 @@ def deo(window: int = 1) -> SwapScheme:
     return DeterministicEvenOdd(window)
 
 
-def window_of(scheme: SwapScheme) -> int:
+def window_of(scheme: SwapScheme | AllPairs) -> int:
     """Attempts in which a pair swaps once at the most."""
     return scheme.window if isinstance(scheme, DeterministicEvenOdd) else 1
 

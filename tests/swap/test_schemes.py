@@ -63,6 +63,8 @@ def test_any_two_rungs():
     rng = np.random.default_rng(0)
     drawn = {all_pairs().pair(4, rng) for _ in range(200)}
     assert drawn == {(i, j) for i in range(4) for j in range(i + 1, 4)}
+    with pytest.raises(ValueError, match="scheme must be a swap scheme, such as deo"):
+        iv.Swap(scheme=all_pairs())
 
 
 class TestWindowsAtWork:
