@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
-from scipy.stats import chi2
+from scipy.special import chdtri
 
 from invsamp import arguments
 from invsamp.arguments import instance, integer, one_of, optional, real
@@ -20,8 +19,10 @@ from invsamp.evaluate.requests import Asks, Estimate, Request, answered
 from invsamp.maximizing import SCALE_DRAWS, maximize
 from invsamp.modes import Modes
 from invsamp.names import labels
-from invsamp.plots.profiles import plotted
 from invsamp.sampler import as_problem
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 #: Rise of the energy from point to point, as a share of the rise that is walked to.
 SHARE = 0.2
@@ -74,7 +75,7 @@ class Profile:
     def interval(self, level: float) -> Interval:
         """Where twice the rise of the energy is below the quantile of chi-squared with one degree of freedom."""
         root = np.sqrt(2.0 * np.maximum(self.energies - self.energies.min(), 0.0))
-        bound, at = float(np.sqrt(chi2.ppf(level, 1))), int(np.argmin(self.energies))
+        bound, at = float(np.sqrt(chdtri(1, 1 - level))), int(np.argmin(self.energies))
         low, low_end = _crossing(self.values[at::-1], root[at::-1], bound, self.ends[0])
         high, high_end = _crossing(self.values[at:], root[at:], bound, self.ends[1])
         return Interval(low, high, low_end, high_end)
@@ -120,6 +121,8 @@ class Profiles:
 
     def plot(self, names: Sequence[str] | None = None) -> Figure:
         """The rise of the energy over each parameter, with the level's interval; a panel for each."""
+        from invsamp.plots.profiles import plotted
+
         known = list(self.profiles)
         chosen = known if names is None else [one_of("names", n, known) for n in arguments.names("names", names)]
         return plotted({name: self.profiles[name] for name in chosen}, self.level, self.of)
@@ -210,7 +213,7 @@ def profile(
     scale = problem.sample_start(rng, SCALE_DRAWS).std(axis=0)
     _check_apart(problem, modes.position[0], scale, known, wanted)
     solver.apart = of == "likelihood"
-    walks = _Walks(problem, solver, scale, most, 0.5 * float(chi2.ppf(level, 1)), of == "likelihood")
+    walks = _Walks(problem, solver, scale, most, 0.5 * float(chdtri(1, 1 - level)), of == "likelihood")
     best, start = walks.begin(modes)
     found = {label: walks.walk(best, known.index(label), modes) for label in wanted}
     lower = max(start - float(one.energies.min()) for one in found.values())

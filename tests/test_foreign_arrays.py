@@ -67,6 +67,8 @@ class TestMisread:
     def test_is_refused_by_name(self, what, name, take):
         if (what, name) == ("masked", "data"):
             pytest.skip("masked data are missing")
+        if (what, name) == ("text", "scale"):
+            pytest.skip("scales may be names and formulas")
         with pytest.raises(ValueError, match=f"^{name} must "):
             take(MISREAD[what])
 

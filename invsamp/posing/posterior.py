@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import array, generator, instance, integer, mapping, numbers, one_of, optional
+from invsamp.arguments import array, generator, instance, integer, mapping, numbers, one_of, optional, wrong
 from invsamp.contract import Array, ForwardModel, Reference
 from invsamp.domains import Box, Domain, DomainLike, Product, Unbounded, bound_domain, named_columns, point_inside
 from invsamp.posing.bound_noise import BoundNoise
@@ -240,6 +240,8 @@ class Posterior:
         other = copy.copy(self)
         other.noise = self.noise if noise is None else noise
         other.forward = {"model": forward}
+        if as_shape(count) == ():
+            raise wrong("shape", "an integer >= 1 or a tuple of these", shape)
         other.data = np.full(as_shape(count), np.nan)
         other.data.setflags(write=False)
         try:

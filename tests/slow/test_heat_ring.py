@@ -16,7 +16,7 @@ from invsamp.problems.heat_source import quadrature, ring
 
 pytestmark = pytest.mark.slow
 EXAMPLES = Path(__file__).parents[2] / "examples"
-DRAWS = 2500
+DRAWS = 6000
 
 
 @pytest.fixture(scope="module")
