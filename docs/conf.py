@@ -39,8 +39,7 @@ myst_enable_extensions = ["colon_fence", "dollarmath", "deflist"]
 myst_heading_anchors = 3
 myst_links_external_new_tab = False
 
-nb_execution_mode = "cache"  # a tutorial runs again when its code changes
-nb_execution_cache_path = str(Path(__file__).parent / "_build" / "executed")
+nb_execution_mode = "force"  # what a page shows is what the code of today does
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120
 templates_path = ["_templates"]
