@@ -24,6 +24,6 @@ def test_a_million_draws_in_a_directory_take_less_than_300_megabytes():
     imported, peak, made = BENCHMARK["memory"](draws=20_000, chains=50)
     assert made == 1_000_000
     assert peak < 300.0
-    # the draws alone, 8 parameters and an energy each, would be 72 MB; besides the run, its compiled code is in this, and
+    # the draws alone, 8 parameters and an energy each, would be 72 MB; besides the run, this has its compiled code, and
     # what is imported when it is first wanted
     assert peak - imported < 160.0
