@@ -58,12 +58,12 @@ def plot_residuals(
         over.axhline(0.0, color=FAINT, lw=0.8)
         over.plot(where, found[:, k], "o", color=COLD, ms=3.5, mec="white", mew=0.5)
         over.set_ylabel("residual / sd")
+        if (where == np.rint(where)).all():
+            over.xaxis.get_major_locator().set_params(integer=True)
         clean(over, grid=True)
         title(over, f"residuals{f' of column {k}' if count > 1 else ''}")
         _autocorrelation(correlated, seen)
         _quantiles(quantiles, seen)
-    if (where == np.rint(where)).all():
-        over.xaxis.get_major_locator().set_params(integer=True)
     over.set_xlabel(x_label or ("datum" if x is None else "x"), color=INK, fontsize=9)
     correlated.set_xlabel("lag", color=INK, fontsize=9)
     quantiles.set_xlabel("normal quantile", color=INK, fontsize=9)
