@@ -94,7 +94,7 @@ margins:
 
 # needs Python 3.11: some of the oldest versions have no build for a newer one
 test-lower-bounds:
-	@mkdir -p .make; "$$(.ci/find-python)" .ci/lower-bounds > .make/lower-bounds.txt
+	@mkdir -p .make; "$$(.ci/find-python)" .ci/requirements --lower-bounds > .make/lower-bounds.txt
 	@PIP_ARGUMENTS="--constraint .make/lower-bounds.txt" .ci/environment .venv-lower test
 	$(ONE_THREAD) NUMBA_CACHE_DIR="$(CURDIR)/.venv-lower/numba-cache" .venv-lower/bin/python -P -m pytest $(TEST_PROCESSES) $(PYTEST_ARGUMENTS)
 
