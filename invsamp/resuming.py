@@ -131,13 +131,14 @@ def _carried_on(engine: Engine, path: Path, about: Mapping[str, Any], progress: 
         return over
     with _opened(path, about) as kept, Interrupts(NOTICE) as interrupts:
         saved = states.decode(kept.payload)
+        engine.given = saved["start"]
         if saved["engine"] is not None:
             engine.restore(saved["engine"])
             _check_energies(engine, path, about, kept.header.fingerprint)
         if plan.draws != about["plan"]["draws"]:
             kept.describe(dict(about) | {"plan": asdict(plan)})
         if saved["engine"] is None:
-            start_run(engine, kept, saved["start"])
+            start_run(engine, kept)
         received = record(engine, kept, interrupts, progress)
     obey(received, engine, path)
     return Run.load(path)

@@ -13,14 +13,12 @@ from invsamp.contract import Array, Problem
 from invsamp.corrected_exchange import CorrectedExchange
 from invsamp.corrections.learning import GATE_RATIO, Correction, stated_cost
 from invsamp.engine import gradients
-from invsamp.engine.engine import ROUNDS, Engine
-from invsamp.engine.fitting import check_laws
+from invsamp.engine.engine import Engine
 from invsamp.engine.plan import Plan
-from invsamp.engine.scouting import Visits
-from invsamp.engine.starts import place_again
+from invsamp.engine.stages import ROUNDS
 from invsamp.engine.streams import Saved
 from invsamp.engine.training import Found, Training, costs
-from invsamp.engine.warmup import SHORTEST, WarmUp
+from invsamp.engine.warmup import SHORTEST
 from invsamp.evaluate.requests import Answer
 from invsamp.ladder import Sampler
 from invsamp.posing.posterior import Posterior
@@ -196,16 +194,15 @@ class CorrectedEngine(Engine):
             self._show(self._training)
             return
         if self._training is not None:
-            self._training, self.exchange, self.visits = None, None, Visits()
-            self._take_stage()
-            self._assemble()
+            self._training, self.work = None, self._own
+            self.stages.again()
         self._learning = False
         super().begin(positions)
 
     def _new_training(self, name: str) -> Training:
         ratio = self._costs[self._posterior.fidelities[-1]] / self._costs[name]
         training = Training(self._posterior, name, self._settings, self.plan, self.potentials, ratio, self.do)
-        if self.parallel:
+        if self._own.parallel:
             training.coarse.share(self.answer)
         return training
 
@@ -234,39 +231,19 @@ class CorrectedEngine(Engine):
         self._told.append(f"every {found.every} steps of {training.fidelity!r} {finest!r} decides")
         self._learning = False
         self._take(found)
-        for rung, heir in zip(self.rungs, found.heirs, strict=True):
-            place_again(self.problem, rung, heir.position)
-        self._meet()
-        self._warm_up = self._new_warm_up()
-        self._warm_up.begin(found.heirs)
+        self.stages.inherit(found.heirs)
 
     def _take(self, found: Found) -> None:
         """Correct the coarse fidelity, and make the rungs of the exchange, which are not placed yet."""
         self.found = found
         self.correct(found.correction)
         self.corrected(found.correction)
-        self.choice, self.search, self._chosen = None, None, found.sampler
-        self._preconditioner = found.sampler.preconditioner_at(self.problem.dimension)
-        check_laws(found.sampler, self.potentials)
-        for potential in self.potentials.values():
-            potential.apart = any(rung.law.needs_prior for rung in found.sampler.rungs)
-        self._assemble()
+        self.work = self._own
+        self.stages.follow(found.sampler, (ROUNDS - 2,), min(LONGEST, max(SHORTEST, EXCHANGES * found.every)))
 
     def _show(self, training: Training) -> None:
         """Let the coarse run be what is seen of this one."""
-        coarse = training.coarse
-        self.rungs, self.exchange, self.composition = coarse.rungs, coarse.exchange, coarse.composition
-        self.visits = coarse.visits
-
-    def _streams(self) -> tuple[int, ...]:
-        return super()._streams() if self.found is None else (ROUNDS - 2,)
-
-    def _new_warm_up(self) -> WarmUp:
-        if self.found is None:
-            return super()._new_warm_up()
-        # one window: the metric stays that of the coarse side, whose draws taught it more than these few would
-        steps = min(LONGEST, max(SHORTEST, EXCHANGES * self.found.every))
-        return WarmUp(self.problem, self.rungs, self.exchange, steps, self._preconditioner, self.do, (1.0,))
+        self.work = training.coarse.work
 
     def _begin_draws(self, done: int) -> None:
         super()._begin_draws(done)

@@ -57,7 +57,7 @@ def begin_run(engine: Engine, path: Path, segment: int | None, progress: bool) -
     check_settings(engine)
     with _created(engine, path, segment) as kept, Interrupts(NOTICE) as interrupts:
         try:
-            start_run(engine, kept, engine.given)
+            start_run(engine, kept)
         except BaseException:
             if not kept.header.report:
                 kept.withdraw()  # nothing is in it, and the next try should not find it taken
@@ -66,12 +66,11 @@ def begin_run(engine: Engine, path: Path, segment: int | None, progress: bool) -
     obey(received, engine, path)
 
 
-def start_run(engine: Engine, directory: RunDirectory, positions: Array | None) -> None:
+def start_run(engine: Engine, directory: RunDirectory) -> None:
     """Place the chains, and make the first checkpoint: a start may have taken long."""
-    engine.begin(positions)
+    engine.begin(engine.given)
     found = fingerprint(engine, engine.rungs[0].position[0])
-    payload = _payload(engine, None if positions is None else positions.copy(), engine.state())
-    directory.checkpoint(engine.done, payload, engine.report(), fingerprint=found)
+    directory.checkpoint(engine.done, _payload(engine, engine.state()), engine.report(), fingerprint=found)
 
 
 def record(engine: Engine, directory: RunDirectory, interrupts: Interrupts, progress: bool) -> int | None:
@@ -170,7 +169,7 @@ class _Checkpoints:
             between = None if segment.between is None else engine.problem.to_theta(segment.between)
             shapes = dict(engine.problem.shapes)
             groups = groups_of(theta, shapes, segment.statistics, segment.recorded, between)
-        payload = _payload(engine, None, engine.state())
+        payload = _payload(engine, engine.state())
         self._directory.checkpoint(engine.done, payload, engine.report(), groups, self._largest)
         self._next, self._room = self._chosen()
         self._written = engine.done
@@ -201,10 +200,9 @@ def _created(engine: Engine, path: Path, segment: int | None) -> RunDirectory:
         **described(kept, problem.support),
         "versions": versions(),
     }
-    start = None if engine.given is None else engine.given.copy()
     fixed = constants(problem, shapes, plan.seed, kept)
     parts = problem, engine.sampler, engine.record
-    return RunDirectory.create(path, about, fixed, _payload(engine, start, None), parts)
+    return RunDirectory.create(path, about, fixed, _payload(engine, None), parts)
 
 
 def _sizes(engine: Engine, directory: RunDirectory) -> tuple[int | None, int]:
@@ -223,12 +221,13 @@ def check_segment(segment: int | None) -> None:
     optional(integer, "segment", segment, least=1)
 
 
-def _payload(engine: Engine, start: Array | None, state: object) -> bytes:
+def _payload(engine: Engine, state: object) -> bytes:
     sampler: Any = engine.sampler
     try:
         states.encode(sampler)
     except TypeError:
         sampler = None  # it has parts of the user's own, which can only be pickled
+    start = engine.given if engine.warmed is None else None  # a trial that fails lets the chains begin there again
     return states.encode({"sampler": sampler, "start": start, "engine": state})
 
 

@@ -177,7 +177,7 @@ class Training:
             y = posterior.among_data(coarse, name)
         rng = np.random.default_rng(self.coarse.plan.seed)
         level = learnt(posterior, name, theta, y, fine, settings.correct, rng)
-        composition = self.coarse.composition
+        composition = self.coarse.work.composition
         every = settings.every or how_often(self._steps, self._gradients, self.relative_cost)
         heirs = [_heir(rung) for rung in self.coarse.rungs]
         heirs.insert(0, Heir(heirs[0].position.copy(), heirs[0].metric, None))

@@ -60,6 +60,13 @@ def bimodal():
     )
 
 
+def funnel(x):
+    v, rest = x[:, 0], x[:, 1:]
+    squares = (rest**2).sum(axis=1) * np.exp(-v)
+    slope = np.column_stack([v / 9.0 - 0.5 * squares + 4.5, rest * np.exp(-v)[:, None]])
+    return v**2 / 18.0 + 0.5 * squares + 4.5 * v, slope
+
+
 @pytest.fixture(scope="module")
 def of_two_modes():
     """A run of eight chains, and what it warned of."""
@@ -121,13 +128,6 @@ class TestWhatIsChosen:
 
     def test_chains_that_were_led_astray_begin_again(self):
         """Neal's funnel is highest where it has no mass."""
-
-        def funnel(x):
-            v, rest = x[:, 0], x[:, 1:]
-            squares = (rest**2).sum(axis=1) * np.exp(-v)
-            slope = np.column_stack([v / 9.0 - 0.5 * squares + 4.5, rest * np.exp(-v)[:, None]])
-            return v**2 / 18.0 + 0.5 * squares + 4.5 * v, slope
-
         run, told = sampled(iv.Target(iv.FunctionPotential(funnel, 10)), draws=20, warmup=100)
         assert any("chains begin at draws of the prior, not led down" in line for line in run.report["decisions"])
         assert any(text.startswith("the density is highest where there is next to no mass") for text in told)
@@ -187,7 +187,30 @@ class TestItIsARun:
             one.step(), other.step()
         for a, b in zip(one.rungs, other.rungs, strict=True):
             np.testing.assert_array_equal(a.position, b.position)
-        assert one.choice.told == other.choice.told
+        assert one.stages.choice.told == other.stages.choice.told
+
+    def test_begins_again_where_it_was_told_to_after_a_kill(self, tmp_path):
+        """Chains that were led astray do, and the trial that shows it may be after the kill."""
+        solved, kills = [0], [250]
+
+        def fragile(x):
+            solved[0] += 1
+            if solved[0] in kills:
+                raise KeyboardInterrupt
+            return funnel(x)
+
+        target = iv.Target(iv.FunctionPotential(fragile, 10))
+        how = {"draws": 10, "warmup": 100, "start": np.full(10, 0.3), "check_gradient": False}
+        kills.clear()
+        whole, _ = sampled(target, **how)
+        assert whole.report["led_astray"]
+        solved[0], kills[:] = 0, [solved[0] - 400]
+        with pytest.raises(KeyboardInterrupt):
+            sampled(target, directory=tmp_path / "run", segment=5, **how)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            again = iv.resume(tmp_path / "run", target, progress=False)
+        np.testing.assert_array_equal(again.theta, whole.theta)
 
     def test_all_solves_are_counted(self):
         counts = []

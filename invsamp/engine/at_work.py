@@ -1,0 +1,163 @@
+"""The rungs of one composition at work, their swaps, and who answers for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from invsamp.boundary import Boundary
+from invsamp.contract import Array, Problem
+from invsamp.engine.fitting import check_laws, fidelity_of
+from invsamp.engine.noise_models import share_pilots
+from invsamp.engine.plan import Plan
+from invsamp.engine.priors import Priors
+from invsamp.engine.rung import RungAtWork, take_gradients_along
+from invsamp.engine.scouting import Visits
+from invsamp.engine.streams import Saved
+from invsamp.engine.swaps.exchange import Exchange
+from invsamp.evaluate.counted import CountedPotential
+from invsamp.evaluate.requests import Answer, Asks, Result, answered, gathered
+from invsamp.ladder import Sampler
+
+
+class AtWork:
+    """What steps are made of: rungs from cold to hot, and their swaps (None for one rung).
+
+    Parameters
+    ----------
+    problem : Problem
+    plan : Plan
+    boundary : Boundary
+        Of the sampler.
+
+    Attributes
+    ----------
+    sampled : SampledProblem
+        The problem as the sampler sees it.
+    potentials : dict of str to CountedPotential
+        By fidelity.
+    composition : Sampler
+        That the rungs are made of.
+    visits : Visits
+        What descents found of the posterior's modes, where they were made.
+    outside : list of int
+        Draws of each rung that lie outside the domain.
+    given : ndarray (chains, d), optional
+        Where the user lets the chains start.
+    parallel : bool
+        Whether what all rungs ask for at a time is to be answered together.
+    """
+
+    composition: Sampler
+    answer: Answer
+
+    def __init__(self, problem: Problem, plan: Plan, boundary: Boundary) -> None:
+        self.problem, self.plan, self.boundary = problem, plan, boundary
+        self.sampled = boundary.apply(problem)
+        self.priors = Priors(problem, self.sampled, boundary)
+        self.potentials: dict[str, CountedPotential] = {}
+        self.rungs: list[RungAtWork] = []
+        self.exchange: Exchange | None = None
+        self.visits = Visits()
+        self.outside: list[int] = []
+        self.given: Array | None = None
+        self.parallel = False
+
+    def answered_by(self, potentials: dict[str, CountedPotential]) -> None:
+        """Let these answer."""
+        self.potentials = potentials
+        self.answer = next(iter(potentials.values())).answer_all
+
+    def share(self, answer: Answer) -> None:
+        """Let others answer, all that is asked for at a time at once."""
+        self.answer, self.parallel = answer, True
+        for rung in self.rungs:
+            rung.answer = answer
+
+    def do(self, askings: Sequence[Asks[Result]]) -> list[Result]:
+        """What comes of some that ask and do not depend on each other."""
+        if self.parallel:
+            return answered(gathered(askings), self.answer)
+        answer = self.answer
+        return [answered(asking, answer) for asking in askings]
+
+    def fit(self, composition: Sampler) -> None:
+        """See that the potentials can tell what these laws need, and that they do."""
+        check_laws(composition, self.potentials)
+        for potential in self.potentials.values():
+            potential.apart = _apart(composition)
+
+    def assemble(self, composition: Sampler, streams: tuple[int, ...]) -> None:
+        """Make the rungs of a composition, which are not placed yet; their random streams are spawned from there."""
+        seed = np.random.SeedSequence(self.plan.seed, spawn_key=streams)
+        self.composition = composition
+        settings, domain = composition.rungs, self.sampled.sampling_domain
+        self._swap_seed, *seeds = seed.spawn(len(settings) + 1)
+        self.rungs = [
+            RungAtWork(
+                rung,
+                self.potentials[fidelity_of(self.problem, rung.fidelity)],
+                domain,
+                own,
+                self.plan.schedule_steps,
+                _apart(composition),
+                self.priors,
+            )
+            for rung, own in zip(settings, seeds, strict=True)
+        ]
+        share_pilots(self.rungs)
+        take_gradients_along(self.rungs)
+        for rung in self.rungs:
+            rung.answer = self.answer
+        self.exchange, self.outside = None, [0] * len(self.rungs)
+
+    def meet(self) -> None:
+        """Let neighbours swap, once the rungs are placed or restored."""
+        if len(self.rungs) > 1:
+            self.exchange = Exchange(self.composition.swap, self.rungs, self._swap_seed)
+
+    def move(self) -> None:
+        """One step of every rung, and of the swaps."""
+        if self.parallel:
+            self.do([rung.moves() for rung in self.rungs])
+        else:
+            for rung in self.rungs:
+                rung.step()
+        if self.exchange is not None and self.exchange.due():
+            self.do([self.exchange.meet()])
+
+    def count(self, positions: Array) -> None:
+        """Count draws (rungs, chains, draws, d), and which of them lie outside the domain, before they leave memory."""
+        self.visits.count(positions[0].reshape(-1, positions.shape[-1]))
+        if self.boundary.leaves:
+            domain, d = self.problem.sampling_domain, positions.shape[-1]
+            for k, rung in enumerate(positions):
+                self.outside[k] += int((~domain.contains(rung.reshape(-1, d))).sum())
+
+    def state(self) -> Saved:
+        """For `restore`."""
+        return {
+            "rungs": [rung.state() for rung in self.rungs],
+            "exchange": None if self.exchange is None else self.exchange.state(),
+            "visits": self.visits.state(),
+            "outside": list(self.outside),
+        }
+
+    def restore(self, state: Saved) -> None:
+        """Put rungs and swaps of the present composition where they stood."""
+        self.visits.restore(state["visits"])
+        for rung, own in zip(self.rungs, state["rungs"], strict=True):
+            rung.restore(own)
+            if rung.position.shape != (shape := (self.plan.chains, self.problem.dimension)):
+                # compiled code takes it as it is
+                raise ValueError(f"the state must hold positions of shape {shape}, got {rung.position.shape}")
+        self.outside = list(state["outside"])
+        self.meet()
+        if self.exchange is not None:
+            self.exchange.restore(state["exchange"])
+
+
+def _apart(composition: Sampler) -> bool:
+    """Whether some law needs prior and misfit apart."""
+    return any(rung.law.needs_prior for rung in composition.rungs)

@@ -1,0 +1,315 @@
+"""What comes before the first draw: a look around, rounds of a ladder's search, warm-ups, trials of what was chosen."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from invsamp.automatic import Automatic
+from invsamp.contract import Array, SplitPotential
+from invsamp.engine import gradients
+from invsamp.engine.at_work import AtWork
+from invsamp.engine.choosing import Choice
+from invsamp.engine.fitting import check_kernels, check_swaps, fidelity_of, potentials_of
+from invsamp.engine.ladder_search import Heir, LadderSearch
+from invsamp.engine.leading import is_led
+from invsamp.engine.preconditioner import check_memory
+from invsamp.engine.rung import Counts
+from invsamp.engine.scouting import MOST_POINTS, Scouted, scout, starts_of
+from invsamp.engine.starts import place, place_again
+from invsamp.engine.streams import Saved
+from invsamp.engine.swaps.pair import check_paired
+from invsamp.engine.warmup import HALVES, SHORTEST, WINDOWS, WarmUp, check_length, shortest_length
+from invsamp.evaluate.counted import CountedPotential
+from invsamp.ladder import Sampler
+from invsamp.names import labels
+
+#: Where the random streams of a ladder's later rounds stand among those that are spawned from the seed, and how far
+#: apart those of stages are.
+ROUNDS, STAGES = 2**30, 2**10
+#: Steps in which a ladder that nobody asked for is found, at the least.
+LEAST_SEARCH = 1500
+
+
+class Stages:
+    """The way to the first draw. After `begin` or `restore`, `step` by step, until one of these says that draws begin.
+
+    Parameters
+    ----------
+    work : AtWork
+        The rungs, which are assembled here, and again whenever another sampler or ladder follows.
+    sampler : Sampler
+        What was asked for, or `Automatic`.
+    potentials : mapping of fidelities to CountedPotential, optional
+        Those that answer. Default: made for the sampler.
+
+    Attributes
+    ----------
+    choice : Choice or None
+        What is chosen, where nothing was asked for.
+    search : LadderSearch or None
+        For the ladder, where warm-up finds it.
+
+    Raises
+    ------
+    ValueError
+        If the parts do not fit together, or warm-up is too short.
+    """
+
+    def __init__(self, work: AtWork, sampler: Sampler, potentials: Mapping[str, CountedPotential] | None) -> None:
+        problem, self._plan, self.work = work.problem, work.plan, work
+        self.choice: Choice | None = None
+        if isinstance(sampler, Automatic):
+            split = isinstance(work.sampled.potential(), SplitPotential)
+            to_prior = split and work.priors.drawable
+            self.choice = Choice(sampler, problem.dimension, len(problem.fidelities), to_prior)
+        #: What was asked for, or is chosen now; and what needs most: the same, or all that may be chosen.
+        self._chosen, widest = (sampler, sampler) if self.choice is None else (self.choice.sampler, self.choice.widest)
+        fidelities = [fidelity_of(problem, rung.fidelity) for rung in widest.rungs]
+        check_swaps(widest, fidelities)
+        self._preconditioner = widest.preconditioner_at(problem.dimension)
+        most = len(widest.rungs) if widest.ladder is None else widest.ladder.most
+        check_memory(self._preconditioner, most, self._plan.chains, problem.dimension)
+        work.answered_by(dict(potentials or potentials_of(problem.fidelities, work.sampled, widest, fidelities)))
+        self.search = self._new_search()
+        self._on_trial = False
+        self._warm_up: WarmUp | None = None
+        #: Of what follows a coarse run: where its streams are spawned, and the steps of its warm-up.
+        self._following: tuple[tuple[int, ...], int] | None = None
+        composition = self._composition
+        steps = self._plan.warmup if self.search is None else self.search.lengths[0]
+        check_length(composition.rungs, self._preconditioner, steps, self._plan.chains)
+        work.fit(composition)
+        work.priors.check(composition.rungs)
+        self._assemble()
+        gradients.check_known(problem, work.rungs)
+        for colder, hotter in itertools.pairwise(work.rungs):
+            check_paired(self._chosen.swap, colder, hotter)
+        check_kernels(self._chosen, work.sampled.sampling_domain)
+
+    @property
+    def warming(self) -> bool:
+        """Whether the next step is one of these."""
+        return self._warm_up is not None or self._on_trial
+
+    def begin(self, positions: Array | None) -> bool:
+        """Look around where it has to be, and open warm-up, of chains that are placed; whether draws begin at once."""
+        if self._looks_around(positions):
+            self._scout(positions)
+        self._begin_warm_up()
+        return self._warmed()
+
+    def step(self) -> bool:
+        """One step; whether draws begin after it."""
+        if self._warm_up is None:
+            return self._try()
+        self._warm_up.step()
+        return self._warmed()
+
+    def again(self) -> None:
+        """Assemble once more what `begin` begins with."""
+        self._take_stage()
+        self._assemble()
+
+    def follow(self, sampler: Sampler, streams: tuple[int, ...], steps: int) -> None:
+        """Have that sampler follow a coarse run: nothing is left to choose, its warm-up is one window."""
+        self.choice, self.search, self._chosen = None, None, sampler
+        self._preconditioner = sampler.preconditioner_at(self.work.problem.dimension)
+        self._following = streams, steps
+        self.work.fit(sampler)
+        self._assemble()
+
+    def inherit(self, heirs: Sequence[Heir]) -> None:
+        """Go on from what the rungs before have found."""
+        for rung, heir in zip(self.work.rungs, heirs, strict=True):
+            place_again(self.work.problem, rung, heir.position)
+        self.work.meet()
+        self._warm_up = self._new_warm_up()
+        self._warm_up.begin(heirs)
+
+    def report(self) -> Saved:
+        """What was found and chosen, in plain types."""
+        return {
+            "ladder": None if self.search is None else self.search.report(),
+            "decisions": [] if self.choice is None else self.choice.report(),
+            "led_astray": None if self.choice is None else self.choice.astray,
+        }
+
+    def state(self) -> Saved:
+        """For `restore`."""
+        return {
+            "warm_up": None if self._warm_up is None else self._warm_up.state(),
+            "choice": None if self.choice is None else self.choice.state(),
+            "on_trial": self._on_trial,
+            "search": None if self.search is None else self.search.state(),
+        }
+
+    def restore(self, state: Saved) -> None:
+        """Go on from a state, which holds that of the rungs too."""
+        self._on_trial = state["on_trial"]
+        if self.choice is not None:
+            self.choice.restore(state["choice"])
+            self._take_stage()
+        if self.search is not None:
+            self.search.restore(state["search"])
+        if self.search is not None or self.choice is not None:
+            self._assemble()
+        self.work.restore(state)
+        if state["warm_up"] is not None:
+            self._warm_up = self._new_warm_up()
+            self._warm_up.restore(state["warm_up"])
+
+    @property
+    def _composition(self) -> Sampler:
+        """The sampler itself, or what its ladder has come to by now."""
+        return self._chosen if self.search is None else self.search.sampler()
+
+    @property
+    def _streams(self) -> tuple[int, ...]:
+        """Where the random streams of the present rungs are spawned from the seed."""
+        if self._following is not None:
+            return self._following[0]
+        round_ = 0 if self.search is None else self.search.round
+        failed = 0 if self.choice is None else self.choice.failed
+        return () if round_ == failed == 0 else (ROUNDS + round_ + STAGES * failed,)
+
+    def _assemble(self) -> None:
+        self.work.assemble(self._composition, self._streams)
+
+    def _looks_around(self, positions: Array | None) -> bool:
+        """Whether descents look for modes: where nothing was chosen, or all chains are to start together."""
+        if self.choice is not None:
+            return True
+        together = positions is not None and bool((positions == positions[0]).all())
+        return together and self._plan.warmup > 0 and is_led(self.work.rungs[0])
+
+    def _scout(self, positions: Array | None) -> None:
+        """Look for modes; where nothing was chosen, choose, and let the chains begin there."""
+        work, problem = self.work, self.work.problem
+        rng = np.random.default_rng(np.random.SeedSequence(self._plan.seed, spawn_key=(ROUNDS - 1,)))
+        starts, scale = starts_of(problem, rng, work.rungs[0].position)
+        if positions is not None:
+            starts = np.concatenate([np.unique(positions, axis=0), starts])
+        before = sum(potential.evaluations for potential in work.potentials.values())
+        finest = work.rungs[0].fidelity
+        names = tuple(work.potentials) if self.choice is not None else (finest,)
+        wider = self._wider(rng) if self.choice is not None else None
+        (found,) = work.do([scout(names, starts, scale, work.sampled.sampling_domain, wider)])
+        work.visits.found(found, scale)
+        if self.choice is None:
+            return
+        evaluations = sum(potential.evaluations for potential in work.potentials.values()) - before
+        self.choice.scouted(found, evaluations, labels(problem.shapes))
+        if self.choice.sampler != self._chosen:
+            self._take_stage()
+            self._assemble()
+            self._begin_in(found)
+        elif self.choice.led:
+            self._begin_in(found)
+
+    def _wider(self, rng: np.random.Generator) -> Callable[[float], Array]:
+        """Draws of the prior to look for more modes at: as many as there will be draws, each of several solves."""
+        plan, problem = self._plan, self.work.problem
+        count = min(plan.chains * plan.draws * plan.thin, MOST_POINTS)
+        return lambda share: problem.sample_start(rng, max(1, round(share * count)))
+
+    def _begin_in(self, found: Scouted) -> None:
+        """Place the chains of all rungs at minima of some weight, evenly; at starts where there are none."""
+        places = found.minima.position[found.heavy]
+        chains = np.arange(self._plan.chains)
+        for k, rung in enumerate(self.work.rungs):
+            own = places[(chains + k) % len(places)] if len(places) else self.work.given
+            place(self.work.problem, rung, own, self._plan.chains)
+
+    def _take_stage(self) -> None:
+        """The sampler that is chosen now, if one is, and the search for its ladder."""
+        if self.choice is not None:
+            self._chosen = self.choice.sampler
+        self.search = self._new_search()
+        self.work.fit(self._composition)
+
+    def _begin_warm_up(self) -> None:
+        work = self.work
+        if self.search is not None:
+            self.search.begun(work.rungs)
+        work.meet()
+        self._warm_up = self._new_warm_up()
+        self._warm_up.begin(lead=self.choice is None or self.choice.led)
+
+    def _warmed(self) -> bool:
+        """End a warm-up that is over; whether draws begin."""
+        if self._warm_up is None or not self._warm_up.over:
+            return False
+        exchange = self.work.exchange
+        if self.search is not None and exchange is not None:
+            if not self.search.last:
+                heirs = self.search.advance(self.work.rungs, exchange)
+                self._assemble()
+                self.inherit(heirs)
+                return False
+            self.search.measured(exchange)
+        self._warm_up = None
+        self._on_trial = self.choice is not None and not self.choice.last
+        return not self._on_trial
+
+    def _try(self) -> bool:
+        """A step of a trial; at its end draws begin, or the next stage does."""
+        assert self.choice is not None
+        work, choice = self.work, self.choice
+        work.do([rung.moves() for rung in work.rungs])
+        cold = work.rungs[0]
+        choice.add(cold.position, cold.estimate.energy)
+        if not choice.complete:
+            return False
+        self._on_trial, led = False, choice.led
+        if choice.judged(work.problem.dimension):
+            for rung in work.rungs:
+                rung.counts = Counts()
+            return True
+        self._take_stage()
+        self._assemble()
+        if self.search is None and choice.led == led:
+            self.inherit([Heir(cold.position, cold.metric, float(np.mean(cold.step_size)))])
+            return False
+        if choice.led and work.visits.scouted is not None:
+            self._begin_in(work.visits.scouted)
+        else:
+            for rung in work.rungs:
+                place(work.problem, rung, work.given, self._plan.chains)
+        self._begin_warm_up()
+        return False
+
+    def _new_search(self) -> LadderSearch | None:
+        if self._chosen.ladder is None:
+            return None
+        work, warmup = self.work, self._plan.warmup
+        if self.choice is not None:  # what is long enough for a kernel may be too short for a ladder
+            warmup = max(warmup, LEAST_SEARCH if self._plan.stops_early else 3 * SHORTEST)
+        return LadderSearch(
+            self._chosen,
+            [fidelity_of(work.problem, rung.fidelity) for rung in self._chosen.rungs],
+            split=all(potential.split for potential in work.potentials.values()),
+            drawable=work.priors.drawable,
+            warmup=warmup,
+            shortest=shortest_length(self._chosen.rungs, self._plan.chains),
+        )
+
+    def _new_warm_up(self) -> WarmUp:
+        work, steps, windows = self.work, self._plan.warmup, WINDOWS
+        if self._following is not None:
+            # one window: the metric stays that of the coarse side, whose draws taught it more than these few would
+            steps, windows = self._following[1], (1.0,)
+        elif self.search is not None:
+            steps, windows = self.search.length, WINDOWS if self.search.last else HALVES
+        return WarmUp(
+            work.problem,
+            work.rungs,
+            work.exchange,
+            steps,
+            self._preconditioner,
+            work.do,
+            windows,
+            may_stop=self._plan.stops_early and self.search is None and self._following is None,
+        )
