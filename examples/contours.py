@@ -6,9 +6,10 @@ divergence of the draws from the truth, and the weight of the right mode, for SG
 and with those of the law that it simulates, and replica exchange at the same number of gradients. Then two Gaussians
 ten apart in ten dimensions, a fine model and a coarse one whose weights are wrong: the error of the weight by contour
 rungs, three and one, by a coarse ladder of four temperatures and by one of two, at about equal numbers of fine solves,
-all exact on the cold rung.
+all exact on the cold rung. Last, the two-mode heat source of `heat_source.py`: contour rungs on its coarse mesh beside
+the ladder that warm-up finds, at about equal numbers of fine solves.
 
-Chains are runs of their own, and errors are over them. The default takes a minute or two; the published length is a
+Chains are runs of their own, and errors are over them. The default takes a few minutes; the published length is a
 hundred times as long.
 """
 
@@ -23,6 +24,7 @@ from _common import options
 
 import invsamp as iv
 from invsamp import diagnostics
+from invsamp.problems import heat_source
 from invsamp.problems.mixtures import GaussianMixture, far_modes
 
 CHAINS, THIN, STEP = 20, 10, 0.1
@@ -86,14 +88,35 @@ def exchange(draws: int, seed: int) -> dict[str, Any]:
         ("ladder 1, 6", iv.relangevin((1.0, 6.0), fidelities=(0, 1), swap_fraction=0.5)),
     ):
         run = iv.sample(target, sampler, draws=draws, thin=4, warmup=2000, chains=CHAINS, seed=seed, progress=False)
-        right = (run.theta[..., 0] > 0.0).mean(axis=1)
-        evaluations, before = (run.report[key]["fine"] for key in ("evaluations", "warmup_evaluations"))
-        found[name] = {
-            "right": spread(right),
-            "rms_error": float(np.sqrt(np.mean((right - 0.6) ** 2))),
-            "fine_solves_per_chain": (evaluations - before) / CHAINS,
-        }
+        found[name] = against(0.6, (run.theta[..., 0] > 0.0).mean(axis=1), run)
     return found
+
+
+def heat(draws: int, seed: int) -> dict[str, Any]:
+    """The same of the upper mode's weight of the heat source, by quadrature .735, on the coarse mesh .742."""
+    posterior = heat_source.two_modes()
+    truth = heat_source.quadrature(posterior).modes[1].weight
+    found = {}
+    for name, sampler in (
+        ("ladder that warm-up finds", iv.relangevin(ladder="auto", fidelities=(0, 1))),
+        ("three contour rungs, T = 10", iv.contour_exchange(10.0)),
+        ("three contour rungs, T = 30", iv.contour_exchange(30.0)),
+        ("ladder 1, 8", iv.relangevin((1.0, 8.0), swap_fraction=0.1)),
+    ):
+        run = iv.sample(posterior, sampler, draws=draws, thin=4, warmup=2000, chains=CHAINS, seed=seed, progress=False)
+        found[name] = against(truth, heat_source.is_upper(run.theta).mean(axis=1), run)
+    return found
+
+
+def against(truth: float, weight: np.ndarray, run: iv.Run) -> dict[str, Any]:
+    """A mode's weight by chain, and what a chain took of both models after warm-up."""
+    after = {key: count - run.report["warmup_evaluations"][key] for key, count in run.report["evaluations"].items()}
+    return {
+        "weight": spread(weight),
+        "rms_error": float(np.sqrt(np.mean((weight - truth) ** 2))),
+        "rungs": run.rungs,
+        "solves_per_chain": {key: count / CHAINS for key, count in after.items()},
+    }
 
 
 def main() -> dict[str, Any]:
@@ -103,6 +126,7 @@ def main() -> dict[str, Any]:
         warnings.simplefilter("ignore", UserWarning)
         table, run = mixture(chosen.draws, chosen.seed)
         apart = exchange(chosen.draws, chosen.seed)
+        source = heat(max(chosen.draws // 2, 4), chosen.seed)
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     energy = run.data.sample_stats.energy.to_numpy().ravel()
     bins = np.linspace(1.0, 20.0, 39)
@@ -120,7 +144,7 @@ def main() -> dict[str, Any]:
     axes[1].legend()
     chosen.save("weights", figure)
     plt.close(figure)
-    summary = {"mixture": table, "ten_dimensions": apart}
+    summary = {"mixture": table, "ten_dimensions": apart, "heat_source": source}
     chosen.save_summary(summary)
     return summary
 

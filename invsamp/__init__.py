@@ -115,7 +115,7 @@ from invsamp.spacing import auto_ladder
 from invsamp.stored_terms import saga
 from invsamp.swap.discrepancy import Discrepancy
 from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target
-from invsamp.swap.schemes import adjacent, deo, seo, sweep
+from invsamp.swap.schemes import adjacent, all_pairs, deo, seo, sweep
 from invsamp.variances.models import kernel_ridge, known, running_average
 
 try:
@@ -208,6 +208,7 @@ __all__ = [
     "Weibull",
     "__version__",
     "adjacent",
+    "all_pairs",
     "annealed",
     "approximate_derivatives",
     "auroc",

@@ -208,6 +208,18 @@ class TestPublished:
         assert len(told["log_psi"]) == (64 if preset is iv.csgld else 1)
         assert (told["least_over_most"] is None) == (preset is not iv.csgld)
 
+    def test_learning_begins_where_it_is_told_to(self):
+        masses = -0.5 * np.arange(len(ENDS) + 1)
+        for preset in (iv.csgld, iv.icsgld):
+            law = preset(0.1, ENDS, initial_log_psi=masses).rungs[0].law
+            memory = law.init()
+            np.testing.assert_array_equal(memory["log_psi"], masses[None])
+            assert (law.updated(memory, at([2.0, 9.0]), 1, True)["log_psi"] != masses).any()
+            with pytest.raises(ValueError, match="initial_log_psi must be None where log_psi is known"):
+                preset(0.1, ENDS, log_psi=masses, initial_log_psi=masses)
+            with pytest.raises(ValueError, match="initial_log_psi must"):
+                preset(0.1, ENDS, initial_log_psi=masses[1:])
+
     def test_their_parts(self):
         law = iv.icsgld(0.1, ENDS, zeta=0.9, temperature=2.0).rungs[0].law
         assert law.learning == Learning("icsgld", iv.gain(1.0, 100.0, 0.6), forever=True, shared=True)

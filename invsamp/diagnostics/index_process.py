@@ -7,7 +7,6 @@ the literature states, by which schemes and windows are compared (`invsamp.swap.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy.typing as npt
 
 from invsamp.arguments import array, generator, instance, integer, one_of, real
 from invsamp.diagnostics.ladders import passage_times, round_trips
-from invsamp.swap.schemes import AllPairs, SwapScheme, window_of
+from invsamp.swap.schemes import SwapScheme, window_of
 
 #: Schemes of which a time is known in closed form.
 Known = Literal["deo", "seo"]
@@ -99,7 +98,7 @@ class Travels(NamedTuple):
 
 
 def simulate(
-    scheme: SwapScheme | AllPairs,
+    scheme: SwapScheme,
     rejections: npt.ArrayLike,
     iterations: int,
     rng: np.random.Generator,
@@ -111,10 +110,11 @@ def simulate(
 
     Parameters
     ----------
-    scheme : SwapScheme or all_pairs()
+    scheme : SwapScheme
         A window closes the gate of a pair that has swapped, until the window is over.
     rejections : array_like of float (P - 1,) in [0, 1)
-        By pair of neighbours. Of `all_pairs` the chance of rungs further apart is that of all between to accept.
+        By pair of neighbours. Of `invsamp.all_pairs` the chance of rungs further apart is that of all between to
+        accept.
     iterations : int
     rng : Generator
     attempts : int, >= 1
@@ -128,7 +128,7 @@ def simulate(
         If a number is out of range.
     """
     r = array("rejections", rejections, ("pairs",), least=0, below=1)
-    instance("scheme", scheme, (SwapScheme, AllPairs), "a swap scheme, such as deo()")
+    instance("scheme", scheme, SwapScheme, "a swap scheme, such as deo()")
     iterations, attempts = integer("iterations", iterations, least=1), integer("attempts", attempts, least=1)
     ladders = integer("ladders", ladders, least=1)
     generator("rng", rng)
@@ -140,20 +140,25 @@ def simulate(
     for k in range(iterations * attempts):
         if k % window == 0:
             free[:] = True
-        if isinstance(scheme, AllPairs):
-            i, j = scheme.pair(rungs, rng)
-            _exchange(at, [i], [j], rng.random((1, ladders)) < math.exp(log_accept[i:j].sum()))
-        else:
-            meeting = scheme.pairs(k, rungs, rng)
-            for p in [np.array(meeting, dtype=np.intp)] if meeting.step > 1 else ([one] for one in meeting):
-                accept = free[p] & (rng.random((len(p), ladders)) >= r[p][:, None])
-                _exchange(at, p, np.add(p, 1), accept)
-                if window > 1:
-                    free[p] &= ~accept
+        meeting = np.array(scheme.pairs(k, rungs, rng), dtype=np.intp).reshape(-1, 2)
+        # those that share a rung one after the other
+        for one in [meeting] if len(np.unique(meeting)) == meeting.size else meeting[:, None]:
+            i, j = one.T
+            accept = rng.random((len(i), ladders)) < np.exp(_between(log_accept, i, j))[:, None]
+            if window > 1:
+                accept &= free[i]
+                free[i] &= ~accept
+            _exchange(at, i, j, accept)
         if k % attempts == attempts - 1:
             path[k // attempts + 1, at, every] = np.arange(rungs)[:, None]
     return Travels(round_trips(path, rungs, "coldest"), *passage_times(path, rungs), path)
 
 
-def _exchange(at: Rungs, i: Sequence[int] | Rungs, j: Sequence[int] | Rungs, accept: npt.NDArray[np.bool_]) -> None:
+def _between(log_accept: npt.NDArray[np.float64], i: Rungs, j: Rungs) -> npt.NDArray[np.float64]:
+    """Sums of what is between rungs i and j."""
+    sums = np.concatenate([[0.0], np.cumsum(log_accept)])
+    return sums[j] - sums[i]
+
+
+def _exchange(at: Rungs, i: Rungs, j: Rungs, accept: npt.NDArray[np.bool_]) -> None:
     at[i], at[j] = np.where(accept, at[j], at[i]), np.where(accept, at[i], at[j])

@@ -82,6 +82,7 @@ def _swaps(exchange: Exchange | None) -> dict[str, Any]:
         "discrepancy_residual_sd": [pair.residual_sd for pair in pairs],
         "swap_rejection": [pair.rejection for pair in pairs],
         "swap_parities": 0 if exchange is None else exchange.parities,
+        "swaps_apart": [] if exchange is None else [list(told) for told in exchange.apart],
         "swap_noise_sd": [pair.log_ratio_sd / max(1, pair.attempts) for pair in pairs],
         "swap_solves": {} if exchange is None else dict(exchange.solves),
         "round_trips": 0 if exchange is None else exchange.round_trips,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy.typing as npt
 
@@ -89,6 +90,7 @@ def csgld(
     zeta: float = 0.75,
     temperature: float = 1.0,
     log_psi: npt.ArrayLike | None = None,
+    initial_log_psi: npt.ArrayLike | None = None,
     gain: Gain | None = None,
     friction: float = 1.0,
     weights: Weighting = "exact",
@@ -118,6 +120,8 @@ def csgld(
         :math:`\tau`. Weights are for the posterior, temperature 1.
     log_psi : array_like of float (m,), optional
         Known log masses of the bins; then nothing is learnt.
+    initial_log_psi : array_like of float (m,), optional
+        Log masses with which learning begins. Default: all bins alike.
     gain : Gain, optional
         Default: the printed :math:`1 / (k^{.6} + 100)`.
     friction : float in (0, 1]
@@ -136,7 +140,7 @@ def csgld(
     ----------
     Deng, Lin and Liang (2020), NeurIPS, Algorithm 1; Deng (2021), thesis, Purdue, eq. (5.7), (5.8), section 5.3.2.
     """
-    law = _published("csgld", ends, zeta, temperature, weights, gain, log_psi)
+    law = _published("csgld", ends, zeta, temperature, weights, gain, log_psi, initial_log_psi)
     return _single(law, step_size, estimator, fidelity, boundary, friction)
 
 
@@ -147,6 +151,7 @@ def icsgld(
     zeta: float = 0.75,
     temperature: float = 1.0,
     log_psi: npt.ArrayLike | None = None,
+    initial_log_psi: npt.ArrayLike | None = None,
     gain: Gain | None = None,
     friction: float = 1.0,
     weights: Weighting = "exact",
@@ -168,7 +173,7 @@ def icsgld(
     Deng, Liang, Hao and Lin (2022), "Interacting contour stochastic gradient Langevin dynamics", ICLR, Algorithm 1;
     Deng (2021), thesis, Purdue, eq. (6.5) to (6.9).
     """
-    law = _published("icsgld", ends, zeta, temperature, weights, gain, log_psi)
+    law = _published("icsgld", ends, zeta, temperature, weights, gain, log_psi, initial_log_psi)
     return _single(law, step_size, estimator, fidelity, boundary, friction)
 
 
@@ -200,7 +205,7 @@ def awsgld(
     Deng, Lin and Liang (2022), "An adaptively weighted stochastic gradient MCMC algorithm for Monte Carlo simulation
     and global optimization", Statistics and Computing 32; Deng (2021), thesis, Purdue, eq. (7.4), (7.5).
     """
-    law = _published("awsgld", ends, zeta, temperature, "exact", gain, None)
+    law = _published("awsgld", ends, zeta, temperature, "exact", gain)
     return _single(law, step_size, estimator, fidelity, boundary)
 
 
@@ -211,12 +216,17 @@ def _published(
     temperature: float,
     weights: Weighting,
     gain: Gain | None,
-    log_psi: npt.ArrayLike | None,
+    log_psi: npt.ArrayLike | None = None,
+    initial: npt.ArrayLike | None = None,
 ) -> Contour:
     used = optional(instance, "gain", gain, Gain, GAIN) or _PUBLISHED
     learning = Learning(field, used, forever=True, shared=field != "csgld")
     tau, power = real("temperature", temperature, above=0), real("zeta", zeta, above=0)
     law = published(array("ends", ends, ("bins",)), learning, zeta=power, temperature=tau, weighting=weights)
+    if initial is not None:
+        if log_psi is not None:
+            raise ValueError(f"initial_log_psi must be None where log_psi is known, got {initial!r}")
+        return replace(law, log_psi=tuple(array("initial_log_psi", initial, (law.bins,)).tolist()))
     return law if log_psi is None else law.frozen(log_psi)
 
 

@@ -1,7 +1,9 @@
-"""Swap schemes: which neighbouring rungs meet at an attempt. Apart from whether they swap."""
+"""Swap schemes: which rungs meet at an attempt. Apart from whether they swap."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -9,13 +11,16 @@ import numpy as np
 
 from invsamp.arguments import integer, store
 
+#: Rungs that meet, the colder first.
+Meeting = tuple[int, int]
+
 
 @runtime_checkable
 class SwapScheme(Protocol):
-    """Lower indices of the pairs (k, k + 1) that meet."""
+    """Pairs of rungs that meet."""
 
-    def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> range:
-        """Pairs that meet at attempt number ``attempt``."""
+    def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> Sequence[Meeting]:
+        """Pairs that meet at attempt number ``attempt``, one after the other where they share a rung."""
         ...
 
 
@@ -23,17 +28,17 @@ class SwapScheme(Protocol):
 class Adjacent:
     """One pair of neighbours, drawn uniformly."""
 
-    def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> range:
+    def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> Sequence[Meeting]:
         """One random pair."""
         k = int(rng.integers(rungs - 1))
-        return range(k, k + 1)
+        return [(k, k + 1)]
 
 
 @dataclass(frozen=True)
 class StochasticEvenOdd:
     """All even or all odd pairs, by a coin (reversible)."""
 
-    def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> range:
+    def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> Sequence[Meeting]:
         """Even or odd pairs at random."""
         return _parity(int(rng.integers(2)), rungs)
 
@@ -42,19 +47,19 @@ class StochasticEvenOdd:
 class Sweep:
     """All pairs one after the other, from the cold end to the hot one."""
 
-    def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> range:
+    def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> Sequence[Meeting]:
         """All, in turn."""
-        return range(rungs - 1)
+        return list(itertools.pairwise(range(rungs)))
 
 
 @dataclass(frozen=True)
 class AllPairs:
-    """Any two rungs, drawn uniformly: a baseline of the index process, and no `SwapScheme`: runs swap neighbours."""
+    """Any two rungs, drawn uniformly."""
 
-    def pair(self, rungs: int, rng: np.random.Generator) -> tuple[int, int]:
-        """Two different rungs, the colder first."""
+    def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> Sequence[Meeting]:
+        """Two different rungs."""
         i, j = sorted(rng.choice(rungs, 2, replace=False).tolist())
-        return i, j
+        return [(i, j)]
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,7 @@ class DeterministicEvenOdd:
     def __str__(self) -> str:
         return "DEO" if self.window == 1 else f"DEO with window {self.window} (approximate)"
 
-    def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> range:
+    def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> Sequence[Meeting]:
         """Even and odd pairs in turn."""
         return _parity(attempt // self.window % 2, rungs)
 
@@ -96,8 +101,18 @@ def sweep() -> SwapScheme:
     return Sweep()
 
 
-def all_pairs() -> AllPairs:
-    """APE: any two rungs at each attempt (Brenner et al. 2007). For `invsamp.diagnostics.index_process` alone."""
+def all_pairs() -> SwapScheme:
+    """All pairs exchange (APE): any two rungs at each attempt, drawn uniformly.
+
+    Exact, as whom it draws does not look at the state. Rungs far apart seldom swap: at rejections of a half it makes
+    fewer round trips than pairs of neighbours by a coin (`seo`), and a baseline is what it is. A run's counts of swaps
+    are those of neighbours; ``run.report["swaps_apart"]`` has those of other pairs.
+
+    References
+    ----------
+    Brenner, Sweet, VonHandorf and Izaguirre (2007), J. Chem. Phys. 126, 074103, who choose among all pairs by what
+    each would be accepted with; here one is drawn, and accepted by itself.
+    """
     return AllPairs()
 
 
@@ -125,11 +140,16 @@ def deo(window: int = 1) -> SwapScheme:
     return DeterministicEvenOdd(window)
 
 
-def window_of(scheme: SwapScheme | AllPairs) -> int:
+def window_of(scheme: SwapScheme) -> int:
     """Attempts in which a pair swaps once at the most."""
     return scheme.window if isinstance(scheme, DeterministicEvenOdd) else 1
 
 
-def _parity(parity: int, rungs: int) -> range:
+def beyond_neighbours(scheme: SwapScheme) -> bool:
+    """Whether rungs meet that are no neighbours."""
+    return isinstance(scheme, AllPairs)
+
+
+def _parity(parity: int, rungs: int) -> Sequence[Meeting]:
     # with one pair only there is no odd set: an attempt must not be wasted on it
-    return range(0, 1) if rungs == 2 else range(parity, rungs - 1, 2)
+    return [(k, k + 1) for k in (range(0, 1) if rungs == 2 else range(parity, rungs - 1, 2))]

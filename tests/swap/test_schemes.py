@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tempering import LINE
 
 import invsamp as iv
-from invsamp.problems.mixtures import two_modes
+from invsamp.engine.swaps.pair import Pair
+from invsamp.problems.mixtures import GaussianMixture, two_modes
 from invsamp.swap.schemes import DeterministicEvenOdd, adjacent, all_pairs, deo, seo, sweep, window_of
+
+MODES = two_modes()
 
 
 def meetings(scheme, rungs, attempts=400):
     rng = np.random.default_rng(0)
-    return [list(scheme.pairs(k, rungs, rng)) for k in range(attempts)]
+    """Lower rungs of the neighbours that meet."""
+    found = [scheme.pairs(k, rungs, rng) for k in range(attempts)]
+    assert all(j == i + 1 for pairs in found for i, j in pairs)
+    return [[i for i, _ in pairs] for pairs in found]
 
 
 @pytest.mark.parametrize("scheme", [adjacent(), seo(), deo()], ids=lambda s: type(s).__name__)
@@ -59,12 +66,57 @@ def test_a_sweep_is_all_pairs_of_neighbours_in_turn():
     assert meetings(sweep(), 5, 2) == [[0, 1, 2, 3]] * 2
 
 
-def test_any_two_rungs():
-    rng = np.random.default_rng(0)
-    drawn = {all_pairs().pair(4, rng) for _ in range(200)}
-    assert drawn == {(i, j) for i in range(4) for j in range(i + 1, 4)}
-    with pytest.raises(ValueError, match="scheme must be a swap scheme, such as deo"):
-        iv.Swap(scheme=all_pairs())
+class TestAnyTwoRungs:
+    SAMPLER = iv.relangevin((1.0, 2.0, 4.0, 8.0), 0.1, scheme=all_pairs(), preconditioner=None)
+
+    def test_all_pairs_are_drawn_alike(self, within):
+        rng = np.random.default_rng(0)
+        drawn = [pair for _ in range(600) for pair in all_pairs().pairs(0, 4, rng)]
+        counts = np.array([drawn.count((i, j)) for i in range(4) for j in range(i + 1, 4)])
+        # 4.8 standard deviations of 9.1, for six counts
+        assert counts.sum() == 600 and within(counts - 100, 44)
+
+    def test_every_rung_has_its_law(self, draw, agrees, monkeypatch):
+        """Rungs that are no neighbours swap too; where these accept too much, no law is right."""
+        truth = LINE.truth(MODES, [iv.tempered(t) for t in (1.0, 2.0, 4.0, 8.0)])
+        length = {"draws": 100, "thin": 5, "warmup": 300}
+        run = draw(iv.Target(MODES), self.SAMPLER, **length)
+        assert agrees(LINE.shares(run), truth)
+        apart = run.report["swaps_apart"]
+        assert [told[:2] for told in apart] == [[0, 2], [0, 3], [1, 3]]
+        assert all(met > accepted > 0 for _, _, met, accepted in apart)
+        assert run.report["round_trips"] > 1000
+        fair = Pair.log_uniform
+        monkeypatch.setattr(Pair, "log_uniform", lambda pair: fair(pair) - 3.0 * (pair.number > 2))
+        assert not agrees(LINE.shares(draw(iv.Target(MODES), self.SAMPLER, **length | {"draws": 50})), truth)
+
+    def test_of_two_fidelities(self, draw, agrees):
+        """Of which the coarse one has its weights turned round; a swap of any two costs solves."""
+        target = iv.Target({"coarse": GaussianMixture((0.8, 0.2), (-4.2, 2.8), (0.7, 0.5)), "fine": MODES})
+        sampler = iv.relangevin(
+            (1.0, 3.0, 9.0), 0.1, scheme=all_pairs(), fidelities=(0, 0, 1), swap_fraction=1.0, preconditioner=None
+        )
+        run = draw(target, sampler, draws=200, thin=4, warmup=300)
+        assert agrees((run.theta[..., 0] > 0.0).mean(axis=1), 0.6)
+        assert run.report["swaps_apart"][0][3] > 0
+
+    @pytest.mark.filterwarnings("ignore::UserWarning")
+    def test_it_is_resumed_to_the_bit(self, tmp_path):
+        settings = {"warmup": 30, "chains": 3, "seed": 3, "progress": False}
+        whole = iv.sample(iv.Target(MODES), self.SAMPLER, draws=30, **settings)
+        iv.sample(iv.Target(MODES), self.SAMPLER, draws=11, directory=tmp_path / "run", **settings)
+        run = iv.resume(tmp_path / "run", iv.Target(MODES), draws=30, progress=False)
+        np.testing.assert_array_equal(run.theta, whole.theta)
+        assert run.report["swaps_apart"] == whole.report["swaps_apart"]
+
+    def test_a_scheme_of_ones_own_pairs_neighbours(self):
+        class Leaps:
+            def pairs(self, attempt, rungs, rng):
+                return [(0, 2)]
+
+        sampler = iv.relangevin((1.0, 2.0, 4.0), 0.1, scheme=Leaps())
+        with pytest.raises(ValueError, match=r"scheme must give pairs \(k, k \+ 1\) of the 3 rungs, got \[\(0, 2\)\]"):
+            iv.sample(iv.Target(MODES), sampler, draws=2, warmup=2, progress=False)
 
 
 class TestWindowsAtWork:

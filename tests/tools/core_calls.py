@@ -212,7 +212,18 @@ def samplers_calls() -> dict[str, Call]:
     parts = {
         **{
             name: {}
-            for name in ("adjacent", "sweep", "deo", "seo", "exact", "product_target", "projected", "naive", "fast")
+            for name in (
+                "adjacent",
+                "all_pairs",
+                "sweep",
+                "deo",
+                "seo",
+                "exact",
+                "product_target",
+                "projected",
+                "naive",
+                "fast",
+            )
         },
         **{name: {} for name in ("corrected", "multi_variance", "delayed_acceptance", "noisy", "running_average")},
         **{name: {} for name in ("Langevin", "Momentum", "GradientNoise", "Swap", "Discrepancy", "coupled_sum")},

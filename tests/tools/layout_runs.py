@@ -50,6 +50,7 @@ SAMPLERS = {
     "adjacent pairs": iv.relangevin(FOUR, fidelities=["fine"] * 4, scheme=iv.adjacent(), swap_fraction=0.5),
     "product target": iv.relangevin(THREE, swap=iv.product_target(), scheme=iv.seo(), swap_fraction=0.5),
     "windows": iv.relangevin(FOUR, fidelities=["fine"] * 4, scheme=iv.deo(window=3), swap_fraction=0.5),
+    "all pairs": iv.relangevin(FOUR, fidelities=["fine", "fine", "fine", "coarse"], scheme=iv.all_pairs()),
     "sweeps": iv.relangevin(FOUR, fidelities=["fine"] * 4, scheme=iv.sweep(), swap_fraction=0.5),
     "minibatches that swap": iv.resgld(THREE, 0.01, estimator=iv.minibatch(6), swap_fraction=0.5),
     "control variates": iv.resgld(THREE, 0.01, estimator=iv.control_variate(6, 7), swap_fraction=0.5),

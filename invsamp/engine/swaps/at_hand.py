@@ -1,4 +1,4 @@
-"""Swaps that cost nothing: neighbours of one fidelity whose energies, exact ones, are at hand.
+"""Swaps that cost nothing: rungs of one fidelity whose energies, exact ones, are at hand.
 
 All pairs that meet at a time are decided at once, and the positions move when the last of several meetings in a row is
 over. What comes of it is what `invsamp.engine.swaps.pair.Pair.attempt` would make of each pair by itself.
@@ -31,10 +31,13 @@ class AtHand:
     rungs : sequence of RungAtWork
     pairs : sequence of Pair
         All of the ladder.
+    ends : sequence of (int, int)
+        The rungs of each.
     """
 
-    def __init__(self, rungs: Sequence[RungAtWork], pairs: Sequence[Pair]) -> None:
+    def __init__(self, rungs: Sequence[RungAtWork], pairs: Sequence[Pair], ends: Sequence[tuple[int, int]]) -> None:
         self._rungs, self._pairs = rungs, pairs
+        self._ends = np.array(ends, dtype=np.intp).reshape(-1, 2)
         self._order = np.arange(len(rungs))[:, None]
         self._laws: list[Law] = []
         self._factors = np.empty((0, 2))
@@ -46,7 +49,7 @@ class AtHand:
         Parameters
         ----------
         meetings : sequence of sequences of int
-            Lower rungs of the pairs, of which no two in a meeting share a rung, and all of which are `Pair.at_hand`.
+            Numbers of the pairs, of which no two in a meeting share a rung, and all of which are `Pair.at_hand`.
         walkers : Walkers
             Before.
         """
@@ -66,7 +69,7 @@ class AtHand:
             if len(meeting):
                 thresholds = np.array([self._pairs[k].log_uniform() for k in meeting])
                 log_ratio, accepted = np.empty(thresholds.shape), np.empty(len(meeting), dtype=np.intp)
-                _decide(np.asarray(meeting), factors, energy, prior, source, thresholds, log_ratio, accepted)
+                _decide(self._ends[list(meeting)], factors, energy, prior, source, thresholds, log_ratio, accepted)
                 counts = accepted.tolist()
                 moved += sum(counts)
                 for k, chances, count in zip(meeting, np.exp(np.minimum(log_ratio, 0.0)), counts, strict=True):
@@ -98,12 +101,12 @@ def _decide(
     log_ratio: Array,
     accepted: Integers,
 ) -> None:
-    """Log ratios (pairs, chains) and how many chains swap, whose columns of energy, prior and source are exchanged.
+    """Log ratios (pairs, chains) of pairs (pairs, 2) and how many chains swap, whose columns are exchanged.
 
     The prior has no columns where no law takes it apart. Infinite energies on both sides give NaN: no swap.
     """
     for i in range(len(pairs)):
-        cold, hot, count = pairs[i], pairs[i] + 1, 0
+        cold, hot, count = pairs[i, 0], pairs[i, 1], 0
         a, b = factors[cold, 0] - factors[hot, 0], factors[cold, 1] - factors[hot, 1]
         for chain in range(energy.shape[1]):
             value = b * (energy[cold, chain] - energy[hot, chain])

@@ -20,7 +20,7 @@ from invsamp.engine.swaps.walkers import Walkers
 from invsamp.evaluate.requests import Asks, Rows, gathered
 from invsamp.ladder import Swap
 from invsamp.swap.rules import SwapRule
-from invsamp.swap.schemes import window_of
+from invsamp.swap.schemes import beyond_neighbours, window_of
 
 #: Probability of an attempt after a step, where a swap costs solves: a tenth costs almost no relaxation.
 COSTLY = 0.1
@@ -50,8 +50,15 @@ class Exchange:
         self._swap, self._rungs = swap, rungs
         when, who, *seeds, free = seed.spawn(2 + len(rungs))
         self._when, self._who = np.random.default_rng(when), np.random.default_rng(who)
-        pairs = itertools.pairwise(rungs)
-        self.pairs = [Pair(k, swap, *both, seeds[k]) for k, both in enumerate(pairs)]
+        #: The rungs of each pair: neighbours, and then those further apart, where these meet at all.
+        self._ends = list(itertools.pairwise(range(len(rungs))))
+        if beyond_neighbours(swap.scheme):
+            self._ends += [(i, j) for i, j in itertools.combinations(range(len(rungs)), 2) if j > i + 1]
+            seeds = [*seeds[: len(rungs) - 1], *seed.spawn(len(self._ends) - len(rungs) + 1)]
+        self._all = [Pair(k, swap, rungs[i], rungs[j], seeds[k]) for k, (i, j) in enumerate(self._ends)]
+        self._number = {ends: k for k, ends in enumerate(self._ends)}
+        #: Of neighbours.
+        self.pairs = self._all[: len(rungs) - 1]
         #: Who is where.
         self.walkers = Walkers.at(len(rungs), len(rungs[0].position))
         self._attempt = 0
@@ -59,10 +66,10 @@ class Exchange:
         self._next = 0
         # pairs that meet after every step, by a schedule of their own, as it costs nothing
         every = swap.fraction is None
-        self._free = [k for k, pair in enumerate(self.pairs) if every and pair.at_hand]
-        self._fraction = swap.fraction or (COSTLY if len(self._free) < len(self.pairs) else 0.0)
+        self._free = [k for k, pair in enumerate(self._all) if every and pair.at_hand]
+        self._fraction = swap.fraction or (COSTLY if len(self._free) < len(self._all) else 0.0)
         self._free_attempt, self._free_who = 0, np.random.default_rng(free)
-        self._at_hand = AtHand(rungs, self.pairs)
+        self._at_hand = AtHand(rungs, self._all, self._ends)
         #: Meetings of the free pairs after a step.
         self.parities = PARITIES if len(self._free) > 1 else len(self._free)
         self._met = False
@@ -73,7 +80,7 @@ class Exchange:
     def reset(self) -> None:
         """Set every count to zero (at the end of warm-up), and keep what was measured."""
         self.measured = self._measured()
-        for pair in self.pairs:
+        for pair in self._all:
             pair.reset()
         self.walkers = self.walkers.reset()
         #: Evaluations that swaps took, by fidelity.
@@ -104,21 +111,21 @@ class Exchange:
         if self._met:
             yield from self._meet_in_turn()
         if self._free:
-            meetings = [apart for _ in range(self.parities) for apart in _apart(self._next_free())]
+            meetings = [apart for _ in range(self.parities) for apart in self._apart(self._next_free())]
             self.walkers = self._at_hand.meet(meetings, self.walkers)
 
     def _meet_in_turn(self) -> Asks[None]:
         """The next pairs of the schedule at the fraction of the steps that was asked for, or that solves are worth."""
         if self._attempt % window_of(self._swap.scheme) == 0:
-            for pair in self.pairs:
+            for pair in self._all:
                 pair.open()
-        costly = [k for k in range(len(self.pairs)) if k not in self._free]
-        meeting = list(self._swap.scheme.pairs(self._attempt, len(self._rungs), self._who))
+        costly = [k for k in range(len(self._all)) if k not in self._free]
+        meeting = self._next_by_scheme(self._attempt, self._who)
         if self._swap.every is not None and len(costly) == 1:
             meeting = costly  # where the scheme would have it wait for pairs that meet anyway
-        for apart in _apart([k for k in meeting if k in costly]):
-            at_hand = [k for k in apart if self.pairs[k].at_hand]
-            if asking := [self._meet(k) for k in apart if k not in at_hand and self.pairs[k].ready]:
+        for apart in self._apart([k for k in meeting if k in costly]):
+            at_hand = [k for k in apart if self._all[k].at_hand]
+            if asking := [self._meet(k) for k in apart if k not in at_hand and self._all[k].ready]:
                 yield from gathered(asking)
             if at_hand:
                 self.walkers = self._at_hand.meet([at_hand], self.walkers)
@@ -127,18 +134,27 @@ class Exchange:
     def _next_free(self) -> list[int]:
         if len(self._free) == 1:
             return self._free
-        meeting = self._swap.scheme.pairs(self._free_attempt, len(self._rungs), self._free_who)
+        meeting = self._next_by_scheme(self._free_attempt, self._free_who)
         self._free_attempt += 1
         return [k for k in meeting if k in self._free]
+
+    def _next_by_scheme(self, attempt: int, rng: np.random.Generator) -> list[int]:
+        """Numbers of the pairs that are to meet."""
+        meeting = list(self._swap.scheme.pairs(attempt, len(self._rungs), rng))
+        try:
+            return [self._number[i, j] for i, j in meeting]
+        except (KeyError, TypeError, ValueError):
+            known = f"pairs (k, k + 1) of the {len(self._rungs)} rungs"
+            raise ValueError(f"scheme must give {known}, got {meeting!r} from {self._swap.scheme}") from None
 
     def resolve(self) -> None:
         """Fill in what the rules take from warm-up, which is over: variances and discrepancies."""
         if len(self._free) > 1:
-            mean = np.mean(self.rejections[self._free])
+            mean = np.mean(self.rejections[[k for k in self._free if k < len(self.pairs)]])
             self.parities = MORE_PARITIES if mean < FEW else PARITIES
         means = [self._mean_variance(rung) for rung in self._rungs]
-        for k, pair in enumerate(self.pairs):
-            pair.resolve(*means[k : k + 2])
+        for pair, (i, j) in zip(self._all, self._ends, strict=True):
+            pair.resolve(means[i], means[j])
 
     def state(self) -> Saved:
         """All that the next steps depend on, and the counts."""
@@ -152,7 +168,7 @@ class Exchange:
             "free_who": copy.deepcopy(self._free_who),
             "parities": self.parities,
             "measured": list(self.measured),
-            "pairs": [pair.state() for pair in self.pairs],
+            "pairs": [pair.state() for pair in self._all],
             "walkers": self.walkers,
             "solves": dict(self.solves),
         }
@@ -163,7 +179,7 @@ class Exchange:
         self._due, self._next, self._attempt = state["due"].copy(), state["next"], state["attempt"]
         self._free_attempt, self._free_who = state["free_attempt"], copy.deepcopy(state["free_who"])
         self.parities, self.measured = state["parities"], Measured(*state["measured"])
-        for pair, own in zip(self.pairs, state["pairs"], strict=True):
+        for pair, own in zip(self._all, state["pairs"], strict=True):
             pair.restore(own)
         self.walkers, self.solves = state["walkers"], dict(state["solves"])
 
@@ -171,6 +187,12 @@ class Exchange:
     def rules(self) -> list[SwapRule]:
         """The rule of each pair."""
         return [pair.rule for pair in self.pairs]
+
+    @property
+    def apart(self) -> list[tuple[int, int, int, int]]:
+        """Of pairs that are no neighbours: their rungs, how often they met, and how often they swapped."""
+        beyond = list(zip(self._ends, self._all, strict=True))[len(self.pairs) :]
+        return [(i, j, pair.attempts, pair.accepts) for (i, j), pair in beyond]
 
     @property
     def attempts(self) -> npt.NDArray[np.int64]:
@@ -192,9 +214,18 @@ class Exchange:
         """Since the last reset."""
         return self.walkers.round_trips
 
+    def _apart(self, pairs: Sequence[int]) -> list[list[int]]:
+        """The pairs in their order, in groups of which no two share a rung."""
+        groups: list[list[int]] = []
+        for k in pairs:
+            if not groups or any(set(self._ends[k]) & set(self._ends[other]) for other in groups[-1]):
+                groups.append([])
+            groups[-1].append(k)
+        return groups
+
     def _meet(self, k: int) -> Asks[None]:
         """An attempt of one pair, its solves counted."""
-        asking = self.pairs[k].attempt()
+        asking = self._all[k].attempt()
         try:
             requests = next(asking)
             while True:
@@ -205,7 +236,8 @@ class Exchange:
             rows: Rows = end.value
         if len(rows):
             source = np.tile(np.arange(len(self._rungs))[:, None], len(self.walkers.replica[0]))
-            source[k, rows], source[k + 1, rows] = k + 1, k
+            i, j = self._ends[k]
+            source[i, rows], source[j, rows] = j, i
             self.walkers = self.walkers.arrive(source)
 
     def _measured(self) -> Measured:
@@ -219,13 +251,3 @@ class Exchange:
             return 0.0
         variance = rung.energy_variance(rung.position, rung.estimate.energy_variance)
         return 0.0 if variance is None else float(np.mean(variance))
-
-
-def _apart(pairs: Sequence[int]) -> list[list[int]]:
-    """The pairs in their order, in groups of which no two share a rung."""
-    groups: list[list[int]] = []
-    for k in pairs:
-        if not groups or any(abs(k - other) < 2 for other in groups[-1]):
-            groups.append([])
-        groups[-1].append(k)
-    return groups

@@ -1,4 +1,4 @@
-"""Two neighbouring rungs of a run: their rule, their random streams, what they learn of each other, their counts."""
+"""Two rungs of a run: their rule, their random streams, what they learn of each other, their counts."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _COUNTS = "attempts", "accepts", "first_stage_accepts", "log_ratio_sd", "chances
 
 
 class Pair:
-    """Rungs k and k + 1. Its streams are its own: no draw depends on what another pair did.
+    """Two rungs that meet. Its streams are its own: no draw depends on what another pair did.
 
     Parameters
     ----------
     number : int
-        k.
+        k of rungs k and k + 1; of rungs further apart, the next numbers.
     swap : Swap
     cold, hot : RungAtWork
     seed : SeedSequence

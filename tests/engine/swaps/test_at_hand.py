@@ -11,7 +11,7 @@ import invsamp as iv
 from invsamp.engine.swaps.pair import Pair
 from invsamp.evaluate.requests import Estimate
 from invsamp.swap.rules import corrected, delayed_acceptance
-from invsamp.swap.schemes import adjacent, deo, seo
+from invsamp.swap.schemes import adjacent, all_pairs, deo, seo
 
 TEMPERATURES = (1.0, 2.0, 4.0, 8.0)
 
@@ -24,7 +24,7 @@ def split(rungs):
 
 
 @pytest.mark.parametrize("laws", [TEMPERATURES, [iv.tempered_likelihood(b) for b in (1.0, 0.4, 0.1, 0.0)]])
-@pytest.mark.parametrize("scheme", [deo(), seo(), adjacent()])
+@pytest.mark.parametrize("scheme", [deo(), seo(), adjacent(), all_pairs()])
 def test_is_what_pairs_make_one_by_one(monkeypatch, laws, scheme):
     """The same random numbers, positions, estimates, walkers and counts."""
     found = []
@@ -36,15 +36,15 @@ def test_is_what_pairs_make_one_by_one(monkeypatch, laws, scheme):
         for _ in range(12):
             swap(exchange)
         states = [(rung.position, *(part for part in rung.estimate.arrays if part is not None)) for rung in rungs]
-        counts = [pair.state()["counts"] for pair in exchange.pairs]
-        found.append((states, counts, where(exchange), exchange.round_trips, exchange.solves))
+        counts = [pair.state()["counts"] for pair in exchange._all]
+        found.append((states, counts, where(exchange), exchange.round_trips, exchange.solves, exchange.apart))
     np.testing.assert_equal(found[0][0], found[1][0])
     for first, second in zip(found[0][1], found[1][1], strict=True):
         assert first.keys() == second.keys()
         for name in first:
             np.testing.assert_allclose(first[name], second[name], rtol=1e-12)
     np.testing.assert_equal(found[0][2:], found[1][2:])
-    assert sum(count["accepts"] for count in found[0][1]) > 100
+    assert sum(count["accepts"] for count in found[0][1]) > 60
 
 
 def test_infinite_energies_stay_where_they_are_or_go_up():
