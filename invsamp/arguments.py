@@ -134,6 +134,19 @@ def numbers(name: str, value: object) -> Array:
     return array(name, value, finite=False, nan=True, empty=True)
 
 
+def floats(name: str, value: object) -> npt.NDArray[Any]:
+    """The same, in single precision if they come so."""
+    return value if type(value) is np.ndarray and value.dtype == np.float32 else numbers(name, value)
+
+
+def by_row(name: str, value: object, rows: int) -> npt.NDArray[Any]:
+    """The same, with a row for each theta."""
+    found = floats(name, value)
+    if found.shape[:1] != (rows,):
+        raise ValueError(f"{name} must have a row for each of the {rows} theta, got shape {found.shape}")
+    return found
+
+
 def increasing(name: str, value: object) -> Array:
     """Finite numbers (n,), each above the one before, such as times."""
     found = array(name, value, ("n",))

@@ -22,10 +22,14 @@ from invsamp.storage.files import read_plain
 from invsamp.storage.lock import DirectoryInUseError, check_unlocked
 from invsamp.storage.state import read_state
 
-#: Figures of ``plot``, by the names of the functions that make them.
-FIGURES: dict[str, Callable[..., Any]] = {name.removeprefix("plot_"): getattr(plots, name) for name in plots.__all__}
+#: Figures of ``plot``, by the names of the functions that make them: all that need nothing but the run.
+FIGURES: dict[str, Callable[..., Any]] = {
+    name.removeprefix("plot_"): getattr(plots, name)
+    for name in plots.__all__
+    if name not in ("plot_field", "plot_profiles")
+}
 #: Those that can show some of the parameters.
-NAMED = ("trace", "marginals", "pairs")
+NAMED = ("trace", "marginals", "pairs", "identifiability")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -49,6 +49,16 @@ def check_names(shapes: Mapping[str, tuple[int, ...]]) -> None:
             raise ValueError(f"a parameter cannot be called {name!r} beside {vector!r}, of which it is an entry")
 
 
+def check_quantities(
+    argument: str, parameters: Mapping[str, tuple[int, ...]], quantities: Mapping[str, tuple[int, ...]]
+) -> None:
+    """`ValueError` unless quantities of these names and shapes can be stored beside the parameters."""
+    for name in quantities:
+        if name in parameters or name in STATISTICS:
+            raise ValueError(f"{argument} must have names that nothing else in a run has, got {name!r}")
+    check_names(dict(parameters) | dict(quantities))
+
+
 def _check_storable(what: str, name: Any) -> None:
     """`ValueError` unless draws can be stored by this name."""
     if not isinstance(name, str) or not name:

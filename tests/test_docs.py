@@ -67,6 +67,10 @@ def test_quantities_of_interest(capsys: pytest.CaptureFixture) -> None:
     run(code, "draws.md", names, **{"draws=500": "draws=200, progress=False"})
     assert "half_life" in capsys.readouterr().out
     assert names["washout"].check_gradient().passed and names["band"].shape == (2, 50)
+    (after,) = [block for block in blocks("draws.md") if ".derive(" in block]
+    run(after, "draws.md", names, **{"draws=500": "draws=200, progress=False"})
+    theta, fallen = names["kept"].theta, names["kept"].draws("fallen_by")
+    np.testing.assert_allclose(fallen, 1 - np.exp(-3 * theta[..., 1]))
 
 
 def test_networks(draw: Callable[..., iv.Run], monkeypatch: pytest.MonkeyPatch) -> None:

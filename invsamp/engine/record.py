@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp import arguments
-from invsamp.arguments import mapping, numbers
+from invsamp.arguments import mapping
 from invsamp.contract import Array, Problem
-from invsamp.names import STATISTICS, check_names
+from invsamp.names import check_quantities
 
 #: What is kept of each draw: arrays (chains, *shape) by name.
 Values = dict[str, npt.NDArray[np.floating[Any]]]
@@ -53,7 +53,7 @@ class Record:
                 found[name] = theta[:, first : first + size].reshape(len(theta), *shape).copy()
             first += size
         for name, function in self.functions.items():
-            found[name] = _numbers(f"the result of record[{name!r}]", function(theta.copy()), len(theta))
+            found[name] = arguments.by_row(f"the result of record[{name!r}]", function(theta.copy()), len(theta))
         return found
 
     def kept(self, problem: Problem) -> dict[str, tuple[int, ...]]:
@@ -73,9 +73,7 @@ def as_record(
     functions = {} if record is None else mapping("record", record, "a mapping of names to functions of theta, or None")
     for name, function in functions.items():
         arguments.function(f"record[{name!r}]", function, "theta (batch, d) -> (batch, ...)")
-        if name in problem.shapes or name in STATISTICS:
-            raise ValueError(f"record must have names that nothing else in a run has, got {name!r}")
-    check_names(dict(problem.shapes) | dict.fromkeys(functions, ()))
+    check_quantities("record", problem.shapes, dict.fromkeys(functions, ()))
     parameters = _kept(problem, keep)
     if parameters == () and not functions:
         raise ValueError("keep must leave something to keep: with False, record must have a function, got none")
@@ -90,12 +88,3 @@ def _kept(problem: Problem, keep: bool | Sequence[str]) -> tuple[str, ...] | Non
     for name in chosen:
         arguments.one_of("keep", name, problem.shapes)
     return None if set(chosen) == set(problem.shapes) else tuple(name for name in problem.shapes if name in chosen)
-
-
-def _numbers(what: str, value: Any, chains: int) -> npt.NDArray[np.floating[Any]]:
-    """Numbers, a row for each chain, in single precision if they come so."""
-    single = isinstance(value, np.ndarray) and value.dtype == np.float32
-    found = value if single else numbers(what, value)
-    if found.shape[:1] != (chains,):
-        raise ValueError(f"{what} must have a row for each of the {chains} theta, got shape {found.shape}")
-    return found

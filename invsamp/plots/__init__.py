@@ -3,18 +3,24 @@
 Every function returns a `matplotlib.figure.Figure` that pyplot does not know: save it with ``figure.savefig(...)``.
 """
 
-from invsamp.plots.chains import plot_marginals, plot_predictive, plot_trace
+from invsamp.plots.chains import plot_marginals, plot_trace
 from invsamp.plots.fields import plot_field
+from invsamp.plots.identifiability import plot_identifiability
 from invsamp.plots.ladder import plot_ladder, plot_swaps
 from invsamp.plots.pairs import plot_pairs
+from invsamp.plots.predictions import plot_phase, plot_predictive
+from invsamp.plots.profiles import plot_profiles
 from invsamp.plots.residuals import plot_residuals
 
 __all__ = [
     "plot_field",
+    "plot_identifiability",
     "plot_ladder",
     "plot_marginals",
     "plot_pairs",
+    "plot_phase",
     "plot_predictive",
+    "plot_profiles",
     "plot_residuals",
     "plot_swaps",
     "plot_trace",

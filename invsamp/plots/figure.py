@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -19,6 +20,7 @@ from invsamp.arguments import mapping, numbers, optional, real, wrong
 from invsamp.contract import Array
 from invsamp.diagnostics.weights import effective, quantiles
 from invsamp.domains import Domain
+from invsamp.names import labels as labels_of
 from invsamp.posing.posterior import Posterior
 
 if TYPE_CHECKING:
@@ -76,6 +78,15 @@ class Run(Protocol):
         """Draws of the cold rung, shape (chains, draws, d)."""
         ...
 
+    @property
+    def recorded(self) -> dict[str, tuple[int, ...]]:
+        """Shape of every quantity beside the parameters."""
+        ...
+
+    def draws(self, name: str) -> Array:
+        """Draws of one parameter or quantity, shape (chains, draws, *shape)."""
+        ...
+
     def rung_theta(self, rung: int) -> Array:
         """Draws of one rung, 0 the cold one, shape (chains, draws, d)."""
         ...
@@ -90,14 +101,14 @@ class Run(Protocol):
         ...
 
     def summary(self) -> pd.DataFrame:
-        """Statistics of every column of theta, a row each."""
+        """Statistics of every scalar parameter and quantity, a row each."""
         ...
 
     def field(self, field: Any, mesh: Any, *, on: Any, truth: Any) -> Any:
         """Draws of an unknown field on a mesh."""
         ...
 
-    def posterior_predictive(self, posterior: Posterior) -> Any:
+    def posterior_predictive(self, posterior: Posterior, draws: int | None = None) -> Any:
         """Predict the data, and keep that in ``data``."""
         ...
 
@@ -160,7 +171,39 @@ def columns(
     ValueError
         If a name is unknown, none is given, or there are more than ``most`` entries.
     """
-    labels = checked_run(run).labels
+    return _chosen(checked_run(run).labels, names, most, argument)
+
+
+class Entry(NamedTuple):
+    """A scalar parameter, or of a quantity of the draws, to show."""
+
+    label: str
+    column: int | None  # of theta; None: it is of a quantity
+    values: Array  # (chains, draws)
+
+
+def entries(run: Run, names: Sequence[str] | None, most: int = MOST_PANELS) -> list[Entry]:
+    """Parameters and quantities to show: the first ``most`` entries, or those that are named.
+
+    Raises
+    ------
+    ValueError
+        If a name is unknown, none is given, or there are more than ``most`` entries.
+    """
+    shapes = checked_run(run).shapes | run.recorded
+    place = [(name, k) for name, shape in shapes.items() for k in range(math.prod(shape))]
+    chosen = _chosen(list(labels_of(shapes)), names, most, "names")
+    draws = {name: run.draws(name) for name in dict.fromkeys(place[i][0] for i, _ in chosen)}
+    columns = len(run.labels)
+    return [
+        Entry(label, i if i < columns else None, values.reshape(*values.shape[:2], -1)[..., k])
+        for i, label in chosen
+        for values, k in [(draws[place[i][0]], place[i][1])]
+    ]
+
+
+def _chosen(labels: Sequence[str], names: Sequence[str] | None, most: int, argument: str) -> list[tuple[int, str]]:
+    """Numbers and labels of those that are named, the first ``most`` by default."""
     if names is None:
         return list(enumerate(labels))[:most]
     if isinstance(names, str):
@@ -172,7 +215,7 @@ def columns(
             raise ValueError(f"{argument} must be among {', '.join(labels)}, got {name!r}")
         chosen += found
     if not 0 < len(chosen) <= most:
-        raise ValueError(f"{argument} must stand for 1 to {most} entries of theta, got {len(chosen)}")
+        raise ValueError(f"{argument} must stand for 1 to {most} entries, got {len(chosen)}")
     return chosen
 
 
@@ -193,18 +236,18 @@ def truth_of(run: Run, truth: Mapping[str, Any] | None) -> dict[str, float]:
     ValueError
         If a name is unknown or a value has the wrong shape.
     """
-    shapes, values = run.shapes, optional(mapping, "truth", truth) or {}
-    found: dict[str, float] = {}
+    shapes, values = run.shapes | run.recorded, optional(mapping, "truth", truth) or {}
+    known, found = list(labels_of(shapes)), dict[str, float]()
     for name, value in values.items():
-        if name in run.labels and name not in shapes:
+        if name in known and name not in shapes:
             found[name] = real(f"truth[{name!r}]", value, finite=False)
             continue
         if name not in shapes:
             raise ValueError(f"truth must name parameters among {', '.join(shapes)}, got {name!r}")
         if np.shape(value) != shapes[name]:
             raise ValueError(f"truth[{name!r}] must have shape {shapes[name]}, got {np.shape(value)}")
-        labels = [label for label in run.labels if label.split("[")[0] == name]
-        found.update(zip(labels, np.ravel(numbers(f"truth[{name!r}]", value)).tolist(), strict=True))
+        own = labels_of({name: shapes[name]})
+        found.update(zip(own, np.ravel(numbers(f"truth[{name!r}]", value)).tolist(), strict=True))
     return found
 
 

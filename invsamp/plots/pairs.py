@@ -18,10 +18,11 @@ from invsamp.plots.figure import (
     GRID,
     INK,
     TRUTH,
+    Entry,
     Run,
     bins_of,
     clean,
-    columns,
+    entries,
     histogram,
     new_figure,
     truth_legend,
@@ -43,7 +44,7 @@ def plot_pairs(run: Run, names: Sequence[str] | None = None, truth: Mapping[str,
     ----------
     run : Run
     names : sequence of str, optional
-        Parameters or single entries; by default the first eight.
+        Parameters, quantities or single entries of them; by default the first eight.
     truth : mapping of names to values, optional
         Drawn as crosses and dashed lines.
 
@@ -56,49 +57,50 @@ def plot_pairs(run: Run, names: Sequence[str] | None = None, truth: Mapping[str,
     ValueError
         If a name is unknown, a true value has the wrong shape, or there are more than eight entries.
     """
-    shown, true = columns(run, names), truth_of(run, truth)
-    theta, weight = _shown(run)
+    shown, true = entries(run, names), truth_of(run, truth)
+    values, weight = _shown(run, shown)
     domain = run.domain
-    ends = None if domain is None else domain.bounding_box(theta.shape[1])
-    views = {column: _view(theta[:, column], column, ends, true.get(label)) for column, label in shown}
+    ends = None if domain is None else domain.bounding_box(len(run.labels))
+    views = [_view(values[k], one.column, ends, true.get(one.label)) for k, one in enumerate(shown)]
     count = len(shown)
     side = 2.6 if count <= 3 else max(1.35, 10.0 / count)
     figure = new_figure(side * count + 0.5, side * count + 0.3)
     panels = figure.subplots(count, count, squeeze=False)
-    for down, (j, y_label) in enumerate(shown):
-        for across, (i, x_label) in enumerate(shown):
+    for down, (y_label, j, _) in enumerate(shown):
+        for across, (x_label, i, _) in enumerate(shown):
             axes = panels[down, across]
             if across > down:
                 axes.set_visible(False)
                 continue
             if across == down:
-                histogram(axes, theta[:, i], weight, COLD)
+                histogram(axes, values[across], weight, COLD)
                 if x_label in true:
                     axes.axvline(true[x_label], color=TRUTH, lw=1.4, ls=(0, (4, 2)))
                 clean(axes, yticks=False).set_ylim(bottom=0)
-                _walls(axes, ends, i, views[i])
+                _walls(axes, ends, i, views[across])
             else:
-                _density(axes, theta[:, i], theta[:, j], weight)
-                _boundary(axes, domain, i, j, views[i], views[j])
+                _density(axes, values[across], values[down], weight)
+                if domain is not None and i is not None and j is not None:
+                    _boundary(axes, domain, i, j, views[across], views[down])
                 if x_label in true and y_label in true:
                     axes.plot(true[x_label], true[y_label], "+", color=TRUTH, ms=11, mew=2.2, zorder=6)
-                clean(axes).set_ylim(views[j])
-            axes.set_xlim(views[i])
+                clean(axes).set_ylim(views[down])
+            axes.set_xlim(views[across])
             _label_edges(axes, down, across, count, x_label, y_label)
     if true:
         truth_legend(figure, "upper right", ls="", marker="+", ms=10, mew=2.2)
     return figure
 
 
-def _shown(run: Run) -> tuple[np.ndarray, np.ndarray | None]:
-    """Finite draws (n, d) of some weight, and their weights; two zeros where there are none, so as to draw panels."""
-    theta, weight = run.theta.reshape(-1, run.theta.shape[-1]), run.weights
-    shown = np.isfinite(theta).all(axis=1)
+def _shown(run: Run, entries: Sequence[Entry]) -> tuple[np.ndarray, np.ndarray | None]:
+    """Finite draws (entries, n) of some weight, and their weights; two zeros where there are none, to draw panels."""
+    values, weight = np.stack([one.values.ravel() for one in entries]), run.weights
+    shown = np.isfinite(values).all(axis=0)
     if weight is not None:
         shown &= weight.ravel() > 0.0
     if not shown.any():
-        return np.zeros((2, theta.shape[1])), None
-    return theta[shown], None if weight is None else weight.ravel()[shown]
+        return np.zeros((len(values), 2)), None
+    return values[:, shown], None if weight is None else weight.ravel()[shown]
 
 
 def _density(axes: Axes, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> None:
@@ -120,7 +122,7 @@ def _density(axes: Axes, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None
         axes.contour(*centres, smooth.T, levels=thresholds, colors=INK, linewidths=(0.7, 1.1), alpha=0.75, zorder=1.5)
 
 
-def _view(values: np.ndarray, column: int, ends: Ends | None, true: float | None) -> tuple[float, float]:
+def _view(values: np.ndarray, column: int | None, ends: Ends | None, true: float | None) -> tuple[float, float]:
     """Limits that show all draws, the truth, and an end of the domain that is near."""
     shown = values if true is None else np.append(values, true)
     low, high = view_of(shown)
@@ -129,25 +131,23 @@ def _view(values: np.ndarray, column: int, ends: Ends | None, true: float | None
     return low, high
 
 
-def _near_ends(ends: Ends | None, column: int, view: tuple[float, float]) -> list[float]:
+def _near_ends(ends: Ends | None, column: int | None, view: tuple[float, float]) -> list[float]:
     """Ends of the domain in one coordinate that lie within a third of the view beside it."""
-    if ends is None:
+    if ends is None or column is None:
         return []
     margin = (view[1] - view[0]) / 3
     return [float(end[column]) for end in ends if view[0] - margin < end[column] < view[1] + margin]
 
 
-def _walls(axes: Axes, ends: Ends | None, column: int, view: tuple[float, float]) -> None:
+def _walls(axes: Axes, ends: Ends | None, column: int | None, view: tuple[float, float]) -> None:
     for wall in _near_ends(ends, column, view):
         axes.axvline(wall, color=INK, lw=1.2)
 
 
 def _boundary(
-    axes: Axes, domain: Domain | None, i: int, j: int, x_view: tuple[float, float], y_view: tuple[float, float]
+    axes: Axes, domain: Domain, i: int, j: int, x_view: tuple[float, float], y_view: tuple[float, float]
 ) -> None:
     """Outline of the domain in the plane of two coordinates, and grey outside."""
-    if domain is None:
-        return
     lower, upper = np.array([x_view[0], y_view[0]]), np.array([x_view[1], y_view[1]])
     margin = upper - lower  # beyond the panel, so that the edge of a clipped curve is not seen
     lower, upper = lower - margin, upper + margin

@@ -10,8 +10,8 @@ from scipy.special import ndtri
 
 from invsamp.arguments import array, optional, text
 from invsamp.contract import Array
-from invsamp.plots.chains import predicted_and_observed
 from invsamp.plots.figure import COLD, FAINT, INK, Run, clean, new_figure, title
+from invsamp.plots.predictions import predicted_and_observed
 from invsamp.posing.posterior import Posterior
 
 #: Lags of the autocorrelation that are shown.

@@ -66,7 +66,7 @@ def predict(
     if weight is not None:  # a draw that counts for many is solved once
         once, again = np.unique(rows, axis=0, return_inverse=True)
         again = np.ravel(again)  # NumPy 2.0 keeps an axis
-    mean = _by_blocks(lambda block: posterior.predict(block, fidelity), once)[again]
+    mean = by_blocks(lambda block: posterior.predict(block, fidelity), once)[again]
     noisy = np.asarray(posterior.sample_noise(np.random.default_rng(seed), mean, rows))
     values = {"data": noisy.reshape(leading + mean.shape[1:]), "mean": mean.reshape(leading + mean.shape[1:])}
     return layout.dataset(values, _data_dimensions(mean)).assign_coords(draw=numbers)
@@ -109,11 +109,12 @@ def log_likelihood(
     """
     check_tells_likelihood(posterior, shapes)
     rows = theta.reshape(-1, theta.shape[-1])
-    values = _by_blocks(lambda block: posterior.log_likelihood(block, fidelity), rows)
+    values = by_blocks(lambda block: posterior.log_likelihood(block, fidelity), rows)
     return layout.dataset({"data": values.reshape(theta.shape[:2] + values.shape[1:])}, _data_dimensions(values))
 
 
-def _by_blocks(function: Callable[[Array], Array], rows: Array) -> Array:
+def by_blocks(function: Callable[[Array], Array], rows: Array) -> Array:
+    """Values (n, ...) of a function of some rows (m, d) at a time, of all rows (n, d)."""
     return np.concatenate([function(rows[i : i + BLOCK]) for i in range(0, len(rows), BLOCK)])
 
 

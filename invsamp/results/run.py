@@ -7,13 +7,14 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp import arguments, storage
-from invsamp.arguments import array, instance, integer, mapping, numbers, one_of, optional
+from invsamp.arguments import array, floats, instance, integer, mapping, one_of, optional
 from invsamp.contract import Array, Observed, Problem
 from invsamp.diagnostics import weights
 from invsamp.diagnostics.checks import diagnose
@@ -22,12 +23,13 @@ from invsamp.diagnostics.evidence import LogEvidence
 from invsamp.diagnostics.fit import fit_warnings
 from invsamp.diagnostics.separation import Separation, separation
 from invsamp.domains import Domain, from_dict
-from invsamp.names import labels
+from invsamp.names import check_predicts, check_quantities, labels
 
 # Not lazily: `storage` imports h5py, which must come before dolfinx. Whoever imports invsamp imports this module, so
 # `import invsamp` above `import dolfinx` is enough. ArviZ, xarray and matplotlib wait for their first use.
 from invsamp.posing.posterior import Posterior
 from invsamp.results.arrays import Arrays, Dataset, Source
+from invsamp.results.derived import WithDerived, derived
 from invsamp.results.evidence import evidence_of
 from invsamp.results.expectation import Expectation, expectation
 from invsamp.results.fields import Field, FieldDraws, Mesh, field_draws
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
     from matplotlib.figure import Figure
+
+    from invsamp.plots.profiles import ProfiledAll
 
 #: Draws, of all chains together, from which `Run.warnings` judges; of more it takes every second, third ... one.
 #: Chains so slow that this hid draws have too few effective ones in any case, and those on disk need not fit in memory.
@@ -141,7 +145,8 @@ class Run:
             given = array("log_weight", log_weight, finite=False)
             shape = theta.shape[: 3 if given.ndim == 3 else 0] or theta.shape[1:3]
             stats["log_weight"] = weights.checked("log_weight", given, shape)
-        quantities = {name: _quantity(name, values) for name, values in mapping("recorded", recorded or {}).items()}
+        functions = {} if recorded is None else mapping("recorded", recorded)
+        quantities = {name: floats(f"recorded[{name!r}]", values) for name, values in functions.items()}
         layout.check_arrays(names_shapes, theta, stats, quantities)
         if between is not None:
             between = array("between", between, ("steps", *theta.shape[1:]), finite=False, nan=True)
@@ -162,7 +167,7 @@ class Run:
 
     @property
     def recorded(self) -> dict[str, tuple[int, ...]]:
-        """Shape of every quantity that was recorded beside the parameters (``record=`` of `invsamp.sample`)."""
+        """Shape of every quantity beside the parameters: of ``record=`` of `invsamp.sample`, and of `derive`."""
         return {name: tuple(s) for name, s in json.loads(self._source.attributes.get("recorded", "{}")).items()}
 
     @property
@@ -225,7 +230,7 @@ class Run:
         return self._weights(integer("rung", rung, least=0, most=self.rungs - 1))
 
     def draws(self, name: str) -> Array:
-        """Draws of one parameter of the cold rung, or of what was recorded of them, shape (chains, draws, *shape).
+        """Draws of one parameter of the cold rung, or of a quantity of them, shape (chains, draws, *shape).
 
         Raises
         ------
@@ -233,6 +238,57 @@ class Run:
             If there is no such parameter, and no such quantity.
         """
         return self._source.read("posterior", one_of("name", name, self._quantities))
+
+    def derive(
+        self,
+        name: str,
+        function: Callable[[Array], npt.ArrayLike],
+        posterior: Posterior | None = None,
+        fidelity: str | None = None,
+    ) -> Array:
+        """Add a function of the draws to the run, as ``record=`` of `invsamp.sample` does while it samples.
+
+        The run has it from then on as it has its parameters: `summary` with effective draws and Monte Carlo errors,
+        `warnings`, `draws`, figures, `to_dataframe`, `data`, and what `save` writes. A run in a directory stays there
+        as it is; `save` writes the quantity too.
+
+        Parameters
+        ----------
+        name : str
+            Of the quantity; one that was there before under this name is replaced.
+        function : callable
+            Natural parameters (batch, d), columns as `labels`, -> (batch, ...). With ``posterior``, of what it predicts
+            without noise, (batch, *shape of the data), nan where the solve failed. Row by row: it is called with some
+            of the draws at a time.
+        posterior : Posterior, optional
+            The one that was sampled, or `Posterior.elsewhere` of it: a solve for each draw that differs from others.
+        fidelity : str, optional
+            Of the predictions; the finest by default.
+
+        Returns
+        -------
+        ndarray, shape (chains, draws, ...)
+
+        Raises
+        ------
+        ValueError
+            If the name is that of a parameter or statistic, or cannot be stored; if the function gives no numbers, no
+            row for each draw, or different shapes; if ``posterior`` cannot predict or has other parameters than the
+            run; if the run keeps no parameters.
+        """
+        arguments.function("function", function, "(batch, ...) -> (batch, ...)")
+        check_quantities("name", self.shapes, {arguments.text("name", name): ()})
+        others = {key: shape for key, shape in self.recorded.items() if key != name}
+        predict = None
+        if posterior is not None:
+            check_predicts(posterior, self.shapes)
+            predict = partial(posterior.predict, fidelity=optional(arguments.text, "fidelity", fidelity))
+        elif fidelity is not None:
+            raise ValueError(f"fidelity must be None without a posterior, got {fidelity!r}")
+        values = derived(name, function, self.theta, predict)
+        check_quantities("name", self.shapes, others | {name: values.shape[2:]})
+        self._source = WithDerived(self._source, name, values)
+        return values
 
     def summary(self) -> pd.DataFrame:
         """Statistics of every scalar parameter and recorded quantity; the sampling error's as arviz-stats has them.
@@ -301,15 +357,17 @@ class Run:
         Returns
         -------
         DataFrame
-            A column per label, in its natural unit; where draws have weights, also ``weight``, of mean 1.
+            A column per label of parameters and quantities, in its natural unit; where draws have weights, also
+            ``weight``, of mean 1.
         """
         import pandas as pd
 
         chains, draws = self._source.size
         index = pd.MultiIndex.from_product([range(chains), range(draws)], names=["chain", "draw"])
-        table = pd.DataFrame(self.theta.reshape(chains * draws, -1), index, self.labels)
+        values = layout.join({name: self.draws(name) for name in self._quantities})
+        table = pd.DataFrame(values.reshape(chains * draws, -1), index, list(labels(self._quantities)))
         if self.weights is not None:
-            table["weight"] = self.weights.ravel()
+            table.insert(len(table.columns), "weight", self.weights.ravel())  # an error where one is there
         return table
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -586,11 +644,36 @@ class Run:
         x: npt.ArrayLike | None = None,
         x_label: str | None = None,
         series: Sequence[str] | None = None,
+        curve: tuple[npt.ArrayLike, Posterior] | None = None,
     ) -> Figure:
         """Predicted data against the data; see `invsamp.plots.plot_predictive`."""
         from invsamp.plots import plot_predictive
 
-        return plot_predictive(self, posterior, x, x_label, series)
+        return plot_predictive(self, posterior, x, x_label, series, curve)
+
+    def plot_phase(
+        self,
+        posterior: Posterior | None = None,
+        outputs: Sequence[int] | None = None,
+        series: Sequence[str] | None = None,
+        curve: Posterior | None = None,
+    ) -> Figure:
+        """Outputs against each other; see `invsamp.plots.plot_phase`."""
+        from invsamp.plots import plot_phase
+
+        return plot_phase(self, posterior, outputs, series, curve)
+
+    def plot_identifiability(self, names: Sequence[str] | None = None) -> Figure:
+        """Stiff and sloppy directions of the parameters; see `invsamp.plots.plot_identifiability`."""
+        from invsamp.plots import plot_identifiability
+
+        return plot_identifiability(self, names)
+
+    def plot_profiles(self, profiles: ProfiledAll, names: Sequence[str] | None = None) -> Figure:
+        """Profiles against the posterior; see `invsamp.plots.plot_profiles`."""
+        from invsamp.plots import plot_profiles
+
+        return plot_profiles(self, profiles, names)
 
     def _separations(self) -> dict[str, Separation]:
         """Parameters that keep to two sides of a gap, the first hundreds of them, by label."""
@@ -669,9 +752,3 @@ class Run:
         summary, report = self.summary(), self.report
         messages = diagnose(self._judged(summary), report, self.weights) + self._fit()
         return printed(summary, report, messages, self._separations() if self.rungs > 1 else {})
-
-
-def _quantity(name: str, values: Any) -> Any:
-    """Numbers of either precision."""
-    single = isinstance(values, np.ndarray) and values.dtype == np.float32
-    return values if single else numbers(f"recorded[{name!r}]", values)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from invsamp.contract import Array
-from invsamp.names import DIMENSIONS, check_names
+from invsamp.names import DIMENSIONS, check_names, check_quantities
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -40,7 +40,10 @@ def check_arrays(
     columns = sum(int(np.prod(shape)) for shape in names_shapes.values())
     if theta.ndim != 4 or theta.shape[-1] != columns or 0 in theta.shape:
         raise ValueError(f"theta must have shape (rungs, chains, draws, {columns}), none of them 0, got {theta.shape}")
-    check_names(dict(names_shapes) | {name: np.shape(values)[2:] for name, values in (recorded or {}).items()})
+    check_names(names_shapes)
+    check_quantities(
+        "recorded", names_shapes, {name: np.shape(values)[2:] for name, values in (recorded or {}).items()}
+    )
     for name, values in sample_stats.items():
         if np.shape(values) not in (theta.shape[1:3], theta.shape[:3]):
             raise ValueError(

@@ -224,7 +224,7 @@ def test_ladder_shows_energy_and_one_parameter_at_every_rung():
 
 
 def test_ladder_takes_one_entry():
-    with pytest.raises(ValueError, match="1 to 1 entries of theta, got 2"):
+    with pytest.raises(ValueError, match="1 to 1 entries, got 2"):
         plot_ladder(make(), "k")
 
 
@@ -263,7 +263,7 @@ def test_names_that_do_not_exist_or_are_too_many_are_refused(plot):
     run = make(rungs=1, shapes={"x": (), "k": (20,)})
     with pytest.raises(ValueError, match=r"names must be among x, k\[0\].*got 'z'"):
         plot(run, names=["z"])
-    with pytest.raises(ValueError, match="1 to 8 entries of theta, got 20"):
+    with pytest.raises(ValueError, match="1 to 8 entries, got 20"):
         plot(run, names=["k"])
     with pytest.raises(ValueError, match=r"got the string 'x'; write \['x'\]"):
         plot(run, names="x")

@@ -315,6 +315,10 @@ def runs_calls() -> dict[str, Call]:
     plan = {"replicates": 2, "ranks": 3, "draws": 5, "warmup": 5, "seed": 1, "progress": False}
     longer = quiet(iv.sample, posterior, iv.mala(0.1), draws=20, warmup=0, seed=1, progress=False)
     calibration = quiet(iv.calibrate, posterior, iv.mala(0.1), **plan)
+    profiles = quiet(iv.profile, posterior, ["a"], seed=1)
+    twice = iv.finite_differences(lambda theta: np.tile(theta, 2))
+    plane = iv.Posterior(a_prior(), twice, np.zeros((2, 2)), iv.GaussianNoise(0.5))
+    planes = quiet(iv.sample, plane, iv.mala(0.1), draws=5, warmup=5, seed=1, progress=False)
     calls = {
         "sample": Call(
             iv.sample,
@@ -368,6 +372,11 @@ def runs_calls() -> dict[str, Call]:
         "Calibration.bands": Call(calibration.bands),
         "Calibration.plot": Call(calibration.plot, {"names": ["energy"]}, {"names": {"none"}}),
         "Run.expectation": Call(longer.expectation, {"quantity": np.square}),
+        "Run.derive": Call(
+            longer.derive,
+            {"name": "derived", "function": np.square, "posterior": posterior},
+            {"name": {"text"}, "posterior": {"none"}, "fidelity": {"none"}},
+        ),
         "Run.draws": Call(run.draws, {"name": "a"}, {"name": {"part"}}),
         "Run.field": Call(run.field, mapped, {"draws": {"none"}, "truth": {"none"}}),
         "Run.from_arrays": Call(
@@ -380,7 +389,11 @@ def runs_calls() -> dict[str, Call]:
                 "log_weight": np.zeros((2, 5)),
                 "recorded": {"y": np.zeros((2, 5, 3))},
             },
-            {"report": {"mapping", "empty mapping"}, "sample_stats": {"empty mapping"}, "recorded": {"empty mapping"}},
+            {
+                "report": {"mapping", "empty mapping"},
+                "sample_stats": {"empty mapping"},
+                "recorded": {"empty mapping", "none"},
+            },
         ),
         "Run.load": Call(iv.Run.load, {"path": stored}),
         "Run.loo": Call(run.loo, {"posterior": posterior}, {"posterior": {"none"}}),
@@ -395,6 +408,9 @@ def runs_calls() -> dict[str, Call]:
     }
     for name in plots.__all__:
         given = {"posterior": posterior} if name in ("plot_predictive", "plot_residuals") else {}
+        given |= {"profiles": profiles} if name == "plot_profiles" else {}
+        given |= {"posterior": plane} if name == "plot_phase" else {}
+        drawn = planes if name == "plot_phase" else longer if name == "plot_identifiability" else run
         given |= mapped if name == "plot_field" else {}
         kinds = plotted | {
             "names": {"none", "entries"},
@@ -404,8 +420,8 @@ def runs_calls() -> dict[str, Call]:
         }
         kinds |= {"truth_label": {"text"}}
         if name != "plot_swaps":
-            calls[f"Run.{name}"] = Call(getattr(run, name), given, kinds)
-        calls[f"plots.{name}"] = Call(getattr(plots, name), {"run": run, **given}, kinds)
+            calls[f"Run.{name}"] = Call(getattr(drawn, name), given, kinds)
+        calls[f"plots.{name}"] = Call(getattr(plots, name), {"run": drawn, **given}, kinds)
     return calls
 
 

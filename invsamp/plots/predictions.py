@@ -1,0 +1,214 @@
+"""Figures of what a run predicts: bands over the data, and phase planes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from invsamp import arguments
+from invsamp.arguments import array, instance, integer, optional, text, wrong
+from invsamp.contract import Array
+from invsamp.names import check_predicts
+from invsamp.plots.figure import COLD, FAINT, HOT, INK, Run, checked_run, clean, new_figure, title
+from invsamp.posing.posterior import Posterior
+
+#: Draws that are solved for a curve, and of these drawn as lines in a phase plane.
+_CURVES, _LINES = 300, 60
+#: Outputs whose pairs are shown by default.
+_OUTPUTS = 3
+
+
+def plot_predictive(
+    run: Run,
+    posterior: Posterior | None = None,
+    x: npt.ArrayLike | None = None,
+    x_label: str | None = None,
+    series: Sequence[str] | None = None,
+    curve: tuple[npt.ArrayLike, Posterior] | None = None,
+) -> Figure:
+    """Predicted data, with noise, over the observed data: median, central 50% and 90%.
+
+    Parameters
+    ----------
+    run : Run
+    posterior : Posterior, optional
+        Needed unless `Run.posterior_predictive` has been called.
+    x : array_like, shape (first axis of the data,), optional
+        Where the data lie, for bands over x (times, places on a line). By default each datum is a bar of its own.
+    x_label : str, optional
+    series : sequence of str, optional
+        Names of the data's columns (data of shape (m, k) give k panels).
+    curve : tuple (array_like of shape (n,), Posterior), optional
+        Bands over other positions than the data's, closer by or beyond them: these, and `Posterior.elsewhere` of a
+        model that predicts there, arranged (n, k). Takes up to 300 solves, in each call; ``x`` has to be given too.
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    ValueError
+        If the run holds no data, there is neither a prediction nor a posterior to make one, or
+        ``x``, ``series`` or ``curve`` have the wrong length.
+    """
+    if curve is not None and x is None:
+        raise ValueError("x must be given with curve, got None")
+    predicted, observed = predicted_and_observed(run, posterior)
+    rows, count = observed.shape
+    where = np.arange(rows, dtype=float) if x is None else array("x", x, (rows,))
+    optional(text, "x_label", x_label)
+    _series(series, count)
+    over = where
+    if curve is not None:
+        if not isinstance(curve, tuple) or len(curve) != 2:
+            raise wrong("curve", "a tuple of positions and a Posterior", curve)
+        over = array("curve[0]", curve[0], ("n",))
+        predicted = _elsewhere(run, "curve[1]", curve[1], count, len(over))[1]
+    figure = new_figure(7.2, 0.6 + 2.3 * count)
+    for k, axes in enumerate(figure.subplots(count, 1, squeeze=False, sharex=True)[:, 0]):
+        levels = np.nanquantile(predicted[:, :, k], (0.05, 0.25, 0.5, 0.75, 0.95), axis=0)
+        (_bars if x is None else _bands)(axes, over, levels)
+        axes.plot(where, observed[:, k], "o", color=INK, ms=4, mec="white", mew=0.6, label="data", zorder=5)
+        clean(axes, grid=True)
+        if series is not None:
+            title(axes, series[k])
+        if k == 0:
+            axes.legend(frameon=False, fontsize=8, ncols=4, loc="lower right", bbox_to_anchor=(1.0, 1.0), borderpad=0.1)
+    if (where == np.rint(where)).all():  # years, days, counts
+        axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.set_xlabel(x_label or ("datum" if x is None else "x"), color=INK, fontsize=9)
+    return figure
+
+
+def plot_phase(
+    run: Run,
+    posterior: Posterior | None = None,
+    outputs: Sequence[int] | None = None,
+    series: Sequence[str] | None = None,
+    curve: Posterior | None = None,
+) -> Figure:
+    """Phase planes: each output against another, of predictions without noise, with the data in their order.
+
+    Lines are single draws, so that a draw of another orbit is seen as one.
+
+    Parameters
+    ----------
+    run : Run
+    posterior : Posterior, optional
+        Needed unless `Run.posterior_predictive` has been called.
+    outputs : sequence of int, optional
+        Columns of the data (m, k), a panel for each pair; by default the first three.
+    series : sequence of str, optional
+        Names of all the data's columns.
+    curve : Posterior, optional
+        `Posterior.elsewhere` of a model that predicts the columns at closer times, for smooth lines: up to 300 solves.
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    ValueError
+        If the data have less than two columns, or as `plot_predictive`.
+    """
+    _, observed = predicted_and_observed(run, posterior)
+    count = observed.shape[1]
+    if count < 2:
+        raise ValueError(f"run must hold data of shape (m, k) with k >= 2 for a phase plane, got {count} column")
+    _series(series, count)
+    shown = list(range(count))[:_OUTPUTS]
+    if outputs is not None:
+        shown = [integer("outputs", k, least=0, most=count - 1) for k in arguments.sequence("outputs", outputs)]
+        if len(set(shown)) != len(shown) or not 2 <= len(shown) <= 4:
+            raise wrong("outputs", "2 to 4 distinct columns", outputs)
+    if curve is None:
+        mean = run.data.posterior_predictive["mean"].to_numpy()
+        mean = mean.reshape(-1, *observed.shape)
+    else:
+        mean = _elsewhere(run, "curve", curve, count)[0]
+    lines = mean[:: -(-len(mean) // _LINES)]
+    pairs = list(combinations(shown, 2))
+    across = min(3, len(pairs))
+    down = -(-len(pairs) // across)
+    figure = new_figure(3.9 * across + 0.3, 3.4 * down + 0.3)
+    panels = figure.subplots(down, across, squeeze=False).ravel()
+    for axes in panels[len(pairs) :]:
+        axes.set_visible(False)
+    for axes, (i, j) in zip(panels, pairs, strict=False):
+        for k, line in enumerate(lines):
+            axes.plot(line[:, i], line[:, j], color=COLD, lw=0.7, alpha=0.35, label=None if k else "draws")
+        axes.plot(observed[:, i], observed[:, j], color=FAINT, lw=0.7, ls=":")
+        axes.plot(observed[:, i], observed[:, j], "o", color=INK, ms=4, mec="white", mew=0.6, label="data", zorder=5)
+        axes.plot(observed[:1, i], observed[:1, j], "s", color=HOT, ms=5, mec="white", label="first", zorder=6)
+        clean(axes, grid=True)
+        axes.set_xlabel(series[i] if series else f"output {i}", color=INK, fontsize=9)
+        axes.set_ylabel(series[j] if series else f"output {j}", color=INK, fontsize=9)
+    panels[0].legend(frameon=False, fontsize=8, ncols=3, loc="lower right", bbox_to_anchor=(1.0, 1.0), borderpad=0.1)
+    return figure
+
+
+def _series(series: Sequence[str] | None, count: int) -> None:
+    """`ValueError` unless these are names for the data's columns."""
+    optional(arguments.names, "series", series)
+    if series is not None and len(series) != count:
+        raise ValueError(f"series must name {count} columns of the data, got {len(series)}: {list(series)}")
+
+
+def _elsewhere(
+    run: Run, argument: str, posterior: Posterior, count: int, rows: int | None = None
+) -> tuple[Array, Array]:
+    """Predictions (draws, rows, columns) of what was not measured, without noise and with it."""
+    unseen = np.asarray(instance(argument, posterior, Posterior, "a Posterior").data, dtype=float)
+    if not np.isnan(unseen).all():
+        raise ValueError(f"{argument} must be posterior.elsewhere(model), without data, got one with data")
+    if unseen.size % count or (rows is not None and unseen.size != rows * count):
+        wanted = f"({'n' if rows is None else rows}, {count})"
+        raise ValueError(f"{argument} must predict an array {wanted}, got one of shape {unseen.shape}")
+    predicted = run.posterior_predictive(posterior, draws=_CURVES)
+    mean, data = (predicted[name].to_numpy().reshape(-1, unseen.size // count, count) for name in ("mean", "data"))
+    return mean, data
+
+
+def predicted_and_observed(run: Run, posterior: Posterior | None) -> tuple[Array, Array]:
+    """Predictions with noise, shape (draws, rows, columns), and the data, shape (rows, columns).
+
+    Raises
+    ------
+    ValueError
+        If the run holds no data, or there is neither a prediction nor a posterior to make one.
+    """
+    if "observed_data" not in checked_run(run).data.groups():
+        raise ValueError("run must hold observed data to compare with, got the run of a density without data")
+    if "posterior_predictive" not in run.data.groups():
+        if posterior is None:
+            raise ValueError("posterior must be given, or run.posterior_predictive(posterior) called before: got None")
+        run.posterior_predictive(posterior)
+    elif posterior is not None:
+        check_predicts(posterior, run.shapes)
+    predicted = run.data.posterior_predictive["data"].to_numpy()
+    shape = predicted.shape[2:]
+    predicted = predicted.reshape(-1, shape[0] if shape else 1, int(np.prod(shape[1:])))
+    return predicted, run.data.observed_data["data"].to_numpy().reshape(predicted.shape[1:])
+
+
+def _bands(axes: Axes, x: np.ndarray, levels: np.ndarray) -> None:
+    order = np.argsort(x)
+    x, levels = x[order], levels[:, order]
+    axes.fill_between(x, levels[0], levels[4], color=COLD, alpha=0.16, lw=0, label="90%")
+    axes.fill_between(x, levels[1], levels[3], color=COLD, alpha=0.30, lw=0, label="50%")
+    axes.plot(x, levels[2], color=COLD, lw=1.6, label="median")
+
+
+def _bars(axes: Axes, x: np.ndarray, levels: np.ndarray) -> None:
+    """For data without an order: nothing is drawn between them."""
+    width = 0.0 if len(x) > 60 else 1.0
+    axes.vlines(x, levels[0], levels[4], color=COLD, alpha=0.30, lw=1.5 + 3 * width, label="90%")
+    axes.vlines(x, levels[1], levels[3], color=COLD, alpha=0.55, lw=1.5 + 3 * width, label="50%")
+    axes.plot(x, levels[2], "_", color=COLD, ms=4 + 6 * width, mew=1.6, label="median")
