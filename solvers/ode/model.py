@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -33,37 +33,13 @@ from invsamp.solvers.ode.right_hand_side import (
     prepare_states,
     prepare_stop,
 )
+from invsamp.solvers.ode.solution import BoolArray, SensitiveSolution, Solution
 from invsamp.solvers.ode.state_functions import Function
 from invsamp.solvers.ode.steady_state import SteadyState
 from invsamp.solvers.ode.tracing import Rhs
-from invsamp.solvers.ode.trajectories import Integers, Outcome
-
-BoolArray = npt.NDArray[np.bool_]
+from invsamp.solvers.ode.trajectories import Outcome
 
 __all__ = ["OdeModel", "SensitiveSolution", "Solution", "Status"]
-
-
-class Solution(NamedTuple):
-    """States of a batch of trajectories; NaN where there is none."""
-
-    states: Array  # (batch, n_times, n_states)
-    status: Integers  # (batch,), values of `Status`
-    evaluations: Integers  # (batch,), calls of the right-hand side
-    steps: Integers  # (batch,), accepted steps
-    ended: Array  # (batch,), time reached: of the event where the status is STOPPED
-    switched: BoolArray  # (batch,), whether LSODA took over from the explicit method, under ``method="auto"``
-
-
-class SensitiveSolution(NamedTuple):
-    """States and their derivatives with respect to parameters, then initial values."""
-
-    states: Array  # (batch, n_times, n_states)
-    sensitivities: Array  # (batch, n_times, n_states, n_parameters + n_initial)
-    status: Integers  # (batch,)
-    evaluations: Integers  # (batch,)
-    steps: Integers  # (batch,)
-    ended: Array  # (batch,)
-    switched: BoolArray  # (batch,)
 
 
 @dataclass(frozen=True, repr=False)
@@ -462,7 +438,7 @@ def _check_settings(model: OdeModel) -> None:
         raise ValueError("events with when= need method='RK45', 'DOP853' or 'auto', got 'LSODA'")
 
 
-def _has_entries(value: Any) -> bool:
+def _has_entries(value: object) -> bool:
     return not (isinstance(value, list | tuple) and len(value) == 0)
 
 

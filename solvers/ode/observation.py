@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,18 +17,15 @@ from invsamp.arguments import function, increasing, integer, numbers, optional, 
 from invsamp.solvers.ode.initial_values import Initial, InitialValues
 from invsamp.solvers.ode.naming import Naming
 from invsamp.solvers.ode.observed import ObservedTrajectories
+from invsamp.solvers.ode.solution import BoolArray, SensitiveSolution, Solution, Solver
 from invsamp.solvers.ode.state_functions import Function, StateFunction
 from invsamp.solvers.ode.steady_state import SteadyStart, SteadyState
 
-if TYPE_CHECKING:
-    from invsamp.solvers.ode.model import OdeModel, SensitiveSolution, Solution
-
 Array = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 def observe(
-    model: OdeModel,
+    model: Solver,
     times: npt.ArrayLike,
     initial: Initial | SteadyState,
     *,
@@ -83,7 +80,7 @@ class OdeObservation(ObservedTrajectories):
         Where the observations are among those of the model that this one was made from by `coarsen`; None: all.
     """
 
-    model: OdeModel
+    model: Solver
     times: Array
     t0: float
     initial: InitialValues | SteadyStart
@@ -165,7 +162,7 @@ class OdeObservation(ObservedTrajectories):
         ValueError
             If no time is left, or ``every`` is less than 1.
         """
-        settings: dict[str, Any] = {k: v for k, v in (("rtol", rtol), ("atol", atol)) if v is not None}
+        settings: dict[str, object] = {k: v for k, v in (("rtol", rtol), ("atol", atol)) if v is not None}
         model = dataclasses.replace(self.model, **settings) if settings else self.model
         kept = np.arange(len(self.times)) % integer("every", every, least=1) == 0
         if until is not None:
@@ -223,7 +220,7 @@ class OdeObservation(ObservedTrajectories):
         return whole[:, :q], whole[:, q:]
 
 
-def observed_states(model: OdeModel, states: Sequence[str] | None) -> tuple[int, ...]:
+def observed_states(model: Solver, states: Sequence[str] | None) -> tuple[int, ...]:
     """Indices of the states observed, all by default; ValueError for names that are unknown or repeated."""
     names = model.states if states is None else arguments.names("states", states)
     if not set(names) <= set(model.states):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from invsamp.solvers.ode.model import OdeModel
+from invsamp.solvers.ode.solution import Solver
 
 
 class ObservedTrajectories:
     """Base of forward models that solve with ``model`` and keep what failures said, seconds and rows."""
 
-    model: OdeModel
+    model: Solver
     _said: list[str]  # what the last failure said
     _timing: list[float]  # seconds, rows
 

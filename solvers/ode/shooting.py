@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import array, increasing, instance, integer, mapping, numbers, optional
+from invsamp.arguments import array, increasing, instance, integer, mapping, numbers, optional, real
 from invsamp.solvers.ode.arrow import ArrowEquations
-from invsamp.solvers.ode.model import OdeModel, SensitiveSolution, Solution
-from invsamp.solvers.ode.observation import BoolArray, as_mask, observed_states
+from invsamp.solvers.ode.model import OdeModel
+from invsamp.solvers.ode.observation import as_mask, observed_states
 from invsamp.solvers.ode.observed import ObservedTrajectories
 from invsamp.solvers.ode.segments import Layout, layout, segment_begins, smoothed
-from invsamp.solvers.ode.shooting_fit import ShootingFit, least_squares
+from invsamp.solvers.ode.shooting_fit import ShootingFit, Unsolvable, least_squares
+from invsamp.solvers.ode.solution import BoolArray, SensitiveSolution, Solution
 
 Array = npt.NDArray[np.float64]
 
@@ -263,7 +264,24 @@ class MultipleShooting(ObservedTrajectories):
             If the first trajectories cannot be solved, the data leave something undetermined, states are not observed
             and ``starts`` is not given, or a name or a shape is wrong.
         """
-        return least_squares(self, observed, parameters, noise_sd, starts, max_iterations)
+        max_iterations, p = integer("max_iterations", max_iterations, least=1), self._begin(parameters)
+        shape = len(self.begins), len(self.model.states)
+        begin = self._guess(observed) if starts is None else array("starts", starts, shape)
+        data, sd = self.data(observed), self.scale(noise_sd)
+        earlier = 0
+        if self.continuity is not None:
+            # far off, gaps that must close make the way down long and winding; free starts lead close to its end
+            free = dataclasses.replace(self, continuity=None)
+            loose = free.fit(observed, p, noise_sd, starts=begin, max_iterations=max_iterations)
+            p, begin, earlier = loose.values, loose.starts, loose.iterations
+        names = self.model.parameters
+        try:
+            found = least_squares(
+                self, lambda theta: self.equations(theta, data, sd), data, sd, (p, begin), names, max_iterations
+            )
+        except Unsolvable as error:
+            raise ValueError(f"{error}: {self.message}") from None
+        return dataclasses.replace(found, iterations=found.iterations + earlier)
 
     def equations(self, theta: Array, data: Array, sd: Array) -> ArrowEquations:
         """Gauss-Newton equations of the weighted squares at one theta (n_columns,); data and sds as `data`, `scale`."""
@@ -301,6 +319,24 @@ class MultipleShooting(ObservedTrajectories):
     def n_observations(self) -> int:
         """Length of a row of observations, gaps included."""
         return self._layout.data + self._layout.gaps
+
+    def _begin(self, parameters: Mapping[str, float] | npt.ArrayLike) -> Array:
+        """Where a fit begins, (n_parameters,)."""
+        names = self.model.parameters
+        if not isinstance(parameters, Mapping):
+            return array("parameters", parameters, (len(names),), empty=True)
+        if set(parameters) != set(names):
+            raise ValueError(f"parameters must give values for {names}, got {sorted(parameters)}")
+        return np.array([real(f"parameters[{name!r}]", parameters[name]) for name in names])
+
+    def _guess(self, observed: npt.ArrayLike) -> Array:
+        missing = [name for name in self.model.states if name not in (self.states or ())]
+        if missing:
+            raise ValueError(
+                f"starts must be given where states are not observed, here {missing}: "
+                f"starts=shooting.initial_guess(observed, unobserved={{...}}) takes values for them"
+            )
+        return self.initial_guess(observed)
 
     @property
     def _mask(self) -> BoolArray:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import array, generator, integer, real
+from invsamp.arguments import generator, integer, real
 from invsamp.solvers.ode.arrow import ArrowEquations, levenberg_marquardt
 
-if TYPE_CHECKING:
-    from invsamp.solvers.ode.shooting import MultipleShooting
-
 Array = npt.NDArray[np.float64]
+
+
+class Unsolvable(ValueError):
+    """Some segment fails where a fit begins."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,46 +73,40 @@ class ShootingFit:
 
 
 def least_squares(
-    shooting: MultipleShooting,
-    observed: npt.ArrayLike,
-    parameters: Mapping[str, float] | npt.ArrayLike,
-    noise_sd: npt.ArrayLike,
-    starts: npt.ArrayLike | None,
+    predict: Callable[[Array], Array],
+    equations: Callable[[Array], ArrowEquations],
+    data: Array,
+    sd: Array,
+    begin: tuple[Array, Array],
+    names: tuple[str, ...],
     max_iterations: int,
 ) -> ShootingFit:
-    """See `MultipleShooting.fit`, whose arguments these are."""
-    max_iterations = integer("max_iterations", max_iterations, least=1)
-    if isinstance(parameters, Mapping):
-        if set(parameters) != set(shooting.model.parameters):
-            raise ValueError(f"parameters must give values for {shooting.model.parameters}, got {sorted(parameters)}")
-        p = np.array([real(f"parameters[{name!r}]", parameters[name]) for name in shooting.model.parameters])
-    else:
-        p = array("parameters", parameters, (len(shooting.model.parameters),), empty=True)
-    shape = len(shooting.begins), len(shooting.model.states)
-    begin = _guess(shooting, observed) if starts is None else array("starts", starts, shape)
-    data, sd = shooting.data(observed), shooting.scale(noise_sd)
-    earlier = 0
-    if shooting.continuity is not None:
-        # far off, gaps that must close make the way down long and winding; free starts lead close to its end
-        free = dataclasses.replace(shooting, continuity=None)
-        loose = free.fit(observed, p, noise_sd, starts=begin, max_iterations=max_iterations)
-        p, begin, earlier = loose.values, loose.starts, loose.iterations
+    """Weighted least squares of data (m,) with sds, from parameters (q,) and starts (segments, n_states).
+
+    ``predict`` maps theta (1, q + segments * n_states) to (1, m), ``equations`` linearizes at one theta.
+
+    Raises
+    ------
+    Unsolvable
+        If the first trajectories cannot be solved.
+    ValueError
+        If the data leave something undetermined.
+    """
 
     def cost(theta: Array) -> float:
         with np.errstate(over="ignore"):
-            return 0.5 * float(np.sum(((data - shooting(theta[None])[0]) / sd) ** 2))
+            return 0.5 * float(np.sum(((data - predict(theta[None])[0]) / sd) ** 2))
 
-    def equations(theta: Array) -> ArrowEquations | None:
-        found = shooting.equations(theta, data, sd)
+    def solvable(theta: Array) -> ArrowEquations | None:
+        found = equations(theta)
         return found if np.isfinite(found.corner).all() and np.isfinite(found.diagonal).all() else None
 
-    first = np.concatenate([p, begin.ravel()])
-    system = equations(first) if np.isfinite(cost(first)) else None
+    p, starts = begin
+    first = np.concatenate([p, starts.ravel()])
+    system = solvable(first) if np.isfinite(cost(first)) else None
     if system is None:
-        raise ValueError(
-            f"parameters and starts must be solvable where the fit begins, but some segment failed: {shooting.message}"
-        )
-    theta, system, iterations, converged = levenberg_marquardt(cost, equations, first, system, max_iterations)
+        raise Unsolvable("parameters and starts must be solvable where the fit begins, but some segment failed")
+    theta, system, iterations, converged = levenberg_marquardt(cost, solvable, first, system, max_iterations)
     try:
         system.parameter_covariance()
     except np.linalg.LinAlgError:
@@ -122,22 +115,12 @@ def least_squares(
             "take longer segments, or continuity=, or observe more"
         ) from None
     return ShootingFit(
-        names=shooting.model.parameters,
+        names=names,
         values=theta[: len(p)],
-        starts=theta[len(p) :].reshape(begin.shape),
+        starts=theta[len(p) :].reshape(starts.shape),
         chi_square=2.0 * cost(theta),
         degrees_of_freedom=len(data) - len(theta),
-        iterations=iterations + earlier,
+        iterations=iterations,
         converged=converged,
         equations=system,
     )
-
-
-def _guess(shooting: MultipleShooting, observed: npt.ArrayLike) -> Array:
-    missing = [name for name in shooting.model.states if name not in (shooting.states or ())]
-    if missing:
-        raise ValueError(
-            f"starts must be given where states are not observed, here {missing}: "
-            f"starts=shooting.initial_guess(observed, unobserved={{...}}) takes values for them"
-        )
-    return shooting.initial_guess(observed)

@@ -15,7 +15,6 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -27,9 +26,7 @@ from invsamp.solvers.ode.naming import Naming
 from invsamp.solvers.ode.newton import state_jacobian
 from invsamp.solvers.ode.quantities import Quantities, Quantity, check_quantity, shallow_quantity
 from invsamp.solvers.ode.right_hand_side import prepare_jacobian, prepare_sensitivities, prepare_states
-
-if TYPE_CHECKING:
-    from invsamp.solvers.ode.model import OdeModel
+from invsamp.solvers.ode.solution import Solver
 
 Array = npt.NDArray[np.float64]
 #: Newton's method takes over when its first step is so small, relative to the states.
@@ -89,7 +86,7 @@ class SteadyState:
 class SteadyStart:
     """A steady state of a model; `values` and `slopes` as of `InitialValues`."""
 
-    model: OdeModel
+    model: Solver
     begin: InitialValues
     naming: Naming
     until: float
@@ -98,7 +95,7 @@ class SteadyStart:
     names: tuple[str, ...] = ()
 
     @staticmethod
-    def of(steady: SteadyState, model: OdeModel) -> SteadyStart:
+    def of(steady: SteadyState, model: Solver) -> SteadyStart:
         """That of a model; ValueError for what does not fit."""
         naming = Naming.of(steady.given, model.parameters, ())
         if unknown := sorted(set(naming.names) - set(model.parameters)):
