@@ -14,6 +14,9 @@ from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Estimate, Request, guarded, rows_of
 from invsamp.posing.forward import own_array
 
+#: Rows that are asked for by themselves at the most, to see that none have changed places.
+MOST_COMPARED = 64
+
 
 class EvaluatorError(RuntimeError):
     """An evaluator broke, or gave what is no answer; what was drawn before is kept."""
@@ -74,7 +77,9 @@ class Checked:
         seconds = (time.perf_counter() - begin) / max(1, sum(len(request.position) for request in requests))
         if min(len(requests), 2) > self._compared:  # the first time that anything is asked, and that several are
             self._compared = min(len(requests), 2)
-            self._compare(requests, found)
+            if len(requests) > 1:
+                self._compare(requests, found)
+            self._compare_rows(*max(zip(requests, found, strict=True), key=lambda pair: len(pair[0].position)))
         self._check_late(requests, found)
         for request, estimate in zip(requests, found, strict=True):
             rows = len(request.position)
@@ -120,7 +125,7 @@ class Checked:
         return estimate
 
     def _compare(self, requests: tuple[Request, ...], found: tuple[Estimate, ...]) -> None:
-        """Asked for by itself, a row must have the same answer: one that another should have is of no use."""
+        """Asked for by itself, a request's first row must have the same answer, and not that of another request."""
         asked = {k: rows_of(request, slice(0, 1)) for k, request in enumerate(requests) if len(request.position)}
         alone = {k: self._asked((request,))[0] for k, request in asked.items()}
         for k, estimate in alone.items():
@@ -129,9 +134,19 @@ class Checked:
             of = next((j for j, other in alone.items() if _alike(other, found[k], 0)), None)
             if of is not None:
                 raise self._wrong("estimates in the order of the requests", f"that of request {of} for request {k}")
-            row = next((row for row in range(1, len(found[k].energy)) if _alike(estimate, found[k], row)), None)
-            if row is not None:  # otherwise there is noise in it
-                raise self._wrong("estimates in the order of a request's rows", f"that of row 0 for row {row}")
+
+    def _compare_rows(self, request: Request, found: Estimate) -> None:
+        """Each row of a request, by itself: they may have changed places."""
+        for row in range(min(len(request.position), MOST_COMPARED)):
+            by_itself = (rows_of(request, slice(row, row + 1)),)
+            (alone,) = self._asked(by_itself)
+            at = next((k for k in range(len(found.energy)) if _alike(alone, found, k)), None)
+            if at is None or _alike(alone, found, row):  # with noise in it, it is like none
+                continue
+            (again,) = self._asked(by_itself)
+            if _alike(again, found, row):
+                raise self._wrong(*_LATE)
+            raise self._wrong("estimates in the order of a request's rows", f"that of row {row} for row {at}")
 
     def _check_late(self, requests: tuple[Request, ...], found: tuple[Estimate, ...]) -> None:
         """An answer that is that of the time before must be so again, or it came late."""
@@ -141,13 +156,14 @@ class Checked:
                 continue
             self._repeats = True  # where energies are constant this is asked once
             if not np.array_equal(self._asked((request,))[0].energy, estimate.energy):
-                raise self._wrong("what it is asked for now", "what it was asked for the time before")
+                raise self._wrong(*_LATE)
         self._before = requests, found
 
     def _wrong(self, right: str, value: object) -> EvaluatorError:
         return EvaluatorError(f"{self._evaluator!r} must give {right}, got {value}")
 
 
+_LATE = "what it is asked for now", "what it was asked for the time before"
 _NAMES = (
     *("energies", "gradients", "variances of energies", "variances of gradients"),
     *("prior energies", "gradients of prior energies"),

@@ -89,13 +89,15 @@ class TestOwn:
         with pytest.raises(EvaluatorError, match=message):
             iv.sample(POSTERIOR, SAMPLERS["ladder"], executor=own, **LENGTH)
 
-    def test_rows_in_another_order_are_named(self):
+    @pytest.mark.parametrize(("order", "row", "at"), [([2, 1, 0], 0, 2), ([0, 2, 1], 1, 2), ([1, 2, 0], 0, 2)])
+    def test_rows_in_another_order_are_named(self, order, row, at):
         class Mixed(Own):
             def evaluate(self, requests):
                 found = super().evaluate(requests)
-                return [Estimate(f.energy[::-1], f.gradient[::-1], prior=f.prior[::-1]) for f in found]
+                return [f if len(f.energy) == 1 else f.take(order) for f in found]
 
-        with pytest.raises(EvaluatorError, match="in the order of a request's rows, got that of row 0 for row 2"):
+        message = f"in the order of a request's rows, got that of row {row} for row {at}"
+        with pytest.raises(EvaluatorError, match=message):
             iv.sample(POSTERIOR, iv.mala(), executor=Mixed(), **LENGTH)
 
     def test_answers_that_come_late_are_named(self):
