@@ -182,7 +182,7 @@ def function(name: str, value: object, signature: str = "") -> Callable[..., Any
     """What can be called, with what ``signature`` says, such as "(t, x, p)"."""
     if not callable(value) or isinstance(value, type):
         raise wrong(name, f"a function {signature}".rstrip(), value)
-    called: Callable[..., Any] = value
+    called: Callable[..., object] = value
     return called
 
 

@@ -341,11 +341,11 @@ class Predicts(Protocol):
         """Name -> shape of every parameter."""
         ...
 
-    def predict(self, theta: Any, fidelity: str | None = None) -> Array:
+    def predict(self, theta: object, fidelity: str | None = None) -> Array:
         """Noise-free observations (batch, *data.shape)."""
         ...
 
-    def sample_noise(self, rng: np.random.Generator, y: Any, theta: Any) -> Array:
+    def sample_noise(self, rng: np.random.Generator, y: object, theta: object) -> Array:
         """Data with fresh noise around noise-free ``y``, of that shape."""
         ...
 
@@ -359,7 +359,7 @@ class TellsLikelihood(Protocol):
         """Name -> shape of every parameter."""
         ...
 
-    def log_likelihood(self, theta: Any, fidelity: str | None = None) -> Array:
+    def log_likelihood(self, theta: object, fidelity: str | None = None) -> Array:
         """Log likelihoods (batch, *data.shape)."""
         ...
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-from typing import Any
 
 #: Kinds: the model said so; NaN or infinity came back; no answer in time; its process or connection was lost.
 KINDS = ("raised", "not_finite", "timed_out", "died")
@@ -36,7 +35,7 @@ class Failures:
         """Mean seconds per row so far; NaN before the first."""
         return self._seconds / self._rows if self._rows else math.nan
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """A copy begins to count anew."""
         return Failures, ()
 

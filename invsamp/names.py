@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ DIMENSIONS = ("chain", "draw", "rung")
 STATISTICS = ("energy", "prior", "misfit", "replica", "step_size", "log_weight", "acceptance_rate")
 
 
-def check_statistics(owner: str, statistics: Any) -> None:
+def check_statistics(owner: str, statistics: object) -> None:
     """`ValueError` unless these are names for what draws keep, with the types of the numbers."""
     for name, kind in mapping(f"statistics of {owner}", statistics).items():
         _check_storable(f"a statistic of {owner}", name)
@@ -59,7 +58,7 @@ def check_quantities(
     check_names(dict(parameters) | dict(quantities))
 
 
-def _check_storable(what: str, name: Any) -> None:
+def _check_storable(what: str, name: object) -> None:
     """`ValueError` unless draws can be stored by this name."""
     if not isinstance(name, str) or not name:
         raise ValueError(f"{what} must have a name that is a string and not empty, got {name!r}")
@@ -80,14 +79,14 @@ def _is_entry(index: str, shape: tuple[int, ...]) -> bool:
     return all(int(part) < size for part, size in zip(parts, shape, strict=True))
 
 
-def check_predicts(posterior: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
+def check_predicts(posterior: object, shapes: Mapping[str, tuple[int, ...]]) -> None:
     """`ValueError` unless something has data to predict and the parameters of a run."""
     if not isinstance(posterior, Predicts) or _told_by_likelihood(posterior):
         raise ValueError(f"posterior must have a forward model, data and noise, got {_kind(posterior)}")
     _check_shapes(posterior.shapes, shapes)
 
 
-def check_tells_likelihood(posterior: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
+def check_tells_likelihood(posterior: object, shapes: Mapping[str, tuple[int, ...]]) -> None:
     """`ValueError` unless something tells the likelihood of each datum, and has the parameters of a run."""
     if not isinstance(posterior, TellsLikelihood):
         raise ValueError(
@@ -96,11 +95,11 @@ def check_tells_likelihood(posterior: Any, shapes: Mapping[str, tuple[int, ...]]
     _check_shapes(posterior.shapes, shapes)
 
 
-def _kind(posterior: Any) -> str:
+def _kind(posterior: object) -> str:
     return "one posed by its log likelihood" if _told_by_likelihood(posterior) else type(posterior).__name__
 
 
-def _told_by_likelihood(posterior: Any) -> bool:
+def _told_by_likelihood(posterior: object) -> bool:
     return isinstance(posterior, TellsLikelihood) and not isinstance(posterior, Observed)
 
 

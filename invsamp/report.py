@@ -206,14 +206,14 @@ def _words(caption: str, rows: Iterable[tuple[str, str]]) -> str:
     return f'<div class="wide"><table class="words"><caption>{escape(caption)}</caption>{body}</table></div>'
 
 
-def _table(caption: str, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+def _table(caption: str, names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
     body = "".join(f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in _cells(row))}</tr>" for row in rows)
     table = f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f'<div class="wide">{table}</div>'
 
 
-def _cells(row: Sequence[Any]) -> Iterator[str]:
+def _cells(row: Sequence[object]) -> Iterator[str]:
     for value in row:
         if value is None or (isinstance(value, float) and np.isnan(value)):
             yield "-"

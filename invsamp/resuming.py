@@ -51,7 +51,7 @@ def resume(
     progress: bool = True,
     comm: Communicator | None = None,
     executor: Executor | Evaluator | None = None,
-    record: Mapping[str, Callable[[Array], Any]] | None = None,
+    record: Mapping[str, Callable[[Array], object]] | None = None,
 ) -> Run:
     """Go on with a run that was stopped or killed, to the same draws, bit for bit; or ask more draws of it.
 
@@ -155,7 +155,7 @@ def _over(path: Path, plan: Plan) -> Run | None:
     return Run.load(path)
 
 
-def _opened(path: Path, about: Mapping[str, Any]) -> RunDirectory:
+def _opened(path: Path, about: Mapping[str, object]) -> RunDirectory:
     """The directory, unless somebody else has asked something else of the run since it was looked at."""
     directory = RunDirectory.open(path)
     if directory.header.about != about:
@@ -165,7 +165,7 @@ def _opened(path: Path, about: Mapping[str, Any]) -> RunDirectory:
 
 
 def _parts(
-    path: Path, header: Header, payload: bytes, posterior: Any, sampler: Any, record: Any
+    path: Path, header: Header, payload: bytes, posterior: Any, sampler: object, record: object
 ) -> tuple[Problem, Sampler, Record]:
     """The problem, the sampler and what is recorded: given, decoded, or from the pickle, which is not touched if a
     posterior is given."""
@@ -198,7 +198,7 @@ def _recorded(path: Path, about: Mapping[str, Any], problem: Problem, kept: Reco
     return as_record(problem, {name: record[name] for name in names}, True if keep is None else keep or False)
 
 
-def _why(about: Mapping[str, Any], error: Exception) -> str:
+def _why(about: Mapping[str, object], error: Exception) -> str:
     kept = about["posterior"]
     if isinstance(error, FileNotFoundError):
         return f"{kept}, and is missing" if kept == "pickled" else str(kept)
@@ -224,7 +224,7 @@ def _data_difference(path: Path, problem: Problem) -> str:
     return manifests.compare_data(before, np.asarray(problem.data))
 
 
-def _check_energies(engine: Engine, path: Path, about: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+def _check_energies(engine: Engine, path: Path, about: Mapping[str, object], before: Mapping[str, Any]) -> None:
     now = fingerprint(engine, np.array(before["position"]))
     found = manifests.compare_energies(before["energies"], now["energies"])
     if found:
@@ -235,7 +235,7 @@ def _check_energies(engine: Engine, path: Path, about: Mapping[str, Any], before
     _warn_of_last_digits(about, before["energies"] != now["energies"])
 
 
-def _warn_of_last_digits(about: Mapping[str, Any], differ: bool) -> None:
+def _warn_of_last_digits(about: Mapping[str, object], differ: bool) -> None:
     """Say it where the draws to come may not be, bit for bit, those of an uninterrupted run."""
     changed = manifests.differences(about["versions"], versions())
     if changed or differ:

@@ -9,7 +9,6 @@ from concurrent.futures import Executor
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -59,7 +58,7 @@ def sample(
     comm: Communicator | None = None,
     check_gradient: bool = True,
     executor: Executor | Evaluator | None = None,
-    record: Mapping[str, Callable[[Array], Any]] | None = None,
+    record: Mapping[str, Callable[[Array], object]] | None = None,
     keep: bool | Sequence[str] = True,
 ) -> Run:
     """Draw from a posterior.

@@ -71,7 +71,7 @@ def data(times: npt.ArrayLike = TIMES, noise: float = 0.0, seed: int = 0) -> Tra
 
 
 def gradient_matching(
-    observed: Trajectory | None = None, derivatives: Any = None, noise_sd: npt.ArrayLike | None = None
+    observed: Trajectory | None = None, derivatives: object = None, noise_sd: npt.ArrayLike | None = None
 ) -> Posterior:
     """Posterior of sigma, rho and beta from the derivatives of the states: linear, so exactly a truncated Gaussian.
 

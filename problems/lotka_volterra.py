@@ -133,7 +133,7 @@ def data(times: npt.ArrayLike = TIMES, noise: float = 0.0, seed: int = 0) -> Tra
 
 
 def gradient_matching(
-    observed: Trajectory | None = None, derivatives: Any = None, noise_sd: npt.ArrayLike | None = None
+    observed: Trajectory | None = None, derivatives: object = None, noise_sd: npt.ArrayLike | None = None
 ) -> Posterior:
     """Posterior of the four rates from the derivatives of the states: linear, so exactly a truncated Gaussian.
 

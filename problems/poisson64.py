@@ -103,14 +103,14 @@ def posterior(levels: Sequence[int] = (PUBLISHED_CELLS,), backend: str = "skfem"
     return Posterior(prior, forward, data(), GaussianNoise(NOISE_SD))
 
 
-def squares(cells: int = PUBLISHED_CELLS, backend: str = "skfem", comm: Any = None) -> PoissonObservation:
+def squares(cells: int = PUBLISHED_CELLS, backend: str = "skfem", comm: object = None) -> PoissonObservation:
     """Deflections by bilinear elements on cells x cells squares; with the default of 32, what the benchmark solves."""
     mesh = unit_square(_check_cells("cells", cells), "squares")
     equation = PoissonEquation(conductivity=COEFFICIENT, source=SOURCE, mesh=mesh, backend=backend, comm=comm)
     return equation.observe(POINTS)
 
 
-def in_ufl(cells: int = PUBLISHED_CELLS, degree: int = 1, comm: Any = None) -> Any:
+def in_ufl(cells: int = PUBLISHED_CELLS, degree: int = 1, comm: object = None) -> Any:
     """Deflections by elements of any degree on cells x cells squares, posed in UFL: a `StationaryModel`.
 
     Meshes are spread over ``comm``; each rank has its own by default.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -111,7 +111,7 @@ def segment_begins(times: Array, segment: float) -> Array:
 
 
 def matched(
-    library: Library, observed: Trajectory, derivatives: Any, noise_sd: npt.ArrayLike | None
+    library: Library, observed: Trajectory, derivatives: object, noise_sd: npt.ArrayLike | None
 ) -> tuple[GradientMatching, npt.ArrayLike]:
     """Gradient matching of a trajectory, and the sds of what was measured.
 

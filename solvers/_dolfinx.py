@@ -83,7 +83,7 @@ def cell_mesh(comm: Any, points: Array, cells: Numbers) -> Any:
     return x.mesh.create_mesh(comm, cells, x=points, e=element)
 
 
-def function_space(mesh: Any, family: str, degree: int, shape: tuple[int, ...] = ()) -> Any:
+def function_space(mesh: object, family: str, degree: int, shape: tuple[int, ...] = ()) -> Any:
     """Function space of scalars, or of vectors with ``shape`` (size,)."""
     x = load()
     if hasattr(x.fem, "functionspace"):
@@ -144,14 +144,14 @@ def petsc_vector(function: Any) -> Any:
     return held.petsc_vec if hasattr(held, "petsc_vec") else function.vector
 
 
-def assemble_matrix(form: Any, bcs: Sequence[Any] = ()) -> Any:
+def assemble_matrix(form: object, bcs: Sequence[object] = ()) -> Any:
     """PETSc matrix of a bilinear UFL or compiled form; rows and columns of ``bcs`` are the identity's."""
     matrix = load().petsc.assemble_matrix(compiled(form), list(bcs))
     matrix.assemble()
     return matrix
 
 
-def assemble_vector(form: Any) -> Any:
+def assemble_vector(form: object) -> Any:
     """PETSc vector of a linear UFL or compiled form, with the contributions of all ranks."""
     x = load()
     vector = x.petsc.assemble_vector(compiled(form))
@@ -171,7 +171,7 @@ def compiled(form: Any) -> Any:
     return x.fem.form(form) if isinstance(form, x.ufl.Form) else form
 
 
-def estimated_degree(form: Any) -> int:
+def estimated_degree(form: object) -> int:
     """The degree of quadrature that UFL estimates for a form over one measure, as dolfinx's compiler asks it to."""
     from ufl.algorithms import compute_form_data
 
@@ -180,7 +180,7 @@ def estimated_degree(form: Any) -> int:
     return int(max(np.max(degree) for degree in found)) if found else 0
 
 
-def set_bc(vector: Any, bcs: Sequence[Any]) -> None:
+def set_bc(vector: object, bcs: Sequence[object]) -> None:
     """Put the boundary values into a vector."""
     load().petsc.set_bc(vector, list(bcs))
 

@@ -106,6 +106,6 @@ class PoissonEquation:
         """
         return PoissonObservation(self, as_layout(sensors), boolean("precompute", precompute))
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Without what is assembled."""
         return {name: value for name, value in self.__dict__.items() if name != "space"}

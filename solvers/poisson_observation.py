@@ -95,7 +95,7 @@ class PoissonObservation:
         unknowns = ", ".join(n if k == 1 else f"{n}[{k}]" for n, k in zip(self.parameters, self.sizes, strict=True))
         return f"PoissonObservation({self.equation!r}, {self.sensors!r}, unknowns ({unknowns}); {self.method})"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Factors are made again where the model is unpickled."""
         return PoissonObservation, (self.equation, self.sensors, self._precompute)
 

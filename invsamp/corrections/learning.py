@@ -220,7 +220,7 @@ def whole(values: Array) -> Mask:
     return np.asarray(np.isfinite(values).all(axis=1))
 
 
-def stated_cost(model: Any) -> float | None:
+def stated_cost(model: object) -> float | None:
     """What a solve costs, as a model says it by ``cost``."""
     stated = getattr(model, "cost", None)
     return None if stated is None else max(float(stated), 1e-12)

@@ -158,7 +158,7 @@ def _numbers(values: Sequence[float]) -> str:
     return "(" + ", ".join(f"{value:.3g}" for value in values[:4]) + (", ...)" if len(values) > 4 else ")")
 
 
-def _r_hat_warnings(summary: pd.DataFrame, report: Mapping[str, Any]) -> list[str]:
+def _r_hat_warnings(summary: pd.DataFrame, report: Mapping[str, object]) -> list[str]:
     if report.get("chains") == 1:
         return [
             "there is one chain only, so R-hat cannot tell whether other starting points lead elsewhere. "
@@ -217,7 +217,7 @@ def _ess_wanted(report: Mapping[str, Any]) -> float:
     return ESS_PER_CHAIN * min(report.get("chains", 4), 4)
 
 
-def _weight_warnings(weight: Array, report: Mapping[str, Any]) -> list[str]:
+def _weight_warnings(weight: Array, report: Mapping[str, object]) -> list[str]:
     effective, wanted = weights.effective(weight), _ess_wanted(report)
     if effective >= wanted:
         return []

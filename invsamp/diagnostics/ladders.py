@@ -142,7 +142,7 @@ def replica_paths(replica: npt.ArrayLike) -> npt.NDArray[np.intp]:
     return np.moveaxis(np.argsort(at_rung, axis=0), -1, 0)
 
 
-def swap_rates(report: Mapping[str, Any]) -> Array:
+def swap_rates(report: Mapping[str, object]) -> Array:
     """Fraction of the tried swaps that were accepted, shape (rungs - 1,); NaN where none was tried."""
     counts = mapping("report", report, "the report of a run")
     attempts = numbers("swap_attempts of report", counts.get("swap_attempts") or [])

@@ -151,7 +151,7 @@ class LevelSet(Walled):
     def __hash__(self) -> int:
         return hash((self.level, self.gradient, self._values()))
 
-    def _values(self) -> tuple[Any, ...]:
+    def _values(self) -> tuple[object, ...]:
         arrays = (self.resolution, *(self.bounds or ()))
         return (self.size, self.name, *(None if array is None else entries(array) for array in arrays))
 

@@ -76,7 +76,7 @@ class Engine:
         #: A signal that another process got, if one did.
         self.signalled: Callable[[], int | None] = lambda: None
         #: Of other processes that help, for the report.
-        self.processes: Callable[[], dict[str, Any]] = lambda: {"count": 1}
+        self.processes: Callable[[], dict[str, object]] = lambda: {"count": 1}
         #: Where the second rung was on the way to this step (steps, chains, d), if it took several.
         self.between: Array | None = None
         self.done = self.kept = 0

@@ -75,7 +75,7 @@ def checked_step(
     return point, memory, info
 
 
-def check_memory(kind: str, part: Any, memory: Any, chains: int | None = None) -> None:
+def check_memory(kind: str, part: object, memory: Any, chains: int | None = None) -> None:
     """`PartError` unless it is plain arrays by name, of each chain if their number is given."""
     plain = isinstance(memory, dict) and all(
         isinstance(key, str) and isinstance(value, np.ndarray | np.generic) for key, value in memory.items()
@@ -106,7 +106,7 @@ def check_told(kernel: Kernel, info: Info, chains: int) -> None:
             raise _wrong(name, f"tell {what!r} as {kind.__name__}", values)
 
 
-def _asked(asking: Any, name: str, fidelities: Collection[str], told: list[Point]) -> Asks[Any]:
+def _asked(asking: object, name: str, fidelities: Collection[str], told: list[Point]) -> Asks[object]:
     if not isinstance(asking, Generator):
         raise _wrong(name, "have a step that is a generator, which yields what it asks for", asking)
     estimates = None
@@ -120,7 +120,7 @@ def _asked(asking: Any, name: str, fidelities: Collection[str], told: list[Point
         told += [Point(request.position, found) for request, found in zip(requests, estimates, strict=True)]
 
 
-def _check_requests(name: str, requests: Any, fidelities: Collection[str], d: int) -> None:
+def _check_requests(name: str, requests: object, fidelities: Collection[str], d: int) -> None:
     if not (isinstance(requests, tuple) and all(isinstance(request, Request) for request in requests)):
         raise _wrong(name, "yield a tuple of Requests, as `yield from rung.evaluate(position)` does", requests)
     for request in requests:
@@ -136,7 +136,7 @@ def _check_positions(name: str, what: str, position: Any, d: int) -> None:
         raise _wrong(name, f"{what} positions in an array of floats of shape (rows, {d})", position)
 
 
-def _check_point(name: str, point: Any, here: Point) -> None:
+def _check_point(name: str, point: object, here: Point) -> None:
     if not (isinstance(point, Point) and isinstance(point.estimate, Estimate)):
         raise _wrong(name, "return a Point of positions and an Estimate", point)
     position, (energy, gradient) = point.position, point.estimate[:2]
@@ -155,7 +155,7 @@ def _check_point(name: str, point: Any, here: Point) -> None:
         raise _wrong(name, f"return gradients of shape {np.shape(before)}", gradient)
 
 
-def _check_info(name: str, info: Any, chains: int, adjusted: bool) -> None:
+def _check_info(name: str, info: object, chains: int, adjusted: bool) -> None:
     if not isinstance(info, Info):
         raise _wrong(name, "return an Info", info)
     ratio = info.log_ratio
@@ -185,10 +185,10 @@ def _is_told(point: Point, told: list[Point]) -> npt.NDArray[np.bool_]:
     return known
 
 
-def _is_real(value: Any) -> bool:
+def _is_real(value: object) -> bool:
     return isinstance(value, np.ndarray) and value.dtype == np.float64
 
 
-def _wrong(name: str, right: str, value: Any) -> PartError:
+def _wrong(name: str, right: str, value: object) -> PartError:
     shown = f"an array of {value.dtype} of shape {value.shape}: {value}" if isinstance(value, np.ndarray) else value
     return PartError(f"{name} must {right}, got {str(shown)[:300]}")

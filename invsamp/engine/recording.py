@@ -222,7 +222,7 @@ def check_segment(segment: int | None) -> None:
 
 
 def _payload(engine: Engine, state: object) -> bytes:
-    sampler: Any = engine.sampler
+    sampler: object = engine.sampler
     try:
         states.encode(sampler)
     except TypeError:

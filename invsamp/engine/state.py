@@ -145,9 +145,9 @@ class _Arrays:
         self.entries: list[bytes] = []
         self._end = 0
         # the arrays themselves are kept too, so that no other can take the place of one in memory
-        self._known: dict[int, tuple[npt.NDArray[Any], list[Any]]] = {}
+        self._known: dict[int, tuple[npt.NDArray[Any], list[object]]] = {}
 
-    def add(self, array: npt.NDArray[Any], where: str) -> list[Any]:
+    def add(self, array: npt.NDArray[Any], where: str) -> list[object]:
         """What tells an array: type, shape, order of its axes in memory, and where its entries begin."""
         if id(array) in self._known:
             return self._known[id(array)][1]
@@ -162,7 +162,7 @@ class _Arrays:
         return description
 
 
-def _pack(value: object, arrays: _Arrays, where: str) -> Any:
+def _pack(value: object, arrays: _Arrays, where: str) -> object:
     """A JSON tree in which a list is a list and every other compound is an object of one key, its kind."""
     if value is None or type(value) in (bool, int, float, str):
         return value
@@ -222,7 +222,7 @@ def _unpack_array(dtype: str, shape: list[int], order: list[int], entries: memor
     return values.copy().reshape([shape[axis] for axis in order]).transpose(inverse)
 
 
-def generator(state: dict[str, Any]) -> np.random.Generator:
+def generator(state: dict[str, object]) -> np.random.Generator:
     """A generator that goes on from the state of a bit generator."""
     name = state["bit_generator"]
     if name not in _BIT_GENERATORS:
@@ -236,7 +236,7 @@ def _fields(part: type[Any]) -> tuple[str, ...]:
     return part._fields if issubclass(part, tuple) else tuple(field.name for field in dataclasses.fields(part))  # type: ignore[attr-defined, no-any-return]
 
 
-def _make(part: type[Any], fields: dict[str, Any]) -> Any:
+def _make(part: type[Any], fields: dict[str, object]) -> object:
     if issubclass(part, tuple):
         return part(**fields)
     # without __init__: what it would compute anew (an inverse, say) could differ in the last bit on another machine

@@ -54,7 +54,7 @@ class Unchanged:
                 )
 
 
-def _parts(engine: Engine) -> Iterator[tuple[str, Any]]:
+def _parts(engine: Engine) -> Iterator[tuple[str, object]]:
     sampler = engine.sampler
     for rung in sampler.rungs:
         parts = {
@@ -71,30 +71,30 @@ def _parts(engine: Engine) -> Iterator[tuple[str, Any]]:
     yield from ((what, part) for what, part in rest.items() if _is_own(part))
 
 
-def _bound(engine: Engine) -> Iterator[tuple[str, Any]]:
+def _bound(engine: Engine) -> Iterator[tuple[str, object]]:
     for rung in engine.rungs:
         if _is_own(rung.estimator):
             yield f"estimator {rung.settings.estimator!r}, bound as", rung.estimator
 
 
-def _is_own(part: Any) -> bool:
+def _is_own(part: object) -> bool:
     return not isinstance(part, _PLAIN) and not type(part).__module__.startswith("invsamp.")
 
 
-def _is_settings(part: Any) -> bool:
+def _is_settings(part: object) -> bool:
     if dataclasses.is_dataclass(part):
         return bool(part.__dataclass_params__.frozen)  # type: ignore[union-attr]
     return isinstance(part, tuple) or not (getattr(part, "__dict__", None) or hasattr(type(part), "__slots__"))
 
 
-def _told(part: Any) -> dict[str, bytes]:
+def _told(part: object) -> dict[str, bytes]:
     """What an object holds by name, digested; not what it has computed of its settings once and for all."""
     kept = getattr(part, "__dict__", {})
     cached = {name for name in kept if isinstance(getattr(type(part), name, None), cached_property)}
     return {name: _digest(value) for name, value in kept.items() if name not in cached}
 
 
-def _digest(value: Any) -> bytes:
+def _digest(value: object) -> bytes:
     """Of numbers, text, arrays, generators, and what holds these; of other objects, which one it is."""
     told: Any = id(value)
     if isinstance(value, np.ndarray) and value.dtype != object:

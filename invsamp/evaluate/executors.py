@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future
-from typing import Any
 
 import numpy as np
 
@@ -82,8 +81,8 @@ class Executed:
         self._executor, self._time_limit = executor, time_limit
         stated = getattr(executor, "_max_workers", None)
         self._workers = workers or (stated if isinstance(stated, int) else None)
-        self._splits: dict[tuple[Any, ...], bool] = {}  # by kind of request
-        self._seconds: dict[tuple[Any, ...], float] = {}  # by kind: of a row
+        self._splits: dict[tuple[object, ...], bool] = {}  # by kind of request
+        self._seconds: dict[tuple[object, ...], float] = {}  # by kind: of a row
 
     def __repr__(self) -> str:
         return f"the executor {self._executor!r}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -106,5 +106,5 @@ def _timed(posterior: Posterior, theta: Array, fidelity: str) -> tuple[Array, fl
     return y.reshape(len(theta), -1), (time.perf_counter() - began) / len(theta)
 
 
-def _cost(model: Any, seconds: float) -> float:
+def _cost(model: object, seconds: float) -> float:
     return stated_cost(model) or max(seconds, 1e-12)

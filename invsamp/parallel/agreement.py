@@ -18,7 +18,7 @@ from invsamp.storage.manifest import compare_energies, describe, differences, en
 NOTICE = 30.0
 
 
-def check_equal(comm: Communicator, settings: Mapping[str, Any]) -> None:
+def check_equal(comm: Communicator, settings: Mapping[str, object]) -> None:
     """Refuse arguments that are not the same on all processes.
 
     Parameters

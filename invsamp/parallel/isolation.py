@@ -23,7 +23,7 @@ from invsamp.posing.forward import ModelError, WrongShapeError
 def isolated(
     model: object = None,
     *,
-    build: Callable[[], Any] | None = None,
+    build: Callable[[], object] | None = None,
     workers: int = 1,
     time_limit: float | None = None,
 ) -> IsolatedModel:
@@ -180,7 +180,7 @@ class IsolatedModel(CountsFailures):
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Settings without the processes."""
         return {"settings": self._settings, "description": self._description, "width": self._width}
 
@@ -215,7 +215,7 @@ class IsolatedModel(CountsFailures):
         return y, matrix
 
     def _ask(
-        self, operation: str, arguments: Sequence[tuple[Any, ...]], holders: Sequence[int | None] | None = None
+        self, operation: str, arguments: Sequence[tuple[object, ...]], holders: Sequence[int | None] | None = None
     ) -> list[Answer]:
         """Answers whose value is None where the row failed, which is counted."""
         preferred = [None] * len(arguments) if holders is None else holders
@@ -252,7 +252,7 @@ def _failure(answer: Answer) -> str | None:
     return None if all(np.isfinite(value).all() for value in values) else "not_finite"
 
 
-def _shown(arguments: tuple[Any, ...]) -> str:
+def _shown(arguments: tuple[object, ...]) -> str:
     row = next(a for a in arguments if isinstance(a, np.ndarray))
     return np.array2string(row, precision=6, threshold=8, separator=", ")
 

@@ -11,7 +11,7 @@ from invsamp.parallel.messages import Communicator
 from invsamp.parallel.world import world
 
 
-def distributed(build: Callable[[Any], Any]) -> Distributed:
+def distributed(build: Callable[[Any], object]) -> Distributed:
     """Forward model whose solves are distributed over the processes that a run gives it.
 
     Parameters
@@ -40,24 +40,24 @@ def distributed(build: Callable[[Any], Any]) -> Distributed:
 class Distributed:
     """A forward model that is made again for the processes at hand. Made by `distributed`."""
 
-    def __init__(self, build: Callable[[Any], Any]) -> None:
+    def __init__(self, build: Callable[[Any], object]) -> None:
         self._build = build
         self._bound: Communicator | None = None
-        self._made: tuple[Communicator | None, Any] | None = None  # communicator, and the model on it
+        self._made: tuple[Communicator | None, object] | None = None  # communicator, and the model on it
 
     def __repr__(self) -> str:
         return f"distributed({getattr(self._build, '__qualname__', self._build)})"
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         # what a model may have or not (a Jacobian, its parameters' names), as the one made has it or not
         if name.startswith("__") or name in ("_build", "_bound", "_made"):
             raise AttributeError(name)
         return getattr(self._model(), name)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {"_build": self._build}  # communicators belong to one process
 
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
+    def __setstate__(self, state: Mapping[str, object]) -> None:
         self.__init__(state["_build"])  # type: ignore[misc]
 
     @property

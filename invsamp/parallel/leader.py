@@ -81,9 +81,9 @@ class Leader:
 
     def __init__(self, comm: Communicator, engine: Engine, group: int, joint: frozenset[str]) -> None:
         self._comm, self._engine, self._group, self._joint = comm, engine, group, joint
-        self._seconds: dict[tuple[Any, ...], float] = {}  # by kind of request: of a row
-        self._splits: dict[tuple[Any, ...], bool] = {}  # by kind: whether rows have bits of their own
-        self._tried: dict[tuple[Any, ...], int] = {}  # by kind: of how many rows that is known
+        self._seconds: dict[tuple[object, ...], float] = {}  # by kind of request: of a row
+        self._splits: dict[tuple[object, ...], bool] = {}  # by kind: whether rows have bits of their own
+        self._tried: dict[tuple[object, ...], int] = {}  # by kind: of how many rows that is known
         self._patience = Patience()
         self._began = self._looked = time.perf_counter()
         self._busy = [0.0] * comm.size
@@ -216,7 +216,7 @@ class Leader:
             old = self._seconds.get(kind, new)
             self._seconds[kind] = min(new, old + 0.2 * (new - old))
 
-    def _send(self, items: Mapping[int, Any]) -> None:
+    def _send(self, items: Mapping[int, object]) -> None:
         """To ranks. Large messages need both sides: they have left before this process goes off to solve."""
         for request in [self._comm.isend(item, rank, WORK) for rank, item in items.items()]:
             self._patience.until(request.Test)

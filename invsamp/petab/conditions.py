@@ -29,7 +29,7 @@ class Setting:
     initial: Mapping[str, float | str]
 
 
-def experiments(tables: Tables, settings: Mapping[str, Any]) -> tuple[Experiments, SbmlModel]:
+def experiments(tables: Tables, settings: Mapping[str, object]) -> tuple[Experiments, SbmlModel]:
     """The forward model of all measurements, in their order, and the model that it solves."""
     model = _model(tables, settings)
     groups: dict[Key, list[int]] = {}

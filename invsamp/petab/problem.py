@@ -40,7 +40,7 @@ class PetabProblem:
     tables: Tables
 
 
-def load(path: str | Path, **settings: Any) -> PetabProblem:
+def load(path: str | Path, **settings: object) -> PetabProblem:
     """A PEtab problem of version 1, with an SBML model.
 
     Parameters

@@ -143,7 +143,7 @@ def _parameter(name: str, row: Mapping[str, Any]) -> Parameter:
     )
 
 
-def _observable(name: str, row: Mapping[str, Any]) -> Observable:
+def _observable(name: str, row: Mapping[str, object]) -> Observable:
     transformation = row.get("observableTransformation")
     transformation = "lin" if _empty(transformation) else str(transformation)
     if transformation not in ("lin", "log", "log10"):
@@ -165,7 +165,7 @@ def _measurement(k: int, row: Mapping[str, Any], observables: Mapping[str, Obser
     return Measurement(name, rest, str(row["simulationConditionId"]), time, float(row["measurement"]), *overrides)
 
 
-def _overrides(cell: Any) -> tuple[float | str, ...]:
+def _overrides(cell: object) -> tuple[float | str, ...]:
     """What a cell of values between semicolons has."""
     if _empty(cell):
         return ()
@@ -185,7 +185,7 @@ def _cell(value: Any) -> Cell:
     return _known(value.strip()) if isinstance(value, str) else float(value)
 
 
-def _empty(value: Any) -> bool:
+def _empty(value: object) -> bool:
     return value is None or (isinstance(value, str) and not value.strip()) or value != value
 
 

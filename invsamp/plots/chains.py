@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -81,7 +80,7 @@ def plot_trace(run: Run, names: Sequence[str] | None = None) -> Figure:
 
 def plot_marginals(
     run: Run,
-    truth: Mapping[str, Any] | None = None,
+    truth: Mapping[str, object] | None = None,
     names: Sequence[str] | None = None,
     truth_label: str = "truth",
 ) -> Figure:

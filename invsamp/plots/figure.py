@@ -228,7 +228,7 @@ def checked_run(run: Any) -> Run:
     return checked
 
 
-def truth_of(run: Run, truth: Mapping[str, Any] | None) -> dict[str, float]:
+def truth_of(run: Run, truth: Mapping[str, object] | None) -> dict[str, float]:
     """The true value of every label that ``truth`` has one for.
 
     Raises

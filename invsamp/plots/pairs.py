@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -34,7 +33,7 @@ from invsamp.plots.figure import (
 Ends = tuple[np.ndarray, np.ndarray]
 
 
-def plot_pairs(run: Run, names: Sequence[str] | None = None, truth: Mapping[str, Any] | None = None) -> Figure:
+def plot_pairs(run: Run, names: Sequence[str] | None = None, truth: Mapping[str, object] | None = None) -> Figure:
     """Density of every pair of parameters, with regions of 50% and 90% mass, and of each alone.
 
     The domain's boundary is drawn, and what lies outside is grey. In more than two dimensions only walls that

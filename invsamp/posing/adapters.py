@@ -219,8 +219,8 @@ def finite_differences(
 
 
 def scalar_function(
-    function: Callable[[Array], Any],
-    jacobian: Callable[[Array], Any] | None = None,
+    function: Callable[[Array], object],
+    jacobian: Callable[[Array], object] | None = None,
     parameters: Iterable[str] | None = None,
 ) -> JacobianModel | RowFunction:
     """Forward model from a function of one theta, looped over the rows of a batch.
@@ -242,7 +242,7 @@ def scalar_function(
 
 
 def from_torch(
-    function: Callable[[Any], Any],
+    function: Callable[[Any], object],
     parameters: Iterable[str] | None = None,
     *,
     dtype: str = "float64",

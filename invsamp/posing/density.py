@@ -151,7 +151,7 @@ class LogDensity:
         values, vjp = self.linearize(position)
         return -values.sum(axis=1), -vjp(np.ones(values.shape))
 
-    def _values(self, found: Any, batch: int) -> Array:
+    def _values(self, found: object, batch: int) -> Array:
         if isinstance(found, tuple):
             raise ModelError(
                 f"function must return log densities of shape {(batch, *self.shape)}, got a tuple of {len(found)}: a "
@@ -204,7 +204,7 @@ class GivenLikelihood(Noise):
         raise ValueError("posterior must have a forward model, data and noise to draw data, got a log likelihood alone")
 
 
-def as_density(name: str, value: Any) -> LogDensity:
+def as_density(name: str, value: object) -> LogDensity:
     """A `LogDensity`, made of a function or model if it is none."""
     return value if isinstance(value, LogDensity) else LogDensity(arguments.function(name, value))
 
@@ -213,5 +213,5 @@ def _shape(name: str, value: object) -> tuple[int, ...]:
     return as_shape(value, name) or as_shape(None, name)
 
 
-def _has_derivatives(function: Any) -> bool:
+def _has_derivatives(function: object) -> bool:
     return callable(getattr(function, "linearize", None))

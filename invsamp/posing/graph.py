@@ -42,7 +42,7 @@ def told(name: str, shape: tuple[int, ...], value: Any, how: str = "") -> str:
     return f"{name}{sizes} ~ {value}{f'  ({how})' if how else ''}"
 
 
-def _short(parameter: Any) -> str:
+def _short(parameter: object) -> str:
     if isinstance(parameter, str):
         return parameter
     return f"{parameter:g}" if isinstance(parameter, float) else "numbers"

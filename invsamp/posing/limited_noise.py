@@ -53,7 +53,7 @@ class _Limited(Noise):
         return value, by_y, np.zeros(y.shape), np.zeros(y.shape), by_scale
 
     @abstractmethod
-    def _limit(self, y: Array, data: Array, lower: Array, upper: Array, scale: Array, inside: Any) -> Tail:
+    def _limit(self, y: Array, data: Array, lower: Array, upper: Array, scale: Array, inside: object) -> Tail:
         """What the limits make of the value and the derivatives ``inside``."""
 
     def _below(self, limit: Array, y: Array, scale: Array) -> Tail:

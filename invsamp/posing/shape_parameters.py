@@ -48,7 +48,7 @@ def _student_t(x: Any, nu: Any, location: Any, scale: Any) -> Any:
     return constant - 0.5 * (nu + 1.0) * np.log(1.0 + z * z / nu)
 
 
-def _half_student_t(x: Any, nu: Any, scale: Any) -> Any:
+def _half_student_t(x: object, nu: object, scale: object) -> object:
     return np.log(2.0) + _student_t(x, nu, 0.0, scale)
 
 

@@ -294,7 +294,7 @@ def _sized(level: Any, names: Sequence[str] | Mapping[str, Any] | None) -> Any:
     return replace(level, dimension=_size(names))
 
 
-def _check_potential(shown: str, level: Any) -> None:
+def _check_potential(shown: str, level: object) -> None:
     """`ValueError`, with what to do, for what is none."""
     if isinstance(level, Potential) and not isinstance(level, type):
         return

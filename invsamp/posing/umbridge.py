@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +29,7 @@ def from_umbridge(
     url: str,
     name: str,
     *,
-    config: Mapping[str, Any] | None = None,
+    config: Mapping[str, object] | None = None,
     parameters: Iterable[str] | None = None,
     time_limit: float = 60.0,
     connections: int = 1,
@@ -147,7 +146,7 @@ class UmbridgeFunction(CountsFailures):
         answer = self._ask("Evaluate", theta, self.n_observations)
         return np.concatenate(_blocks(answer, self.output_sizes, "the output of Evaluate"))
 
-    def _ask(self, path: str, theta: Array, numbers: int, **more: object) -> Any:
+    def _ask(self, path: str, theta: Array, numbers: int, **more: object) -> object:
         vectors = [part.tolist() for part in np.split(theta, np.cumsum(self.input_sizes)[:-1])]
         body = {"name": self.name, "input": vectors, "config": json.loads(self.config), **more}
         return self.server.ask(path, body, numbers=numbers).get("output")
@@ -242,7 +241,7 @@ def _pose(
     return UmbridgeModel if support.get("Gradient") else UmbridgeFunction, inputs, outputs
 
 
-def _sizes(answer: Mapping[str, Any], key: str, url: str) -> tuple[int, ...]:
+def _sizes(answer: Mapping[str, object], key: str, url: str) -> tuple[int, ...]:
     sizes = answer.get(key)
     if not isinstance(sizes, list) or not sizes or not all(type(n) is int and n > 0 for n in sizes):
         raise ModelError(f"{url} must give {key} as a list of positive integers, got {sizes!r}")

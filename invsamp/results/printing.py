@@ -19,7 +19,7 @@ SHOWN, SEPARATIONS, CHAINS = 20, 3, 8
 
 def printed(
     summary: pd.DataFrame,
-    report: Mapping[str, Any],
+    report: Mapping[str, object],
     messages: Sequence[str],
     modes: Mapping[str, Separation] | None = None,
 ) -> str:

@@ -63,7 +63,7 @@ class Stored:
         recorded = {name: shape for name, shape in self._stored.draws.shapes.items() if name not in shapes}
         return attributes_of(shapes, self._stored.report, None if domain is None else from_dict(domain), recorded)
 
-    def read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[Any, ...] = ()) -> Array:
+    def read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[object, ...] = ()) -> Array:
         """Values (chain, draw, ...) of some draws, and of some entries of the axes behind these."""
         return self._stored.draws.read(group, name, draws, rest)
 
@@ -94,7 +94,7 @@ def _lazy(draws: Any, group: str) -> xr.Dataset:
             basic = indexing.IndexingSupport.BASIC
             return indexing.explicit_indexing_adapter(key, self.shape, basic, self._values)
 
-        def _values(self, key: tuple[Any, ...]) -> Any:
+        def _values(self, key: tuple[Any, ...]) -> object:
             # the draws by a slice in any case, as they are put together from several files
             number = isinstance(key[1], int | np.integer)
             wanted = key[1]

@@ -98,7 +98,7 @@ def constants(
 
 def attributes_of(
     shapes: Mapping[str, tuple[int, ...]],
-    report: Mapping[str, Any],
+    report: Mapping[str, object],
     domain: Domain | None,
     recorded: Mapping[str, tuple[int, ...]] | None = None,
 ) -> dict[str, str]:

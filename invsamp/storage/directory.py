@@ -60,10 +60,10 @@ class RunDirectory:
     def create(
         cls,
         path: Path,
-        about: Mapping[str, Any],
+        about: Mapping[str, object],
         constants: segments.Groups,
         payload: bytes,
-        parts: tuple[Any, Any, Any] | None = None,
+        parts: tuple[object, object, object] | None = None,
     ) -> RunDirectory:
         """Begin a run in a new or empty folder.
 
@@ -142,7 +142,7 @@ class RunDirectory:
             raise
         return directory
 
-    def describe(self, about: Mapping[str, Any]) -> None:
+    def describe(self, about: Mapping[str, object]) -> None:
         """Say anew what the run is, before the first checkpoint since it was opened."""
         self._write(replace(self.header, about=dict(about)), self.payload)
         manifests.write_manifest(self.path, about)
@@ -151,10 +151,10 @@ class RunDirectory:
         self,
         step: int,
         payload: bytes,
-        report: Mapping[str, Any],
+        report: Mapping[str, object],
         groups: segments.Groups | None = None,
         largest: int = 0,
-        fingerprint: Mapping[str, Any] | None = None,
+        fingerprint: Mapping[str, object] | None = None,
     ) -> None:
         """Write new draws, then the state that knows them.
 
@@ -207,10 +207,10 @@ class RunDirectory:
         self,
         step: int,
         payload: bytes,
-        report: Mapping[str, Any],
+        report: Mapping[str, object],
         groups: segments.Groups | None,
         largest: int,
-        fingerprint: Mapping[str, Any] | None,
+        fingerprint: Mapping[str, object] | None,
     ) -> Entry | None:
         """Write a checkpoint; the segment whose place was taken by a longer one, if any."""
         kept, written = list(self.header.segments), self.header.written
@@ -234,7 +234,7 @@ class RunDirectory:
         write_state(self.path, header, payload)
         self.header = header
 
-    def _pickle(self, parts: tuple[Any, Any, Any]) -> File | str:
+    def _pickle(self, parts: tuple[object, object, object]) -> File | str:
         """Pickle the parts, if they can be; otherwise why not, in words."""
         try:
             content = pickle.dumps(parts, protocol=pickle.HIGHEST_PROTOCOL)

@@ -52,7 +52,7 @@ def check_arrays(
             )
 
 
-def hot_coordinates(rungs: int, temperatures: Sequence[float] | None, names: Container[Any]) -> dict[str, Any]:
+def hot_coordinates(rungs: int, temperatures: Sequence[float] | None, names: Container[object]) -> dict[str, Any]:
     """Coordinates of the rungs above the cold one: their numbers, and their temperatures where these are known.
 
     A parameter of the name ``temperature`` comes before the coordinate.
@@ -93,7 +93,7 @@ def dataset(values: Mapping[str, Array], dims: Sequence[str]) -> xr.Dataset:
 def to_json(value: object) -> str:
     """JSON of plain values and of NumPy's; `TypeError` for anything else."""
 
-    def plain(item: object) -> Any:
+    def plain(item: object) -> object:
         if isinstance(item, np.ndarray | np.generic):
             return item.tolist()
         raise TypeError(f"a report holds JSON-able values, got {item!r} of type {type(item).__name__}")

@@ -108,7 +108,7 @@ def compare_data(before: Array, now: Array) -> str:
     return f"data{list(first)} was {before[first].item()!r}, is {now[first].item()!r} ({count})"
 
 
-def write_manifest(directory: Path, about: Mapping[str, Any]) -> None:
+def write_manifest(directory: Path, about: Mapping[str, object]) -> None:
     """Write what a run is for people, who may do with the file what they like: nothing is taken from it.
 
     `OSError` as `write_whole` raises it.
@@ -124,7 +124,7 @@ def write_manifest(directory: Path, about: Mapping[str, Any]) -> None:
 _KIND, _ABSENT = "kind", "absent"
 
 
-def _nested(part: Any) -> Any:
+def _nested(part: object) -> object:
     """A part as its kind and its settings, as nested text, or as what it prints."""
     if is_dataclass(part) and not isinstance(part, type) and part.__dataclass_params__.repr:  # type: ignore[attr-defined]
         return {_KIND: type(part).__name__} | {f.name: _nested(getattr(part, f.name)) for f in fields(part) if f.repr}
@@ -135,19 +135,19 @@ def _nested(part: Any) -> Any:
     return _text(part)
 
 
-def _text(part: Any) -> str:
+def _text(part: object) -> str:
     """What a part prints, without the addresses in memory, which differ from process to process."""
     with np.printoptions(precision=17, threshold=LONGEST):
         return _SCALAR.sub(r"\1", _ADDRESS.sub("", repr(part)))
 
 
-def _brief(part: Any, most: int = 300) -> str:
+def _brief(part: object, most: int = 300) -> str:
     with np.printoptions(precision=4, threshold=8):
         found = _SCALAR.sub(r"\1", _ADDRESS.sub("", repr(part)))
     return found if len(found) <= most else f"{found[:most]}..."
 
 
-def _printed(nested: Any) -> str:
+def _printed(nested: object) -> str:
     """What `_nested` made of a part, as the part prints."""
     if isinstance(nested, Mapping):
         settings = ", ".join(f"{name}={_printed(value)}" for name, value in nested.items() if name != _KIND)
@@ -157,7 +157,7 @@ def _printed(nested: Any) -> str:
     return str(nested)
 
 
-def _hash(values: Any) -> dict[str, Any]:
+def _hash(values: object) -> dict[str, object]:
     content = np.ascontiguousarray(values)
     return {"shape": list(content.shape), "sha256": hashlib.sha256(content.tobytes()).hexdigest()}
 

@@ -30,13 +30,13 @@ TRIES = 1000
 
 def module_posterior(
     module: Any,
-    data: tuple[Any, Any],
+    data: tuple[object, object],
     likelihood: Likelihood | Callable[[Tensor, Tensor], Tensor],
     prior: float | Mapping[str, float] | Callable[[dict[str, Tensor]], Tensor] = 1.0,
     *,
     domain: DomainLike | None = None,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: object = None,
+    device: object = None,
     start: str = "initial",
     block: int = 1000,
 ) -> ModulePosterior:
@@ -222,7 +222,7 @@ class ModulePosterior:
         rows = _inputs("x", x, self._module.dtype, self._module.device)
         return Outputs(self._module, rows, integer("block", block, least=1))
 
-    def log_likelihood(self, theta: Any, fidelity: str | None = None) -> Array:
+    def log_likelihood(self, theta: object, fidelity: str | None = None) -> Array:
         """Log likelihood of each datum, shape (batch, N), at theta (batch, dimension)."""
         rows = np.atleast_2d(np.asarray(theta, dtype=float))
         if rows.shape[1:] != (self.dimension,):
@@ -321,7 +321,7 @@ def _within(domain: Domain, position: Array) -> npt.NDArray[np.bool_]:
     return np.zeros(position.shape, dtype=bool)
 
 
-def _data(data: object, dtype: Any, device: Any) -> tuple[tuple[Tensor, ...], Tensor]:
+def _data(data: object, dtype: object, device: object) -> tuple[tuple[Tensor, ...], Tensor]:
     if not isinstance(data, tuple | list) or len(data) != 2:
         raise ValueError(f"data must be a pair (inputs, targets), got {type(data).__name__}")
     x, y = _inputs("inputs", data[0], dtype, device), _tensor("targets", data[1], dtype, device)
@@ -331,7 +331,7 @@ def _data(data: object, dtype: Any, device: Any) -> tuple[tuple[Tensor, ...], Te
     return x, y
 
 
-def _inputs(name: str, given: Any, dtype: Any, device: Any) -> tuple[Tensor, ...]:
+def _inputs(name: str, given: object, dtype: object, device: object) -> tuple[Tensor, ...]:
     parts = given if isinstance(given, tuple) else (given,)
     return tuple(_tensor(name, part, dtype, device) for part in parts)
 

@@ -132,7 +132,7 @@ class ModulePotential:
         return tuple(part[index] for part in self._x), self._y[index]
 
     def _evaluated(
-        self, vectors: Tensor, x: tuple[Tensor, ...], y: Tensor, axes: tuple[Any, ...], *, gradient: bool
+        self, vectors: Tensor, x: tuple[Tensor, ...], y: Tensor, axes: tuple[object, ...], *, gradient: bool
     ) -> tuple[Tensor, Tensor | None]:
         """Energies (chains, n), and gradients of their sum where they are wanted."""
         if not gradient:

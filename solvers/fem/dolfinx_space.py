@@ -43,7 +43,7 @@ class DolfinxSpace:
         If ``comm`` is no communicator.
     """
 
-    def __init__(self, mesh: Mesh, comm: Any = None) -> None:
+    def __init__(self, mesh: Mesh, comm: object = None) -> None:
         x = _dolfinx.load("backend='dolfinx'")
         if comm is not None and not isinstance(comm, x.MPI.Comm):
             raise ValueError(f"comm must be a communicator of mpi4py, got {comm!r}")
@@ -113,7 +113,7 @@ class DolfinxSpace:
         self.comm.Allgather(values, parts)
         return np.asarray(parts.sum(axis=0))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         if self.comm.size > 1:
             raise TypeError(f"a mesh that is spread over {self.comm.size} ranks cannot be pickled")
         return DolfinxSpace, (self.mesh,)
@@ -218,7 +218,7 @@ def _distribute(mesh: Mesh, comm: Any) -> _Local:
     return _Local(corners, cells[by_number], numbers, position[numbers], mass[by_number], stiffness[by_number], halo)
 
 
-def _element_matrices(mesh: Any) -> tuple[Array, Array]:
+def _element_matrices(mesh: object) -> tuple[Array, Array]:
     """Mass and stiffness matrices (c, corners, corners) of the cells: the blocks of those of discontinuous fields."""
     x = _dolfinx.load()
     space = _dolfinx.function_space(mesh, "Discontinuous Lagrange", 1)

@@ -200,7 +200,7 @@ class LogField:
 class Sum:
     """The sum of fields, or of what `as_field` makes one of; those that name the same unknown share it."""
 
-    def __init__(self, *fields: Any) -> None:
+    def __init__(self, *fields: object) -> None:
         if not fields:
             raise ValueError("fields must hold at least one, got none")
         self.fields = tuple(as_field(f"fields[{i}]", field) for i, field in enumerate(fields))

@@ -174,12 +174,12 @@ def _elements(form: Any, basis: Any) -> Array:
 
 
 @BilinearForm
-def _mass(u: Any, v: Any, _: Any) -> Any:
+def _mass(u: Any, v: Any, _: object) -> Any:
     return u * v
 
 
 @BilinearForm
-def _stiffness(u: object, v: object, _: object) -> Any:
+def _stiffness(u: object, v: object, _: object) -> object:
     return dot(grad(u), grad(v))
 
 

@@ -14,11 +14,11 @@ import numpy as np
 Expression = Callable[[Mapping[str, Any]], Any]
 
 #: What an expression may call.
-FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+FUNCTIONS: dict[str, Callable[[Any], object]] = {
     name: getattr(np, name)
     for name in ("exp", "log", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "arctan", "abs")
 }
-_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
+_OPERATORS: dict[type[ast.AST], Callable[..., object]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,

@@ -104,7 +104,7 @@ class HeatEquation:
         shown["boundary"] = shown_boundary(self.boundary)
         return f"HeatEquation({', '.join(f'{name}={value}' for name, value in shown.items())})"
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         # what was assembled and factored is made again where it is needed
         state = {f.name: getattr(self, f.name) for f in fields(self)}
         # the only communicator that there is everywhere

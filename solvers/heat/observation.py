@@ -51,7 +51,7 @@ class HeatObservation:
     def __post_init__(self) -> None:
         _ = self._evaluator
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @property

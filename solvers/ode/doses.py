@@ -68,7 +68,7 @@ class Event:
         one_of("direction", self.direction, tuple(DIRECTIONS))
 
 
-def check_breakpoints(breakpoints: Any, parameters: tuple[str, ...]) -> tuple[Quantity, ...]:
+def check_breakpoints(breakpoints: object, parameters: tuple[str, ...]) -> tuple[Quantity, ...]:
     """The times; ValueError unless they are finite, names of parameters, or functions of these."""
     if isinstance(breakpoints, np.ndarray):
         breakpoints = breakpoints.tolist()
@@ -104,7 +104,7 @@ def check_doses(doses: Any, states: tuple[str, ...], parameters: tuple[str, ...]
     return tuple(checked)
 
 
-def check_events(events: Any, n: int, parameters: tuple[str, ...]) -> tuple[Event, ...]:
+def check_events(events: object, n: int, parameters: tuple[str, ...]) -> tuple[Event, ...]:
     """The events; ValueError for functions that do not fit n states and the parameters, or cannot be traced."""
     checked = []
     for k, event in enumerate(sequence("events", events, "a sequence of Event", least=0)):

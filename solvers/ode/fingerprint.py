@@ -22,7 +22,7 @@ class _Unknown(Exception):
     """A value whose content cannot be told."""
 
 
-def fingerprint(function: Callable[..., Any]) -> str | None:
+def fingerprint(function: Callable[..., object]) -> str | None:
     """Digest of a function's instructions and of everything they refer to.
 
     Parameters
@@ -44,7 +44,7 @@ def fingerprint(function: Callable[..., Any]) -> str | None:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def _describe(value: Any, above: list[Any]) -> Iterator[str]:
+def _describe(value: Any, above: list[object]) -> Iterator[str]:
     """Content of a value, piece by piece; ``above`` holds the functions that are being described."""
     if value is None or value is ... or isinstance(value, (bool, int, float, complex, str, bytes, np.generic)):
         yield f"{type(value).__name__}:{value!r}"
@@ -77,12 +77,12 @@ def _describe(value: Any, above: list[Any]) -> Iterator[str]:
         raise _Unknown(value)
 
 
-def _is_known(value: Any) -> bool:
+def _is_known(value: object) -> bool:
     module = getattr(value, "__module__", None) or ("numpy" if isinstance(value, np.ufunc) else "")
     return hasattr(value, "__name__") and module.partition(".")[0] in _KNOWN
 
 
-def _describe_code(code: types.CodeType, above: list[Any]) -> Iterator[str]:
+def _describe_code(code: types.CodeType, above: list[object]) -> Iterator[str]:
     yield code.co_code.hex()
     yield code.co_exceptiontable.hex()
     # flags without those of `from __future__`
@@ -91,7 +91,7 @@ def _describe_code(code: types.CodeType, above: list[Any]) -> Iterator[str]:
     yield from _describe(code.co_consts, above)
 
 
-def _describe_function(function: types.FunctionType, above: list[Any]) -> Iterator[str]:
+def _describe_function(function: types.FunctionType, above: list[object]) -> Iterator[str]:
     if any(function is other for other in above):
         yield f"recursive:{function.__name__}"
         return

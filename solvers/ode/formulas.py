@@ -22,7 +22,7 @@ from invsamp.solvers.ode.symbols import (
 )
 
 
-def as_formula(argument: str, text: Any) -> Expression:
+def as_formula(argument: str, text: object) -> Expression:
     """A formula in PEtab's syntax, which has ``^`` for powers, in real symbols.
 
     Raises
@@ -68,12 +68,12 @@ def as_initial(formulas: Sequence[Expression], parameters: Sequence[str]) -> Ini
 
 
 #: Functions by what they were made from: what is compiled for one serves all experiments that start alike.
-_INITIALS: dict[tuple[Any, ...], Callable[[Any], Any]] = {}
+_INITIALS: dict[tuple[object, ...], Callable[[Any], object]] = {}
 
 
 def _made(
-    arguments: str, formulas: Sequence[Expression], places: Mapping[Any, str], scalar: bool
-) -> Callable[..., Any]:
+    arguments: str, formulas: Sequence[Expression], places: Mapping[object, str], scalar: bool
+) -> Callable[..., object]:
     used = set().union(*(each.free_symbols for each in formulas))
     if unknown := sorted(each.name for each in used - set(places)):
         raise ValueError(f"formulas must use what has a value, got {unknown}, which have none")
@@ -130,7 +130,7 @@ def _printer() -> Any:
         def _print_Min(self, expr: Any) -> str:
             return self._joined("numpy.minimum", expr.args)
 
-        def _joined(self, name: str, parts: Sequence[Any]) -> str:
+        def _joined(self, name: str, parts: Sequence[object]) -> str:
             text = self._print(parts[0])
             for part in parts[1:]:
                 text = f"{name}({text}, {self._print(part)})"

@@ -69,7 +69,7 @@ def compiled(source: str, name: str, *, key: str | None, scope: Mapping[str, Any
     return _compiled(source, f"<{name}>", scope, cache=False)
 
 
-def _compiled(source: str, filename: str, scope: Mapping[str, Any] | None, *, cache: bool) -> Compiled:
+def _compiled(source: str, filename: str, scope: Mapping[str, object] | None, *, cache: bool) -> Compiled:
     # numba imports the module of stored code by name
     namespace: dict[str, Any] = {"__name__": __name__, **(scope or {})}
     exec(compile(source, filename, "exec"), namespace)

@@ -7,7 +7,7 @@ import math
 import threading
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -257,7 +257,7 @@ class _Lsoda:
             self.status = Status.STEP_TOO_SMALL
         return values if self.status == Status.OK else None
 
-    def _newton(self, m: int, lower: float, upper: float) -> dict[str, Any]:
+    def _newton(self, m: int, lower: float, upper: float) -> dict[str, object]:
         """The Jacobian as a setting of `odeint`, if there is one."""
         rhs, variations, n, p, rtol = (
             self.rhs,

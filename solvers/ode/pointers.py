@@ -22,7 +22,7 @@ INNER: dict[str, Any] = {
 }
 
 
-def _call(typingctx: Any, address: Any, t: Any, y: Any, p: Any, out: Any, row: Any) -> Any:  # pragma: no cover
+def _call(typingctx: object, address: Any, t: Any, y: Any, p: Any, out: Any, row: Any) -> Any:  # pragma: no cover
     """Call the function at ``address``: ``f(t, &y[0], &p[0], &out[row, 0])``; all arrays C-contiguous."""
 
     def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:

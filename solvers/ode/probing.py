@@ -13,7 +13,7 @@ class _Misused(TypeError):
     """Says what is wrong with the use of an argument."""
 
 
-def probe(name: str, function: Callable[..., Any], n_states: int, n_parameters: int) -> Any:
+def probe(name: str, function: Callable[..., object], n_states: int, n_parameters: int) -> Any:
     """Value of a function at t = 0 and ones.
 
     Parameters
@@ -58,7 +58,7 @@ def probe(name: str, function: Callable[..., Any], n_states: int, n_parameters: 
         ) from error
 
 
-def _check_signature(name: str, function: Callable[..., Any]) -> None:
+def _check_signature(name: str, function: Callable[..., object]) -> None:
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # of a builtin
@@ -77,7 +77,7 @@ def _check_signature(name: str, function: Callable[..., Any]) -> None:
         )
 
 
-def _heading(function: Callable[..., Any], signature: inspect.Signature) -> str:
+def _heading(function: Callable[..., object], signature: inspect.Signature) -> str:
     return shown(getattr(function, "__name__", "a function")).strip("'") + str(signature)
 
 
@@ -108,13 +108,13 @@ class _Checked:
             )
         return super().__getitem__(key)  # type: ignore[misc]  # of list or tuple
 
-    def __getattr__(self, key: str) -> Any:
+    def __getattr__(self, key: str) -> object:
         raise AttributeError(
             f"{self.label}.{key} was asked for, but {self.label} is a sequence in the order of `{self.named}`: "
             f"take {self.label}[0], or unpack it"
         )
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: object) -> object:
         raise _Misused(f"{self.label} was called, but it is a sequence{self.extra}")
 
 

@@ -24,7 +24,7 @@ def shallow_quantity(name: str, value: object) -> Quantity:
     return real(name, value, also=", the name of a parameter or a function of p")
 
 
-def check_quantity(name: str, value: Any, parameters: tuple[str, ...]) -> Quantity:
+def check_quantity(name: str, value: object, parameters: tuple[str, ...]) -> Quantity:
     """The quantity, if it is one; a function is called and differentiated once, so that a wrong one is told at once.
 
     Raises
@@ -45,7 +45,7 @@ def check_quantity(name: str, value: Any, parameters: tuple[str, ...]) -> Quanti
     return real(name, value)
 
 
-def parameter_function(name: str, of_parameters: Callable[[Any], Any], count: int) -> StateFunction:
+def parameter_function(name: str, of_parameters: Callable[[Any], object], count: int) -> StateFunction:
     """A function ``f(p)`` of ``count`` parameters with its derivatives; one that returns a number has one output."""
     function(name, of_parameters, f"{name}(p)")
     if (key := (id(of_parameters), count)) in _FUNCTIONS:
@@ -107,12 +107,12 @@ class Quantities:
             *(self._function(each).parameters_read for each in self.entries if callable(each))
         )
 
-    def _function(self, entry: Callable[[Any], Any]) -> StateFunction:
+    def _function(self, entry: Callable[[Any], object]) -> StateFunction:
         return parameter_function("a function of p", entry, len(self.parameters))
 
 
 #: Functions with their derivatives; the function itself is kept, so that its identity stays its own.
-_FUNCTIONS: dict[tuple[int, int], tuple[Any, StateFunction]] = {}
+_FUNCTIONS: dict[tuple[int, int], tuple[object, StateFunction]] = {}
 
 
 def evaluate(made: StateFunction, p: Array) -> Array:

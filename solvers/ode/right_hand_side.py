@@ -131,7 +131,7 @@ def prepare_jacobian(rhs: Rhs, jacobian: Jacobian | None, n: int, q: int) -> Pre
 
 
 @lru_cache(maxsize=256)
-def prepare_stop(stop: Callable[..., Any], n: int, q: int) -> Compiled:
+def prepare_stop(stop: Callable[..., object], n: int, q: int) -> Compiled:
     """Compile a function ``stop(t, x, p)`` with one value.
 
     Raises
@@ -189,12 +189,12 @@ def is_large(n: int, q: int, outputs: int | None = None) -> bool:
 
 def _prepare(
     name: str,
-    parts: Any,
+    parts: object,
     n: int,
     q: int,
     traced_source: Callable[[], str] | None,
     direct: Direct,
-    traced_scope: dict[str, Any] | None = None,
+    traced_scope: dict[str, object] | None = None,
 ) -> Prepared:
     key = _key(name, parts, n, q)
     how, (source, scope) = direct
@@ -234,7 +234,7 @@ def _short(error: Exception | None) -> str:
     return " ".join(told[:2]).rstrip(".:")
 
 
-def _key(name: str, parts: Any, n: int, q: int) -> str | None:
+def _key(name: str, parts: object, n: int, q: int) -> str | None:
     prints = [fingerprint(part) for part in (parts if isinstance(parts, tuple) else (parts,))]
     if any(entry is None for entry in prints):
         return None
@@ -285,7 +285,7 @@ def _stepped(rhs: Rhs, n: int, q: int, own: tuple[int, ...], n_initial: int) -> 
     return "complex step", _guarded(lines, n + n * columns, scope)
 
 
-def _guarded(lines: list[str], size: int, scope: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def _guarded(lines: list[str], size: int, scope: dict[str, object]) -> tuple[str, dict[str, object]]:
     """Source that runs the lines; an exception inside leaves NaN behind: a failed trajectory."""
     body = "\n    ".join(lines)
     source = f"""@njit(error_model="numpy")
@@ -314,13 +314,13 @@ def _tuple(entries: list[str]) -> str:
     return " + ".join(f"({''.join(f'{entry}, ' for entry in piece)})" for piece in pieces)
 
 
-def _jitted(function: Callable[..., Any]) -> Any:
+def _jitted(function: Callable[..., object]) -> object:
     """Compile on use, together with the plain functions that it calls."""
     copied = twin(function, without_tables, wrap=_jitted)
     return njit(error_model="numpy")(copied) if isinstance(copied, types.FunctionType) else copied
 
 
-def _analytic(value: Any) -> Any:
+def _analytic(value: object) -> object:
     """Functions of real numbers replaced by analytic ones: `math` refuses complex numbers, and |z| is not analytic."""
     if isinstance(value, Table):
         return value.compiled
@@ -374,7 +374,7 @@ def _order_complex_numbers() -> None:
         overload(comparison)(_by_real_parts(comparison))
 
 
-def _by_real_parts(comparison: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _by_real_parts(comparison: Callable[[Any, Any], object]) -> Callable[[Any, Any], object]:
     def typed(a, b):  # type: ignore[no-untyped-def]  # numba compares the names and annotations of both signatures
         kinds = (a, b)
         numbers = all(isinstance(kind, numba.types.Number) for kind in kinds)

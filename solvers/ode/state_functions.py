@@ -213,7 +213,7 @@ def _large(function: Function, n: int, q: int) -> tuple[int, _Compiled, _Compile
 
 def _trace(
     function: Function, n_states: int, n_parameters: int
-) -> tuple[int, Callable[..., Any], Callable[..., Any]] | Exception:
+) -> tuple[int, Callable[..., object], Callable[..., object]] | Exception:
     """Number of outputs, and NumPy functions for them and for their derivatives; or what kept it from being traced."""
     import sympy  # a quarter of a second, which observing states does not need
 

@@ -73,7 +73,7 @@ _FUNCTIONS = {
 }
 
 
-def normal(expression: Expression, replaced: Mapping[Any, Any] | None = None) -> Expression:
+def normal(expression: Expression, replaced: Mapping[object, object] | None = None) -> Expression:
     """The same in real symbols, with whole numbers as such."""
     import sympy
 

@@ -60,7 +60,7 @@ class Table:
             coefficients = np.ascontiguousarray(CubicSpline(times, values, bc_type="natural").c[::-1].T)
         store(self, times=times, values=values, coefficients=coefficients)
 
-    def __call__(self, t: Any) -> Any:
+    def __call__(self, t: object) -> object:
         """The value at a time, a number."""
         return self.compiled.py_func(t)
 
@@ -82,6 +82,6 @@ class Table:
         return njit(error_model="numpy")(value)
 
 
-def without_tables(value: Any) -> Any:
+def without_tables(value: object) -> Any:
     """What numba takes in place of a value that a right-hand side reads."""
     return value.compiled if isinstance(value, Table) else value

@@ -123,7 +123,7 @@ def slopes_source(traced: Trace, slopes: bool) -> str:
     return _source(traced, (), (*traced.derivatives, *(entry for part in parts for entry in part)))
 
 
-def _source(traced: Trace, carried: tuple[Any, ...], outputs: tuple[Any, ...]) -> str:
+def _source(traced: Trace, carried: tuple[object, ...], outputs: tuple[object, ...]) -> str:
     import sympy
 
     common, outputs = sympy.cse(outputs, symbols=sympy.numbered_symbols("v"), list=False)
@@ -155,7 +155,7 @@ def _printer() -> Any:
 
 
 @functools.cache
-def _elementary() -> dict[str, Any]:
+def _elementary() -> dict[str, object]:
     """What a right-hand side may call from `math` or `numpy`, and its symbolic counterpart."""
     import sympy
 
@@ -181,7 +181,7 @@ def _larger(a: Any, b: Any) -> Any:
 
 
 @functools.cache
-def _numpy_functions(elementary: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def _numpy_functions(elementary: Callable[[], dict[str, object]]) -> dict[str, Any]:
     """What a right-hand side may call from `numpy`: elementary functions entry by entry, and arrays of symbols."""
 
     def by_entry(function: Any) -> Any:
@@ -213,23 +213,23 @@ _OF_ARRAYS = (
 )
 
 
-def vector_entries(values: Any) -> Any:
+def vector_entries(values: object) -> Any:
     """The entries of what a function returned; those of an array of one axis."""
     if isinstance(values, np.ndarray) and values.ndim != 1:
         raise TypeError(f"an array must have one axis, got shape {values.shape}")
     return values
 
 
-def symbolic(value: Any) -> Any:
+def symbolic(value: object) -> Any:
     """What a value that a function reads is to SymPy."""
     return converter(_elementary)(value)
 
 
 @functools.cache
-def converter(elementary: Callable[[], dict[str, Any]]) -> Callable[[Any], Any]:
+def converter(elementary: Callable[[], dict[str, object]]) -> Callable[[Any], Any]:
     """A function that replaces `math` and `numpy`, and functions of theirs, by those of a table."""
 
-    def convert(value: Any) -> Any:
+    def convert(value: object) -> object:
         if value is math or value is np:
             return types.SimpleNamespace(**(elementary() if value is math else _numpy_functions(elementary)))
         name = getattr(value, "__name__", None)

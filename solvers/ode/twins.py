@@ -15,11 +15,11 @@ _MODULE = "invsamp.solvers.ode.twins"
 
 
 def twin(
-    function: Callable[..., Any],
-    convert: Callable[[Any], Any],
+    function: Callable[..., object],
+    convert: Callable[[Any], object],
     *,
-    wrap: Callable[[Callable[..., Any]], Any] = lambda inner: inner,
-    builtins: Mapping[str, Any] | None = None,
+    wrap: Callable[[Callable[..., Any]], object] = lambda inner: inner,
+    builtins: Mapping[str, object] | None = None,
 ) -> Callable[..., Any]:
     """Copy a function, with every global and captured value that it reads replaced.
 
@@ -34,7 +34,7 @@ def twin(
     builtins : mapping, optional
         Values for names of builtins.
     """
-    copies: dict[int, Any] = {}
+    copies: dict[int, object] = {}
 
     def copy(original: types.FunctionType) -> types.FunctionType:
         names, _ = names_read(original.__code__)
@@ -52,7 +52,7 @@ def twin(
             cell.cell_contents = replaced(source.cell_contents)
         return made
 
-    def replaced(value: Any) -> Any:
+    def replaced(value: object) -> object:
         value = getattr(value, "py_func", value)
         if not isinstance(value, types.FunctionType) or (value.__module__ or "").partition(".")[0] == "numpy":
             return convert(value)

@@ -13,12 +13,12 @@ Array = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.intp]
 
 
-def is_function(value: Any) -> bool:
+def is_function(value: object) -> bool:
     """Whether this is a finite element function of dolfinx."""
     return isinstance(value, load().fem.Function)
 
 
-def is_constant(value: Any) -> bool:
+def is_constant(value: object) -> bool:
     """Whether this is a constant of dolfinx."""
     return isinstance(value, load().fem.Constant)
 
@@ -44,7 +44,7 @@ def dof_points(space: Any) -> Array | None:
         return None
 
 
-def assemble_vector(form: Any, work: Any) -> Array:
+def assemble_vector(form: object, work: Any) -> Array:
     """Entries that this rank owns of a compiled linear form; they lie in the function ``work`` until the next call."""
     x = load()
     vector = petsc_vector(work)
@@ -55,7 +55,7 @@ def assemble_vector(form: Any, work: Any) -> Array:
     return work.x.array[: owned_dofs(work.function_space)]
 
 
-def vector(function: Any) -> Any:
+def vector(function: object) -> Any:
     """The PETSc vector of a function whose entries may have been set through its array."""
     held = petsc_vector(function)
     held.stateIncrease()  # PETSc remembers norms, and does not see what is written to the array
@@ -69,7 +69,7 @@ def accumulate(work: Any) -> Array:
     return work.x.array[: owned_dofs(work.function_space)]
 
 
-def assemble_scalar(form: Any) -> float:
+def assemble_scalar(form: object) -> float:
     """This rank's part of a compiled functional."""
     return float(load().fem.assemble_scalar(form))
 

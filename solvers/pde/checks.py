@@ -12,7 +12,7 @@ from invsamp.solvers.pde import access
 from invsamp.solvers.pde.derivatives import depends_on, expand
 
 
-def check_residual(residual: Any, state: Any, previous: Any) -> None:
+def check_residual(residual: Any, state: Any, previous: object) -> None:
     """Raise ValueError unless the form is a residual of the state (and of the previous one, if any)."""
     check_state(state)
     check_form("residual", residual, state.function_space.mesh)
@@ -33,13 +33,13 @@ def check_residual(residual: Any, state: Any, previous: Any) -> None:
             )
 
 
-def check_state(state: Any) -> None:
+def check_state(state: object) -> None:
     """Raise ValueError unless it is a function of dolfinx."""
     if not access.is_function(state):
         raise ValueError(f"state must be a dolfinx.fem.Function, got {state!r}")
 
 
-def check_form(name: str, form: Any, mesh: Any) -> None:
+def check_form(name: str, form: object, mesh: object) -> None:
     """Raise ValueError unless it is a form on this mesh, all of whose functions and constants have values."""
     x = load()
     from ufl.corealg.traversal import traverse_unique_terminals
@@ -51,7 +51,7 @@ def check_form(name: str, form: Any, mesh: Any) -> None:
             _check_terminal(name, held, mesh)
 
 
-def check_boundary_conditions(boundary_conditions: Any, space: Any) -> tuple[Any, ...]:
+def check_boundary_conditions(boundary_conditions: object, space: object) -> tuple[Any, ...]:
     """The conditions as a tuple; ValueError unless they are Dirichlet conditions on the space or on parts of it."""
     conditions = sequence("boundary_conditions", boundary_conditions, "a sequence of DirichletBC", least=0)
     for number, bc in enumerate(conditions):
@@ -65,7 +65,7 @@ def check_boundary_conditions(boundary_conditions: Any, space: Any) -> tuple[Any
     return conditions
 
 
-def _check_terminal(name: str, held: Any, mesh: Any) -> None:
+def _check_terminal(name: str, held: object, mesh: Any) -> None:
     ufl = load().ufl
     if isinstance(held, ufl.Coefficient | ufl.Constant):
         if access.is_constant(held):
@@ -85,7 +85,7 @@ def _check_terminal(name: str, held: Any, mesh: Any) -> None:
         raise ValueError(f"{name} must hold what lives on the state's mesh, got {held} of another mesh")
 
 
-def _check_linear(residual: Any, arguments: Any) -> None:
+def _check_linear(residual: object, arguments: object) -> None:
     from ufl.algorithms.check_arities import ArityMismatch, check_form_arity
     from ufl.algorithms.remove_complex_nodes import remove_complex_nodes
 

@@ -80,7 +80,7 @@ class PdeModel(ABC):
         """Observations and the product cotangent (batch, m) -> (batch, dimension), by the discrete adjoint."""
         theta = self._checked(theta).copy()
         y = np.full((len(theta), self.n_observations), np.nan)
-        solutions: list[Any] = []
+        solutions: list[object] = []
         for row, values in enumerate(theta):
             # the first one is what rows without room of their own, and calls without derivative, share
             number = row + 1 if len(theta) <= self._most_kept else 0
@@ -115,7 +115,7 @@ class PdeModel(ABC):
         return access.largest_over_ranks(self.comm, min(seconds))
 
     @abstractmethod
-    def _solve(self, theta: Array, operator: Operator) -> Any:
+    def _solve(self, theta: Array, operator: Operator) -> object:
         """The solution of one row (dimension,), what `_adjoint` needs of it; None if the solve failed."""
 
     @abstractmethod

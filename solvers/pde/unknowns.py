@@ -52,7 +52,7 @@ class Unknowns:
         If nothing is unknown, a name occurs twice, or something is not a constant or function of dolfinx.
     """
 
-    def __init__(self, parameters: Mapping[str, Any] | None, fields: Mapping[Any, Field] | None) -> None:
+    def __init__(self, parameters: Mapping[str, object] | None, fields: Mapping[object, Field] | None) -> None:
         parts: list[Part] = []
         for name, given in (("parameters", parameters), ("fields", fields)):
             if given is not None and not isinstance(given, Mapping):
