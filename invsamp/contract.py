@@ -201,12 +201,12 @@ class GroupwisePotential(TermwisePotential, Protocol):
 
 
 class BatchTerms(NamedTuple):
-    """Energies of a minibatch's data terms one by one, and the sum of their gradients, in new arrays."""
+    """Energies of a minibatch's data terms one by one, and the gradient of their sum, in new arrays."""
 
     prior_energy: Array  # (chains,)
-    prior_gradient: Array | None  # (chains, dimension); None where no gradient was asked for
     energies: Array  # (chains, batch)
-    gradient: Array | None  # (chains, dimension), of the batch's terms together; None as above
+    gradient: Array | None  # (chains, dimension), of the prior energy and ``scale`` times the sum, where it was asked for
+    prior_gradient: Array | None  # (chains, dimension), where it was asked for "apart"
 
 
 @runtime_checkable
@@ -217,8 +217,13 @@ class BatchPotential(TermwisePotential, Protocol):
     only where the variance of a gradient is wanted.
     """
 
-    def batch_terms(self, position: Array, indices: npt.NDArray[np.intp], gradient: bool) -> BatchTerms:
-        """Terms at ``indices``, shape (chains, batch): each chain has its own minibatch."""
+    def batch_terms(
+        self, position: Array, indices: npt.NDArray[np.intp], gradient: Gradients, scale: float
+    ) -> BatchTerms:
+        """Terms at ``indices``, shape (chains, batch): each chain has its own minibatch, which counts ``scale`` times.
+
+        The position is the chains' own, and can only be read.
+        """
         ...
 
 

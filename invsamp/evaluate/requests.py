@@ -229,24 +229,21 @@ def reduced(terms: Terms, batch: Batch, gradient: Gradients = True) -> Estimate:
     )
 
 
-def reduced_sums(terms: BatchTerms, batch: Batch, gradient: Gradients = True) -> Estimate:
+def reduced_sums(terms: BatchTerms, batch: Batch) -> Estimate:
     """The same of terms whose gradients are summed: nothing is said of the gradient's variance."""
-    size = batch.members.shape[1]
-    scale = batch.total / size
-    variance = np.zeros(len(terms.energies))
+    energies, size = terms.energies, batch.members.shape[1]
+    total, variance = energies.sum(axis=1), np.zeros(len(energies))
     if size > 1:
-        variance = _variance_scale(batch) * terms.energies.var(axis=1, ddof=1)
-    slope = terms.prior_gradient
-    if terms.gradient is not None and slope is not None:
-        slope = np.multiply(terms.gradient, scale, out=terms.gradient)  # millions of numbers: no array more
-        slope += terms.prior_gradient
+        off = energies - (total / size)[:, None]
+        variance = _variance_scale(batch) / (size - 1) * np.einsum("ij,ij->i", off, off)
+    whole = terms.prior_energy + batch.total / size * total
     return Estimate(
-        terms.prior_energy + scale * terms.energies.sum(axis=1),
-        slope,  # type: ignore[arg-type]
+        whole,
+        terms.gradient,  # type: ignore[arg-type]
         variance,
         None,
         terms.prior_energy,
-        terms.prior_gradient if gradient == "apart" else None,
+        terms.prior_gradient,
     )
 
 

@@ -43,13 +43,14 @@ def solver(potential: Potential) -> Callable[[Request], Estimate]:
 
     def solved(request: Request) -> Estimate:
         _, position, gradient, batch, observations = request
+        if batch is not None and _sums_alone(batch) and sums_batches(potential):
+            with np.errstate(invalid="ignore"):  # of solves that failed
+                return guarded(reduced_sums(_batch_sums(potential, request), batch))
         position = position.copy()
         if batch is not None and batch.curvature:
             return guarded(_curvatures(potential, request.fidelity, position, batch))
         if batch is not None:
             with np.errstate(invalid="ignore"):  # of solves that failed
-                if _sums_alone(batch) and sums_batches(potential):
-                    return guarded(reduced_sums(_batch_sums(potential, request, position), batch, gradient))
                 return guarded(reduced(_batch_terms(potential, request.fidelity, position, batch), batch, gradient))
         if observations:
             predicted = cast(ObservingPotential, potential).observations(position)
@@ -94,27 +95,31 @@ def _owned(
 def _sums_alone(batch: Batch) -> bool:
     """Whether sums of gradients are enough for what is wanted of a batch."""
     expanded = batch.reference is not None and batch.order > 0
-    return batch.structure is None and batch.counted is None and batch.known is None and not expanded
+    told = batch.structure is None and batch.counted is None and batch.known is None
+    return told and not expanded and not batch.curvature
 
 
-def _batch_sums(potential: BatchPotential, request: Request, position: Array) -> BatchTerms:
-    """Energies of a batch, less those at a reference where there is one, and the sum of its gradients."""
+def _batch_sums(potential: BatchPotential, request: Request) -> BatchTerms:
+    """Energies of a batch, less those at a reference where there is one, and the gradient of what it stands for."""
     batch, what = request.batch, f"the terms of fidelity {request.fidelity!r}"
     assert batch is not None
-    prior, prior_gradient, energies, gradient = potential.batch_terms(position, batch.members, bool(request.gradient))
-    found = BatchTerms(
-        real_array(prior, what),
-        None if prior_gradient is None else real_array(prior_gradient, what),
-        real_array(energies, what),
-        None if gradient is None else real_array(gradient, what),
-    )
+    scale = batch.total / batch.members.shape[1]
+    told = potential.batch_terms(_to_read(request.position), batch.members, request.gradient, scale)
+    found = BatchTerms(*(None if part is None else real_array(part, what) for part in told))  # type: ignore[arg-type]
     if batch.reference is None:
         return found
-    there = potential.batch_terms(batch.reference.copy(), batch.members, False)
+    there = potential.batch_terms(_to_read(batch.reference), batch.members, False, scale)
     # a reference that cannot be solved spoils what is told at the position
     whole = np.where(np.isfinite(there.prior_energy), found.prior_energy, np.inf)
     factor = -1.0 if batch.coefficient is None else batch.coefficient[:, None]
     return found._replace(prior_energy=whole, energies=found.energies + factor * there.energies)
+
+
+def _to_read(position: Array) -> Array:
+    """The same numbers, which nobody can write into."""
+    view = position.view()
+    view.flags.writeable = False
+    return view
 
 
 def _batch_terms(potential: Potential, fidelity: str, position: Array, batch: Batch) -> Terms:

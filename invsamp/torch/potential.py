@@ -43,6 +43,7 @@ class ModulePotential:
         self._x, self._y = data
         self._block = block
         self._laws: dict[str, Distribution] = likelihood.unknowns
+        self._precision = np.dtype(np.float64 if module.dtype == torch.float64 else np.float32)
         self.size = len(self._y)
         self.dimension = module.dimension + len(self._laws)
 
@@ -69,9 +70,8 @@ class ModulePotential:
     def parts(self, position: Array, gradient: Gradients) -> Parts:
         """Energy and, of it, what is the prior's; all data are taken, a block at a time."""
         vectors = self._vectors(position)
-        prior, prior_slope = self._prior_at(position, vectors, bool(gradient))
-        misfit = np.zeros(len(position))
         slope = torch.zeros_like(vectors) if gradient else None
+        misfit = np.zeros(len(position))
         for begin in range(0, self.size, self._block):
             rows = slice(begin, begin + self._block)
             x, y = tuple(part[rows] for part in self._x), self._y[rows]
@@ -79,20 +79,22 @@ class ModulePotential:
             misfit += as_array(energies).sum(axis=1)
             if slope is not None:
                 slope += by_block
-        whole = None if slope is None or prior_slope is None else as_array(slope) + prior_slope
-        return Parts(prior + misfit, whole, prior, prior_slope if gradient == "apart" else None)
+        prior, prior_slope = self._with_prior(position, vectors, slope, gradient == "apart")
+        return Parts(prior + misfit, None if slope is None else as_array(slope), prior, prior_slope)
 
-    def batch_terms(self, position: Array, indices: npt.NDArray[np.intp], gradient: bool) -> BatchTerms:
-        """Energies of the data ``indices`` (chains, batch) one by one, and the sum of their gradients."""
+    def batch_terms(
+        self, position: Array, indices: npt.NDArray[np.intp], gradient: Gradients, scale: float
+    ) -> BatchTerms:
+        """Energies of the data ``indices`` (chains, batch) one by one, and gradients; see `BatchPotential`."""
         vectors = self._vectors(position)
-        prior, prior_slope = self._prior_at(position, vectors, gradient)
-        energies, slope = self._evaluated(vectors, *self._at(indices), (0, 0, 0), gradient=gradient)
-        return BatchTerms(prior, prior_slope, as_array(energies), None if slope is None else as_array(slope))
+        energies, slope = self._evaluated(vectors, *self._at(indices), (0, 0, 0), gradient=bool(gradient), scale=scale)
+        prior, prior_slope = self._with_prior(position, vectors, slope, gradient == "apart")
+        return BatchTerms(prior, as_array(energies), None if slope is None else as_array(slope), prior_slope)
 
     def terms(self, position: Array, indices: npt.NDArray[np.intp]) -> Terms:
         """The same with a gradient for each datum: (chains, batch, dimension) numbers."""
         vectors = self._vectors(position)
-        prior, prior_slope = self._prior_at(position, vectors, True)
+        prior, prior_slope = self._with_prior(position, vectors, None, True)
         assert prior_slope is not None  # it was asked for
         x, y = self._at(indices)
         each = torch.func.vmap(torch.func.grad(self._alone, has_aux=True), in_dims=(None, 0, 0))
@@ -116,7 +118,7 @@ class ModulePotential:
         position[0, : self._module.dimension] = self._module.initial
         try:
             found = self.log_likelihood(position)[0]
-            self.batch_terms(position, np.zeros((1, 2), dtype=np.intp), True)
+            self.batch_terms(position, np.zeros((1, 2), dtype=np.intp), True, 1.0)
         except RuntimeError as error:  # of torch.func
             raise ValueError(f"module must be one that torch.func can transform (vmap, grad), got {error}") from error
         if not np.isfinite(found).all():
@@ -132,14 +134,25 @@ class ModulePotential:
         return tuple(part[index] for part in self._x), self._y[index]
 
     def _evaluated(
-        self, vectors: Tensor, x: tuple[Tensor, ...], y: Tensor, axes: tuple[object, ...], *, gradient: bool
+        self,
+        vectors: Tensor,
+        x: tuple[Tensor, ...],
+        y: Tensor,
+        axes: tuple[object, ...],
+        *,
+        gradient: bool,
+        scale: float = 1.0,
     ) -> tuple[Tensor, Tensor | None]:
-        """Energies (chains, n), and gradients of their sum where they are wanted."""
+        """Energies (chains, n), and gradients of ``scale`` times their sum where they are wanted."""
         if not gradient:
             with torch.no_grad():
                 return torch.func.vmap(self._energies, in_dims=axes)(vectors, x, y), None
-        slope, energies = torch.func.vmap(torch.func.grad(self._sum, has_aux=True), in_dims=axes)(vectors, x, y)
-        return energies, slope
+        # each chain's energies depend on its own row: one backward pass over all of them is less work for torch.func
+        with torch.enable_grad():
+            leaf = vectors.detach().requires_grad_()
+            energies = torch.func.vmap(self._energies, in_dims=axes)(leaf, x, y)
+            (slope,) = torch.autograd.grad(energies, leaf, torch.full_like(energies, scale))
+        return energies.detach(), slope
 
     def _energies(self, vector: Tensor, x: tuple[Tensor, ...], y: Tensor) -> Tensor:
         """Minus log likelihoods (n,) at one position (dimension,)."""
@@ -149,28 +162,32 @@ class ModulePotential:
         unknowns = {name: torch.exp(logs[k]) for k, name in enumerate(self._laws)}
         return self._likelihood.energies(self._module(weights, x), y, unknowns)
 
-    def _sum(self, vector: Tensor, x: tuple[Tensor, ...], y: Tensor) -> tuple[Tensor, Tensor]:
-        energies = self._energies(vector, x, y)
-        return energies.sum(), energies
-
     def _alone(self, vector: Tensor, x: tuple[Tensor, ...], y: Tensor) -> tuple[Tensor, Tensor]:
         energy = self._energies(vector, tuple(part[None] for part in x), y[None])[0]
         return energy, energy
 
     def _vectors(self, position: Array) -> Tensor:
-        return torch.from_numpy(position).to(dtype=self._module.dtype, device=self._module.device)
+        """Positions as the module takes them: a copy, as they may be the chains' own."""
+        with np.errstate(over="ignore"):  # of chains that run away: their energies are not finite
+            own = position.astype(self._precision)
+        return torch.from_numpy(own).to(self._module.device)
 
-    def _prior_at(self, position: Array, vectors: Tensor, gradient: bool) -> tuple[Array, Array | None]:
-        """Prior energies (chains,) of positions, and their gradients where they are wanted."""
-        if not self._laws:
-            return self._prior.evaluate(position, vectors, gradient)
+    def _with_prior(
+        self, position: Array, vectors: Tensor, slope: Tensor | None, apart: bool
+    ) -> tuple[Array, Array | None]:
+        """Prior energies (chains,) of positions; their gradients are added to ``slope``, and come ``apart``."""
+        own = torch.zeros_like(vectors) if apart else slope
         end = self._module.dimension
-        value, found = self._prior.evaluate(position[:, :end], vectors[:, :end], gradient)
-        columns, slopes = position[:, self._module.dimension :], []
-        for k, law in enumerate(self._laws.values()):
-            scale = np.exp(columns[:, k : k + 1])
+        weights = None if own is None else own[:, :end]
+        value = self._prior.energy(position[:, :end], vectors[:, :end], weights)
+        for k, law in enumerate(self._laws.values(), end):
+            logs = position[:, k]
             with np.errstate(all="ignore"):
+                scale = np.exp(logs[:, None])
                 log_density, by_scale = law.evaluate(scale)
-            value = value - (log_density + law.log_constant + columns[:, k])  # with the Jacobian of the logarithm
-            slopes.append(-(by_scale * scale + 1.0))
-        return value, None if found is None else np.concatenate([found, *slopes], axis=1)
+            value = value - (log_density + law.log_constant + logs)  # with the Jacobian of the logarithm
+            if own is not None:
+                own[:, k] -= torch.as_tensor((by_scale * scale + 1.0)[:, 0], dtype=own.dtype, device=own.device)
+        if own is not None and apart and slope is not None:
+            slope += own
+        return value, as_array(own) if own is not None and apart else None

@@ -23,8 +23,8 @@ PRIOR = "a standard deviation, a mapping from names of parameters or layers to t
 class WeightPrior(Protocol):
     """Energy of the parameters of a network, and its gradient."""
 
-    def evaluate(self, weights: Array, vectors: Tensor, gradient: bool) -> tuple[Array, Array | None]:
-        """Energies (n,) at weights (n, d), which are ``vectors`` too, and gradients (n, d) where they are wanted."""
+    def energy(self, weights: Array, vectors: Tensor, slope: Tensor | None) -> Array:
+        """Energies (n,) at weights (n, d), which are ``vectors`` too; gradients are added to ``slope`` (n, d)."""
         ...
 
 
@@ -35,11 +35,16 @@ class NormalPrior:
     sds: Mapping[str, float]
     sizes: tuple[int, ...]
 
-    def evaluate(self, weights: Array, vectors: Tensor, gradient: bool) -> tuple[Array, Array | None]:
-        """Energies (n,) at weights (n, d), and gradients (n, d) where they are wanted."""
-        slope = weights * self._precision
-        energy = np.array([float(np.dot(row, by)) for row, by in zip(weights, slope, strict=True)])
-        return 0.5 * energy + self._constant, slope if gradient else None
+    def energy(self, weights: Array, vectors: Tensor, slope: Tensor | None) -> Array:
+        """Energies (n,) at weights (n, d), which are ``vectors`` too; gradients are added to ``slope`` (n, d)."""
+        found = np.full(len(weights), self._constant)
+        for begin, end, precision in self._alike:
+            with np.errstate(over="ignore"):  # of chains that run away: their energies are infinite
+                squares = np.array([np.dot(row, row) for row in weights[:, begin:end]])
+            found += 0.5 * precision * squares
+            if slope is not None:
+                slope[:, begin:end].add_(vectors[:, begin:end], alpha=precision)
+        return found
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
         """Independent draws (n, d)."""
@@ -51,10 +56,16 @@ class NormalPrior:
         return np.repeat(list(self.sds.values()), self.sizes)
 
     @cached_property
-    def _precision(self) -> float | Array:
-        """One over the variance of each parameter; of all, where they have the same."""
-        distinct = set(self.sds.values())
-        return distinct.pop() ** -2.0 if len(distinct) == 1 else self.columns**-2.0
+    def _alike(self) -> list[tuple[int, int, float]]:
+        """Where parameters of one standard deviation begin and end, and one over their variance."""
+        found: list[tuple[int, int, float]] = []
+        end = 0
+        for size, sd in zip(self.sizes, self.sds.values(), strict=True):
+            begin, end, precision = end, end + size, sd**-2.0
+            if found and found[-1][2] == precision:
+                begin = found.pop()[0]
+            found.append((begin, end, precision))
+        return found
 
     @cached_property
     def _constant(self) -> float:
@@ -77,13 +88,14 @@ class FunctionPrior:
                 f"{found if found.shape == () else tuple(found.shape)}"
             )
 
-    def evaluate(self, weights: Array, vectors: Tensor, gradient: bool) -> tuple[Array, Array | None]:
-        """Energies (n,) at weights (n, d), which are ``vectors`` too, and gradients (n, d) where they are wanted."""
-        if not gradient:
+    def energy(self, weights: Array, vectors: Tensor, slope: Tensor | None) -> Array:
+        """Energies (n,) at weights (n, d), which are ``vectors`` too; gradients are added to ``slope`` (n, d)."""
+        if slope is None:
             with torch.no_grad():
-                return as_array(torch.func.vmap(self._energy)(vectors)), None
-        slope, energy = torch.func.vmap(torch.func.grad_and_value(self._energy))(vectors)
-        return as_array(energy), as_array(slope)
+                return as_array(torch.func.vmap(self._energy)(vectors))
+        found, energy = torch.func.vmap(torch.func.grad_and_value(self._energy))(vectors)
+        slope += found
+        return as_array(energy)
 
     def _energy(self, vector: Tensor) -> Tensor:
         return -self.function(self._module.blocks(vector))

@@ -151,20 +151,32 @@ class TestBatches:
     theta = RNG.standard_normal((3, posterior.dimension))
     indices = RNG.integers(30, size=(3, 8))
 
-    def test_sums_are_those_of_the_terms(self):
+    @pytest.mark.parametrize("scale", [1.0, 3.75])
+    def test_sums_are_those_of_the_terms(self, scale):
         potential = self.posterior.potential()
-        terms, sums = potential.terms(self.theta, self.indices), potential.batch_terms(self.theta, self.indices, True)
+        terms = potential.terms(self.theta, self.indices)
+        sums = potential.batch_terms(self.theta, self.indices, "apart", scale)
         np.testing.assert_allclose(terms.energies, sums.energies)
-        np.testing.assert_allclose(terms.gradients.sum(axis=1), sums.gradient)
-        np.testing.assert_allclose(terms.prior_energy, sums.prior_energy)
-        everything = np.tile(np.arange(30), (3, 1))
-        whole = potential.batch_terms(self.theta, everything, True)
-        np.testing.assert_allclose(
-            whole.prior_energy + whole.energies.sum(axis=1), potential.energy(self.theta), rtol=1e-12
-        )
-        np.testing.assert_allclose(
-            whole.prior_gradient + whole.gradient, potential.energy_and_gradient(self.theta)[1], atol=1e-10
-        )
+        np.testing.assert_allclose(sums.gradient, terms.prior_gradient + scale * terms.gradients.sum(axis=1))
+        np.testing.assert_allclose(sums.prior_gradient, terms.prior_gradient)
+        again = potential.batch_terms(self.theta, self.indices, True, scale)
+        np.testing.assert_allclose(again.gradient, sums.gradient)
+        assert again.prior_gradient is None
+        assert potential.batch_terms(self.theta, self.indices, False, scale).gradient is None
+
+    def test_a_batch_of_all_data_is_the_whole(self):
+        potential = self.posterior.potential()
+        whole = potential.batch_terms(self.theta, np.tile(np.arange(30), (3, 1)), True, 1.0)
+        energy, gradient = potential.energy_and_gradient(self.theta)
+        np.testing.assert_allclose(whole.prior_energy + whole.energies.sum(axis=1), energy, rtol=1e-12)
+        np.testing.assert_allclose(whole.gradient, gradient, atol=1e-10)
+
+    def test_positions_are_left_alone(self):
+        theta = self.theta.copy()
+        theta.flags.writeable = False  # as a run hands them over
+        for posterior in (self.posterior, module_posterior(network(), (X, LABELS), categorical(), dtype=torch.float32)):
+            posterior.potential().batch_terms(theta, self.indices, True, 1.0)
+        np.testing.assert_array_equal(theta, self.theta)
 
     @pytest.mark.parametrize(
         "sampler",
