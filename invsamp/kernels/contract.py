@@ -114,8 +114,11 @@ class ActiveRung(Protocol):
         """
         ...
 
-    def follow(self, position: Array, straight: Array) -> Path:
-        """Go along moves of w (chains, d), by the specular path at walls."""
+    def follow(self, position: Array, straight: Array, spent: bool = False) -> Path:
+        """Go along moves of w (chains, d), by the specular path at walls.
+
+        ``spent``: nobody needs the moves any more, and their memory may be that of the positions at the end.
+        """
         ...
 
     def normal(self) -> Array:

@@ -60,7 +60,7 @@ class Langevin:
         """Move every chain once."""
         noise, step_size = rung.normal(), rung.step_size
         move, clipped = propose(rung.gradient(here.estimate), noise, step_size, rung.gradient_noise(here))
-        end, velocity, failed = rung.follow(here.position, move)
+        end, velocity, failed = rung.follow(here.position, move, spent=not self.adjusted)
         there = Point(end, (yield from rung.evaluate(end)))
         if not self.adjusted:
             if there.estimate.failed:

@@ -135,7 +135,8 @@ class Momentum:
         kick, clipped = propose(
             rung.gradient(here.estimate), rung.normal(), step_size, rung.gradient_noise(here), self.friction
         )
-        end, velocity, failed = rung.follow(here.position, kick + kept * np.sqrt(step_size) * memory["momentum"])
+        kick += kept * np.sqrt(step_size) * memory["momentum"]
+        end, velocity, failed = rung.follow(here.position, kick)
         point, refused = Point(end, (yield from rung.evaluate(end))), None
         if point.estimate.failed:
             point, refused = where_solved(rung, point, here)

@@ -17,18 +17,26 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 @pytest.mark.slow
 def test_networks(monkeypatch, tmp_path, capsys):
     names = runpy.run_path(str(EXAMPLES / "networks.py"))
-    monkeypatch.setattr(sys, "argv", ["networks", "--steps", "100", "--out", str(tmp_path)])
+    arguments = ["networks", "--steps", "100", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", arguments)
     rng = np.random.default_rng(0)
     labels = rng.integers(2, size=200)
     x = rng.random((200, 1, 8, 8)) * 0.2 + labels[:, None, None, None] * np.eye(8)  # a class is a diagonal
     held = names["Pictures"]("diagonals", x[:150], labels[:150], x[150:], labels[150:], rng.random((50, 1, 8, 8)))
-    known = names["samplers"]
-    chosen = "deep ensemble", "VR-reSGHMC", "r2SGHMC in (-1, 1)"
-    main = names["main"]
+    known, trial, main = names["samplers"], names["trial"], names["main"]
+    chosen = "deep ensemble", "VR-reSGHMC", "r2SGHMC in walls"
+    tried = []
+
+    def counted(name, *settings):
+        tried.append(name)
+        return trial(name, *settings)
+
     settings = {"pictures": lambda n: held, "samplers": lambda n, steps: {k: known(n, steps)[k] for k in chosen}}
-    main.__globals__.update(settings)
+    main.__globals__.update(settings | {"trial": counted})
     main()
-    lines = capsys.readouterr().out.splitlines()[2:]
-    assert [line[:24].strip() for line in lines] == list(chosen)
-    assert all(float(line[24:33]) > 0.9 for line in lines)
+    lines = capsys.readouterr().out.splitlines()[-3:]
+    assert [line[:26].strip() for line in lines] == list(chosen) == tried
+    assert all(float(line[26:35]) > 0.9 for line in lines)
     assert (tmp_path / "networks.png").stat().st_size > 10_000
+    main()  # what was found is kept
+    assert capsys.readouterr().out.splitlines()[-3:] == lines and len(tried) == 3
