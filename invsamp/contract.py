@@ -205,7 +205,7 @@ class BatchTerms(NamedTuple):
 
     prior_energy: Array  # (chains,)
     energies: Array  # (chains, batch)
-    gradient: Array | None  # (chains, dimension), of the prior energy and ``scale`` times the sum, where it was asked for
+    gradient: Array | None  # (chains, dimension), of prior energy and ``scale`` times the sum, where it was asked for
     prior_gradient: Array | None  # (chains, dimension), where it was asked for "apart"
 
 
