@@ -70,7 +70,7 @@ def test_hare_lynx(example, within) -> None:
 
 @pytest.mark.slow
 def test_heat_source(example, within) -> None:
-    _, out = example("heat_source", 4000, SEEDS=4, CHAINS=32)
+    _, out = example("heat_source", 4000, SEEDS=1, CHAINS=128)
     summary = json.loads((out / "summary.json").read_text())
     z = {rule: np.linalg.norm([row["z"] for row in table.values()]) for rule, table in summary["rules"].items()}
     # five scores with standard errors from 128 chains, by Hotelling: once in 100,000 times

@@ -176,13 +176,18 @@ def _check_info(name: str, info: object, chains: int, adjusted: bool) -> None:
 def _is_told(point: Point, told: list[Point]) -> npt.NDArray[np.bool_]:
     """Which chains have the energy that belongs to their position."""
     known = np.zeros(len(point.position), dtype=bool)
-    for position, estimate in reversed(told):
+    for position, estimate in told:
         if position.shape == point.position.shape:  # row for row, as it mostly is
             known |= (position == point.position).all(axis=1) & (estimate.energy == point.estimate.energy)
-        for row in np.flatnonzero(~known):
-            same = (position == point.position[row]).all(axis=1) & (estimate.energy == point.estimate.energy[row])
-            known[row] = same.any()
+    if not known.all():
+        rows = {row for position, estimate in told for row in _rows(position, estimate)}
+        known = known | [row in rows for row in _rows(*point)]
     return known
+
+
+def _rows(position: npt.NDArray[np.float64], estimate: Estimate) -> list[bytes]:
+    """Positions and their energies, equal where the numbers are: zeros lose their sign."""
+    return [row.tobytes() for row in np.column_stack([position, estimate.energy]) + 0.0]
 
 
 def _is_real(value: object) -> bool:

@@ -76,12 +76,12 @@ def test_posterior_is_calibrated_and_agrees_with_laplace(draw, within):
         assert fit.converged
         posterior = iv.Posterior(prior, SHOOTING, observations(seed), iv.GaussianNoise(path()[1]))
         start = fit.start(np.random.default_rng(seed), 4)
-        run = draw(posterior, iv.mala(), draws=300, thin=2, warmup=250, chains=4, seed=seed, start=start)
+        run = draw(posterior, iv.mala(), draws=200, thin=2, warmup=200, chains=4, seed=seed, start=start)
         assert run.report["acceptance"][0] > 0.4
         found.append(moments(run))
         laplace.append((fit.values, fit.sd))
     assert within(*surprise(found))
-    # the posterior is nearly normal: 18 means within 0.5 sd (some 150 effective draws: 0.08 sd of Monte Carlo error,
+    # the posterior is nearly normal: 18 means within 0.5 sd (some 100 effective draws: 0.1 sd of Monte Carlo error,
     # the rest for what is not normal), sds within a third, and over the data sets within a tenth
     sds = np.array([np.sqrt(np.diag(covariance)) for _, covariance in found])
     means, modes, widths = (np.array(part) for part in ([mean for mean, _ in found], *zip(*laplace, strict=True)))
