@@ -8,12 +8,13 @@ import os
 import pickletools
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from invsamp import doctor, plots
+from invsamp.contract import Facts, Plain
 from invsamp.results.run import Run
 from invsamp.resuming import resume
 from invsamp.storage import layout
@@ -102,7 +103,7 @@ def _info(parsed: argparse.Namespace) -> None:
     print(run.verdict)
 
 
-def _state(path: Path) -> dict[str, Any]:
+def _state(path: Path) -> Plain:
     """How far a run in a directory has come; nothing of a file, which is whole."""
     if not path.is_dir():
         return {}
@@ -122,7 +123,7 @@ def _state(path: Path) -> dict[str, Any]:
     return {"state": state, "finished": finished, "at_work": at_work, "posterior": header.about["posterior"]}
 
 
-def _told(report: Mapping[str, Any]) -> Iterator[str]:
+def _told(report: Facts) -> Iterator[str]:
     """What a person wants to know of a report, line by line."""
     for key in ("sampler", "seed", "chains", "draws", "warmup", "thin", "laws", "fidelities", "kernels", "step_sizes"):
         if report.get(key) is not None:

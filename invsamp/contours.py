@@ -12,14 +12,14 @@ posterior's by the weights :math:`e^{v(U) - U}`, and swaps with other rungs know
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, increasing, instance, integer, one_of, optional, real, store
 from invsamp.contour_learning import RANGE_STEPS, Gain, Learning, Range, hyperbolic, met, shares
-from invsamp.contract import Array
+from invsamp.contract import Array, Plain
 from invsamp.evaluate.requests import Estimate
 from invsamp.kernels.contract import Memory
 
@@ -240,7 +240,7 @@ class Contour:
         ends = knots if self.placed == "ends" else 0.5 * (knots[1:] + knots[:-1])
         return np.searchsorted(ends, energy)
 
-    def told(self, memory: Memory) -> dict[str, Any]:
+    def told(self, memory: Memory) -> Plain:
         """What a report says of it: the bins, what was learnt, and what was counted of the draws."""
         ratio = memory["visits"] / shares(memory["log_psi"], self.zeta).mean(axis=0)
         judged = self.learning is None or self.learning.field in ("log", "csgld")

@@ -14,6 +14,17 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
+#: Of any type of numbers.
+AnyArray = npt.NDArray[Any]
+#: Values by name that are read as they come: reports, settings and saved states, mostly of types that JSON has.
+Facts = Mapping[str, Any]
+Plain = dict[str, Any]
+#: ArviZ's or xarray's data; an object of h5py's; a tensor of PyTorch's, and whatever else is its: libraries that do not
+#: tell their types.
+InferenceData = Any
+Hdf5 = Any
+Tensor = Any
+Torch = Any
 #: Vector-Jacobian product: cotangent (batch, n_observations) -> (batch, n_parameters).
 VectorJacobianProduct = Callable[[Array], Array]
 #: Which gradients are wanted: none, that of the energy, or beside it that of the prior energy, apart.

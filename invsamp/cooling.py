@@ -7,12 +7,12 @@ lower it is; what they predict may be better, which tells of the prior or of the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from invsamp.arguments import real, store
-from invsamp.contract import Array
+from invsamp.contract import Array, Plain
 from invsamp.evaluate.requests import Estimate
 from invsamp.kernels.contract import Memory
 from invsamp.laws import Law, Linear, Tempered
@@ -94,7 +94,7 @@ class Annealed:
         """None."""
         return None
 
-    def told(self, memory: Memory) -> dict[str, Any]:
+    def told(self, memory: Memory) -> Plain:
         """The temperature that was reached."""
         return {"temperature": float(memory["temperature"])}
 

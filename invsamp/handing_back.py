@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from invsamp.contract import Array, Problem
+from invsamp.contract import Array, Plain, Problem
 from invsamp.engine.draws import Draws
 from invsamp.engine.engine import Engine
 from invsamp.engine.segment import Segment
@@ -81,7 +81,7 @@ def warn(message: str, stacklevel: int) -> None:
             print(f"warning: {message}", file=sys.stderr)
 
 
-def _recorded(engine: Engine, draws: Segment, report: dict[str, Any]) -> Run:
+def _recorded(engine: Engine, draws: Segment, report: Plain) -> Run:
     """The run of which not all parameters are kept: those that are stand among what was recorded."""
     problem, kept = engine.problem, engine.record.kept(engine.problem)
     groups = groups_of(None, {}, draws.statistics, draws.recorded)
@@ -104,7 +104,7 @@ class _Faults:
             self.messages.append(f"after the last step {what} failed ({type(error).__name__}: {error})")
         return instead()
 
-    def added_to(self, report: dict[str, Any]) -> dict[str, Any]:
+    def added_to(self, report: Plain) -> Plain:
         """A report that says so."""
         return report | {"warnings": [*report.get("warnings", []), *self.messages]}
 
@@ -116,5 +116,5 @@ def _natural(problem: Problem, positions: Array) -> Array | None:
     return theta
 
 
-def _plain(name: str, values: Any, statistics: Any, report: dict[str, Any], faults: _Faults) -> Run:
+def _plain(name: str, values: Any, statistics: Any, report: Plain, faults: _Faults) -> Run:
     return Run.from_arrays(None, {name: values.shape[3:]}, values, statistics, faults.added_to(report))

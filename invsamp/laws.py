@@ -9,10 +9,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 from invsamp.arguments import array, real, sequence, store
-from invsamp.contract import Array
+from invsamp.contract import Array, Plain
 from invsamp.evaluate.requests import Estimate
 from invsamp.kernels.contract import Memory
 
@@ -87,7 +87,7 @@ class ChangingLaw(Law, Protocol):
 class ToldLaw(Law, Protocol):
     """A law of which a run's report tells what was learnt, and what was counted of the draws."""
 
-    def told(self, memory: Memory) -> dict[str, Any]:
+    def told(self, memory: Memory) -> Plain:
         """That, by name, in plain types."""
         ...
 

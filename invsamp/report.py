@@ -6,12 +6,13 @@ import base64
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from invsamp import plots
+from invsamp.contract import Facts
 from invsamp.diagnostics.ladders import swap_rates
 from invsamp.plots.figure import Run
 from invsamp.posing.posterior import Posterior
@@ -97,7 +98,7 @@ def _verdict(messages: Sequence[str]) -> str:
     return f'<section class="verdict warned"><h2>{count}: read before use</h2><ul>{listed}</ul></section>'
 
 
-def _posed(report: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> str:
+def _posed(report: Facts, shapes: Mapping[str, tuple[int, ...]]) -> str:
     posed = report.get("posed") or {}
     prior = posed.get("prior") or {}
     rows = [
@@ -116,7 +117,7 @@ def _posed(report: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> 
     return "\n".join([*tables, _words("The rest", others)] if others else tables)
 
 
-def _chosen(report: Mapping[str, Any]) -> str:
+def _chosen(report: Facts) -> str:
     rungs = len(report.get("laws") or [])
     found = [f"<p>{escape(str(report.get('sampler', 'A sampler')))}.</p>"]
     found += [f"<p>{escape(line)}</p>" for line in report.get("decisions") or []]
@@ -178,7 +179,7 @@ def _figure(text: str, make: Callable[[], Figure]) -> str:
     return f"<figure>{shown}<figcaption>{escape(text)}</figcaption></figure>"
 
 
-def _costs(report: Mapping[str, Any]) -> str:
+def _costs(report: Facts) -> str:
     seconds, failed = report.get("evaluation_seconds") or {}, report.get("failed_solves") or {}
     warmup, swaps = report.get("warmup_evaluations") or {}, report.get("swap_solves") or {}
     rows = [
@@ -194,7 +195,7 @@ def _costs(report: Mapping[str, Any]) -> str:
     return "\n".join(found) or "<p>Nothing was counted.</p>"
 
 
-def _footer(report: Mapping[str, Any]) -> str:
+def _footer(report: Facts) -> str:
     told = [f"{report[key]} {key}" for key in ("chains", "draws", "warmup") if key in report]
     told += [f"seed {report['seed']}"] if "seed" in report else []
     versions = [f"{name} {version}" for name, version in (report.get("versions") or {}).items()]

@@ -16,7 +16,7 @@ import numpy as np
 
 from invsamp.answering import answered_by, as_evaluator
 from invsamp.arguments import boolean
-from invsamp.contract import Array, Observed, Potential, Problem
+from invsamp.contract import Array, Facts, Observed, Potential, Problem
 from invsamp.engine import state as states
 from invsamp.engine.corrected import engine_of
 from invsamp.engine.engine import Engine
@@ -124,7 +124,7 @@ def resume(
     return run
 
 
-def _carried_on(engine: Engine, path: Path, about: Mapping[str, Any], progress: bool) -> Run:
+def _carried_on(engine: Engine, path: Path, about: Facts, progress: bool) -> Run:
     """The whole run, from where its directory says that it stands."""
     plan = engine.plan
     if (over := _over(path, plan)) is not None:
@@ -187,7 +187,7 @@ def _parts(
     return problem, used, _recorded(path, header.about, problem, kept, record)
 
 
-def _recorded(path: Path, about: Mapping[str, Any], problem: Problem, kept: Record | None, record: Any) -> Record:
+def _recorded(path: Path, about: Facts, problem: Problem, kept: Record | None, record: Any) -> Record:
     """What the run records, by the functions that are given, or else those of the pickle."""
     if record is None and kept is not None:
         return kept
@@ -205,7 +205,7 @@ def _why(about: Mapping[str, object], error: Exception) -> str:
     return f"was pickled there, but cannot be read in this process ({type(error).__name__}: {error})"
 
 
-def _check_same(path: Path, about: Mapping[str, Any], problem: Problem, sampler: Sampler) -> None:
+def _check_same(path: Path, about: Facts, problem: Problem, sampler: Sampler) -> None:
     before, now = dict(about["settings"]), manifests.describe(problem, sampler)
     data = [] if before.pop("data", None) == now.pop("data", None) else [_data_difference(path, problem)]
     found = manifests.differences(before, now)
@@ -224,7 +224,7 @@ def _data_difference(path: Path, problem: Problem) -> str:
     return manifests.compare_data(before, np.asarray(problem.data))
 
 
-def _check_energies(engine: Engine, path: Path, about: Mapping[str, object], before: Mapping[str, Any]) -> None:
+def _check_energies(engine: Engine, path: Path, about: Mapping[str, object], before: Facts) -> None:
     now = fingerprint(engine, np.array(before["position"]))
     found = manifests.compare_energies(before["energies"], now["energies"])
     if found:
@@ -244,7 +244,7 @@ def _warn_of_last_digits(about: Mapping[str, object], differ: bool) -> None:
         warnings.warn(message, stacklevel=6)
 
 
-def _plan(before: Mapping[str, Any], draws: int | None) -> Plan:
+def _plan(before: Facts, draws: int | None) -> Plan:
     plan = Plan(**before)
     if draws is None:
         return plan

@@ -10,10 +10,11 @@ import inspect
 from collections.abc import Sequence
 from functools import cache
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from invsamp.solvers.foreign import Comm, Compiled, DirichletBC, Domain, Form, Function, FunctionSpace, Given, Mat, Vec
 
 Array = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.intp]
@@ -56,7 +57,7 @@ def load(what: str = "this") -> SimpleNamespace:
     )
 
 
-def cell_mesh(comm: Any, points: Array, cells: Numbers) -> Any:
+def cell_mesh(comm: Comm, points: Array, cells: Numbers) -> Domain:
     """Mesh of triangles or quadrilaterals, spread over the ranks of ``comm`` without ghosts; rank 0 gives the arrays.
 
     Parameters
@@ -83,7 +84,7 @@ def cell_mesh(comm: Any, points: Array, cells: Numbers) -> Any:
     return x.mesh.create_mesh(comm, cells, x=points, e=element)
 
 
-def function_space(mesh: object, family: str, degree: int, shape: tuple[int, ...] = ()) -> Any:
+def function_space(mesh: object, family: str, degree: int, shape: tuple[int, ...] = ()) -> FunctionSpace:
     """Function space of scalars, or of vectors with ``shape`` (size,)."""
     x = load()
     if hasattr(x.fem, "functionspace"):
@@ -93,65 +94,65 @@ def function_space(mesh: object, family: str, degree: int, shape: tuple[int, ...
     return x.fem.FunctionSpace(mesh, (family, degree))
 
 
-def collapsed(part: Any) -> tuple[Any, Numbers]:
+def collapsed(part: FunctionSpace) -> tuple[FunctionSpace, Numbers]:
     """The space of a component by itself, and where its local entries stand among those of the whole space."""
     space, positions = part.collapse()
     # since 0.11 a list with one array for each type of cell
     return space, np.ravel(positions).astype(np.intp)
 
 
-def is_mixed(space: Any) -> bool:
+def is_mixed(space: FunctionSpace) -> bool:
     """Whether the space is that of several functions, and not of one, a vector's entries being one."""
     count = space.ufl_element().num_sub_elements
     return bool((count() if callable(count) else count) > 1 and space.dofmap.index_map_bs == 1)
 
 
-def restricts(bc: Any, space: Any) -> bool:
+def restricts(bc: DirichletBC, space: FunctionSpace) -> bool:
     """Whether a Dirichlet condition is one on this space or on a part of it."""
     own = bc.function_space
     return bool(space._cpp_object.contains(getattr(own, "_cpp_object", own)))
 
 
-def n_cells(mesh: Any) -> int:
+def n_cells(mesh: Domain) -> int:
     """Cells that this rank owns; local numbers of the ghosts follow."""
     return int(mesh.topology.index_map(mesh.topology.dim).size_local)
 
 
-def original_cells(mesh: Any) -> Numbers:
+def original_cells(mesh: Domain) -> Numbers:
     """Number, in the arrays that the mesh was made from, of each cell that this rank owns."""
     return np.asarray(mesh.topology.original_cell_index, dtype=np.intp)[: n_cells(mesh)]
 
 
-def original_nodes(mesh: Any) -> Numbers:
+def original_nodes(mesh: Domain) -> Numbers:
     """Number, in the arrays that the mesh was made from, of each node of the geometry on this rank."""
     return np.asarray(mesh.geometry.input_global_indices, dtype=np.intp)
 
 
-def cell_nodes(mesh: Any) -> Numbers:
+def cell_nodes(mesh: Domain) -> Numbers:
     """Nodes of the geometry of each cell that this rank owns, shape (c, nodes per cell)."""
     geometry = mesh.geometry
     return _table(geometry.dofmaps[0] if hasattr(geometry, "dofmaps") else geometry.dofmap, n_cells(mesh))
 
 
-def cell_dofs(space: Any) -> Numbers:
+def cell_dofs(space: FunctionSpace) -> Numbers:
     """Local numbers of the degrees of freedom of each cell that this rank owns, shape (c, per cell)."""
     return _table(space.dofmap.list, n_cells(space.mesh))
 
 
-def petsc_vector(function: Any) -> Any:
+def petsc_vector(function: Function) -> Vec:
     """The PETSc vector that holds a function's values; destroy nothing that it shares."""
     held = function.x
     return held.petsc_vec if hasattr(held, "petsc_vec") else function.vector
 
 
-def assemble_matrix(form: object, bcs: Sequence[object] = ()) -> Any:
+def assemble_matrix(form: object, bcs: Sequence[object] = ()) -> Mat:
     """PETSc matrix of a bilinear UFL or compiled form; rows and columns of ``bcs`` are the identity's."""
     matrix = load().petsc.assemble_matrix(compiled(form), list(bcs))
     matrix.assemble()
     return matrix
 
 
-def assemble_vector(form: object) -> Any:
+def assemble_vector(form: object) -> Vec:
     """PETSc vector of a linear UFL or compiled form, with the contributions of all ranks."""
     x = load()
     vector = x.petsc.assemble_vector(compiled(form))
@@ -159,13 +160,13 @@ def assemble_vector(form: object) -> Any:
     return vector
 
 
-def assemble_scalar(form: Any, comm: Any) -> float:
+def assemble_scalar(form: Form, comm: Comm) -> float:
     """Value of a functional, summed over the ranks of ``comm``."""
     x = load()
     return float(sum(comm.allgather(x.fem.assemble_scalar(compiled(form)))))
 
 
-def compiled(form: Any) -> Any:
+def compiled(form: Form) -> Compiled:
     """A form ready to be assembled; of compiled ones, the same."""
     x = load()
     return x.fem.form(form) if isinstance(form, x.ufl.Form) else form
@@ -185,7 +186,7 @@ def set_bc(vector: object, bcs: Sequence[object]) -> None:
     load().petsc.set_bc(vector, list(bcs))
 
 
-def set_boundary_values(values: Array, bcs: Sequence[Any]) -> None:
+def set_boundary_values(values: Array, bcs: Sequence[DirichletBC]) -> None:
     """Put the boundary values into the local entries of a function, its ghosts included."""
     for bc in bcs:
         if hasattr(bc, "dof_indices") and hasattr(type(bc), "set"):
@@ -194,7 +195,7 @@ def set_boundary_values(values: Array, bcs: Sequence[Any]) -> None:
             load().fem.set_bc(values, [bc])
 
 
-def containing_cells(mesh: Any, points: Array) -> tuple[Numbers, Array]:
+def containing_cells(mesh: Domain, points: Array) -> tuple[Numbers, Array]:
     """A cell owned by this rank that holds each of the points (m, 2) or (m, 3), or -1, shape (m,); and its midpoint.
 
     Of several, that with the least midpoint, first coordinate first. Midpoints (m, 3) are in units of about 1e-9, so
@@ -222,6 +223,6 @@ def containing_cells(mesh: Any, points: Array) -> tuple[Numbers, Array]:
     return cells, midpoints
 
 
-def _table(links: Any, rows: int) -> Numbers:
+def _table(links: Given, rows: int) -> Numbers:
     array = links.array.reshape(links.num_nodes, -1) if hasattr(links, "num_nodes") else np.asarray(links)
     return np.asarray(array[:rows], dtype=np.intp)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from invsamp.arguments import boolean
 from invsamp.solvers.fem import boundary as edges
@@ -19,6 +18,7 @@ from invsamp.solvers.fem.contract import Space
 from invsamp.solvers.fem.fields import as_field
 from invsamp.solvers.fem.mesh import Mesh, chosen_mesh
 from invsamp.solvers.fem.sensors import as_layout
+from invsamp.solvers.foreign import Comm, Given
 from invsamp.solvers.poisson_observation import PoissonObservation
 
 __all__ = ["PoissonEquation", "PoissonObservation"]
@@ -54,12 +54,12 @@ class PoissonEquation:
     """
 
     cells: int | None = None
-    conductivity: Any = 1.0
-    source: Any = 1.0
+    conductivity: Given = 1.0
+    source: Given = 1.0
     boundary: Boundary = "dirichlet"
     mesh: Mesh | None = None
     backend: str = "skfem"
-    comm: Any = None
+    comm: Comm = None
 
     def __post_init__(self) -> None:
         mesh = chosen_mesh(self.cells, self.mesh)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from invsamp.solvers.fem.field_contract import Field, FieldValues, NamesAlone, u
 from invsamp.solvers.fem.placement import at_cells, at_nodes, check_conductivity, fitting
 from invsamp.solvers.fem.sensors import SensorLayout
 from invsamp.solvers.fem.weighted import Precomputed, checked_product, pull_back, weighted
+from invsamp.solvers.foreign import Comm
 
 #: Nodes, over all rows of a batch, whose factors are kept between the solve and its adjoint: about a kilobyte each.
 KEPT_NODES = 300_000
@@ -38,7 +39,7 @@ class Observed(Protocol):
     def space(self) -> Space: ...
 
     @property
-    def comm(self) -> Any: ...
+    def comm(self) -> Comm: ...
 
 
 class PoissonObservation:

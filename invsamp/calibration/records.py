@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from invsamp.calibration.replicates import Replicate, Settings
+from invsamp.contract import Facts, Plain
 from invsamp.storage.files import new_folder, write_whole
 from invsamp.storage.lock import Lock
 from invsamp.storage.manifest import describe, differences
@@ -29,7 +29,7 @@ class Records:
         self._path = path
 
     @contextlib.contextmanager
-    def held(self, about: Mapping[str, Any]) -> Iterator[dict[int, Replicate]]:
+    def held(self, about: Facts) -> Iterator[dict[int, Replicate]]:
         """Within, no other process writes here; the replicates that were made before.
 
         Raises
@@ -57,16 +57,16 @@ class Records:
         if self._path is not None:
             _write(self._path / f"{number:06d}.json", made.stored())
 
-    def _about(self) -> dict[str, Any] | None:
+    def _about(self) -> Plain | None:
         if self._path is None or not (self._path / ABOUT).is_file():
             return None
         try:
-            found: dict[str, Any] = json.loads((self._path / ABOUT).read_text())
+            found: Plain = json.loads((self._path / ABOUT).read_text())
         except ValueError as error:
             raise ValueError(f"directory holds a damaged {ABOUT}: {self._path} ({error})") from None
         return found
 
-    def _check(self, about: Mapping[str, Any]) -> None:
+    def _check(self, about: Facts) -> None:
         assert self._path is not None
         before = self._about()
         if before is None:
@@ -86,11 +86,11 @@ class Records:
         return found
 
 
-def about(settings: Settings) -> dict[str, Any]:
+def about(settings: Settings) -> Plain:
     """What a directory's calibration is of."""
     plan = {name: getattr(settings, name) for name in ("ranks", "draws", "warmup", "chains", "seed")}
     return {"format": FORMAT, "of": describe(settings.posterior, settings.sampler)} | plan
 
 
-def _write(path: Path, values: Mapping[str, Any]) -> None:
+def _write(path: Path, values: Facts) -> None:
     write_whole(path, [json.dumps(values, indent=1).encode()])

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Array
+from invsamp.contract import Array, Facts, Plain
 from invsamp.diagnostics import weights
 from invsamp.diagnostics.draws import ess
 from invsamp.evaluate.contract import Evaluator
@@ -49,12 +47,12 @@ class Replicate:
     warned: list[str]
     failed: str = ""
 
-    def stored(self) -> dict[str, Any]:
+    def stored(self) -> Plain:
         """As plain values."""
         return asdict(self)
 
     @classmethod
-    def restored(cls, values: Mapping[str, Any]) -> Replicate:
+    def restored(cls, values: Facts) -> Replicate:
         """From plain values."""
         return cls(**values)
 

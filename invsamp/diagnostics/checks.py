@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from invsamp.contract import Array
+from invsamp.contract import Array, Facts
 from invsamp.diagnostics import weights
 from invsamp.diagnostics.ladders import law_labels, swap_rates
 
@@ -55,7 +55,7 @@ _NO_WEIGHTS = (
 CHAIN_LIMIT = 0.1
 
 
-def diagnose(summary: pd.DataFrame, report: Mapping[str, Any], weight: Array | None = None) -> list[str]:
+def diagnose(summary: pd.DataFrame, report: Facts, weight: Array | None = None) -> list[str]:
     """Reasons not to trust the draws, each with its figures and what to do; empty if there are none.
 
     Parameters
@@ -90,7 +90,7 @@ def diagnose(summary: pd.DataFrame, report: Mapping[str, Any], weight: Array | N
     ]
 
 
-def _draw_warnings(summary: pd.DataFrame, report: Mapping[str, Any]) -> list[str]:
+def _draw_warnings(summary: pd.DataFrame, report: Facts) -> list[str]:
     found = []
     broken = summary.index[~np.isfinite(summary["mean"])]
     if len(broken):
@@ -112,7 +112,7 @@ def _draw_warnings(summary: pd.DataFrame, report: Mapping[str, Any]) -> list[str
     return found
 
 
-def _mode_warnings(report: Mapping[str, Any]) -> list[str]:
+def _mode_warnings(report: Facts) -> list[str]:
     """What descents from the prior found, held against what the draws visit: R-hat cannot tell of a missed mode."""
     modes, found = report.get("modes"), []
     if (above := report.get("led_astray")) is not None:
@@ -176,7 +176,7 @@ def _r_hat_warnings(summary: pd.DataFrame, report: Mapping[str, object]) -> list
     ]
 
 
-def _likely(report: Mapping[str, Any]) -> str:
+def _likely(report: Facts) -> str:
     """What the run knows of that would keep chains apart."""
     causes = []
     modes = report.get("modes") or {}
@@ -196,7 +196,7 @@ def _likely(report: Mapping[str, Any]) -> str:
     return f"Likely: {'; '.join(causes)}. " if causes else ""
 
 
-def _ess_warnings(summary: pd.DataFrame, report: Mapping[str, Any]) -> list[str]:
+def _ess_warnings(summary: pd.DataFrame, report: Facts) -> list[str]:
     wanted, found = _ess_wanted(report), []
     for column, meaning in (("ess_bulk", "means"), ("ess_tail", "5% and 95% quantiles")):
         bad = summary[column][summary[column] < wanted].sort_values()
@@ -212,7 +212,7 @@ def _ess_warnings(summary: pd.DataFrame, report: Mapping[str, Any]) -> list[str]
     return found
 
 
-def _ess_wanted(report: Mapping[str, Any]) -> float:
+def _ess_wanted(report: Facts) -> float:
     # many short chains are a run too: what means need does not grow with their number
     return ESS_PER_CHAIN * min(report.get("chains", 4), 4)
 
@@ -228,7 +228,7 @@ def _weight_warnings(weight: Array, report: Mapping[str, object]) -> list[str]:
     ]
 
 
-def _swap_warnings(report: Mapping[str, Any]) -> list[str]:
+def _swap_warnings(report: Facts) -> list[str]:
     found = []
     for pair, sd in enumerate(report.get("swap_noise_sd") or []):
         if sd > SWAP_NOISE_LIMIT:
@@ -258,7 +258,7 @@ def _swap_warnings(report: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _same_law(report: Mapping[str, Any], pair: int) -> bool:
+def _same_law(report: Facts, pair: int) -> bool:
     """Whether two rungs have one law, of two models: then a swap is all that moves the colder one."""
     laws, fidelities = report.get("laws") or [], report.get("fidelities") or []
     least = report.get("swap_least_chances")
@@ -267,7 +267,7 @@ def _same_law(report: Mapping[str, Any], pair: int) -> bool:
     return bool(laws[pair] == laws[pair + 1] and fidelities[pair] != fidelities[pair + 1])
 
 
-def _round_trip_warnings(report: Mapping[str, Any]) -> list[str]:
+def _round_trip_warnings(report: Facts) -> list[str]:
     if len(report.get("swap_attempts") or []) == 0 or report.get("round_trips") != 0:
         return []
     return [
@@ -276,7 +276,7 @@ def _round_trip_warnings(report: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _contour_warnings(report: Mapping[str, Any]) -> list[str]:
+def _contour_warnings(report: Facts) -> list[str]:
     found = []
     for rung, told in enumerate(report.get("learnt_laws") or []):
         if told is None or "energy_round_trips" not in told:
@@ -300,7 +300,7 @@ def _contour_warnings(report: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _found_ladder_warnings(report: Mapping[str, Any]) -> list[str]:
+def _found_ladder_warnings(report: Facts) -> list[str]:
     """Whether a ladder that warm-up found is what it was looking for."""
     ladder = report.get("ladder")
     if not ladder:
@@ -330,7 +330,7 @@ def _found_ladder_warnings(report: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _clipped_noise_warnings(report: Mapping[str, Any]) -> list[str]:
+def _clipped_noise_warnings(report: Facts) -> list[str]:
     found = []
     for rung, fraction in enumerate(report.get("clipped_noise") or []):
         if fraction is None or fraction <= CLIPPED_NOISE_LIMIT:
@@ -348,7 +348,7 @@ def _clipped_noise_warnings(report: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _uncovered_warnings(report: Mapping[str, Any]) -> list[str]:
+def _uncovered_warnings(report: Facts) -> list[str]:
     return [
         f"rung {rung}{_temperatures(report, rung)}: the variance of the noise was extrapolated at {fraction:.0%} of "
         f"the states that warm-up visited, above {UNCOVERED_LIMIT:.0%}, as its pilot has no states near them. Raise "
@@ -358,7 +358,7 @@ def _uncovered_warnings(report: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _failed_solve_warnings(report: Mapping[str, Any]) -> list[str]:
+def _failed_solve_warnings(report: Facts) -> list[str]:
     found = []
     evaluations = report.get("evaluations") or {}
     for fidelity, failed in (report.get("failed_solves") or {}).items():
@@ -375,7 +375,7 @@ def _failed_solve_warnings(report: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _fallback_warnings(report: Mapping[str, Any]) -> list[str]:
+def _fallback_warnings(report: Facts) -> list[str]:
     steps = report.get("chains", 0) * report.get("draws", 0) * report.get("thin", 1)
     found = []
     for rung, count in enumerate(report.get("reflection_fallbacks") or []):
@@ -389,7 +389,7 @@ def _fallback_warnings(report: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _boundary_warnings(report: Mapping[str, Any]) -> list[str]:
+def _boundary_warnings(report: Facts) -> list[str]:
     """Draws of another law than the restricted posterior's, as the baselines have them."""
     boundary, outside = report.get("boundary"), report.get("outside") or [0.0]
     if outside[0] > 0.0:
@@ -410,7 +410,7 @@ def _list(names: Sequence[object], limit: int = 3) -> str:
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
 
 
-def _temperatures(report: Mapping[str, Any], *rungs: int) -> str:
+def _temperatures(report: Facts, *rungs: int) -> str:
     values, laws = report.get("temperatures") or [], law_labels(report)
     if max(rungs) >= len(laws):
         return ""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, integer, mapping, numbers, one_of
-from invsamp.contract import Array
+from invsamp.contract import Array, Facts
 
 #: Where a round trip begins: at the first end that a walker reaches, at the coldest rung, or where the walker starts.
 Origin = Literal["end", "coldest", "start"]
@@ -150,6 +150,6 @@ def swap_rates(report: Mapping[str, object]) -> Array:
     return np.divide(accepts, attempts, out=np.full(attempts.shape, np.nan), where=attempts > 0)
 
 
-def law_labels(report: Mapping[str, Any]) -> list[str]:
+def law_labels(report: Facts) -> list[str]:
     """What each rung samples, from cold to hot, as "T = 4"; empty where a run does not say."""
     return list(report.get("laws") or []) or [f"T = {value:.3g}" for value in report.get("temperatures") or []]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import reduce
-from typing import Any
 
 import numpy as np
 
 from invsamp.arguments import mapping
+from invsamp.contract import Facts
 from invsamp.domains._interior import point_inside
 from invsamp.domains.ball import Ball, Ellipsoid
 from invsamp.domains.box import Box, with_inf
@@ -46,7 +45,7 @@ __all__ = [
 ]
 
 
-def from_dict(description: Mapping[str, Any]) -> Domain:
+def from_dict(description: Facts) -> Domain:
     """The domain that `to_dict` described.
 
     Raises

@@ -8,12 +8,12 @@ that hold everything (see `edge_grid`).
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from invsamp.contract import Plain
 from invsamp.domains.contract import Array
 
 IntArray = npt.NDArray[np.int64]
@@ -21,7 +21,7 @@ IntArray = npt.NDArray[np.int64]
 # A bounce takes tens of nanoseconds: counting references to arrays at every call would take several times that, so
 # that is off in functions that allocate nothing; the innermost ones are inlined. (The compiler's cache knows a function
 # by its own file: after a change in one of these files, touch those that call it.)
-KERNEL: dict[str, Any] = {"cache": True, "error_model": "numpy", "_nrt": False}
+KERNEL: Plain = {"cache": True, "error_model": "numpy", "_nrt": False}
 INNER = KERNEL | {"forceinline": True}
 
 OUTSIDE, INSIDE, MIXED = 0, 1, 2

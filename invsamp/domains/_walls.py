@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.contract import Plain
 from invsamp.domains import _paths
 from invsamp.domains._arrays import check_metric, copies
 from invsamp.domains._surfaces import Surface
@@ -196,5 +197,5 @@ class Walled(ABC):
         return self.intersection(self, other)
 
     @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Plain:
         """JSON-able description, undone by `from_dict`."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, generator, integer, real, store
+from invsamp.contract import Plain
 from invsamp.domains import _members
 from invsamp.domains._arrays import entries, freeze
 from invsamp.domains._walls import Member, Walled
@@ -97,7 +97,7 @@ class Ball(_Round):
         numbers = np.append(self.centre, self.radius**2)
         return [Member(_members.BALL, tuple(range(self.dimension)), 1, numbers, curved=True)]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Plain:
         """JSON-able description, undone by `from_dict`."""
         return {"kind": "ball", "centre": self.centre.tolist(), "radius": self.radius}
 
@@ -165,7 +165,7 @@ class Ellipsoid(_Round):
         numbers = np.concatenate([self.centre, self.matrix.ravel()])
         return [Member(_members.ELLIPSOID, tuple(range(self.dimension)), 1, numbers, curved=True)]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Plain:
         """JSON-able description, undone by `from_dict`."""
         return {"kind": "ellipsoid", "centre": self.centre.tolist(), "matrix": self.matrix.tolist()}
 

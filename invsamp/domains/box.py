@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array
+from invsamp.contract import Plain
 from invsamp.domains import _members
 from invsamp.domains._arrays import check_metric, copies, entries, freeze
 from invsamp.domains._fold import fold_box
@@ -141,7 +142,7 @@ class Box(Walled):
         below, above = np.isfinite(lower), np.isfinite(upper)
         return np.concatenate([eye[above], -eye[below]]), np.concatenate([upper[above], -lower[below]])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Plain:
         """JSON-able description, undone by `from_dict`; an open side is None, as JSON has no infinity."""
         return {"kind": "box", "lower": without_inf(self.lower), "upper": without_inf(self.upper)}
 

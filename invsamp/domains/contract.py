@@ -14,10 +14,12 @@ which keeps v . P^-1 v. Turning by P = 1 under moves drawn with covariance P wou
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
+
+from invsamp.contract import Plain
 
 Array = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -80,7 +82,7 @@ class Domain(Protocol):
         """Independent uniform draws, shape (n, d); ValueError for a domain that is not bounded."""
         ...
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Plain:
         """JSON-able description, undone by `from_dict`."""
         ...
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array
+from invsamp.contract import Plain
 from invsamp.domains import _members
 from invsamp.domains._arrays import entries, freeze
 from invsamp.domains._polytope import bounding_box, clipped_polygon, interior_point
@@ -96,7 +96,7 @@ class HalfSpaces(Walled):
         alone = ~self.normals[:, others].any(axis=1)
         return clipped_polygon(self.normals[alone][:, [i, j]], self.offsets[alone], view) if alone.any() else []
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Plain:
         """JSON-able description, undone by `from_dict`."""
         return {"kind": "half_spaces", "normals": self.normals.tolist(), "offsets": self.offsets.tolist()}
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.contract import Plain
 from invsamp.domains._outlines import shared_outline
 from invsamp.domains._rejection import sample_by_rejection
 from invsamp.domains._walls import Member, Walled
@@ -138,7 +138,7 @@ class Intersection(Walled):
         outlines = [rings for part in self.parts if (rings := part.outline(i, j, view))]
         return outlines[0] if len(outlines) == 1 else shared_outline(outlines, view)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Plain:
         """JSON-able description, undone by `from_dict`."""
         return {"kind": "intersection", "parts": [part.to_dict() for part in self.parts]}
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, function, integer, numbers, optional, sequence, shown, text
+from invsamp.contract import Facts, Plain
 from invsamp.domains._arrays import entries
 from invsamp.domains._outlines import level_curves, view_points
 from invsamp.domains._rejection import sample_by_rejection
@@ -129,7 +129,7 @@ class LevelSet(Walled):
         depth = -self._levels(points[:, np.argsort([i, j])]).reshape(len(y), len(x))
         return level_curves(x, y, np.where(np.isnan(depth), -np.inf, depth).clip(-1e300, 1e300))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Plain:
         """JSON-able description; `from_dict` makes a `SavedLevelSet` of it."""
         bounded = self.size == 2 and self.bounds is not None
         curves = self.outline(0, 1, self.bounds) if bounded and self.bounds is not None else []
@@ -235,7 +235,7 @@ class SavedLevelSet(Walled):
     curves: tuple[tuple[tuple[float, float], ...], ...] = ()
 
     @classmethod
-    def from_dict(cls, description: Mapping[str, Any]) -> SavedLevelSet:
+    def from_dict(cls, description: Facts) -> SavedLevelSet:
         """From what `LevelSet.to_dict` wrote."""
         bounds = description["bounds"]
         return cls(
@@ -273,7 +273,7 @@ class SavedLevelSet(Walled):
         curves = [np.array(curve)[:, [i, j]] for curve in self.curves]
         return curves if i < j else [curve[::-1] for curve in curves]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Plain:
         """As `LevelSet.to_dict`."""
         bounds = None if self.bounds is None else [list(end) for end in self.bounds]
         curves = [[list(point) for point in curve] for curve in self.curves]

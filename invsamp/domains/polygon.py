@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp import arguments
 from invsamp.arguments import array, generator, integer
+from invsamp.contract import Plain
 from invsamp.domains import _members
 from invsamp.domains._arrays import entries, freeze
 from invsamp.domains._edge_grid import edge_grid
@@ -140,7 +140,7 @@ class Polygon(Walled):
         rings = [ring[:, order] for ring in (self.vertices, *self.holes)]
         return rings if i < j else [ring[::-1] for ring in rings]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Plain:
         """JSON-able description, undone by `from_dict`."""
         return {"kind": "polygon", "vertices": self.vertices.tolist(), "holes": [h.tolist() for h in self.holes]}
 

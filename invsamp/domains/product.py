@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp import arguments
+from invsamp.contract import Plain
 from invsamp.domains._surfaces import Surface
 from invsamp.domains._walls import Member, Walled
 from invsamp.domains.box import Box
@@ -127,7 +128,7 @@ class Product(Walled):
         lower, upper = self.bounding_box(max(i, j, *(max(key) for key, _ in self._indexed())) + 1)
         return Box(lower[[i, j]], upper[[i, j]]).outline(0, 1, view)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Plain:
         """JSON-able description, undone by `from_dict`."""
         return {"kind": "product", "blocks": [[list(key), domain.to_dict()] for key, domain in self.blocks]}
 

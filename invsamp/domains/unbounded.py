@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.contract import Plain
 from invsamp.domains._arrays import copies
 from invsamp.domains.contract import Array, BoolArray, Domain, Reflection
 
@@ -56,7 +56,7 @@ class Unbounded:
         """ValueError: there is no uniform law."""
         raise ValueError("sample_uniform needs a bounded domain, got Unbounded()")
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Plain:
         """JSON-able description, undone by `from_dict`."""
         return {"kind": "unbounded"}
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from invsamp.automatic import Automatic
 from invsamp.boundary import Reflect
-from invsamp.contract import Array, Problem
+from invsamp.contract import Array, Plain, Problem
 from invsamp.corrected_exchange import CorrectedExchange
 from invsamp.corrections.learning import GATE_RATIO, Correction, stated_cost
 from invsamp.engine import gradients
@@ -124,7 +123,7 @@ class CorrectedEngine(Engine):
         finest = self._posterior.fidelities[-1]
         return {finest: self.uncounted()[finest]}
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> Plain:
         """As of any run, with what was learnt."""
         report = super().report()
         report["decisions"] = [*self._told, *report["decisions"]]

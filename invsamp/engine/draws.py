@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from invsamp.contract import AnyArray
 from invsamp.engine.engine import Engine
 from invsamp.engine.segment import Segment
 from invsamp.engine.statistics import declared, derived, joined, recorded
@@ -39,7 +37,7 @@ class Draws:
             name: np.empty((chains, capacity, *values.shape[1:]), values.dtype)
             for name, values in engine.record.of(engine.problem, engine.rungs[0].position).items()
         }
-        self._kept: dict[str, npt.NDArray[Any]] = {
+        self._kept: dict[str, AnyArray] = {
             # where a rung has no weights its draws count alike
             name: np.full((rungs, chains, capacity), np.nan if kind is float and name != "log_weight" else 0, kind)
             for name, kind in told(engine).items()

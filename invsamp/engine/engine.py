@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from invsamp.boundary import as_boundary
-from invsamp.contract import Array, Problem
+from invsamp.contract import Array, Plain, Problem
 from invsamp.cooling import label
 from invsamp.engine import gradients, reporting
 from invsamp.engine.at_work import AtWork
@@ -233,7 +232,7 @@ class Engine:
         self.kept += positions.shape[2]
         self.work.count(positions)
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> Plain:
         """Settings, counts and figures of the run so far, in plain types."""
         work = self.work
         report = reporting.report(work.composition, work.rungs, work.exchange, self.potentials)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from invsamp.contract import Array
+from invsamp.contract import Array, Plain
 from invsamp.engine.rung import RungAtWork
 from invsamp.engine.streams import Saved
 from invsamp.engine.swaps.exchange import Exchange
@@ -74,7 +74,7 @@ class LadderSearch:
         self._from = [1.0] * len(self._names)
         self.round = 0
         #: Of the rounds that are over, in plain types.
-        self.told: list[dict[str, Any]] = []
+        self.told: list[Plain] = []
         self._start_energy = math.nan
 
     @property
@@ -144,7 +144,7 @@ class LadderSearch:
         self.round, self.betas, self._from = state["round"], tuple(state["betas"]), list(state["from"])
         self.told, self._start_energy = [dict(one) for one in state["told"]], state["start_energy"]
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> Plain:
         """What was found, in plain types."""
         return {
             "path": "likelihood" if self._split else "temperature",

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from invsamp import arguments
 from invsamp.arguments import mapping
-from invsamp.contract import Array, Problem
+from invsamp.contract import Array, Plain, Problem
 from invsamp.names import check_quantities
 
 #: What is kept of each draw: arrays (chains, *shape) by name.
@@ -61,7 +61,7 @@ class Record:
         shapes = dict(problem.shapes)
         return shapes if self.parameters is None else {name: shapes[name] for name in self.parameters}
 
-    def told(self) -> dict[str, Any]:
+    def told(self) -> Plain:
         """What a run says of it, in plain types: names of functions, and of parameters."""
         return {"record": list(self.functions), "keep": None if self.parameters is None else list(self.parameters)}
 

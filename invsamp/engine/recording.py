@@ -8,10 +8,9 @@ import time
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from invsamp.arguments import integer, optional
-from invsamp.contract import Array
+from invsamp.contract import Array, Plain
 from invsamp.engine import state as states
 from invsamp.engine.draws import Draws, told
 from invsamp.engine.engine import Engine
@@ -126,7 +125,7 @@ def obey(received: int | None, engine: Engine, path: Path) -> None:
         leave(received, _farewell(received, engine, path))
 
 
-def fingerprint(engine: Engine, position: Array) -> dict[str, Any]:
+def fingerprint(engine: Engine, position: Array) -> Plain:
     """Energies of all fidelities at one position (d,): a solve each, which is not counted."""
     energies = manifests.energies_at(engine.recognised(), position)
     return {"position": position.tolist(), "energies": energies}

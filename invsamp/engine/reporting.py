@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from invsamp.contract import NoisyPotential
+from invsamp.contract import NoisyPotential, Plain
 from invsamp.engine.rung import RungAtWork
 from invsamp.engine.swaps.exchange import Exchange
 from invsamp.engine.tuner import STABILITY_FRACTION
@@ -20,7 +19,7 @@ from invsamp.storage.contents import versions
 
 def report(
     sampler: Sampler, rungs: Sequence[RungAtWork], exchange: Exchange | None, potentials: Mapping[str, CountedPotential]
-) -> dict[str, Any]:
+) -> Plain:
     """Settings, what rungs (cold to hot) and their swaps have to tell, and counts by fidelity, in plain types."""
     # from cold to hot
     used = [e.fidelity for r in rungs for e in (r.potential, *r.potentials)]
@@ -61,7 +60,7 @@ def report(
     }
 
 
-def _misfit(cold: RungAtWork) -> dict[str, Any] | None:
+def _misfit(cold: RungAtWork) -> Plain | None:
     """What the misfit of the data should be, where the draws are those of the posterior, and told exactly."""
     potential = cold.potential.potential
     if not (cold.settings.kernel.adjusted and cold.estimator.exact and isinstance(potential, NoisyPotential)):
@@ -70,7 +69,7 @@ def _misfit(cold: RungAtWork) -> dict[str, Any] | None:
     return None if found is None else found._asdict()
 
 
-def _swaps(exchange: Exchange | None) -> dict[str, Any]:
+def _swaps(exchange: Exchange | None) -> Plain:
     pairs = [] if exchange is None else exchange.pairs
     return {
         "swap_rules": [str(pair.rule) for pair in pairs],
@@ -94,7 +93,7 @@ def _acceptance(rung: RungAtWork) -> float | None:
     return rung.counts.accepted / max(1, full_steps) if rung.adjusted else None
 
 
-def _descents(rung: RungAtWork) -> dict[str, Any] | None:
+def _descents(rung: RungAtWork) -> Plain | None:
     """Where the chains were led down to in warm-up; None where they were not."""
     led = rung.led
     return None if led is None else {"energies": led.energies, "moved": led.moved, "unfinished": led.unfinished}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Array, Problem
+from invsamp.contract import Array, Plain, Problem
 from invsamp.descent import Descent, descend, joined
 from invsamp.domains import Domain
 from invsamp.engine.lessons import far
@@ -162,7 +162,7 @@ class Visits:
         """Go on from a state."""
         self.scouted, self._counts, self._scale = state["scouted"], state["counts"].copy(), state["scale"]
 
-    def report(self, problem: Problem) -> dict[str, Any] | None:
+    def report(self, problem: Problem) -> Plain | None:
         """Modes with their weights and visits, in plain types; None if nobody looked, or there is none."""
         if self.scouted is None:
             return None

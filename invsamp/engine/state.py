@@ -14,12 +14,12 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from invsamp.automatic import Automatic
 from invsamp.boundary import Ignore, Penalise, Project, Reflect
 from invsamp.contour_learning import Gain, Learning
 from invsamp.contours import Contour
+from invsamp.contract import AnyArray
 from invsamp.control_variates import ControlVariate
 from invsamp.cooling import Annealed, Cold
 from invsamp.corrected_exchange import CorrectedExchange
@@ -145,9 +145,9 @@ class _Arrays:
         self.entries: list[bytes] = []
         self._end = 0
         # the arrays themselves are kept too, so that no other can take the place of one in memory
-        self._known: dict[int, tuple[npt.NDArray[Any], list[object]]] = {}
+        self._known: dict[int, tuple[AnyArray, list[object]]] = {}
 
-    def add(self, array: npt.NDArray[Any], where: str) -> list[object]:
+    def add(self, array: AnyArray, where: str) -> list[object]:
         """What tells an array: type, shape, order of its axes in memory, and where its entries begin."""
         if id(array) in self._known:
             return self._known[id(array)][1]
@@ -211,7 +211,7 @@ def _unpack(value: object, entries: memoryview) -> Any:
     raise ValueError(f"it holds a {kind!r}, which this invsamp does not know: upgrade invsamp")
 
 
-def _unpack_array(dtype: str, shape: list[int], order: list[int], entries: memoryview) -> npt.NDArray[Any]:
+def _unpack_array(dtype: str, shape: list[int], order: list[int], entries: memoryview) -> AnyArray:
     if np.dtype(dtype).kind not in _KINDS:
         raise ValueError(f"it holds an array of {dtype!r}")
     if not all(type(size) is int and size >= 0 for size in shape):

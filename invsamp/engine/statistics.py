@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from invsamp.contract import AnyArray, Plain
 from invsamp.engine.first_steps import check_told
 from invsamp.engine.rung import RungAtWork
 
@@ -40,7 +39,7 @@ def joined(rungs: list[dict[str, type]]) -> dict[str, type]:
     }
 
 
-def recorded(rung: RungAtWork, names: Types) -> dict[str, Any]:
+def recorded(rung: RungAtWork, names: Types) -> Plain:
     """What a rung tells of the present draw, by name: (chains,), or one number for all chains.
 
     In the place of the acceptance rate stands the log of the Metropolis ratio.
@@ -51,7 +50,7 @@ def recorded(rung: RungAtWork, names: Types) -> dict[str, Any]:
         If the kernel does not tell what it declares.
     """
     estimate, info = rung.estimate, rung.info
-    found: dict[str, Any] = {"energy": estimate.energy}
+    found: Plain = {"energy": estimate.energy}
     if "prior" in names:
         found["prior"] = np.nan if estimate.prior is None else estimate.prior
     if "step_size" in names:
@@ -67,9 +66,9 @@ def recorded(rung: RungAtWork, names: Types) -> dict[str, Any]:
     return found
 
 
-def derived(kept: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+def derived(kept: dict[str, AnyArray]) -> dict[str, AnyArray]:
     """What was kept with what follows from it, by name."""
-    found: dict[str, npt.NDArray[Any]] = {}
+    found: dict[str, AnyArray] = {}
     for name, values in kept.items():
         if name == "acceptance_rate":
             values = np.exp(np.minimum(values, 0.0))

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Array
+from invsamp.contract import AnyArray, Array, Plain
 
 #: What a part of a run saves: a tree of plain values, arrays and parts, for `invsamp.engine.state.encode`.
-Saved = dict[str, Any]
+Saved = Plain
 
 
 class Stream:
@@ -26,7 +25,7 @@ class Stream:
         self,
         rng: np.random.Generator,
         shape: tuple[int, ...],
-        draw: Callable[[np.random.Generator, tuple[int, ...]], npt.NDArray[Any]] = np.random.Generator.standard_normal,
+        draw: Callable[[np.random.Generator, tuple[int, ...]], AnyArray] = np.random.Generator.standard_normal,
         block: int = 8192,
     ) -> None:
         self._rng, self._shape, self._draw = rng, shape, draw

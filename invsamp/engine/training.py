@@ -6,12 +6,12 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from invsamp.automatic import Automatic
-from invsamp.contract import Array
+from invsamp.contract import Array, Plain
 from invsamp.corrected_exchange import CorrectedExchange, exchange, how_often
 from invsamp.corrections.learning import (
     Correction,
@@ -53,7 +53,7 @@ class Found(NamedTuple):
     heirs: list[Heir]  # of its rungs
     every: int
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> Plain:
         """In plain types."""
         told = {name: getattr(self.level, name) for name in _TOLD}
         return told | {"sd": dict(self.level.sd), "pays": self.level.pays, "every": self.every}

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Array
+from invsamp.contract import AnyArray, Array
 from invsamp.evaluate.requests import Asks, Estimate, Memory, Rows
 from invsamp.metric import Metric
 
@@ -34,7 +34,7 @@ class Point(NamedTuple):
 Path = tuple[Array, Array, Mask | None]
 
 
-_NONE: Mapping[str, npt.NDArray[Any]] = MappingProxyType({})
+_NONE: Mapping[str, AnyArray] = MappingProxyType({})
 
 
 class Info(NamedTuple):
@@ -43,7 +43,7 @@ class Info(NamedTuple):
     log_ratio: Array | None = None  # (chains,) log Metropolis ratios; None: nothing was decided
     accepted: int = 0  # chains
     clipped: int = 0  # entries of the noise for which the gradient's own left no room
-    statistics: Mapping[str, npt.NDArray[Any]] = _NONE  # (chains,) by name: what `Kernel.statistics` declares
+    statistics: Mapping[str, AnyArray] = _NONE  # (chains,) by name: what `Kernel.statistics` declares
 
 
 #: What a step that has nothing to tell returns.

@@ -7,9 +7,8 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
 
-from invsamp.contract import Array, Potential
+from invsamp.contract import Array, Plain, Potential
 from invsamp.engine.engine import Engine
 from invsamp.parallel.messages import Communicator, Patience
 from invsamp.storage.manifest import compare_energies, describe, differences, energies_at
@@ -39,7 +38,7 @@ def check_equal(comm: Communicator, settings: Mapping[str, object]) -> None:
         raise error
 
 
-def run_settings(engine: Engine) -> dict[str, Any]:
+def run_settings(engine: Engine) -> Plain:
     """What tells a run from others, but for its seed and what its forward models print: they may differ by address."""
     settings = describe(engine.problem, engine.sampler) | asdict(engine.plan) | engine.record.told()
     if "data" in settings:  # a digest in words

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
 
 import numpy as np
 
-from invsamp.contract import Array, HasModels, Problem
+from invsamp.contract import Array, HasModels, Plain, Problem
 from invsamp.engine.engine import Engine
 from invsamp.parallel.joint_solves import Distributed
 from invsamp.parallel.messages import Communicator
@@ -97,7 +96,7 @@ def starts(engine: Engine, rows: int) -> Array:
         return np.resize(engine.given, (rows, engine.given.shape[1]))
 
 
-def models_of(problem: Problem) -> dict[str, Any]:
+def models_of(problem: Problem) -> Plain:
     """Forward models by fidelity, where a problem has some."""
     return dict(problem.forward) if isinstance(problem, HasModels) else {}
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import function, integer, optional, real
-from invsamp.contract import Array, VectorJacobianProduct
+from invsamp.contract import Array, Plain, VectorJacobianProduct
 from invsamp.failures import CountsFailures, Failures
 from invsamp.parallel.pool import Task, WorkerPool
 from invsamp.parallel.worker import Answer, Description, Request, describe
@@ -184,7 +184,7 @@ class IsolatedModel(CountsFailures):
         """Settings without the processes."""
         return {"settings": self._settings, "description": self._description, "width": self._width}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: Plain) -> None:
         self._settings, self._description = state["settings"], state["description"]
         self._width = state["width"]
         self.workers, self.time_limit = self._settings[2:]

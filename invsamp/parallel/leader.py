@@ -8,11 +8,11 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from invsamp.contract import Array
+from invsamp.contract import Array, Plain
 from invsamp.corrections.learning import Correction
 from invsamp.engine.engine import Engine
 from invsamp.engine.starts import failure_message
@@ -112,7 +112,7 @@ class Leader:
             self._signal = next((reply.signal for reply in replies.values() if reply.signal), None)
         return self._signal
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> Plain:
         """How many processes there are, which fidelities are split or solved jointly, and who has waited how long."""
         whole = max(time.perf_counter() - self._began, 1e-9)
         waiting = [self._patience.seconds, *(whole - busy for busy in self._busy[1:])]

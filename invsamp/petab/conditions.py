@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from invsamp.contract import Facts
 from invsamp.petab.reading import Measurement, Tables
 from invsamp.solvers.ode import Experiments, OdeObservation, SbmlModel, SteadyState, from_sbml
 from invsamp.solvers.ode.formulas import as_formula
@@ -90,7 +91,7 @@ def formula(tables: Tables, name: str, kind: str, overrides: tuple[float | str, 
     )
 
 
-def _model(tables: Tables, settings: Mapping[str, Any]) -> SbmlModel:
+def _model(tables: Tables, settings: Facts) -> SbmlModel:
     """The model, whose parameters are what conditions and formulas need."""
     system = read_system(tables.model)
     columns = {name for cells in tables.conditions.values() for name in cells}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
+from invsamp.contract import Plain
 from invsamp.petab.reading import Parameter
 from invsamp.posing.distribution import Distribution
 from invsamp.posing.distributions import LogNormal, Normal, Uniform
@@ -20,9 +20,7 @@ LOGARITHMS = {"lin": 1.0, "log": 1.0, "log10": math.log(10.0)}
 
 def prior_of(parameters: Mapping[str, Parameter]) -> Prior:
     """The joint prior; parameters that are not estimated are fixed."""
-    entries: dict[str, Any] = {
-        name: distribution(each) if each.estimated else each.nominal for name, each in parameters.items()
-    }
+    entries: Plain = {name: distribution(each) if each.estimated else each.nominal for name, each in parameters.items()}
     return Prior(**entries)
 
 

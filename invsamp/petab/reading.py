@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from invsamp.arguments import instance
+from invsamp.contract import Facts
 from invsamp.solvers.ode.symbols import Unsupported, needed
 
 #: What a cell says: a number, the name of a parameter, or nothing.
@@ -108,7 +109,7 @@ def read_tables(path: str | Path) -> Tables:
     return tables
 
 
-def _single(content: Mapping[str, Any], path: Path) -> Path:
+def _single(content: Facts, path: Path) -> Path:
     """The file of the one model of the one problem."""
     problems = content["problems"]
     if len(problems) != 1:
@@ -124,7 +125,7 @@ def _single(content: Mapping[str, Any], path: Path) -> Path:
     return path.parent / str(files[0])
 
 
-def _parameter(name: str, row: Mapping[str, Any]) -> Parameter:
+def _parameter(name: str, row: Facts) -> Parameter:
     scale = row.get("parameterScale", "lin") or "lin"
     if scale not in ("lin", "log", "log10"):
         raise Unsupported(f"parameterScale of {name!r} must be 'lin', 'log' or 'log10', got {scale!r}")
@@ -154,7 +155,7 @@ def _observable(name: str, row: Mapping[str, object]) -> Observable:
     return Observable(name, str(row["observableFormula"]), str(row["noiseFormula"]), transformation)
 
 
-def _measurement(k: int, row: Mapping[str, Any], observables: Mapping[str, Observable]) -> Measurement:
+def _measurement(k: int, row: Facts, observables: Mapping[str, Observable]) -> Measurement:
     name, rest, time = str(row["observableId"]), row.get("preequilibrationConditionId"), float(row["time"])
     if name not in observables:
         raise ValueError(f"measurements must be of the observables {sorted(observables)}, got {name!r} in row {k}")

@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 
 from invsamp import arguments
 from invsamp.arguments import mapping, numbers, optional, real, wrong
-from invsamp.contract import Array
+from invsamp.contract import Array, InferenceData, Plain
 from invsamp.diagnostics.weights import effective, quantiles
 from invsamp.domains import Domain
 from invsamp.names import labels as labels_of
@@ -44,12 +44,12 @@ class Run(Protocol):
     """What figures need of an `invsamp.Run`, which offers each of them as a method of its own."""
 
     @property
-    def data(self) -> Any:
+    def data(self) -> InferenceData:
         """The `arviz.InferenceData`."""
         ...
 
     @property
-    def report(self) -> dict[str, Any]:
+    def report(self) -> Plain:
         """Counts and settings."""
         ...
 
@@ -104,11 +104,11 @@ class Run(Protocol):
         """Statistics of every scalar parameter and quantity, a row each."""
         ...
 
-    def field(self, field: Any, mesh: Any, *, on: Any, truth: Any) -> Any:
+    def field(self, field: Any, mesh: Any, *, on: Any, truth: Any) -> InferenceData:
         """Draws of an unknown field on a mesh."""
         ...
 
-    def posterior_predictive(self, posterior: Posterior, draws: int | None = None) -> Any:
+    def posterior_predictive(self, posterior: Posterior, draws: int | None = None) -> InferenceData:
         """Predict the data, and keep that in ``data``."""
         ...
 

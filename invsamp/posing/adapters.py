@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from invsamp import arguments
 from invsamp.arguments import array, one_of, optional, real, text
-from invsamp.contract import Array, VectorJacobianProduct
+from invsamp.contract import AnyArray, Array, VectorJacobianProduct
 from invsamp.posing.forward import WrongShapeError, own_array, real_array
 
 Function = Callable[[Array], Any]
@@ -305,12 +304,12 @@ def approximate_derivatives(model: object, error: float) -> Any:
     return changed
 
 
-def _rows(y: npt.NDArray[Any], rows: int, what: str) -> npt.NDArray[Any]:
+def _rows(y: AnyArray, rows: int, what: str) -> AnyArray:
     if y.ndim != 2 or len(y) != rows:
         raise WrongShapeError(f"{what} must return shape ({rows}, observations), got {y.shape}")
     return y
 
 
-def _copied(value: Any) -> npt.NDArray[Any]:
+def _copied(value: Any) -> AnyArray:
     """A value that may be complex, for the sake of complex steps."""
     return np.array(value) if np.iscomplexobj(value) else own_array(value, "the result of the function")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -69,7 +69,7 @@ class NegativeBinomialNoise(_Counts):
         store(self, dispersion=quantity("dispersion", self.dispersion))
 
     @property
-    def quantities(self) -> Mapping[str, Any]:
+    def quantities(self) -> Mapping[str, object]:
         return {"dispersion": self.dispersion}
 
     def sample(self, rng: np.random.Generator, y: Array, *values: Array) -> Array:
@@ -104,7 +104,7 @@ class BinomialNoise(_Counts):
         store(self, trials=freeze(array("trials", self.trials, least=1, whole=True)))
 
     @property
-    def quantities(self) -> Mapping[str, Any]:
+    def quantities(self) -> Mapping[str, object]:
         return {"trials": self.trials}
 
     def accepts(self, data: Array) -> npt.NDArray[np.bool_]:

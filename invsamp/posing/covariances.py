@@ -26,7 +26,7 @@ class Covariance(ABC):
     """Covariance of the standardised errors of all data: what makes a noise of those that were observed."""
 
     @property
-    def quantities(self) -> Mapping[str, Any]:
+    def quantities(self) -> Mapping[str, object]:
         """As in `invsamp.Noise`."""
         return {}
 
@@ -244,7 +244,7 @@ class AutoRegressive(Covariance):
         store(self, correlation=quantity("correlation", self.correlation, above=-1.0, below=1.0))
 
     @property
-    def quantities(self) -> Mapping[str, Any]:
+    def quantities(self) -> Mapping[str, object]:
         return {"correlation": self.correlation}
 
     @property
@@ -283,7 +283,7 @@ class ExponentialCorrelation(Covariance):
         store(self, time=quantity("time", self.time), times=tuple(increasing("times", self.times).tolist()))
 
     @property
-    def quantities(self) -> Mapping[str, Any]:
+    def quantities(self) -> Mapping[str, object]:
         return {"time": self.time}
 
     def bind(self, shape: tuple[int, ...], chosen: Indices) -> Noise:

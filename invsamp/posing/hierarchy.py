@@ -12,9 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from invsamp.contract import Array
+from invsamp.contract import AnyArray, Array
 from invsamp.posing.conditional import ByColumn, Conditional, Indices
 from invsamp.posing.formula import Formula, Names
 
@@ -176,7 +175,7 @@ def ordered(parents: Mapping[str, Sequence[str]]) -> list[str]:
     return list(done)
 
 
-def add_at(slope: Array, columns: Indices, values: npt.NDArray[Any]) -> None:
+def add_at(slope: Array, columns: Indices, values: AnyArray) -> None:
     """Add values (..., m) to the columns (m,) of slopes (..., width), of which some may be the same."""
     first = columns[0]
     if len(columns) == 1 or (columns == first).all():

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
+from invsamp.contract import Plain
 from invsamp.posing.forward import ModelError
 
 #: Seconds between attempts to reach a server that refuses the connection.
@@ -50,7 +51,7 @@ class Server:
     address: SplitResult
     time_limit: float
 
-    def ask(self, path: str, body: Mapping[str, Any] | None = None, *, numbers: int = 0) -> dict[str, Any]:
+    def ask(self, path: str, body: Mapping[str, Any] | None = None, *, numbers: int = 0) -> Plain:
         """The JSON object that it answers with.
 
         Parameters
@@ -249,7 +250,7 @@ def _limit(wire: socket.socket, deadline: float) -> None:
     wire.settimeout(left)
 
 
-def _understood(path: str, status: int, reply: bytes) -> dict[str, Any]:
+def _understood(path: str, status: int, reply: bytes) -> Plain:
     try:
         answer = json.loads(reply)
     except (ValueError, RecursionError):

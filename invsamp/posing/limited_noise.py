@@ -42,7 +42,7 @@ class _Limited(Noise):
             raise ValueError(f"upper must be above lower, got lower {self.lower!r} and upper {self.upper!r}")
 
     @property
-    def quantities(self) -> Mapping[str, Any]:
+    def quantities(self) -> Mapping[str, object]:
         return {"lower": self.lower, "upper": self.upper} | dict(self.noise.quantities)
 
     def evaluate(self, y: Array, data: Array, *values: Array) -> tuple[Array, ...]:

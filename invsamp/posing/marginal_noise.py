@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -54,7 +54,7 @@ class MarginalNoise(Noise):
             store(self, **{name: real(name, getattr(self, name), above=0)})
 
     @property
-    def quantities(self) -> Mapping[str, Any]:
+    def quantities(self) -> Mapping[str, object]:
         return self.noise.quantities
 
     @property

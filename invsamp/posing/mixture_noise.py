@@ -45,7 +45,7 @@ class MixtureNoise(Noise):
         store(self, fraction=quantity("fraction", self.fraction, above=0.0, below=1.0))
 
     @property
-    def quantities(self) -> Mapping[str, Any]:
+    def quantities(self) -> Mapping[str, object]:
         return {"fraction": self.fraction} | {f"{name}.{key}": v for name, key, v in self._of_parts("quantities")}
 
     @property

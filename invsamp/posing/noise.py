@@ -36,7 +36,7 @@ class ScaleFamily(CompiledNoise):
         return f"{type(self).__name__}({', '.join([*words, f'scale={_short(self.scale)}'])})"
 
     @property
-    def quantities(self) -> Mapping[str, Any]:
+    def quantities(self) -> Mapping[str, object]:
         return {"scale": self.scale}
 
     @property
@@ -94,7 +94,7 @@ class GaussianNoise(ScaleFamily):
             store(self, covariance=as_covariance(self.covariance))
 
     @property
-    def quantities(self) -> Mapping[str, Any]:
+    def quantities(self) -> Mapping[str, object]:
         return {"scale": self.scale} | (self.covariance.quantities if self.covariance is not None else {})
 
     @property

@@ -33,7 +33,7 @@ class Noise(ABC):
     independent: ClassVar[bool] = True
 
     @property
-    def quantities(self) -> Mapping[str, Any]:
+    def quantities(self) -> Mapping[str, object]:
         """By name what may be unknown: numbers that broadcast to the data's shape, or a parameter of the prior."""
         return {}
 

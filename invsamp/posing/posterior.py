@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, generator, instance, integer, mapping, numbers, one_of, optional, wrong
-from invsamp.contract import Array, ForwardModel, Reference
+from invsamp.contract import Array, ForwardModel, Plain, Reference
 from invsamp.domains import Box, Domain, DomainLike, Product, Unbounded, bound_domain, named_columns, point_inside
 from invsamp.posing.bound_noise import BoundNoise
 from invsamp.posing.coordinates import choose_coordinates
@@ -456,7 +456,7 @@ class Posterior:
         """Theta (..., dimension) from values by name; ``argument`` is what messages call them."""
         return self.prior.packed(argument, values)
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> Plain:
         """Its parts and the data, by which a run that goes on recognises it."""
         fixed = {name: value.tolist() for name, value in self.prior.fixed.items()}
         prior = dict(self.prior.distributions) | fixed | dict(self.prior.tied)

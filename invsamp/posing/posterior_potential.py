@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Array, ExpectedMisfit, Gradients, Parts, Terms, derivative_error, no_derivatives
+from invsamp.contract import AnyArray, Array, ExpectedMisfit, Gradients, Parts, Terms, derivative_error, no_derivatives
 from invsamp.domains import Box, Domain, Unbounded
 from invsamp.posing import column_families
 from invsamp.posing.bound_noise import BoundNoise
@@ -129,7 +128,7 @@ class PosteriorPotential:
         """
         return self._terms(position, self._sensitivities, indices)
 
-    def _terms(self, position: Array, function: Callable[..., tuple[Array, Array]], *chosen: npt.NDArray[Any]) -> Terms:
+    def _terms(self, position: Array, function: Callable[..., tuple[Array, Array]], *chosen: AnyArray) -> Terms:
         """Terms from a function of theta and of what is chosen, where theta is inside."""
         (theta, derivative, value, slope, jacobian_slope, inside, _), place = self._pose(position)
         chains, batch = chosen[0].shape[:2]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from invsamp import arguments
 from invsamp.arguments import array, generator, instance, integer, mapping, numbers, one_of, optional, store, text
-from invsamp.contract import Array, Potential
+from invsamp.contract import Array, Plain, Potential
 from invsamp.domains import Domain, DomainLike, Unbounded, bound_domain, named_columns, point_inside
 from invsamp.names import check_names
 from invsamp.posing.density import LogDensity
@@ -150,7 +150,7 @@ class Target:
         """Domain of theta: the same, as it constrains what is sampled as itself."""
         return self.sampling_domain
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> Plain:
         """Its potentials, by which a run that goes on recognises it."""
         told: dict[str, Any] = {"forward": self._levels}
         return told | {"transforms": self.transforms} if self.transforms else told

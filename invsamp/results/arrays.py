@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Protocol
 
-from invsamp.contract import Array
+from invsamp.contract import Array, Facts, InferenceData
 from invsamp.storage import layout
 from invsamp.storage.contents import Groups, inference_data
 
@@ -15,12 +15,12 @@ class Source(Protocol):
     """Where the draws of a run are, and what it tells of itself."""
 
     @property
-    def attributes(self) -> Mapping[str, Any]:
+    def attributes(self) -> Facts:
         """As `invsamp.storage.contents.attributes_of` makes them."""
         ...
 
     @property
-    def data(self) -> Any:
+    def data(self) -> InferenceData:
         """The `arviz.InferenceData`."""
         ...
 
@@ -58,7 +58,7 @@ class Arrays:
         self._groups, self.attributes = groups, attributes
 
     @cached_property
-    def data(self) -> Any:
+    def data(self) -> InferenceData:
         """The `arviz.InferenceData`."""
         datasets = {group: layout.dataset(values, layout.LEADING[group]) for group, values in self._groups.items()}
         return inference_data(datasets, self.attributes)
@@ -87,13 +87,13 @@ class Arrays:
 class Dataset:
     """Draws in an `arviz.InferenceData`."""
 
-    def __init__(self, data: Any) -> None:
+    def __init__(self, data: InferenceData) -> None:
         self.data = data
 
     @property
-    def attributes(self) -> Mapping[str, Any]:
+    def attributes(self) -> Facts:
         """As `invsamp.storage.contents.attributes_of` makes them."""
-        found: Mapping[str, Any] = self.data.attrs
+        found: Facts = self.data.attrs
         return found
 
     @property

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from invsamp.arguments import by_row
-from invsamp.contract import Array
+from invsamp.contract import Array, Facts, InferenceData
 from invsamp.results.arrays import Source
 from invsamp.results.predictive import by_blocks
 from invsamp.storage import layout
@@ -54,14 +54,14 @@ class WithDerived:
         self._source, self._name, self._values = source, name, values
 
     @property
-    def attributes(self) -> Mapping[str, Any]:
+    def attributes(self) -> Facts:
         """As `invsamp.storage.contents.attributes_of` makes them."""
         recorded = json.loads(self._source.attributes.get("recorded", "{}"))
         shapes = recorded | {self._name: list(self._values.shape[2:])}
         return dict(self._source.attributes) | {"recorded": layout.to_json(shapes)}
 
     @cached_property
-    def data(self) -> Any:
+    def data(self) -> InferenceData:
         """The `arviz.InferenceData`: that of the source, in which the quantity is set."""
         data = self._source.data
         before = data.posterior

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
-from invsamp.contract import Array
+from invsamp.contract import Array, Facts
 from invsamp.diagnostics.evidence import LogEvidence, log_evidence
 
 #: What helps in most cases.
 WHAT_TO_DO = 'Sample with relangevin(ladder="auto"), or with tempered_likelihood laws from 1 to 0 as temperatures'
 
 
-def evidence_of(report: Mapping[str, Any], misfit: Callable[[int], Array | None]) -> LogEvidence:
+def evidence_of(report: Facts, misfit: Callable[[int], Array | None]) -> LogEvidence:
     """Evidence of the model that a run sampled.
 
     Parameters
@@ -47,7 +46,7 @@ def evidence_of(report: Mapping[str, Any], misfit: Callable[[int], Array | None]
     return log_evidence(betas, np.stack(found))  # type: ignore[arg-type]
 
 
-def _betas(report: Mapping[str, Any]) -> list[float]:
+def _betas(report: Facts) -> list[float]:
     """Of the ladder, from 1 to 0; `ValueError` where it is none of tempered likelihoods."""
     factors = report.get("law_factors")
     told = f"got {', '.join(report.get('laws') or []) or 'a run that does not say what its rungs sample'}"

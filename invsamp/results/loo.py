@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.special import logsumexp
 
-from invsamp.contract import Array
+from invsamp.contract import Array, InferenceData
 from invsamp.diagnostics.convergence import ess_mean
 from invsamp.storage.arviz_import import load_arviz
 
 
-def leave_one_out(data: Any, weight: Array | None, theta: Array) -> Any:
+def leave_one_out(data: InferenceData, weight: Array | None, theta: Array) -> InferenceData:
     r"""Pareto-smoothed importance sampling of the expected log predictive density, as `arviz.loo` has it, for weights.
 
     Draws of weight w stand for the posterior, so those that leave out datum i have the weights

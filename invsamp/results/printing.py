@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from invsamp.contract import Facts
 from invsamp.diagnostics.ladders import law_labels, swap_rates
 from invsamp.diagnostics.separation import Separation
 
@@ -46,7 +47,7 @@ def _modes(modes: Mapping[str, Separation] | None) -> list[str]:
     return found
 
 
-def _ends_at(report: Mapping[str, Any]) -> str:
+def _ends_at(report: Facts) -> str:
     """What round trips of a ladder were to."""
     hottest = (report.get("law_factors") or [None])[-1]
     if hottest == [1.0, 0.0]:
@@ -55,7 +56,7 @@ def _ends_at(report: Mapping[str, Any]) -> str:
     return ", to a rung that is not the prior" if report.get("ladder") else ""
 
 
-def _headline(report: Mapping[str, Any]) -> str:
+def _headline(report: Facts) -> str:
     lines = [f"Run of {report.get('sampler', 'a sampler')}"]
     counts = [f"{report[key]} {key}" for key in ("chains", "draws", "warmup") if key in report]
     if report.get("thin", 1) != 1:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from invsamp import arguments, storage
 from invsamp.arguments import array, floats, instance, integer, mapping, one_of, optional
-from invsamp.contract import Array, Observed, Problem
+from invsamp.contract import Array, Facts, Observed, Plain, Problem
 from invsamp.diagnostics import weights
 from invsamp.diagnostics.checks import diagnose
 from invsamp.diagnostics.draws import table
@@ -94,7 +94,7 @@ class Run:
         names_shapes: Mapping[str, tuple[int, ...]],
         theta: Array,
         sample_stats: Mapping[str, Array],
-        report: Mapping[str, Any],
+        report: Facts,
         domain: Domain | None = None,
         log_weight: npt.ArrayLike | None = None,
         recorded: Mapping[str, Array] | None = None,
@@ -156,7 +156,7 @@ class Run:
         return Run(Arrays(groups, attributes_of(names_shapes, told, domain, shapes)))
 
     @property
-    def report(self) -> dict[str, Any]:
+    def report(self) -> Plain:
         """Counts and settings of the run, see `from_arrays`; a fresh copy."""
         return json.loads(self._source.attributes["report"])
 
@@ -605,14 +605,14 @@ class Run:
         return plot_trace(self, names)
 
     def plot_marginals(
-        self, truth: Mapping[str, Any] | None = None, names: Sequence[str] | None = None, truth_label: str = "truth"
+        self, truth: Facts | None = None, names: Sequence[str] | None = None, truth_label: str = "truth"
     ) -> Figure:
         """Density of every parameter; see `invsamp.plots.plot_marginals`."""
         from invsamp.plots import plot_marginals
 
         return plot_marginals(self, truth, names, truth_label=truth_label)
 
-    def plot_pairs(self, names: Sequence[str] | None = None, truth: Mapping[str, Any] | None = None) -> Figure:
+    def plot_pairs(self, names: Sequence[str] | None = None, truth: Facts | None = None) -> Figure:
         """Density of every pair, with the domain's boundary; see `invsamp.plots.plot_pairs`."""
         from invsamp.plots import plot_pairs
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from invsamp.contract import Array
+from invsamp.contract import Array, Facts, InferenceData
 from invsamp.domains import from_dict
 from invsamp.storage import layout
 from invsamp.storage.contents import attributes_of, inference_data
@@ -40,7 +39,7 @@ class Stored:
         return Stored, (self._stored.path,)
 
     @cached_property
-    def data(self) -> Any:
+    def data(self) -> InferenceData:
         """The `arviz.InferenceData`; its variables are read whenever their values are needed."""
         draws = self._stored.draws
         datasets = {group: _lazy(draws, group) for group in draws.variables}
@@ -55,7 +54,7 @@ class Stored:
         return 1 if hot is None else 1 + next(iter(hot.values()))[0][1]
 
     @cached_property
-    def attributes(self) -> Mapping[str, Any]:
+    def attributes(self) -> Facts:
         """As `invsamp.storage.contents.attributes_of` makes them."""
         about = self._stored.about
         shapes = {name: tuple(shape) for name, shape in about["parameters"].items()}
@@ -90,7 +89,7 @@ def _lazy(draws: Any, group: str) -> xr.Dataset:
             (chains, *rest), self.dtype = draws.variables[group][name]
             self.name, self.shape = name, (chains, draws.count, *rest)
 
-        def __getitem__(self, key: Any) -> Any:
+        def __getitem__(self, key: Any) -> InferenceData:
             basic = indexing.IndexingSupport.BASIC
             return indexing.explicit_indexing_adapter(key, self.shape, basic, self._values)
 

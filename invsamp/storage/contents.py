@@ -9,11 +9,11 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from invsamp.contract import Array, DrawablePrior, Observed
+from invsamp.contract import Array, DrawablePrior, InferenceData, Observed, Plain
 from invsamp.domains import Domain
 from invsamp.storage import layout
 from invsamp.storage.arviz_import import load_arviz
@@ -61,7 +61,7 @@ def groups_of(
     return groups
 
 
-def inference_data(datasets: dict[str, xr.Dataset], attributes: Mapping[str, str]) -> Any:
+def inference_data(datasets: dict[str, xr.Dataset], attributes: Mapping[str, str]) -> InferenceData:
     """The `arviz.InferenceData` of a run, from the datasets of its groups."""
     if "hot" in datasets:
         report = json.loads(attributes["report"])
@@ -115,7 +115,7 @@ def attributes_of(
     return attributes
 
 
-def described(shapes: Mapping[str, tuple[int, ...]], domain: Domain | None) -> dict[str, Any]:
+def described(shapes: Mapping[str, tuple[int, ...]], domain: Domain | None) -> Plain:
     """What the description of a run has to hold for `Stored`."""
     text = None if domain is None else json.loads(layout.to_json(domain.to_dict()))
     return {"parameters": {name: list(shape) for name, shape in shapes.items()}, "domain": text}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from invsamp.contract import Array
+from invsamp.contract import Array, Plain
 from invsamp.names import DIMENSIONS, check_names, check_quantities
 
 if TYPE_CHECKING:
@@ -52,12 +52,12 @@ def check_arrays(
             )
 
 
-def hot_coordinates(rungs: int, temperatures: Sequence[float] | None, names: Container[object]) -> dict[str, Any]:
+def hot_coordinates(rungs: int, temperatures: Sequence[float] | None, names: Container[object]) -> Plain:
     """Coordinates of the rungs above the cold one: their numbers, and their temperatures where these are known.
 
     A parameter of the name ``temperature`` comes before the coordinate.
     """
-    coordinates: dict[str, Any] = {"rung": np.arange(1, rungs)}
+    coordinates: Plain = {"rung": np.arange(1, rungs)}
     if temperatures is not None and len(temperatures) == rungs and "temperature" not in names:
         coordinates["temperature"] = ("rung", np.asarray(temperatures[1:], dtype=float))
     return coordinates

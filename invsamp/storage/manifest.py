@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from invsamp.contract import Array, Described, Potential, Problem
+from invsamp.contract import Array, Described, Plain, Potential, Problem
 from invsamp.ladder import Sampler
 from invsamp.storage import layout
 from invsamp.storage.files import read_plain, write_whole
@@ -30,13 +30,13 @@ LONGEST = 10_000
 _ADDRESS, _SCALAR = re.compile(r" at 0x[0-9a-fA-F]+"), re.compile(r"np\.(?:float|int|bool)\w*\(([^()]*)\)")
 
 
-def describe(problem: Problem, sampler: Sampler | None) -> dict[str, Any]:
+def describe(problem: Problem, sampler: Sampler | None) -> Plain:
     """What tells one problem and sampler from others, as nested text.
 
     A part is told by its settings, or by what it prints; the data are hashed. A model that prints as the same while it
     computes something else is left to `energies_at`.
     """
-    found: dict[str, Any] = {
+    found: Plain = {
         "problem": type(problem).__name__,
         "parameters": {name: list(shape) for name, shape in problem.shapes.items()},
         "fidelities": list(problem.fidelities),
@@ -52,11 +52,11 @@ def describe(problem: Problem, sampler: Sampler | None) -> dict[str, Any]:
     return found
 
 
-def posed(problem: Problem) -> dict[str, Any]:
+def posed(problem: Problem) -> Plain:
     """What was posed, for people: short texts of the prior, the noise and the models, by name, and the data's shape."""
     told = dict(problem.described()) if isinstance(problem, Described) else {}
     data = told.pop("data", None)
-    found: dict[str, Any] = {"kind": type(problem).__name__, "domain": _brief(problem.support)}
+    found: Plain = {"kind": type(problem).__name__, "domain": _brief(problem.support)}
     for name, part in told.items():
         found[name] = (
             {str(key): _brief(one) for key, one in part.items()} if isinstance(part, Mapping) else _brief(part)

@@ -6,8 +6,8 @@ import os
 import sys
 import uuid
 from pathlib import Path
-from typing import Any
 
+from invsamp.contract import InferenceData
 from invsamp.storage.arviz_import import load_arviz
 from invsamp.storage.files import explained, flush, flush_folder
 
@@ -26,7 +26,7 @@ FORMAT = "invsamp run"
 FORMAT_VERSION = 1
 
 
-def write(data: Any, path: str | os.PathLike[str]) -> None:
+def write(data: InferenceData, path: str | os.PathLike[str]) -> None:
     """Write an InferenceData to a netCDF file, by h5netcdf.
 
     The file is written under another name in the same folder and renamed, so that a crash leaves the old file or
@@ -55,7 +55,7 @@ def write(data: Any, path: str | os.PathLike[str]) -> None:
         aside.unlink(missing_ok=True)
 
 
-def read(path: str | os.PathLike[str]) -> Any:
+def read(path: str | os.PathLike[str]) -> InferenceData:
     """Read an InferenceData that `write` wrote, into memory.
 
     Raises
@@ -103,7 +103,7 @@ def read(path: str | os.PathLike[str]) -> Any:
         raise ValueError(f"{source} is truncated or damaged and cannot be read: {error}") from error
 
 
-def require_h5py() -> Any:
+def require_h5py() -> InferenceData:
     """The module h5py; `RuntimeError` where dolfinx was imported first."""
     if h5py is None:
         raise RuntimeError(

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from invsamp.contract import AnyArray, Facts, Hdf5
 from invsamp.storage import layout, netcdf
 from invsamp.storage.files import checksum, open_plain, write_whole
 from invsamp.storage.state import Entry, File, segment_name, segment_paths
 
 FORMAT, FORMAT_VERSION = "invsamp segment", 1
 
-Groups = Mapping[str, Mapping[str, npt.NDArray[Any]]]
+Groups = Mapping[str, Mapping[str, AnyArray]]
 
 
 def write_segment(directory: Path, number: int, first: int, groups: Groups) -> Entry:
@@ -57,7 +57,7 @@ def write_constants(path: Path, groups: Groups) -> File:
     return File(path.name, len(image), write_whole(path, [image]))
 
 
-def read_constants(path: Path) -> dict[str, dict[str, npt.NDArray[Any]]]:
+def read_constants(path: Path) -> dict[str, dict[str, AnyArray]]:
     """What `write_constants` wrote."""
     with _open(path) as file:
         return {group: {n: _values(_variable(file, group, n), ()) for n in _variables(file, group)} for group in file}
@@ -132,7 +132,7 @@ class Draws:
         """Shape of every parameter."""
         return {name: shape[1:] for name, (shape, _) in self.variables["posterior"].items()}
 
-    def read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[Any, ...] = ()) -> npt.NDArray[Any]:
+    def read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[Any, ...] = ()) -> AnyArray:
         """Array (chain, draw, ...) of one variable, of some draws, and some entries of what follows the draw."""
         try:
             return self._read(self._entries, group, name, draws, rest)
@@ -155,11 +155,9 @@ class Draws:
                 for group in file
             }
 
-    def _read(
-        self, entries: Sequence[Entry], group: str, name: str, draws: slice, rest: tuple[Any, ...]
-    ) -> npt.NDArray[Any]:
+    def _read(self, entries: Sequence[Entry], group: str, name: str, draws: slice, rest: tuple[Any, ...]) -> AnyArray:
         chosen = range(sum(e.count for e in entries))[draws]
-        out: npt.NDArray[Any] | None = None
+        out: AnyArray | None = None
         done = begin = 0
         for entry in entries:
             end = begin + entry.count
@@ -190,7 +188,7 @@ def _within(chosen: range, begin: int, end: int) -> range:
     return chosen[first:last]
 
 
-def _image(groups: Groups, attributes: Mapping[str, Any]) -> memoryview:
+def _image(groups: Groups, attributes: Facts) -> memoryview:
     """The bytes of a netCDF-4 file: made in memory, so that whatever befalls the disk befalls plain bytes."""
     netcdf.require_h5py()
     import h5netcdf  # type: ignore[import-untyped]
@@ -206,7 +204,7 @@ def _image(groups: Groups, attributes: Mapping[str, Any]) -> memoryview:
     return buffer.getbuffer()
 
 
-def _add(group: Any, name: str, values: npt.NDArray[Any], leading: Sequence[str]) -> None:
+def _add(group: Hdf5, name: str, values: AnyArray, leading: Sequence[str]) -> None:
     dimensions = (*leading, *(f"{name}_dim_{axis}" for axis in range(values.ndim - len(leading))))
     for dimension, size in zip(dimensions, values.shape, strict=True):
         if dimension not in group.dimensions:
@@ -219,19 +217,19 @@ def _add(group: Any, name: str, values: npt.NDArray[Any], leading: Sequence[str]
     group.create_variable(name, dimensions, values.dtype, data=values, **settings)
 
 
-def _open(path: Path) -> Any:
+def _open(path: Path) -> Hdf5:
     """A file, which somebody else may have written."""
     os.close(open_plain(path))  # HDF5 would follow a link, and wait for a pipe
     return netcdf.require_h5py().File(path, "r")
 
 
-def _variables(file: Any, group: str) -> list[str]:
+def _variables(file: Hdf5, group: str) -> list[str]:
     """Names of the variables of a group, in the order in which they were written, without the bare dimensions."""
     held = _group(file, group)
     return [name for name in held if not _is_dimension(_member(held, name))]
 
 
-def _variable(file: Any, group: str, name: str) -> Any:
+def _variable(file: Hdf5, group: str, name: str) -> Hdf5:
     """A variable; `ValueError` unless all that it claims to hold is in the file itself."""
     item = _member(_group(file, group), name)
     numbers = isinstance(item, netcdf.require_h5py().Dataset) and item.dtype.kind in "biufc"
@@ -241,14 +239,14 @@ def _variable(file: Any, group: str, name: str) -> Any:
     return item
 
 
-def _group(file: Any, name: str) -> Any:
+def _group(file: Hdf5, name: str) -> Hdf5:
     group = _member(file, name)
     if not isinstance(group, netcdf.require_h5py().Group):
         raise ValueError(f"{file.filename} holds no group {name!r}")
     return group
 
 
-def _member(group: Any, name: str) -> Any:
+def _member(group: Hdf5, name: str) -> Hdf5:
     """What a group holds under a name; `ValueError` if it is a link, which may lead to another file."""
     link = group.get(name, getlink=True) if name in group.keys() else None  # noqa: SIM118  which opens nothing
     if not isinstance(link, netcdf.require_h5py().HardLink):
@@ -256,19 +254,19 @@ def _member(group: Any, name: str) -> Any:
     return group[name]
 
 
-def _is_dimension(item: Any) -> bool:
+def _is_dimension(item: Hdf5) -> bool:
     return item.attrs.get("CLASS") == b"DIMENSION_SCALE"
 
 
-def _described(item: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def _described(item: Hdf5) -> tuple[tuple[int, ...], np.dtype[Any]]:
     return (item.shape[0], *item.shape[2:]), np.dtype(bool) if _is_boolean(item) else item.dtype
 
 
-def _values(item: Any, key: Any) -> npt.NDArray[Any]:
+def _values(item: Hdf5, key: Any) -> AnyArray:
     """Some of the values of a variable."""
-    found: npt.NDArray[Any] = item[key]
+    found: AnyArray = item[key]
     return found.astype(bool) if _is_boolean(item) else found
 
 
-def _is_boolean(item: Any) -> bool:
+def _is_boolean(item: Hdf5) -> bool:
     return item.dtype == np.int8 and item.attrs.get("dtype") in ("bool", b"bool")

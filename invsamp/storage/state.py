@@ -13,8 +13,8 @@ import struct
 import zlib
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
+from invsamp.contract import Plain
 from invsamp.storage import layout
 from invsamp.storage.files import read_plain, write_whole
 
@@ -64,12 +64,12 @@ class Header:
         Segments written so far, those that were replaced included: the number of the next.
     """
 
-    about: dict[str, Any] = field(default_factory=dict)
+    about: Plain = field(default_factory=dict)
     files: tuple[File, ...] = ()
     step: int = 0
     segments: tuple[Entry, ...] = ()
-    report: dict[str, Any] = field(default_factory=dict)
-    fingerprint: dict[str, Any] = field(default_factory=dict)
+    report: Plain = field(default_factory=dict)
+    fingerprint: Plain = field(default_factory=dict)
     written: int = 0
 
     @property
@@ -145,7 +145,7 @@ def _missing(directory: Path) -> Exception:
     return FileNotFoundError(f"no run at {directory}: it has no {NAME}")
 
 
-def _header(fields: dict[str, Any]) -> Header:
+def _header(fields: Plain) -> Header:
     """A header from JSON that anybody may have written: its names and sizes are used to open and to make room."""
     for name in ("about", "report", "fingerprint"):
         if not isinstance(fields[name], dict):

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 
 from invsamp import arguments
 from invsamp.arguments import instance, optional, real, store, text
+from invsamp.contract import Tensor
 from invsamp.posing.distribution import Distribution
 from invsamp.posing.distributions import HalfNormal
 
 #: What torch calls a tensor.
-Tensor = Any
 
 
 @runtime_checkable

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from invsamp.contract import Array
+from invsamp.contract import Array, Tensor, Torch
 
-Tensor = Any
 #: Rows of the data at which a module is tried out.
 TRIED = 4
 
@@ -34,7 +33,7 @@ class ModuleFunction:
         Of the trainable parameters, in the order of the vector.
     """
 
-    def __init__(self, module: Any, dtype: Any, device: Any) -> None:
+    def __init__(self, module: Torch, dtype: Any, device: Any) -> None:
         self._tell_shared(module)
         self._module = copy.deepcopy(module).to(device=device, dtype=dtype)
         held = {name: part for name, part in self._module.named_parameters() if part.requires_grad}
@@ -111,7 +110,7 @@ class ModuleFunction:
             )
         return first
 
-    def _tell_shared(self, module: Any) -> None:
+    def _tell_shared(self, module: Torch) -> None:
         """Warn of parameters that several layers share: they are one block."""
         names: dict[int, list[str]] = {}
         for name, part in module.named_parameters(remove_duplicate=False):
@@ -125,7 +124,7 @@ class ModuleFunction:
         return " ".join(repr(self._module).split())
 
 
-def _resettable(module: Any) -> Iterator[Any]:
+def _resettable(module: Torch) -> Iterator[Any]:
     for layer in module.modules():
         if callable(getattr(layer, "reset_parameters", None)):
             yield layer

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 
 from invsamp.arguments import numbers
-from invsamp.contract import Array
+from invsamp.contract import Array, Tensor
 from invsamp.torch.modules import ModuleFunction
-
-Tensor = Any
 
 
 class Outputs:

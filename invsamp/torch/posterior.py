@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 
 from invsamp.arguments import generator, instance, integer, one_of
-from invsamp.contract import Array, Reference
+from invsamp.contract import Array, Plain, Reference, Tensor, Torch
 from invsamp.domains import Box, Domain, DomainLike, Unbounded, bound_domain, named_columns
 from invsamp.names import check_names
 from invsamp.posing.gradient_check import GradientCheck, check_gradient
@@ -21,7 +21,6 @@ from invsamp.torch.outputs import Outputs
 from invsamp.torch.potential import ModulePotential
 from invsamp.torch.priors import FunctionPrior, NormalPrior, as_prior
 
-Tensor = Any
 #: Name of the one fidelity.
 FIDELITY = "module"
 #: How often starts and draws are tried that have to lie inside a domain.
@@ -29,7 +28,7 @@ TRIES = 1000
 
 
 def module_posterior(
-    module: Any,
+    module: Torch,
     data: tuple[object, object],
     likelihood: Likelihood | Callable[[Tensor, Tensor], Tensor],
     prior: float | Mapping[str, float] | Callable[[dict[str, Tensor]], Tensor] = 1.0,
@@ -204,7 +203,7 @@ class ModulePosterior:
         generator("rng", rng), integer("n", n, least=0)
         return self._inside(rng, n, self._starts)
 
-    def outputs(self, x: Any, *, block: int = 1000) -> Outputs:
+    def outputs(self, x: Tensor, *, block: int = 1000) -> Outputs:
         """What the module says of inputs, as a function of theta: to be recorded, ``record={"logits": ...}``.
 
         Parameters
@@ -235,7 +234,7 @@ class ModulePosterior:
         position = self.sample_start(rng, 1)[0]
         return check_gradient(self._potential, position, rng.standard_normal(self.dimension))
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> Plain:
         """Its parts, by which a run that goes on recognises it."""
         return {
             "prior": str(self._prior),
@@ -336,7 +335,7 @@ def _inputs(name: str, given: object, dtype: object, device: object) -> tuple[Te
     return tuple(_tensor(name, part, dtype, device) for part in parts)
 
 
-def _tensor(name: str, given: Any, dtype: Any, device: Any) -> Tensor:
+def _tensor(name: str, given: object, dtype: Torch, device: Any) -> Tensor:
     """A tensor on a device; numbers that are not whole in its precision, whole ones as they are."""
     if isinstance(given, torch.Tensor):
         if given.device.type != device.type or (device.index is not None and given.device.index != device.index):

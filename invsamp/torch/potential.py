@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from invsamp.contract import Array, BatchTerms, Gradients, Parts, Terms
+from invsamp.contract import Array, BatchTerms, Gradients, Parts, Tensor, Terms
 from invsamp.posing.distribution import Distribution
 from invsamp.torch.likelihoods import Likelihood
 from invsamp.torch.modules import ModuleFunction, as_array
 from invsamp.torch.priors import FunctionPrior, NormalPrior
-
-Tensor = Any
 
 
 class ModulePotential:

@@ -13,10 +13,9 @@ import torch
 
 from invsamp import arguments
 from invsamp.arguments import mapping, real
-from invsamp.contract import Array
+from invsamp.contract import Array, Tensor
 from invsamp.torch.modules import ModuleFunction, as_array
 
-Tensor = Any
 PRIOR = "a standard deviation, a mapping from names of parameters or layers to these, or a function of the parameters"
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from invsamp.arguments import one_of
 from invsamp.solvers import _dolfinx
 from invsamp.solvers.fem.contract import Space
 from invsamp.solvers.fem.mesh import Mesh
+from invsamp.solvers.foreign import Comm
 
 BACKENDS = ("skfem", "dolfinx")
 
 
-def check_backend(backend: str, comm: Any) -> None:
+def check_backend(backend: str, comm: Comm) -> None:
     """See that a backend is there, and of use for a communicator.
 
     Raises
@@ -33,7 +32,7 @@ def check_backend(backend: str, comm: Any) -> None:
             raise ValueError(f"comm must be a communicator of mpi4py, got {comm!r}")
 
 
-def make_space(mesh: Mesh, backend: str = "skfem", comm: Any = None) -> Space:
+def make_space(mesh: Mesh, backend: str = "skfem", comm: Comm = None) -> Space:
     """P1 on a mesh of triangles, Q1 on one of parallelograms.
 
     Parameters

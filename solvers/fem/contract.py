@@ -13,12 +13,14 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.solvers.foreign import Comm, Given, Sparse
+
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.intp]
 
 #: Of a mesh: a name that it knows, or a predicate, points (k, 2) -> mask (k,).
-Part = str | Callable[[Array], Any]
+Part = str | Callable[[Array], Given]
 
 
 @runtime_checkable
@@ -69,7 +71,7 @@ class Space(Protocol):
     """P1, or Q1, on a `Mesh`."""
 
     mesh: Any  # the whole `Mesh`, on every rank
-    comm: Any  # None, or a communicator of mpi4py
+    comm: Comm  # None, or a communicator of mpi4py
     nodes: Array  # (n, 2)
     node_numbers: Numbers  # (n,), in the mesh
     midpoints: Array  # (c, 2), of the cells
@@ -97,7 +99,7 @@ class Space(Protocol):
         """The matrix a * first + b * second, of matrices of this space."""
         ...
 
-    def factor(self, matrix: Any, fixed: Mask) -> Factors:
+    def factor(self, matrix: Sparse, fixed: Mask) -> Factors:
         """Factor a matrix, with the nodes of the mask (n,) fixed."""
         ...
 

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sparse
@@ -22,6 +22,7 @@ from invsamp.solvers.fem.halo import Halo
 from invsamp.solvers.fem.mesh import Mesh
 from invsamp.solvers.fem.petsc_factors import PetscFactors, Plan
 from invsamp.solvers.fem.sides import Sides
+from invsamp.solvers.foreign import Comm, Sparse
 
 
 class DolfinxSpace:
@@ -133,7 +134,7 @@ class DolfinxSpace:
     def _matrix(self, entries: Array) -> DolfinxMatrix:
         return DolfinxMatrix(self._pattern, entries, self._halo)
 
-    def _sensors(self, rows: Any) -> DolfinxSensors:
+    def _sensors(self, rows: Sparse) -> DolfinxSensors:
         return DolfinxSensors(self, sparse.csr_matrix(rows.tocsc()[:, self.node_numbers]))
 
 
@@ -141,7 +142,7 @@ class DolfinxSpace:
 class DolfinxMatrix:
     """What this rank's cells add to a matrix: entries in the pattern over its own nodes and then the ghosts."""
 
-    pattern: Any
+    pattern: Sparse
     entries: Array
     halo: Halo
 
@@ -151,7 +152,7 @@ class DolfinxMatrix:
         return product
 
     @cached_property
-    def _local(self) -> Any:
+    def _local(self) -> Sparse:
         return sparse.csr_matrix((self.entries, self.pattern.indices, self.pattern.indptr), self.pattern.shape)
 
 
@@ -160,7 +161,7 @@ class DolfinxSensors:
     """Sensors as rows of a sparse matrix, of which each rank holds the columns of its nodes."""
 
     space: DolfinxSpace
-    matrix: Any
+    matrix: Sparse
 
     @property
     def count(self) -> int:
@@ -189,7 +190,7 @@ class _Local(NamedTuple):
     halo: Halo
 
 
-def _distribute(mesh: Mesh, comm: Any) -> _Local:
+def _distribute(mesh: Mesh, comm: Comm) -> _Local:
     """Spread a mesh over the ranks. On each, nodes and cells are in the order of the mesh."""
     spread = _dolfinx.cell_mesh(comm, mesh.points, mesh.cells)
     space = _dolfinx.function_space(spread, "Lagrange", 1)

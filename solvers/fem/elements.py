@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sparse
 
 from invsamp.solvers.fem.contract import Array, Numbers, Part
 from invsamp.solvers.fem.mesh import Mesh
+from invsamp.solvers.foreign import Sparse
 
 
-def pattern(cells: Numbers, size: int) -> tuple[Any, Numbers]:
+def pattern(cells: Numbers, size: int) -> tuple[Sparse, Numbers]:
     """Sparsity of matrices for ``size`` nodes, as a CSR matrix of ones, and the slots of the element matrices.
 
     Parameters
@@ -33,7 +33,7 @@ def pattern(cells: Numbers, size: int) -> tuple[Any, Numbers]:
     return sparse.csr_matrix((np.ones(len(places)), places % size, indptr), (size, size)), slots.ravel()
 
 
-def weighted_sums(elements: Array, slots: Numbers, entries: int) -> Any:
+def weighted_sums(elements: Array, slots: Numbers, entries: int) -> Sparse:
     """Sparse matrix (entries, c): from a weight per cell to the entries of the weighted sum of element matrices."""
     cells = np.repeat(np.arange(len(elements)), elements.shape[1] ** 2)
     return sparse.csr_matrix((elements.ravel(), (slots, cells)), (entries, len(elements)))
@@ -52,7 +52,7 @@ def edge_loads(mesh: Mesh, part: Part | None = None) -> Array:
     return added(pairs.ravel(), np.repeat(0.5 * lengths, 2), len(mesh.points))
 
 
-def point_rows(mesh: Mesh, points: Array) -> Any:
+def point_rows(mesh: Mesh, points: Array) -> Sparse:
     """Values at points (m, 2), as a sparse matrix (m, n).
 
     Raises
@@ -65,7 +65,7 @@ def point_rows(mesh: Mesh, points: Array) -> Any:
     return sparse.csr_matrix((weights.ravel(), (rows, mesh.cells[cells].ravel())), (len(cells), len(mesh.points)))
 
 
-def average_rows(mesh: Mesh, regions: Sequence[Part]) -> Any:
+def average_rows(mesh: Mesh, regions: Sequence[Part]) -> Sparse:
     """Means over regions, as a sparse matrix (m, n).
 
     Raises

@@ -6,12 +6,13 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from invsamp.arguments import real, sequence
 from invsamp.solvers.fem.contract import Array, Mask, Numbers, Part
+from invsamp.solvers.foreign import Sparse
 
 #: A fixed number, or the name of an unknown.
 Unknown = float | str
@@ -67,7 +68,7 @@ class NamesAlone:
 class Linear:
     """Values offset + matrix @ theta, for a matrix (n, p), dense or sparse, and an offset (n,)."""
 
-    matrix: Any
+    matrix: Sparse
     offset: Array | float = 0.0
 
     def values(self, theta: Array) -> Array:
@@ -116,7 +117,7 @@ def union(fields: Sequence[Field | NamesAlone]) -> tuple[tuple[str, ...], tuple[
     return tuple(sizes), tuple(sizes.values()), columns
 
 
-def _rows(matrix: Any, rows: Array) -> Array:
+def _rows(matrix: Sparse, rows: Array) -> Array:
     """The product with each row (batch, p) by itself: its rounding does not depend on the rest of the batch."""
     product = np.empty((len(rows), matrix.shape[0]))
     for row, values in enumerate(rows):

@@ -30,6 +30,7 @@ from invsamp.solvers.fem.field_contract import (
     union,
 )
 from invsamp.solvers.fem.piecewise import PerBlock, PerRegion
+from invsamp.solvers.foreign import Given
 
 __all__ = [
     "Constant",
@@ -78,7 +79,7 @@ class Constant:
 class Fixed:
     """A known field: values (n,) for the points that it will be evaluated at, or a function of points (n, 2)."""
 
-    given: Array | Callable[[Array], Any]
+    given: Array | Callable[[Array], Given]
 
     def __post_init__(self) -> None:
         if not callable(self.given):
@@ -125,8 +126,8 @@ class Modes:
     """
 
     parameter: str
-    modes: Array | Callable[[Array], Any]
-    mean: float | Array | Callable[[Array], Any] = 0.0
+    modes: Array | Callable[[Array], Given]
+    mean: float | Array | Callable[[Array], Given] = 0.0
     count: int | None = None
 
     def __post_init__(self) -> None:

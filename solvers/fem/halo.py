@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from invsamp.solvers.fem.contract import Array, Numbers
+from invsamp.solvers.foreign import Comm
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,14 +27,14 @@ class Halo:
         Ghosts (counted from ``owned`` on) that are owned there, in the order in which that rank sends.
     """
 
-    comm: Any
+    comm: Comm
     owned: int
     ghosts: int
     sends: dict[int, Numbers]
     receives: dict[int, Numbers]
 
     @classmethod
-    def make(cls, comm: Any, numbers: Numbers, owned: int, owner: Numbers) -> Halo:
+    def make(cls, comm: Comm, numbers: Numbers, owned: int, owner: Numbers) -> Halo:
         """From the number of each local node in the whole mesh, and the owner (ghosts,) of each ghost."""
         ghosts = np.arange(owned, len(numbers))
         receives = {int(rank): ghosts[owner == rank] for rank in np.unique(owner)}

@@ -12,7 +12,6 @@ Software 31(4): the elimination tree, and the loop row by row.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sparse
@@ -21,6 +20,7 @@ from scipy.sparse.linalg import splu
 
 from invsamp.solvers.fem.contract import Array, Numbers
 from invsamp.solvers.fem.triangular import Places, SymmetricFactors
+from invsamp.solvers.foreign import Sparse
 
 #: A pivot that is left with less of its diagonal entry is rounding: the matrix is singular.
 ROUNDING = 1e-14
@@ -53,7 +53,7 @@ class Elimination:
     fill: tuple[Places, Places, Places]
 
     @classmethod
-    def make(cls, pattern: Any, free: Numbers) -> Elimination:
+    def make(cls, pattern: Sparse, free: Numbers) -> Elimination:
         """From a symmetric pattern with the whole diagonal, a CSR matrix, and the numbers of the free nodes."""
         order = np.asarray(free)[_order(pattern[free][:, free])]
         # counted from 1: an explicit zero would be dropped
@@ -77,7 +77,7 @@ class Elimination:
         return SymmetricFactors(self.starts, self.below, lower, diagonal, self.order) if good else None
 
 
-def _order(pattern: Any) -> Numbers:
+def _order(pattern: Sparse) -> Numbers:
     """The minimum degree order, which SuperLU finds, of a pattern: the numbers of its rows as they are eliminated."""
     size = pattern.shape[0]
     if not size:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from invsamp import arguments
 from invsamp.solvers.fem.contract import Array, Mask, Numbers, Part
+from invsamp.solvers.foreign import Read
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -253,7 +254,7 @@ def read_mesh(path: str | Path) -> Mesh:
     return Mesh(points[used, :2], renumbered[triangles], regions, named)
 
 
-def _read(path: str | Path) -> Any:
+def _read(path: str | Path) -> Read:
     import meshio
 
     try:
@@ -264,7 +265,7 @@ def _read(path: str | Path) -> Any:
         raise ValueError(f"path must be a mesh file that meshio can read, got {str(path)!r}: {error}") from error
 
 
-def _blocks(content: Any, kind: str, corners: int) -> tuple[Numbers, dict[str, Numbers]]:
+def _blocks(content: Read, kind: str, corners: int) -> tuple[Numbers, dict[str, Numbers]]:
     """Node numbers (k, corners) of all cells of one kind, and the members of each named group among them."""
     chosen = [i for i, block in enumerate(content.cells) if block.type == kind]
     cells = np.concatenate([content.cells[i].data for i in chosen] or [np.empty((0, corners), dtype=np.intp)])

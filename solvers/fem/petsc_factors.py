@@ -7,13 +7,13 @@ values: each `Slot` is one PETSc matrix with its factors, lent to one `PetscFact
 from __future__ import annotations
 
 import weakref
-from typing import Any
 
 import numpy as np
 
 from invsamp.solvers._dolfinx import load
 from invsamp.solvers.fem.contract import Array, Mask, Numbers
 from invsamp.solvers.fem.halo import Halo
+from invsamp.solvers.foreign import Comm, Given, Mat, Solver, Sparse
 
 #: Slots that one plan keeps in one process; more factors than these at a time are made afresh. On more ranks all are
 #: kept, because communicators, of which each slot needs its own, are scarce.
@@ -35,7 +35,7 @@ class Plan:
         Nodes that all ranks own together.
     """
 
-    def __init__(self, halo: Halo, pattern: Any, fixed: Mask, numbers: Numbers, size: int) -> None:
+    def __init__(self, halo: Halo, pattern: Sparse, fixed: Mask, numbers: Numbers, size: int) -> None:
         self.comm, self.owned, self.size = halo.comm, halo.owned, size
         self.numbers = numbers
         rows = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
@@ -81,9 +81,9 @@ class Slot:
         self._plan = plan
         # two factors by SuperLU_DIST on one communicator were seen to end in a crash
         self.comm = plan.comm if plan.comm.size == 1 else plan.comm.Dup()
-        self._matrix: Any = None
-        self._conditioner: Any = None
-        self._holder: Any = lambda: None
+        self._matrix: Mat = None
+        self._conditioner: Solver = None
+        self._holder: Given = lambda: None
 
     @property
     def free(self) -> bool:
@@ -94,7 +94,7 @@ class Slot:
         """Let ``holder`` have it until it is forgotten."""
         self._holder = weakref.ref(holder)
 
-    def factor(self, values: Array) -> Any:
+    def factor(self, values: Array) -> Solver:
         """PETSc's factors of the matrix with these values; None if they cannot be had. Collective."""
         x = load()
         if self._matrix is None:
@@ -161,7 +161,7 @@ class PetscFactors:
 
     def __init__(self, plan: Plan, entries: Array) -> None:
         self._plan = plan
-        self._factors: Any = None
+        self._factors: Solver = None
         if plan.usable(entries):
             self._slot = plan.slot(self)
             self._factors = self._slot.factor(plan.values(entries))
@@ -202,6 +202,6 @@ class PetscFactors:
                 vector.destroy()
 
 
-def everywhere(comm: Any, held: Mask) -> Mask:
+def everywhere(comm: Comm, held: Mask) -> Mask:
     """Which of these hold on every rank."""
     return np.asarray(held if comm.size == 1 else np.logical_and.reduce(comm.allgather(held)))

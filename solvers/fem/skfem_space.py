@@ -24,6 +24,7 @@ from invsamp.solvers.fem.mesh import Mesh
 from invsamp.solvers.fem.recurrence import Marched, Recurrence
 from invsamp.solvers.fem.sides import Sides
 from invsamp.solvers.fem.triangular import Places, SymmetricFactors
+from invsamp.solvers.foreign import Form, Given, Sparse
 
 
 class SkfemSpace:
@@ -109,7 +110,7 @@ class SkfemSpace:
 class SkfemMatrix:
     """Entries in the space's sparsity pattern."""
 
-    pattern: Any
+    pattern: Sparse
     places: tuple[Places, Places]  # starts of the rows, and columns, for compiled loops
     entries: Array
 
@@ -123,7 +124,7 @@ class SkfemMatrix:
         return product
 
     @cached_property
-    def _matrix(self) -> Any:
+    def _matrix(self) -> Sparse:
         return sparse.csr_matrix((self.entries, self.pattern.indices, self.pattern.indptr), self.pattern.shape)
 
 
@@ -150,7 +151,7 @@ class SkfemFactors:
 class SkfemSensors:
     """Sensors as rows of a sparse matrix."""
 
-    matrix: Any
+    matrix: Sparse
 
     @property
     def count(self) -> int:
@@ -168,7 +169,7 @@ class SkfemSensors:
         return sums
 
 
-def _elements(form: Any, basis: Any) -> Array:
+def _elements(form: Form, basis: Given) -> Array:
     """Element matrices (c, corners, corners), symmetric."""
     return np.ascontiguousarray(form.elemental(basis).tolocal())
 

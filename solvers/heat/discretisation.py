@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from invsamp.solvers.fem.contract import Array, Mask, Numbers, Sensors, Space
 from invsamp.solvers.fem.field_contract import Field, FieldValues, by_row
 from invsamp.solvers.fem.placement import at_cells, at_nodes
 from invsamp.solvers.fem.weighted import pull_back
+from invsamp.solvers.foreign import Given
 from invsamp.solvers.heat.march import IMPLICITNESS, March, NodalData, System
 from invsamp.solvers.heat.posed import PosedHeat
 
@@ -90,7 +91,7 @@ class Discretisation:
 
     def data(self, theta: Array) -> NodalData:
         """Nodal data of usable rows of theta, each (n, batch)."""
-        given: dict[str, Any] = {k: by_row(d.values.values, theta[:, d.columns]).T for k, d in self.drivers.items()}
+        given: dict[str, Given] = {k: by_row(d.values.values, theta[:, d.columns]).T for k, d in self.drivers.items()}
         if self.exact:
             given["edge"] = given["initial"] * self.march.fixed[:, None]
         if not given:  # nothing drives the solution: it stays zero

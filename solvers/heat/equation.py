@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +20,7 @@ from invsamp.solvers.fem.fields import Field, GaussianBump, as_field, union
 from invsamp.solvers.fem.mesh import Mesh, chosen_mesh
 from invsamp.solvers.fem.placement import check_conductivity, fitting
 from invsamp.solvers.fem.sensors import as_layout
+from invsamp.solvers.foreign import Comm, Given
 from invsamp.solvers.heat.discretisation import Discretisation
 from invsamp.solvers.heat.manufactured import DecayingGaussian
 from invsamp.solvers.heat.march import IMPLICITNESS
@@ -73,15 +73,15 @@ class HeatEquation:
     cells: int | None = None
     steps: int = 0
     end_time: float = math.nan
-    initial: Any = field(default_factory=GaussianBump)
+    initial: Given = field(default_factory=GaussianBump)
     boundary: Boundary = "dirichlet"
     scheme: Scheme = "backward_euler"
-    conductivity: Any = 1.0
+    conductivity: Given = 1.0
     _: KW_ONLY
-    source: Any = None
+    source: Given = None
     mesh: Mesh | None = None
     backend: str = "skfem"
-    comm: Any = field(default=None, compare=False)
+    comm: Comm = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         _ = self.domain
@@ -219,7 +219,7 @@ class HeatEquation:
 
     @cached_property
     def _unknowns(self) -> tuple[tuple[str, ...], tuple[int, ...], dict[str, Numbers]]:
-        kinds: dict[str, Any] = dict(self.nodal_fields)
+        kinds: dict[str, Given] = dict(self.nodal_fields)
         kinds["conductivity"] = self.conductivity_field
         kinds |= {
             "flux": NamesAlone(names(self.boundary, Neumann)),

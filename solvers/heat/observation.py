@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from invsamp.solvers.fem.contract import Array, Sensors
 from invsamp.solvers.fem.sensors import SensorLayout
 from invsamp.solvers.fem.weighted import Precomputed, checked_product
+from invsamp.solvers.foreign import Comm
 from invsamp.solvers.heat.discretisation import Discretisation
 from invsamp.solvers.heat.posed import PosedHeat
 from invsamp.solvers.heat.precomputed import precompute_observation
@@ -60,7 +61,7 @@ class HeatObservation:
         return self.equation.parameters
 
     @property
-    def comm(self) -> Any:
+    def comm(self) -> Comm:
         """The communicator over which the mesh is spread, or None."""
         return self.equation.comm
 

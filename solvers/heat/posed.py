@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from invsamp.solvers.fem.boundary import Boundary
 from invsamp.solvers.fem.contract import Array, Numbers
 from invsamp.solvers.fem.field_contract import Field
 from invsamp.solvers.fem.mesh import Mesh
+from invsamp.solvers.foreign import Comm
 
 Scheme = Literal["backward_euler", "crank_nicolson"]
 
@@ -25,7 +26,7 @@ class PosedHeat(Protocol):
     def backend(self) -> str: ...
 
     @property
-    def comm(self) -> Any: ...
+    def comm(self) -> Comm: ...
 
     @property
     def boundary(self) -> Boundary: ...

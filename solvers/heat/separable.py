@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from numba import njit
 
 from invsamp.solvers.fem.contract import Array, Numbers
 from invsamp.solvers.fem.fields import GaussianBump, Unknown
+from invsamp.solvers.foreign import Given
 from invsamp.solvers.heat.discretisation import Discretisation
 from invsamp.solvers.heat.manufactured import Expansion, GaussianDerivatives, gaussian_derivatives
 
@@ -76,9 +77,9 @@ class BumpOnGrid:
         with np.errstate(over="ignore"):  # infinitely far away: a bump of zero
             return self._around(self.grid - centre, width, height, more)
 
-    def _around(self, away: Array, width: Any, height: Any, more: int) -> tuple[Array, Array, Array | None, Any]:
+    def _around(self, away: Array, width: Given, height: Given, more: int) -> tuple[Array, Array, Array | None, Given]:
         if isinstance(width, float):
-            inverse: Any = width**-2.0
+            inverse: Given = width**-2.0
         else:
             inverse = np.where(width > 0, width, np.nan)[:, None] ** -2.0
         h = gaussian_derivatives(away, inverse, self._order + more)
@@ -87,7 +88,7 @@ class BumpOnGrid:
             slope = (inverse / width[:, None]) * away * away * h[0]
         return h[:, 0], h[:, 1], slope, height if isinstance(height, float) else height[:, None]
 
-    def _slot(self, slot: Unknown, theta: Array) -> Any:
+    def _slot(self, slot: Unknown, theta: Array) -> Given:
         return theta[:, self.parameters.index(slot)] if isinstance(slot, str) else float(slot)
 
     def _scaled(self, slopes: Array, height: Array | float) -> tuple[Array, Array]:
@@ -156,7 +157,7 @@ def separate(
     return bumps, rest
 
 
-def _terms(bump: Any) -> tuple[Slots, Expansion] | None:
+def _terms(bump: Given) -> tuple[Slots, Expansion] | None:
     """Slots and expansion of what is separable; known factors are in the expansion."""
     if isinstance(bump, GaussianDerivatives):
         return (*bump.center, bump.width, 1.0), bump.expansion

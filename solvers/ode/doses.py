@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import function, instance, one_of, optional, sequence, shown, store
+from invsamp.solvers.foreign import Called, OfState
 from invsamp.solvers.ode.happenings import Events
 from invsamp.solvers.ode.probing import probe
 from invsamp.solvers.ode.quantities import Quantities, Quantity, check_quantity, shallow_quantity
@@ -54,9 +55,9 @@ class Event:
     set off others. Outputs at the time of an event are those before it. An event counts as a step for `max_steps`.
     """
 
-    when: Callable[[Any, Any, Any], Any] | None = None
+    when: OfState | None = None
     at: Quantity | None = None
-    change: Callable[[Any, Any, Any], Any] | None = None
+    change: OfState | None = None
     direction: Literal["both", "up", "down"] = "both"
 
     def __post_init__(self) -> None:
@@ -185,7 +186,7 @@ def _plan(
     at_zero = [event for event in events if event.when is not None]
     at_times = [event for event in events if event.at is not None]
 
-    def address(function: Callable[..., Any] | None, values: int | None, slopes: bool) -> int:
+    def address(function: Called | None, values: int | None, slopes: bool) -> int:
         return 0 if function is None else prepare_function("events", function, n, q, values, slopes).address
 
     compiled = Events(

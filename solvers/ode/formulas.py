@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from invsamp.solvers.foreign import Called, OfState, Term
 from invsamp.solvers.ode.initial_values import Initial
 from invsamp.solvers.ode.quantities import Quantity
 from invsamp.solvers.ode.symbols import (
@@ -41,7 +42,7 @@ def as_formula(argument: str, text: object) -> Expression:
 
 def as_function(
     formulas: Sequence[Expression], states: Sequence[str], parameters: Sequence[str], *, scalar: bool = False
-) -> Callable[[Any, Any, Any], Any]:
+) -> OfState:
     """A function of (t, x, p) with the values of some formulas; with that of the only one, if ``scalar``."""
     places = {symbol(name): f"x[{k}]" for k, name in enumerate(states)}
     places |= {symbol(name): f"p[{k}]" for k, name in enumerate(parameters)}
@@ -68,7 +69,7 @@ def as_initial(formulas: Sequence[Expression], parameters: Sequence[str]) -> Ini
 
 
 #: Functions by what they were made from: what is compiled for one serves all experiments that start alike.
-_INITIALS: dict[tuple[object, ...], Callable[[Any], object]] = {}
+_INITIALS: dict[tuple[object, ...], Callable[[Term], object]] = {}
 
 
 def _made(
@@ -85,7 +86,7 @@ def _made(
     source = f"def formula({arguments}):\n    {''.join(f'{line}{chr(10)}    ' for line in lines)}return {values}\n"
     scope: dict[str, Any] = {"numpy": np, "__name__": __name__}
     exec(compile(source, "<formulas>", "exec"), scope)
-    made: Callable[..., Any] = scope["formula"]
+    made: Called = scope["formula"]
     made.__doc__ = source
     return made
 
@@ -103,31 +104,31 @@ def _printer() -> Any:
     class Printer(NumPyPrinter):
         """Functions of numpy that right-hand sides are traced through."""
 
-        def _print_Piecewise(self, expr: Any) -> str:
+        def _print_Piecewise(self, expr: Expression) -> str:
             text = "numpy.nan"
             for value, condition in reversed(expr.args):
                 shown = self._print(value)
                 text = shown if condition == True else f"numpy.where({self._print(condition)}, {shown}, {text})"  # noqa: E712 (SymPy's)
             return text
 
-        def _print_Relational(self, expr: Any) -> str:
+        def _print_Relational(self, expr: Expression) -> str:
             if expr.rel_op not in ("<", "<=", ">", ">="):
                 raise Unsupported(f"comparisons for equality are not supported, got {expr}")
             return f"({self._print(expr.lhs)} {expr.rel_op} {self._print(expr.rhs)})"
 
-        def _print_And(self, expr: Any) -> str:
+        def _print_And(self, expr: Expression) -> str:
             return self._joined("numpy.logical_and", expr.args)
 
-        def _print_Or(self, expr: Any) -> str:
+        def _print_Or(self, expr: Expression) -> str:
             return self._joined("numpy.logical_or", expr.args)
 
-        def _print_Not(self, expr: Any) -> str:
+        def _print_Not(self, expr: Expression) -> str:
             return f"numpy.logical_not({self._print(expr.args[0])})"
 
-        def _print_Max(self, expr: Any) -> str:
+        def _print_Max(self, expr: Expression) -> str:
             return self._joined("numpy.maximum", expr.args)
 
-        def _print_Min(self, expr: Any) -> str:
+        def _print_Min(self, expr: Expression) -> str:
             return self._joined("numpy.minimum", expr.args)
 
         def _joined(self, name: str, parts: Sequence[object]) -> str:

@@ -20,6 +20,7 @@ from numba import cfunc, types
 from numba.core.errors import NumbaWarning
 
 from invsamp.code_cache import is_usable, temporary_folder
+from invsamp.solvers.foreign import Jitted
 
 _DOUBLES = types.CPointer(types.float64)
 #: ``void f(double t, double *y, double *p, double *out)``
@@ -32,7 +33,7 @@ class Compiled(NamedTuple):
     """A compiled ``f(t, y, p, out)``."""
 
     address: int
-    function: Any  # keeps the machine code alive
+    function: Jitted  # keeps the machine code alive
 
 
 def compiled(source: str, name: str, *, key: str | None, scope: Mapping[str, Any] | None = None) -> Compiled:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import sequence
+from invsamp.solvers.foreign import Term
 from invsamp.solvers.ode.quantities import (
     Quantities,
     Quantity,
@@ -22,7 +22,7 @@ from invsamp.solvers.ode.state_functions import StateFunction
 
 Array = npt.NDArray[np.float64]
 #: What `OdeModel.observe` takes.
-Initial = Sequence[Quantity] | Callable[[Any], Any]
+Initial = Sequence[Quantity] | Callable[[Term], Term]
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp import arguments
 from invsamp.arguments import function, increasing, integer, numbers, optional, real, shown
+from invsamp.solvers.foreign import Term
 from invsamp.solvers.ode.initial_values import Initial, InitialValues
 from invsamp.solvers.ode.naming import Naming
 from invsamp.solvers.ode.observed import ObservedTrajectories
@@ -33,7 +33,7 @@ def observe(
     given: Mapping[str, float | str] | None = None,
     states: Sequence[str] | None = None,
     of: Function | None = None,
-    jacobian: Callable[[Any, Any, Any], npt.ArrayLike] | None = None,
+    jacobian: Callable[[Term, Term, Term], npt.ArrayLike] | None = None,
     mask: npt.ArrayLike | None = None,
 ) -> OdeObservation:
     """What `OdeModel.observe` does, whose arguments these are."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
 
 from invsamp.arguments import shown
+from invsamp.solvers.foreign import Term
 
 
 class _Misused(TypeError):
     """Says what is wrong with the use of an argument."""
 
 
-def probe(name: str, function: Callable[..., object], n_states: int, n_parameters: int) -> Any:
+def probe(name: str, function: Callable[..., object], n_states: int, n_parameters: int) -> Term:
     """Value of a function at t = 0 and ones.
 
     Parameters
@@ -84,12 +84,12 @@ def _heading(function: Callable[..., object], signature: inspect.Signature) -> s
 class _Time(float):
     """Time, which is a number."""
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Term) -> Term:
         raise _Misused(
             f"t is a number, but t[{key!r}] was asked for; in odeint's order (x, t, p) time would come second"
         )
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Term:
         raise _Misused("t is a number, but it was unpacked; in odeint's order (x, t, p) time would come second")
 
     __len__ = __iter__
@@ -100,7 +100,7 @@ class _Checked:
 
     label, named, extra = "", "", ""
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Term) -> Term:
         if isinstance(key, str):
             raise _Misused(
                 f"{self.label}[{key!r}] was asked for, but {self.label} is a sequence in the order of `{self.named}`: "

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import function, real
+from invsamp.solvers.foreign import Term
 from invsamp.solvers.ode.state_functions import StateFunction
 
 Array = npt.NDArray[np.float64]
 #: A number, the name of a parameter, or a function of the sequence of the model's parameters.
-Quantity = float | str | Callable[[Any], Any]
+Quantity = float | str | Callable[[Term], Term]
 
 
 def shallow_quantity(name: str, value: object) -> Quantity:
@@ -45,13 +46,13 @@ def check_quantity(name: str, value: object, parameters: tuple[str, ...]) -> Qua
     return real(name, value)
 
 
-def parameter_function(name: str, of_parameters: Callable[[Any], object], count: int) -> StateFunction:
+def parameter_function(name: str, of_parameters: Callable[[Term], object], count: int) -> StateFunction:
     """A function ``f(p)`` of ``count`` parameters with its derivatives; one that returns a number has one output."""
     function(name, of_parameters, f"{name}(p)")
     if (key := (id(of_parameters), count)) in _FUNCTIONS:
         return _FUNCTIONS[key][1]
 
-    def outputs(t: Any, x: Any, p: Any) -> Any:
+    def outputs(t: Term, x: Term, p: Term) -> Term:
         values = of_parameters(p)
         return values if hasattr(values, "__len__") else (values,)
 
@@ -107,7 +108,7 @@ class Quantities:
             *(self._function(each).parameters_read for each in self.entries if callable(each))
         )
 
-    def _function(self, entry: Callable[[Any], object]) -> StateFunction:
+    def _function(self, entry: Callable[[Term], object]) -> StateFunction:
         return parameter_function("a function of p", entry, len(self.parameters))
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from invsamp.solvers.foreign import Jitted
 from invsamp.solvers.ode.pointers import call
 
 Array = npt.NDArray[np.float64]
@@ -40,11 +41,11 @@ class Tableau(NamedTuple):
 class Step(NamedTuple):
     """The compiled functions of a table."""
 
-    attempt: Any  # z (m,) from y (m,), with the stages k, of which the first is there; t within its bounds
-    weighted_errors: Any  # squares of each component's error in units of its tolerance, to q[0], q[1]
-    interpolate: Any  # coefficients q (powers, m) of x = (t - t_old) / h from the stages k, after those that are extra
-    write: Any  # the interpolant at output times
-    before_last: Any  # argument of the stage before the last, to z
+    attempt: Jitted  # z (m,) from y (m,), with the stages k, of which the first is there; t within its bounds
+    weighted_errors: Jitted  # squares of each component's error in units of its tolerance, to q[0], q[1]
+    interpolate: Jitted  # coefficients q (powers, m) of x = (t - t_old) / h from the stages k, after extra ones
+    write: Jitted  # the interpolant at output times
+    before_last: Jitted  # argument of the stage before the last, to z
 
 
 def step(table: Tableau) -> Step:
@@ -154,7 +155,7 @@ def _write(powers: int) -> list[str]:
     ]
 
 
-def _function(arguments: str, lines: Sequence[str]) -> Any:
+def _function(arguments: str, lines: Sequence[str]) -> Jitted:
     scope: dict[str, Any] = {"call": call}
     body = "\n    ".join(lines)
     exec(f"def generated({arguments}):\n    {body}\n", scope)

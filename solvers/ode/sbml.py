@@ -11,6 +11,7 @@ from typing import Any
 import numpy.typing as npt
 
 from invsamp.arguments import mapping, names, optional, sequence
+from invsamp.solvers.foreign import OfState, Term
 from invsamp.solvers.ode.doses import Event
 from invsamp.solvers.ode.formulas import as_formula, as_function, as_initial, as_quantity, crossed, switches
 from invsamp.solvers.ode.initial_values import Initial
@@ -48,7 +49,7 @@ class SbmlModel(OdeModel):
         given: Mapping[str, float | str] | None = None,
         states: Sequence[str] | None = None,
         of: Any = None,
-        jacobian: Callable[[Any, Any, Any], npt.ArrayLike] | None = None,
+        jacobian: Callable[[Term, Term, Term], npt.ArrayLike] | None = None,
         mask: npt.ArrayLike | None = None,
     ) -> OdeObservation:
         """As `OdeModel.observe`, with what the file says as a default.
@@ -93,7 +94,7 @@ class SbmlModel(OdeModel):
                 raise ValueError(f"initial must have a value for {name!r}, for which the file gives none")
         return as_initial([starts[name] for name in self.states], self.parameters)
 
-    def function(self, formulas: Sequence[Expression]) -> Callable[[Any, Any, Any], Any]:
+    def function(self, formulas: Sequence[Expression]) -> OfState:
         """A function of (t, x, p) whose values are those of some SymPy formulas of the file's names."""
         final = definitions(self.system, self.parameters)
         return as_function([final(each) for each in formulas], self.states, self.parameters)

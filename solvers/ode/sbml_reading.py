@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from invsamp.arguments import instance
+from invsamp.solvers.foreign import Sbml
 from invsamp.solvers.ode.symbols import (
     Expression,
     Unsupported,
@@ -94,13 +94,13 @@ def read_system(path: str | Path) -> SbmlSystem:
     return _Reader(model).system()
 
 
-def _first_error(document: Any, libsbml: Any) -> str:
+def _first_error(document: Sbml, libsbml: Sbml) -> str:
     severe = (libsbml.LIBSBML_SEV_ERROR, libsbml.LIBSBML_SEV_FATAL)
     errors = (document.getError(k) for k in range(document.getNumErrors()))
     return next((error.getMessage().strip() for error in errors if error.getSeverity() in severe), "no word why")
 
 
-def _refuse(model: Any, document: Any) -> None:
+def _refuse(model: Sbml, document: Sbml) -> None:
     """Unsupported for what a file has beside what `_Reader` reads."""
     packages = {document.getPlugin(k).getPackageName() for k in range(document.getNumPlugins())}
     if required := sorted(packages - _HARMLESS):
@@ -127,7 +127,7 @@ def _refuse(model: Any, document: Any) -> None:
             raise Unsupported(f"{what} of SBML are not supported, got {names[:5]}")
 
 
-def _references(model: Any) -> Iterable[Any]:
+def _references(model: Sbml) -> Iterable[Sbml]:
     for reaction in model.getListOfReactions():
         yield from reaction.getListOfReactants()
         yield from reaction.getListOfProducts()
@@ -136,7 +136,7 @@ def _references(model: Any) -> Iterable[Any]:
 class _Reader:
     """A model of libsbml on its way to an `SbmlSystem`."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Sbml) -> None:
         self.model = model
         self.parse = _parser(model)
         self.assigned = {r.getVariable(): self.parse(r) for r in model.getListOfRules() if r.isAssignment()}
@@ -202,12 +202,12 @@ class _Reader:
             frozenset(compartments),
         )
 
-    def _flux(self, reaction: Any) -> Expression:
+    def _flux(self, reaction: Sbml) -> Expression:
         if reaction.getKineticLaw() is None or reaction.getKineticLaw().getMath() is None:
             raise Unsupported(f"reactions without a kinetic law are not supported, got {reaction.getId()!r}")
         return self.parse(reaction.getKineticLaw())
 
-    def _rate(self, name: str, species: Any) -> Expression:
+    def _rate(self, name: str, species: Sbml) -> Expression:
         """Derivative of a species: of its amount, or of its concentration where formulas mean that."""
         if name in self.rated:
             return self.rated[name]
@@ -219,7 +219,7 @@ class _Reader:
                         total += sign * number(_stoichiometry(each, self.initial)) * symbol(reaction.getId())
         return total / self._volume(species)
 
-    def _first(self, species: Any) -> Expression:
+    def _first(self, species: Sbml) -> Expression:
         """Initial value of a species; None if the file gives none."""
         in_amounts = species.getHasOnlySubstanceUnits()
         size = symbol(species.getCompartment())
@@ -231,7 +231,7 @@ class _Reader:
             return concentration * size if in_amounts else concentration
         return None
 
-    def _volume(self, species: Any) -> Expression:
+    def _volume(self, species: Sbml) -> Expression:
         """By what amounts are divided: the compartment, unless it has no size."""
         compartment = self.model.getCompartment(species.getCompartment())
         flat = compartment.isSetSpatialDimensions() and compartment.getSpatialDimensions() == 0
@@ -248,19 +248,19 @@ class _Reader:
                 raise Unsupported(f"formulas of SBML that use {unknown} are not supported")
 
 
-def _stoichiometry(reference: Any, initial: Mapping[str, Expression]) -> float:
+def _stoichiometry(reference: Sbml, initial: Mapping[str, Expression]) -> float:
     if reference.isSetId() and reference.getId() in initial:
         raise Unsupported(f"stoichiometries that are formulas of SBML are not supported, got {[reference.getId()]}")
     return float(reference.getStoichiometry()) if reference.isSetStoichiometry() else 1.0
 
 
-def _parser(model: Any) -> Callable[[Any], Expression]:
+def _parser(model: Sbml) -> Callable[[Sbml], Expression]:
     """From an element of libsbml with a formula to that formula."""
     import sympy
 
     sbmlmath = needed("sbmlmath")
 
-    def parse(element: Any) -> Expression:
+    def parse(element: Sbml) -> Expression:
         try:
             found = sbmlmath.sbml_math_to_sympy(
                 element, evaluate=True, ignore_units=True, floats_as_rationals=False, symbol_kwargs={"real": True}

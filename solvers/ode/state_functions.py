@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from invsamp.solvers.foreign import Called, Term
 from invsamp.solvers.ode.graph import trace_graph
 from invsamp.solvers.ode.pointers import call
 from invsamp.solvers.ode.right_hand_side import is_large, prepare_outputs
@@ -18,7 +19,7 @@ from invsamp.solvers.ode.twins import twin
 
 Array = npt.NDArray[np.float64]
 #: ``function(t, x, p)`` -> sequence of outputs.
-Function = Callable[[Any, Any, Any], Sequence[Any]]
+Function = Callable[[Term, Term, Term], Sequence[Term]]
 
 _STEP = 1e-20  # imaginary: no difference is taken, so nothing cancels however small it is
 
@@ -56,11 +57,11 @@ class StateFunction:
     function: Function
     n_states: int
     n_parameters: int
-    jacobian: Callable[[Any, Any, Any], npt.ArrayLike] | None = None
+    jacobian: Callable[[Term, Term, Term], npt.ArrayLike] | None = None
     n_outputs: int = field(init=False)
     derivatives: Literal["given", "symbolic", "complex step"] = field(init=False)
-    _values: Callable[..., Any] | None = field(init=False, repr=False)
-    _slopes: Callable[..., Any] | None = field(init=False, repr=False)
+    _values: Called | None = field(init=False, repr=False)
+    _slopes: Called | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         for name, value in (("of", self.function), ("jacobian", self.jacobian)):
@@ -68,8 +69,8 @@ class StateFunction:
                 raise ValueError(f"{name} must be a callable {name}(t, x, p), got {value!r}")
         large = _large(self.function, self.n_states, self.n_parameters)
         traced = large or _trace(self.function, self.n_states, self.n_parameters)
-        values: Callable[..., Any] | None
-        slopes: Callable[..., Any] | None
+        values: Called | None
+        slopes: Called | None
         if isinstance(traced, Exception):
             count = self._probe(traced)
             values = slopes = None
@@ -111,9 +112,7 @@ class StateFunction:
             return frozenset(range(self.n_parameters))
         return frozenset(traced.by_parameters.columns)
 
-    def _vectorised(
-        self, compiled: Callable[..., Any], times: Array, states: Array, parameters: Array, size: int
-    ) -> Array:
+    def _vectorised(self, compiled: Called, times: Array, states: Array, parameters: Array, size: int) -> Array:
         out = np.empty((*states.shape[:2], size))
         if isinstance(compiled, _Compiled):
             compiled(times, states, parameters, out)

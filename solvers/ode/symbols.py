@@ -6,10 +6,8 @@ import importlib
 from collections.abc import Mapping
 from functools import lru_cache
 from types import ModuleType
-from typing import Any
 
-#: A SymPy expression.
-Expression = Any
+from invsamp.solvers.foreign import Expression
 
 
 class Unsupported(ValueError):

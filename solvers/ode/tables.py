@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ from numba import njit
 from scipy.interpolate import CubicSpline
 
 from invsamp.arguments import array, increasing, one_of, store
+from invsamp.solvers.foreign import Term
 
 Array = npt.NDArray[np.float64]
 
@@ -65,11 +66,11 @@ class Table:
         return self.compiled.py_func(t)
 
     @cached_property
-    def compiled(self) -> Any:
+    def compiled(self) -> Term:
         """The same for numba, of real and complex times: an analytic function within each piece."""
         times, coefficients, before, after = self.times, self.coefficients, self.values[0], self.values[-1]
 
-        def value(t: Any) -> Any:
+        def value(t: Term) -> Term:
             k = np.searchsorted(times, t.real, side="right") - 1
             if k < 0:
                 return before + 0.0 * t
@@ -82,6 +83,6 @@ class Table:
         return njit(error_model="numpy")(value)
 
 
-def without_tables(value: object) -> Any:
+def without_tables(value: object) -> Term:
     """What numba takes in place of a value that a right-hand side reads."""
     return value.compiled if isinstance(value, Table) else value

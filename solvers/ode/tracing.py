@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from invsamp.solvers.foreign import Expression, Term
 from invsamp.solvers.ode.twins import twin
 
-Rhs = Callable[[Any, Any, Any], Sequence[Any]]
+Rhs = Callable[[Term, Term, Term], Sequence[Term]]
 
 
 class Untraceable(ValueError):
@@ -22,10 +23,10 @@ class Untraceable(ValueError):
 class Trace(NamedTuple):
     """A right-hand side as SymPy expressions in real symbols."""
 
-    time: Any
-    states: tuple[Any, ...]
-    parameters: tuple[Any, ...]
-    derivatives: tuple[Any, ...]
+    time: Term
+    states: tuple[Term, ...]
+    parameters: tuple[Term, ...]
+    derivatives: tuple[Term, ...]
 
 
 def trace(
@@ -144,11 +145,11 @@ def _source(traced: Trace, carried: tuple[object, ...], outputs: tuple[object, .
 
 
 @functools.cache
-def _printer() -> Any:
+def _printer() -> Term:
     from sympy.printing.pycode import PythonCodePrinter
 
     class Printer(PythonCodePrinter):
-        def _print_Integer(self, expr: Any) -> str:
+        def _print_Integer(self, expr: Expression) -> str:
             return str(expr) if abs(expr) < 2**31 else repr(float(expr))
 
     return Printer({"fully_qualified_modules": True, "human": True})
@@ -173,7 +174,7 @@ def _elementary() -> dict[str, object]:
     }
 
 
-def _larger(a: Any, b: Any) -> Any:
+def _larger(a: Term, b: Term) -> Term:
     """The larger of two, in a form that has derivatives of which nothing is left to evaluate."""
     import sympy
 
@@ -184,15 +185,15 @@ def _larger(a: Any, b: Any) -> Any:
 def _numpy_functions(elementary: Callable[[], dict[str, object]]) -> dict[str, Any]:
     """What a right-hand side may call from `numpy`: elementary functions entry by entry, and arrays of symbols."""
 
-    def by_entry(function: Any) -> Any:
-        def called(*arguments: Any) -> Any:
+    def by_entry(function: Term) -> Term:
+        def called(*arguments: Term) -> Term:
             if any(isinstance(argument, np.ndarray | list | tuple) for argument in arguments):
                 return np.frompyfunc(function, len(arguments), 1)(*arguments)
             return function(*arguments)
 
         return called
 
-    def made(function: Any) -> Any:
+    def made(function: Term) -> Term:
         return lambda shape, dtype=None: function(shape, dtype=object)
 
     return {
@@ -213,20 +214,20 @@ _OF_ARRAYS = (
 )
 
 
-def vector_entries(values: object) -> Any:
+def vector_entries(values: object) -> Term:
     """The entries of what a function returned; those of an array of one axis."""
     if isinstance(values, np.ndarray) and values.ndim != 1:
         raise TypeError(f"an array must have one axis, got shape {values.shape}")
     return values
 
 
-def symbolic(value: object) -> Any:
+def symbolic(value: object) -> Term:
     """What a value that a function reads is to SymPy."""
     return converter(_elementary)(value)
 
 
 @functools.cache
-def converter(elementary: Callable[[], dict[str, object]]) -> Callable[[Any], Any]:
+def converter(elementary: Callable[[], dict[str, object]]) -> Callable[[Term], Term]:
     """A function that replaces `math` and `numpy`, and functions of theirs, by those of a table."""
 
     def convert(value: object) -> object:

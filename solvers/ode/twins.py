@@ -5,8 +5,8 @@ from __future__ import annotations
 import dis
 import types
 from collections.abc import Callable, Mapping
-from typing import Any
 
+from invsamp.solvers.foreign import Called, Term
 from invsamp.solvers.ode.fingerprint import names_read
 
 #: Stored code is loaded together with the module that its functions name. That of a function made by `exec`, in a
@@ -16,11 +16,11 @@ _MODULE = "invsamp.solvers.ode.twins"
 
 def twin(
     function: Callable[..., object],
-    convert: Callable[[Any], object],
+    convert: Callable[[Term], object],
     *,
-    wrap: Callable[[Callable[..., Any]], object] = lambda inner: inner,
+    wrap: Callable[[Called], object] = lambda inner: inner,
     builtins: Mapping[str, object] | None = None,
-) -> Callable[..., Any]:
+) -> Called:
     """Copy a function, with every global and captured value that it reads replaced.
 
     Parameters

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.solvers._dolfinx import containing_cells, load, petsc_vector
+from invsamp.solvers.foreign import Comm, Domain, Function, FunctionSpace, Vec
 
 Array = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.intp]
@@ -23,17 +22,17 @@ def is_constant(value: object) -> bool:
     return isinstance(value, load().fem.Constant)
 
 
-def communicator(function: Any) -> Any:
+def communicator(function: Function) -> Comm:
     """The communicator that a function's mesh is spread over, as one of mpi4py."""
     return function.function_space.mesh.comm
 
 
-def owned_dofs(space: Any) -> int:
+def owned_dofs(space: FunctionSpace) -> int:
     """Degrees of freedom that this rank owns, components counted; the ghosts' numbers follow."""
     return int(space.dofmap.index_map.size_local) * int(space.dofmap.index_map_bs)
 
 
-def dof_points(space: Any) -> Array | None:
+def dof_points(space: FunctionSpace) -> Array | None:
     """Points of the degrees of freedom of this rank, ghosts last, shape (n, dimension); one row per block.
 
     None where they are not values at points, or are those of several functions.
@@ -44,7 +43,7 @@ def dof_points(space: Any) -> Array | None:
         return None
 
 
-def assemble_vector(form: object, work: Any) -> Array:
+def assemble_vector(form: object, work: Vec) -> Array:
     """Entries that this rank owns of a compiled linear form; they lie in the function ``work`` until the next call."""
     x = load()
     vector = petsc_vector(work)
@@ -55,14 +54,14 @@ def assemble_vector(form: object, work: Any) -> Array:
     return work.x.array[: owned_dofs(work.function_space)]
 
 
-def vector(function: object) -> Any:
+def vector(function: object) -> Vec:
     """The PETSc vector of a function whose entries may have been set through its array."""
     held = petsc_vector(function)
     held.stateIncrease()  # PETSc remembers norms, and does not see what is written to the array
     return held
 
 
-def accumulate(work: Any) -> Array:
+def accumulate(work: Vec) -> Array:
     """Add what lies at the ghosts of ``work`` to the owners; the entries that this rank owns."""
     x = load()
     petsc_vector(work).ghostUpdate(addv=x.PETSc.InsertMode.ADD, mode=x.PETSc.ScatterMode.REVERSE)
@@ -74,7 +73,7 @@ def assemble_scalar(form: object) -> float:
     return float(load().fem.assemble_scalar(form))
 
 
-def owned_cells(mesh: Any, points: Array) -> Numbers:
+def owned_cells(mesh: Domain, points: Array) -> Numbers:
     """A cell that holds each of the points (m, dimension), shape (m,): on one rank alone, -1 on the others.
 
     Of several cells, at whose common edge a point lies, it is the one that `containing_cells` prefers, however the mesh
@@ -89,7 +88,7 @@ def owned_cells(mesh: Any, points: Array) -> Numbers:
     return cells
 
 
-def sum_over_ranks(comm: Any, values: Array) -> Array:
+def sum_over_ranks(comm: Comm, values: Array) -> Array:
     """Sum over the ranks of ``comm``, the same to the last bit on every rank."""
     if comm.size == 1:
         return values
@@ -100,7 +99,7 @@ def sum_over_ranks(comm: Any, values: Array) -> Array:
     return total
 
 
-def largest_over_ranks(comm: Any, value: float) -> float:
+def largest_over_ranks(comm: Comm, value: float) -> float:
     """The largest of the ranks' values; NaN if any is."""
     values = comm.allgather(float(value))
     return float(np.max(values))

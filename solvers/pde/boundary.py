@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.solvers.foreign import DirichletBC, FunctionSpace
 from invsamp.solvers.pde import access
 from invsamp.solvers.pde.unknowns import Unknowns
 
@@ -25,13 +25,13 @@ class BoundaryUnknowns:
         If a boundary value is an unknown function of another space than the state's.
     """
 
-    def __init__(self, boundary_conditions: Sequence[Any], unknowns: Unknowns, space: Any) -> None:
+    def __init__(self, boundary_conditions: Sequence[DirichletBC], unknowns: Unknowns, space: FunctionSpace) -> None:
         n, self._block = access.owned_dofs(space), int(space.dofmap.index_map_bs)
         holder = np.full(n, -1)
         for number, bc in enumerate(boundary_conditions):
             dofs = np.asarray(bc.dof_indices()[0])
             holder[dofs[dofs < n]] = number
-        self._found: list[tuple[int, Any, npt.NDArray[np.intp]]] = []
+        self._found: list[tuple[int, DirichletBC, npt.NDArray[np.intp]]] = []
         for number, bc in enumerate(boundary_conditions):
             for k, part in enumerate(unknowns.parts):
                 if bc.g is not part.coefficient._cpp_object:

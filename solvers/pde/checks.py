@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from invsamp.arguments import sequence
 from invsamp.solvers._dolfinx import load, restricts
+from invsamp.solvers.foreign import DirichletBC, Domain, Form, Function
 from invsamp.solvers.pde import access
 from invsamp.solvers.pde.derivatives import depends_on, expand
 
 
-def check_residual(residual: Any, state: Any, previous: object) -> None:
+def check_residual(residual: Form, state: Function, previous: object) -> None:
     """Raise ValueError unless the form is a residual of the state (and of the previous one, if any)."""
     check_state(state)
     check_form("residual", residual, state.function_space.mesh)
@@ -51,7 +50,7 @@ def check_form(name: str, form: object, mesh: object) -> None:
             _check_terminal(name, held, mesh)
 
 
-def check_boundary_conditions(boundary_conditions: object, space: object) -> tuple[Any, ...]:
+def check_boundary_conditions(boundary_conditions: object, space: object) -> tuple[DirichletBC, ...]:
     """The conditions as a tuple; ValueError unless they are Dirichlet conditions on the space or on parts of it."""
     conditions = sequence("boundary_conditions", boundary_conditions, "a sequence of DirichletBC", least=0)
     for number, bc in enumerate(conditions):
@@ -65,7 +64,7 @@ def check_boundary_conditions(boundary_conditions: object, space: object) -> tup
     return conditions
 
 
-def _check_terminal(name: str, held: object, mesh: Any) -> None:
+def _check_terminal(name: str, held: object, mesh: Domain) -> None:
     ufl = load().ufl
     if isinstance(held, ufl.Coefficient | ufl.Constant):
         if access.is_constant(held):

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.solvers._dolfinx import compiled, estimated_degree, load
+from invsamp.solvers.foreign import Coefficient, Domain, Form, Vec
 from invsamp.solvers.pde import access
 
 Array = npt.NDArray[np.float64]
 
 
-def depends_on(form: Any, coefficient: Any) -> bool:
+def depends_on(form: Form, coefficient: Coefficient) -> bool:
     """Whether a form, its derivatives carried out, still holds a function or constant."""
     return any(held is coefficient for held in (*form.coefficients(), *form.constants()))
 
 
-def expand(form: Any) -> Any:
+def expand(form: Form) -> Form:
     """The form with its derivatives carried out; without integrals if nothing is left."""
     from ufl.algorithms import expand_derivatives
 
     return expand_derivatives(form)
 
 
-def with_degrees(form: Any) -> Any:
+def with_degrees(form: Form) -> Form:
     """The form with the degrees of quadrature that UFL estimates for it, which all that is derived from it then keeps.
 
     Left alone, UFL would estimate those of a derivative anew. Where it finds another degree, and the quadrature is not
@@ -35,7 +34,7 @@ def with_degrees(form: Any) -> Any:
         (one.ufl_domain(), one.integral_type(), str(one.subdomain_id()), id(one.subdomain_data()), repr(one.metadata()))
         for one in form.integrals()
     ]
-    degrees: dict[Any, int] = {}
+    degrees: dict[Form, int] = {}
     for measure in dict.fromkeys(measures):
         # UFL adds up the integrands of one measure before it looks at them
         alike = [one for one, own in zip(form.integrals(), measures, strict=True) if own == measure]
@@ -54,7 +53,7 @@ class Partial:
     Made by `partial`.
     """
 
-    def __init__(self, form: Any, direction: Any, work: Any) -> None:
+    def __init__(self, form: Form, direction: Coefficient, work: Vec) -> None:
         self._form = compiled(form)
         self._direction = direction  # of a constant: one entry at a time
         self._work = work  # of a function: what the derivative is assembled into
@@ -73,7 +72,7 @@ class Partial:
         return values
 
 
-def partial(form: Any, coefficient: Any, mesh: Any) -> Partial | None:
+def partial(form: Form, coefficient: Coefficient, mesh: Domain) -> Partial | None:
     """The derivative of a scalar form to a function or a constant; None where it vanishes for all values."""
     found = differentiate(form, coefficient, mesh)
     if found is None:
@@ -82,7 +81,7 @@ def partial(form: Any, coefficient: Any, mesh: Any) -> Partial | None:
     return Partial(*found, load().fem.Function(coefficient.function_space) if is_function else None)
 
 
-def differentiate(form: Any, coefficient: Any, mesh: Any) -> tuple[Any, Any] | None:
+def differentiate(form: Form, coefficient: Coefficient, mesh: Domain) -> tuple[Form, Form] | None:
     """The derivative in UFL and the constant that is its direction (None for functions); None where it vanishes.
 
     It is a linear form for a function; for a constant, the derivative along the direction, a constant of its shape.
@@ -106,7 +105,7 @@ def differentiate(form: Any, coefficient: Any, mesh: Any) -> tuple[Any, Any] | N
     return (derivative, direction) if derivative.integrals() else None
 
 
-def _nested(entries: list[Any], shape: tuple[int, ...]) -> Any:
+def _nested(entries: list[Form], shape: tuple[int, ...]) -> Form:
     if not shape:
         return entries[0]
     rows = np.empty(len(entries), dtype=object)

@@ -12,13 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import instance, integer, mapping, optional, real, store
 from invsamp.solvers._dolfinx import compiled, load, set_boundary_values
+from invsamp.solvers.foreign import Coefficient, DirichletBC, Form, Function
 from invsamp.solvers.pde import access
 from invsamp.solvers.pde.boundary import BoundaryUnknowns
 from invsamp.solvers.pde.checks import check_boundary_conditions, check_residual
@@ -92,13 +92,13 @@ class Equation:
 
     def __init__(
         self,
-        residual: Any,
-        state: Any,
+        residual: Form,
+        state: Function,
         unknowns: Unknowns,
-        boundary_conditions: Sequence[Any],
+        boundary_conditions: Sequence[DirichletBC],
         newton: NewtonSettings | None = None,
-        solver_options: Mapping[str, Any] | None = None,
-        previous: Any = None,
+        solver_options: Mapping[str, object] | None = None,
+        previous: Function = None,
     ) -> None:
         x = load()
         check_residual(residual, state, previous)
@@ -136,11 +136,11 @@ class Equation:
         """A new matrix and solver for the derivative to the state."""
         return Operator(self._jacobian, self.bcs, self._options)
 
-    def operator_depends_on(self, *coefficients: Any) -> bool:
+    def operator_depends_on(self, *coefficients: Coefficient) -> bool:
         """Whether the derivative to the state changes with any of the functions and constants."""
         return any(depends_on(self._derivative, coefficient) for coefficient in coefficients if coefficient is not None)
 
-    def depends_on_part(self, number: int, forms: Sequence[Any]) -> bool:
+    def depends_on_part(self, number: int, forms: Sequence[Form]) -> bool:
         """Whether the residual, a boundary value or one of the forms depends on a part of the unknowns."""
         if self._partials[number] is not None or self._boundary.holds(number):
             return True
@@ -206,7 +206,7 @@ class Equation:
         """This rank's part of the residual's derivative to the previous state, applied to the adjoint."""
         return access.assemble_vector(self._to_previous, self._right).copy()
 
-    def _vector_form(self, function: Any) -> Any:
+    def _vector_form(self, function: Function) -> Form:
         x = load()
         return compiled(expand(x.ufl.derivative(self.weak, function, x.ufl.TestFunction(function.function_space))))
 

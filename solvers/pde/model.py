@@ -6,12 +6,12 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import numbers
+from invsamp.solvers.foreign import Vec
 from invsamp.solvers.pde import access
 from invsamp.solvers.pde.equation import Equation
 from invsamp.solvers.pde.operator import Operator
@@ -119,11 +119,11 @@ class PdeModel(ABC):
         """The solution of one row (dimension,), what `_adjoint` needs of it; None if the solve failed."""
 
     @abstractmethod
-    def _observe(self, solution: Any) -> Array:
+    def _observe(self, solution: Vec) -> Array:
         """This rank's part of the observations of a solution."""
 
     @abstractmethod
-    def _adjoint(self, theta: Array, solution: Any, cotangent: Array) -> Array | None:
+    def _adjoint(self, theta: Array, solution: Vec, cotangent: Array) -> Array | None:
         """This rank's part of the gradient (dimension,); None if the solve failed."""
 
     def _operator(self, number: int) -> Operator:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.solvers._dolfinx import compiled, load, petsc_vector
+from invsamp.solvers.foreign import DirichletBC, Form, Vec
 
 #: LU with pivoting by MUMPS. On several ranks the last bits depend on which message comes first.
 DIRECT = {"ksp_type": "preonly", "pc_type": "lu", "pc_factor_mat_solver_type": "mumps"}
@@ -37,7 +37,9 @@ class Operator:
         PETSc's options of the solver; `DIRECT` by default.
     """
 
-    def __init__(self, form: Any, boundary_conditions: Sequence[Any], options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, form: Form, boundary_conditions: Sequence[DirichletBC], options: Mapping[str, object] | None = None
+    ) -> None:
         x = load()
         self._form, self._bcs = compiled(form), list(boundary_conditions)
         self._matrix = x.petsc.create_matrix(self._form)
@@ -91,7 +93,7 @@ class Operator:
         self._held = [np.array(one) for one in values]
         return True
 
-    def solve(self, right: Any, out: Any, transposed: bool = False, verified: bool = False) -> bool:
+    def solve(self, right: Vec, out: Vec, transposed: bool = False, verified: bool = False) -> bool:
         """Solve into the function ``out`` for the right-hand side in the vector ``right``; False if that failed.
 
         A verified solve has failed, too, if its residual is too large.
@@ -123,7 +125,7 @@ class Operator:
             used.destroy()
         return bool(symmetric)
 
-    def _is_wrong(self, right: Any, solution: Any, transposed: bool) -> bool:
+    def _is_wrong(self, right: Vec, solution: Vec, transposed: bool) -> bool:
         """Whether a solve solved something else."""
         residual = right.duplicate()
         (self._matrix.multTranspose if transposed else self._matrix.mult)(solution, residual)
@@ -132,7 +134,7 @@ class Operator:
         residual.destroy()
         return bool(wrong)
 
-    def _configure(self, options: Mapping[str, Any]) -> None:
+    def _configure(self, options: Mapping[str, object]) -> None:
         x = load()
         key = repr(sorted(options.items()))
         if key not in _prefixes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ import scipy.sparse as sparse
 
 from invsamp.arguments import array, integer
 from invsamp.solvers._dolfinx import cell_dofs, collapsed, compiled, is_mixed, load
+from invsamp.solvers.foreign import Form, Function, FunctionSpace, Given, Sparse
 from invsamp.solvers.pde import access
 from invsamp.solvers.pde.checks import check_form
 from invsamp.solvers.pde.derivatives import depends_on, expand, partial, with_degrees
@@ -25,7 +26,7 @@ class Sensors(Protocol):
     """Observations of the state at one time."""
 
     count: int
-    forms: tuple[Any, ...]  # UFL forms through which the unknowns may act directly
+    forms: tuple[Form, ...]  # UFL forms through which the unknowns may act directly
 
     def values(self) -> Array:
         """This rank's part, (count,), of what is observed of the present state."""
@@ -78,9 +79,9 @@ class PointSensors:
         On every rank, if a point lies outside the mesh, or the state has no such component.
     """
 
-    forms: tuple[Any, ...] = ()
+    forms: tuple[Form, ...] = ()
 
-    def __init__(self, state: Any, points: npt.ArrayLike, component: tuple[int, ...] = ()) -> None:
+    def __init__(self, state: Function, points: npt.ArrayLike, component: tuple[int, ...] = ()) -> None:
         space, positions = _component(state.function_space, component)
         dimension = space.mesh.geometry.dim
         where = array("sensors", points, finite=False, nan=True, empty=True).copy()
@@ -121,7 +122,7 @@ class FunctionalSensors:
         If one is not a functional, or does not depend on the state.
     """
 
-    def __init__(self, state: Any, functionals: Sequence[Any], unknowns: Unknowns) -> None:
+    def __init__(self, state: Function, functionals: Sequence[Form], unknowns: Unknowns) -> None:
         x = load()
         for number, form in enumerate(functionals):
             check_form(f"sensors[{number}]", form, state.function_space.mesh)
@@ -157,7 +158,7 @@ class FunctionalSensors:
         for part, found, where in self._direct():
             gradient[where] += part.pullback(theta[where], found.assemble())
 
-    def _direct(self) -> Iterator[tuple[Any, Any, slice]]:
+    def _direct(self) -> Iterator[tuple[Form, Function, slice]]:
         for part, found, where in zip(self._unknowns.parts, self._partials, self._unknowns.slices, strict=True):
             if found is not None:
                 yield part, found, where
@@ -187,7 +188,7 @@ class SensorGroups:
             group.add_gradient(gradient, theta, part)
 
 
-def make_sensors(sensors: Any, state: Any, unknowns: Unknowns) -> Sensors:
+def make_sensors(sensors: Given, state: Function, unknowns: Unknowns) -> Sensors:
     """Sensors from points (n_sensors, dimension), from one functional, or from functionals and `point_sensors` mixed.
 
     Raises
@@ -212,7 +213,7 @@ def make_sensors(sensors: Any, state: Any, unknowns: Unknowns) -> Sensors:
     return groups[0] if len(groups) == 1 else SensorGroups(groups)
 
 
-def _component(space: Any, component: tuple[int, ...]) -> tuple[Any, npt.NDArray[np.intp] | None]:
+def _component(space: FunctionSpace, component: tuple[int, ...]) -> tuple[FunctionSpace, npt.NDArray[np.intp] | None]:
     """The space of a component by itself, and where its entries stand among the state's; None for the whole state."""
     part = space
     for number in component:
@@ -234,8 +235,8 @@ def _component(space: Any, component: tuple[int, ...]) -> tuple[Any, npt.NDArray
 
 
 def _point_matrix(
-    space: Any, points: Array, cells: npt.NDArray[np.intp], positions: npt.NDArray[np.intp] | None, width: int
-) -> Any:
+    space: FunctionSpace, points: Array, cells: npt.NDArray[np.intp], positions: npt.NDArray[np.intp] | None, width: int
+) -> Sparse:
     """What each of the state's local entries (width) adds to the values at this rank's points.
 
     By evaluating one basis function at a time: the way to do so has not changed between versions, and it holds for

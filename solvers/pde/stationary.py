@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from invsamp.arguments import array
 from invsamp.solvers._dolfinx import load
 from invsamp.solvers.fem.field_contract import Field
+from invsamp.solvers.foreign import DirichletBC, Form, Function, Given
 from invsamp.solvers.pde.equation import Equation, NewtonSettings
 from invsamp.solvers.pde.model import PdeModel
 from invsamp.solvers.pde.operator import Operator
@@ -62,14 +63,14 @@ class StationaryProblem:
 
     def __init__(
         self,
-        residual: Any,
-        state: Any,
-        parameters: Mapping[str, Any] | None = None,
+        residual: Form,
+        state: Function,
+        parameters: Mapping[str, object] | None = None,
         *,
-        fields: Mapping[Any, Field] | None = None,
-        boundary_conditions: Sequence[Any] = (),
+        fields: Mapping[Function, Field] | None = None,
+        boundary_conditions: Sequence[DirichletBC] = (),
         newton: NewtonSettings | None = None,
-        solver_options: Mapping[str, Any] | None = None,
+        solver_options: Mapping[str, object] | None = None,
     ) -> None:
         load("StationaryProblem")
         self.unknowns = Unknowns(parameters, fields)
@@ -77,7 +78,7 @@ class StationaryProblem:
         # what the state happens to hold would only add rounding where one step solves the equation
         self.guess = np.zeros_like(state.x.array) if self.equation.linear else state.x.array.copy()
 
-    def observe(self, sensors: Any) -> StationaryModel:
+    def observe(self, sensors: Given) -> StationaryModel:
         """Forward model: values of the state at points, or functionals of it.
 
         Parameters
@@ -118,7 +119,7 @@ class StationaryModel(PdeModel):
             return "once"
         return "once for each theta" if self.equation.linear else "at each step of Newton's method"
 
-    def solve(self, theta: npt.ArrayLike) -> Any:
+    def solve(self, theta: npt.ArrayLike) -> Function:
         """The state for theta (dimension,): the problem's own Function, which the next solve overwrites.
 
         Raises
@@ -156,7 +157,7 @@ class StationaryModel(PdeModel):
         return gradient
 
 
-def check_effect(equation: Equation, forms: Sequence[Any], initial: int | None = None) -> None:
+def check_effect(equation: Equation, forms: Sequence[Form], initial: int | None = None) -> None:
     """Raise ValueError for unknowns that nothing depends on; part number ``initial`` is the initial state."""
     for number, part in enumerate(equation.unknowns.parts):
         if number != initial and not equation.depends_on_part(number, forms):

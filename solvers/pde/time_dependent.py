@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from invsamp.arguments import function, integer, optional, real, store
 from invsamp.solvers._dolfinx import load
 from invsamp.solvers.fem.field_contract import Field
+from invsamp.solvers.foreign import Constant, DirichletBC, Form, Function, Given
 from invsamp.solvers.pde import access
 from invsamp.solvers.pde.checks import check_state
 from invsamp.solvers.pde.equation import Equation, NewtonSettings
@@ -43,9 +44,9 @@ class Clock:
 
     end_time: float
     steps: int
-    time: Any = None
-    step_size: Any = None
-    update: Callable[[float], Any] | None = None
+    time: Constant = None
+    step_size: Constant = None
+    update: Callable[[float], Given] | None = None
 
     def __post_init__(self) -> None:
         store(
@@ -105,21 +106,21 @@ class TimeDependentProblem:
 
     def __init__(
         self,
-        residual: Any,
-        state: Any,
-        previous: Any,
-        parameters: Mapping[str, Any] | None = None,
+        residual: Form,
+        state: Function,
+        previous: Function,
+        parameters: Mapping[str, object] | None = None,
         *,
         end_time: float,
         steps: int,
-        fields: Mapping[Any, Field] | None = None,
-        boundary_conditions: Sequence[Any] = (),
-        initial: Any = None,
-        time: Any = None,
-        step_size: Any = None,
-        update: Callable[[float], Any] | None = None,
+        fields: Mapping[Function, Field] | None = None,
+        boundary_conditions: Sequence[DirichletBC] = (),
+        initial: Given = None,
+        time: Constant = None,
+        step_size: Constant = None,
+        update: Callable[[float], Given] | None = None,
         newton: NewtonSettings | None = None,
-        solver_options: Mapping[str, Any] | None = None,
+        solver_options: Mapping[str, object] | None = None,
     ) -> None:
         load("TimeDependentProblem")
         self.clock = Clock(end_time, steps, time, step_size, update)
@@ -143,7 +144,7 @@ class TimeDependentProblem:
         """Local entries of the state at time 0, for the present unknowns."""
         return self._start if self.initial is None else self.initial.x.array.copy()
 
-    def observe(self, sensors: Any, times: Sequence[float] | None = None) -> TimeDependentModel:
+    def observe(self, sensors: Given, times: Sequence[float] | None = None) -> TimeDependentModel:
         """Forward model: values of the state at points, or functionals of it, at chosen times.
 
         Parameters

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.solvers.fem.field_contract import Field
+from invsamp.solvers.foreign import Coefficient, Comm, Constant, Function
 from invsamp.solvers.pde import access
 
 Array = npt.NDArray[np.float64]
@@ -18,7 +19,7 @@ Array = npt.NDArray[np.float64]
 class Part(Protocol):
     """The unknowns behind one function or constant of the form."""
 
-    coefficient: Any
+    coefficient: Coefficient
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -94,7 +95,7 @@ class Unknowns:
 class ConstantValue:
     """The entries of a constant, in C order."""
 
-    def __init__(self, name: str, constant: Any) -> None:
+    def __init__(self, name: str, constant: Constant) -> None:
         self.coefficient = constant
         self.names: tuple[str, ...] = (name,)
         self.sizes: tuple[int, ...] = (int(np.size(constant.value)),)
@@ -119,7 +120,7 @@ class NodalValues:
     stand together.
     """
 
-    def __init__(self, name: str, function: Any) -> None:
+    def __init__(self, name: str, function: Function) -> None:
         self.coefficient = function
         block = function.function_space.dofmap.index_map_bs
         owned = access.owned_dofs(function.function_space) // block
@@ -156,7 +157,7 @@ class NodalValues:
 class FieldValues:
     """A function whose values at its points are those of a parametrised field."""
 
-    def __init__(self, function: Any, field: Field) -> None:
+    def __init__(self, function: Function, field: Field) -> None:
         if not isinstance(field, Field):
             raise ValueError(f"fields must hold fields of invsamp.solvers.fem.fields, got {field!r}")
         space = function.function_space
@@ -185,7 +186,7 @@ class FieldValues:
         return self._owned.pullback(theta[None], cotangent[None])[0]
 
 
-def _common_order(comm: Any, points: Array, owned: int) -> tuple[npt.NDArray[np.intp], int] | None:
+def _common_order(comm: Comm, points: Array, owned: int) -> tuple[npt.NDArray[np.intp], int] | None:
     """Numbers of this rank's points in the order of all points, and how many there are; None if any coincide."""
     everything = np.concatenate(comm.allgather(points[:owned]))
     extent = max(float(np.ptp(everything, axis=0).max(initial=0.0)), np.finfo(float).tiny)
