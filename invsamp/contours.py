@@ -242,7 +242,8 @@ class Contour:
 
     def told(self, memory: Memory) -> Plain:
         """What a report says of it: the bins, what was learnt, and what was counted of the draws."""
-        ratio = memory["visits"] / shares(memory["log_psi"], self.zeta).mean(axis=0)
+        wanted = shares(memory["log_psi"], self.zeta).mean(axis=0)
+        ratio = memory["visits"] / np.maximum(wanted, 1e-300)
         judged = self.learning is None or self.learning.field in ("log", "csgld")
         return {
             "knots": memory["knots"].tolist(),

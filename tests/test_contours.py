@@ -166,17 +166,27 @@ def stationary(law, step, points):
 
 
 class TestPublished:
-    def test_csgld_of_known_masses_is_its_operator(self, draw, agrees):
-        points = grid(-9.0, 8.0, 600)
-        law = stationary(PUBLISHED, 0.03, points)
-        truth = np.bincount(np.searchsorted(LINE.edges, points), law, minlength=LINE.intervals)
-        sampler = iv.csgld(0.03, ENDS, log_psi=np.linspace(0.0, -14.0, len(ENDS) + 1))
-        run = draw(TARGET, sampler, draws=400, thin=8, warmup=500)
-        assert agrees(LINE.shares(run), truth)
+    @pytest.mark.parametrize("name", ["csgld", "icsgld", "csghmc"])
+    def test_of_known_masses_it_is_its_operator(self, draw, agrees, name):
+        """At friction 1 that of the step; with momentum, at a short one, the density."""
+        points, falling = grid(-9.0, 8.0, 600), np.linspace(0.0, -14.0, len(ENDS) + 1)
         energy = MIXTURE.energy(points[:, None])
+        if name == "csghmc":
+            sampler = iv.csgld(0.004, ENDS, log_psi=falling, friction=0.3)
+            value = PUBLISHED.energy(at(energy), PUBLISHED.init())
+            density = np.exp(value.min() - value) / np.exp(value.min() - value).sum()
+        else:
+            sampler = getattr(iv, name)(0.03, ENDS, log_psi=falling)
+            density = stationary(PUBLISHED, 0.03, points)
+        run = draw(TARGET, sampler, draws=400, thin=20 if name == "csghmc" else 8, warmup=500)
+        shares = LINE.shares(run)
+        assert agrees(shares, self.in_intervals(points, density))
         posterior = np.exp(-energy) / np.exp(-energy).sum()
-        others = np.bincount(np.searchsorted(LINE.edges, points), posterior, minlength=LINE.intervals)
-        assert not agrees(LINE.shares(run), others)
+        assert not agrees(shares, self.in_intervals(points, posterior))
+
+    @staticmethod
+    def in_intervals(points, density):
+        return np.bincount(np.searchsorted(LINE.edges, points), density, minlength=LINE.intervals)
 
     def test_weights_of_the_continuous_law_are_right_and_the_published_ones_are_not(self):
         """By the operator at a small step: .600, and what is published."""
@@ -193,6 +203,10 @@ class TestPublished:
             found[weights] = share[right].sum() / share.sum()
         assert found["exact"] == pytest.approx(0.6, abs=1e-6)
         assert abs(found["published"] - 0.6) > 0.004
+
+    def test_masses_that_underflow_are_told(self):
+        law = iv.csgld(0.1, ENDS, zeta=0.1, log_psi=np.linspace(0.0, -2000.0, len(ENDS) + 1)).rungs[0].law
+        assert law.told(law.init())["least_over_most"] == 0.0
 
     @pytest.mark.parametrize("preset", [iv.csgld, iv.icsgld, iv.awsgld])
     def test_they_learn_for_ever(self, draw, preset):
@@ -256,8 +270,9 @@ def test_they_are_stored_and_resumed_to_the_bit(tmp_path, name):
 class TestRefused:
     def test_noisy_energies(self):
         for estimator in (iv.minibatch(5), iv.noisy(0.1), iv.control_variate(5, 10), iv.coupled_sum()):
-            with pytest.raises(ValueError, match="not linear in the energies needs exact ones"):
-                iv.csgld(0.1, ENDS, estimator=estimator)
+            for preset in (iv.csgld, iv.icsgld, iv.awsgld):
+                with pytest.raises(ValueError, match="not linear in the energies needs exact ones"):
+                    preset(0.1, ENDS, estimator=estimator)
 
     def test_noise_taken_out(self):
         with pytest.raises(ValueError, match="gradient_noise must be None under a law that is not linear"):
