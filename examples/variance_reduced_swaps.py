@@ -7,7 +7,8 @@ alone. The step is 1e-7, as published.
 
 The first table is the noise of an energy at some distances from the snapshot; the second what comes of it: how many
 swaps are accepted, the weight of the right mode (.5), and the sd within a mode, by the curvature there. Each of the
-ten chains is a run of its own, errors are over these. The default, 30,000 steps, takes a quarter of an hour.
+ten chains is a run of its own, errors are over these. The default, 30,000 steps, takes ten to
+fifteen minutes.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import numpy.typing as npt
 from _common import options
+from matplotlib.figure import Figure
 from scipy.interpolate import CubicHermiteSpline
 from scipy.optimize import brentq
 
@@ -125,6 +127,26 @@ def table_row(run: iv.Run, mode: float) -> dict[str, Any]:
     }
 
 
+def drawn(summary: dict[str, Any]) -> Figure:
+    """Noise by distance, and the sd within a mode by sampler."""
+    figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
+    for name, sds in summary["energy_sd"].items():
+        axes[0].loglog(summary["distances"], sds, "o-", label=name)
+    axes[0].set(
+        xlabel="distance from the snapshot", ylabel="sd of an energy", title=f"noise of {BATCH} of {DATA:,} data"
+    )
+    axes[0].legend()
+    table, sd = summary["samplers"], summary["sd_of_the_curvature"]
+    names = list(table)
+    rows = np.arange(len(names))[::-1]
+    axes[1].errorbar(
+        [table[n]["sd"][0] for n in names], rows, xerr=[2.0 * table[n]["sd"][1] for n in names], fmt="o", capsize=3
+    )
+    axes[1].axvline(sd, color="k", lw=0.8)
+    axes[1].set(yticks=rows, yticklabels=names, xlabel="sd within a mode, with two errors (line: truth)")
+    return figure
+
+
 def main() -> dict[str, Any]:
     """Run all, show them, and save figure and summary."""
     chosen = options("variance_reduced_swaps", __doc__.split("\n")[0], draws=1500)
@@ -156,20 +178,7 @@ def main() -> dict[str, Any]:
             table[name] = table_row(run, mode)
             chosen.show({name: table[name]})
     summary |= {"sd_of_the_curvature": sd, "samplers": table}
-    figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
-    for name, sds in summary["energy_sd"].items():
-        axes[0].loglog(distances, sds, "o-", label=name)
-    axes[0].set(
-        xlabel="distance from the snapshot", ylabel="sd of an energy", title=f"noise of {BATCH} of {DATA:,} data"
-    )
-    axes[0].legend()
-    names = list(table)
-    rows = np.arange(len(names))[::-1]
-    axes[1].errorbar(
-        [table[n]["sd"][0] for n in names], rows, xerr=[2.0 * table[n]["sd"][1] for n in names], fmt="o", capsize=3
-    )
-    axes[1].axvline(sd, color="k", lw=0.8)
-    axes[1].set(yticks=rows, yticklabels=names, xlabel="sd within a mode (two standard errors; line: truth)")
+    figure = drawn(summary)
     chosen.save("noise_and_law", figure)
     plt.close(figure)
     chosen.save_summary(summary)

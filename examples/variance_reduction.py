@@ -6,9 +6,12 @@ is summed decides over the noise: nothing, its value at a snapshot (VR-reSGLD, A
 there, or its expansion to second order about a mode, with the terms' own Hessians or with Gauss-Newton matrices.
 
 The first table is the noise of an energy, and of a whitened gradient, at one and three posterior sds from the mode.
-The second is what it is worth where the first reaction is known to be the fast one and readings are four times as good:
-replica exchange by such batches, one batch for both chains of a swap, against the same sampler with full gradients, and
-against MALA, which needs full energies too. Solves are counted, by experiment, without warm-up.
+Gauss-Newton matrices leave out what residuals make of the model's own curvature: their noise is as the bending of the
+model over a posterior sd, in sds of a reading, and halves with the noise of the readings. A second table shows it.
+
+The third is what this is worth where the first reaction is known to be the fast one and readings are four times as
+good: replica exchange by such batches, one batch for both chains of a swap, against the same sampler with full
+gradients, and against MALA, which needs full energies too. Solves are counted, by experiment, without warm-up.
 """
 
 from __future__ import annotations
@@ -24,16 +27,20 @@ import invsamp as iv
 from invsamp import diagnostics
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import answered
-from invsamp.problems.reactions import EXPERIMENTS, GROUPS, slow_or_fast
+from invsamp.problems.reactions import EXPERIMENTS, GROUPS, Absorbance, slow_or_fast
 
 BATCH, CHAINS, TEMPERATURES, FRICTION = 8, 16, (1.0, 2.0), 0.3
 DISTANCES, DIRECTIONS, REPEATS = (1.0, 3.0), 100, 20
+READING_NOISE = (0.02, 0.01, 0.005, 0.0025)
 
 
 def noise(
-    posterior: iv.Posterior, mode: np.ndarray, factor: np.ndarray, seed: int
+    posterior: iv.Posterior, mode: np.ndarray, factor: np.ndarray, seed: int, names: tuple[str, ...] = ()
 ) -> dict[str, dict[str, list[float]]]:
-    """Sds of energies and of whitened gradients, root mean squares over directions, by distance from the mode."""
+    """Sds of energies and of whitened gradients, root mean squares over directions, by distance from the mode.
+
+    Distances are in the norm of the mode's covariance: 1 is one posterior sd along any direction.
+    """
     estimators = {
         "plain": iv.minibatch(BATCH, GROUPS),
         "snapshot": iv.control_variate(BATCH, 1, GROUPS, order="constant"),
@@ -45,7 +52,8 @@ def noise(
     source, found = CountedPotential(posterior.potential(), "model"), {}
     directions = np.random.default_rng(seed).standard_normal((DIRECTIONS, len(mode)))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    for name, estimator in estimators.items():
+    for name in names or estimators:
+        estimator = estimators[name]
         rows: dict[str, list[float]] = {"energy": [], "gradient": []}
         for distance in DISTANCES:
             at = np.repeat(mode + distance * directions @ factor.T, REPEATS, axis=0)
@@ -60,6 +68,23 @@ def noise(
             rows["energy"].append(float(np.sqrt(energy.var(axis=1, ddof=1).mean())))
             rows["gradient"].append(float(np.sqrt(gradient.var(axis=1, ddof=1).mean())))
         found[name] = rows
+    return found
+
+
+def bending(seed: int) -> dict[str, dict[str, float]]:
+    """By the noise of a reading: how the model is bent, and the noise of energies, one posterior sd from the mode."""
+    model, found = Absorbance(), {}
+    for sd in READING_NOISE:
+        posterior = slow_or_fast(noise=sd)
+        modes = iv.maximize(posterior, seed=1)
+        mode, factor = modes.position[0], np.linalg.cholesky(modes.covariances[0])
+        along = np.random.default_rng(seed).standard_normal((DIRECTIONS, len(mode)))
+        along = along / np.linalg.norm(along, axis=1, keepdims=True) @ factor.T
+        before, here, after = (model(posterior.to_theta(mode + s * along)) for s in (-1.0, 0.0, 1.0))
+        rows = noise(posterior, mode, factor, seed, ("Gauss-Newton", "quadratic"))
+        found[f"{sd:g}"] = {name: row["energy"][0] for name, row in rows.items()} | {
+            "bending": float(np.sqrt(np.mean((0.5 * (before + after) - here) ** 2)) / sd)
+        }
     return found
 
 
@@ -111,7 +136,7 @@ def main() -> dict[str, Any]:
         run["z"] = ((np.array(run["mean"]) - np.array(exact["mean"])) / error).tolist()
         run["sd_over_exact"] = (np.array(run["sd"]) / np.array(exact["sd"])).tolist()
         run["gain"] = full["solves_per_effective_draw"] / run["solves_per_effective_draw"]
-    summary = {"noise": table, "runs": runs}
+    summary = {"noise": table, "bending": bending(chosen.seed), "runs": runs}
     figure, axes = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
     for axis, what in zip(axes[:2], ("energy", "gradient"), strict=True):
         for name, rows in table.items():

@@ -106,6 +106,9 @@ class Contour:
         Psi.
     learning : Learning, optional
         None: nothing is learnt.
+    extrapolated : bool
+        Whether the slope above the last end is that of the masses of the last two bins, as published for an increasing
+        Psi, which leads down from there; one that decreases would drive chains away.
     """
 
     knots: tuple[float, ...] | int
@@ -116,6 +119,7 @@ class Contour:
     placed: Placed = "centres"
     weighting: Weighting = "exact"
     learning: Learning | None = field(default_factory=Learning)
+    extrapolated: bool = False
     factors: ClassVar[None] = None
     needs_prior: ClassVar[bool] = False
 
@@ -189,7 +193,8 @@ class Contour:
         knots, values = self._table(memory)
         inner = np.minimum(energy, knots[-1])
         rest = energy - inner  # infinite where a solve failed
-        return np.asarray(inner / tau + self.zeta * _interpolated(inner, knots, values) + rest / self._above)
+        above = self._above(memory)[_rows(memory["log_psi"], energy), 0]
+        return np.asarray(inner / tau + self.zeta * _interpolated(inner, knots, values) + rest * above)
 
     def gradient(self, estimate: Estimate, memory: Memory) -> Array:
         """Gradients of v (chains, d)."""
@@ -203,7 +208,7 @@ class Contour:
         knots, values = self._table(memory)
         inner = 1.0 / self.temperature + self.zeta * np.diff(values, axis=1) / np.diff(knots)
         ends = np.ones((len(values), 1))
-        slopes = np.concatenate([ends / self.temperature, inner, ends / self._above], axis=1)
+        slopes = np.concatenate([ends / self.temperature, inner, self._above(memory)], axis=1)
         return np.asarray(slopes[_rows(slopes, energy), np.searchsorted(knots, energy)])
 
     def step_factor(self, estimate: Estimate, memory: Memory) -> Array:
@@ -253,9 +258,13 @@ class Contour:
             "energy_round_trips": int((memory["crossings"] // 2).sum()),
         }
 
-    @property
-    def _above(self) -> float:
-        return self.temperature if self.placed == "ends" else self.hottest
+    def _above(self, memory: Memory) -> Array:
+        """Slopes (1 or chains, 1) above the last knot."""
+        knots, log_psi = memory["knots"], memory["log_psi"]
+        if self.extrapolated:
+            rise = (log_psi[:, -1:] - log_psi[:, -2:-1]) / (knots[-1] - knots[-2])
+            return np.asarray(1.0 / self.temperature + self.zeta * rise)
+        return np.full((len(log_psi), 1), 1.0 / (self.temperature if self.placed == "ends" else self.hottest))
 
     def _begun(self, knots: Array) -> Array:
         if self.log_psi is not None:
@@ -312,12 +321,15 @@ class Contour:
 def published(
     ends: npt.ArrayLike, learning: Learning, *, zeta: float, temperature: float, weighting: Weighting
 ) -> Contour:
-    """The law of a published contour sampler: theta(i) at the upper end of bin i, multiplier 1 in the top bin."""
+    """The law of a published contour sampler: theta(i) at the upper end of bin i; in the top bin the multiplier is 1,
+    but for AWSGLD's, whose theta increases."""
     energies = tuple(increasing("ends", ends).tolist())
     if len(energies) < 3:
         raise ValueError(f"ends must be at least three energies, got {energies}")
     one_of("weights", weighting, WEIGHTING)
-    return Contour(energies, None, zeta, temperature, temperature, "ends", weighting, learning)
+    return Contour(
+        energies, None, zeta, temperature, temperature, "ends", weighting, learning, learning.field == "awsgld"
+    )
 
 
 def _rows(table: Array, energy: Array) -> npt.NDArray[np.intp] | int:

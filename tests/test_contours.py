@@ -33,7 +33,11 @@ def at(energy):
 
 
 class TestLaw:
-    @pytest.mark.parametrize("law", [KNOWN, contour(KNOTS, LOG_PSI, zeta=0.5), PUBLISHED, contour(KNOTS)], ids=str)
+    @pytest.mark.parametrize(
+        "law",
+        [KNOWN, contour(KNOTS, LOG_PSI, zeta=0.5), PUBLISHED, contour(KNOTS), iv.awsgld(0.1, ENDS).rungs[0].law],
+        ids=str,
+    )
     def test_gradients_are_those_of_the_energies(self, law):
         u, h, memory = np.linspace(-3.0, 30.0, 400), 1e-6, law.init()
         slope = (law.energy(at(u + h), memory) - law.energy(at(u - h), memory)) / (2.0 * h)
@@ -42,6 +46,15 @@ class TestLaw:
     def test_slopes_outside_are_those_of_the_posterior_and_of_the_hottest_law(self):
         np.testing.assert_allclose(KNOWN.slope(at([0.0, 1.4, 18.1, np.inf]), KNOWN.init()), [1.0, 1.0, 0.125, 0.125])
         np.testing.assert_array_equal(PUBLISHED.slope(at([0.0, 30.0]), PUBLISHED.init()), 1.0)
+
+    def test_above_the_last_end_awsgld_goes_on_and_csgld_has_the_posteriors_slope(self):
+        masses = np.log([0.1, 0.2, 0.5, 1.0])
+        rising, falling = (
+            make(0.1, [1.0, 2.0, 3.0], zeta=0.5, temperature=2.0).rungs[0].law.frozen(masses)
+            for make in (iv.awsgld, iv.csgld)
+        )
+        np.testing.assert_allclose(rising.slope(at([9.0]), rising.init()), [0.5 + 0.5 * np.log(2.0)])
+        np.testing.assert_allclose(falling.slope(at([9.0]), falling.init()), [0.5])
 
     def test_a_solve_that_failed_is_infinite(self):
         for law in (KNOWN, PUBLISHED, contour(12)):

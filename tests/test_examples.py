@@ -266,10 +266,13 @@ def test_contour_optima(example, monkeypatch) -> None:
 
 @pytest.mark.slow
 def test_variance_reduction(example, within) -> None:
-    summary, out = example("variance_reduction", 150)
+    summary, out = example("variance_reduction", 150, READING_NOISE=(0.02, 0.01))
     energy = {name: rows["energy"][0] for name, rows in summary["noise"].items()}
     assert energy["snapshot"] < 0.1 * energy["plain"] and energy["linear"] < 0.2 * energy["snapshot"]
     assert energy["quadratic"] < 0.2 * energy["Gauss-Newton"] < 0.2 * energy["linear"]
+    wide, narrow = summary["bending"]["0.02"], summary["bending"]["0.01"]
+    for name in ("bending", "Gauss-Newton"):  # of the first order in the noise of readings
+        assert 1.9 < wide[name] / narrow[name] < 2.4
     for name in ("quadratic", "Gauss-Newton"):
         run = summary["runs"][name]
         assert run["gain"] > 2.5  # eight times cheaper steps, somewhat shorter ones

@@ -191,7 +191,8 @@ def awsgld(
     r"""Adaptively weighted SGLD as published: a baseline of optimisation. Approximate.
 
     What is learnt is an increasing function of the energy, :math:`\theta_m = 1`, whose power :math:`\zeta` goes to the
-    distribution function of the energy. The multiplier of the gradient is never below 1 and often 20 to 100: it leaves
+    distribution function of the energy. The multiplier of the gradient is never below 1 and often 20 to 100, above the
+    last end too, where it is that of the last two bins: it leaves
     modes by steps that overshoot, as a longer step would, and where :math:`\epsilon M` times the curvature passes 2 the
     law is not that of any density. Weights are for the posterior, temperature 1 (:math:`\Psi^\zeta e^{-U (1 -
     1/\tau)}`).
