@@ -20,13 +20,14 @@ from invsamp.problems.mixtures import GaussianMixture
 
 BUMPS = GaussianMixture((0.4, 0.6), (-1.2, 1.0), (0.6, 0.4))
 POINTS, EDGES = grid(-7.0, 7.0, 170), np.array([-1.3, -0.4, 0.7, 1.1])
+FINE = grid(-7.0, 7.0, 700)  # for drifts that jump
 LOWER, UPPER = -1.5, 1.2
 INSIDE = grid(LOWER, UPPER, 90)
 STEP, PAIR = 0.1, (1.0, 4.0)
 COLD, HOT = Level(BUMPS, 1.0, STEP), Level(BUMPS, 4.0, STEP)
 NOISE = (1.5, 2.5), (2.0, 3.0)  # of energies and gradients
 NOISY = [replace(level, energy_sd=e, gradient_sd=g) for level, (e, g) in zip((COLD, HOT), NOISE, strict=True)]
-LENGTH = {"draws": 300, "thin": 2, "warmup": 100}
+LENGTH = {"draws": 400, "thin": 2, "warmup": 100}
 
 
 def shares(points, law):
@@ -56,7 +57,7 @@ class Walled(TwoRungs):
 def periodic(matrices):
     """Law, on average over the steps of a cycle, of a chain that goes through it for ever."""
     law = np.full(len(matrices[0]), 1.0 / len(matrices[0]))
-    for _ in range(20):
+    for _ in range(max(10, 1000 // len(matrices))):
         found = 0.0
         for matrix in matrices:
             law = law @ matrix
@@ -64,7 +65,7 @@ def periodic(matrices):
     return found
 
 
-def cycle(make, step, length=70):
+def cycle(make, step, length=90):
     """Matrices of the cosine's steps."""
     steps = 0.5 * step * (1.0 + np.cos(np.pi * np.arange(length) / length))
     return [make(replace(COLD, step_size=max(h, 0.003))) for h in steps]  # below, the grid is too coarse
@@ -90,9 +91,9 @@ def plain(level):
 
 def contour(law):
     """Matrix of SGLD's step under a law of the energy."""
-    energy, gradient = BUMPS.energy_and_gradient(POINTS[:, None])
-    mean = POINTS - STEP * law.gradient(Estimate(energy, gradient), law.init())[:, 0]
-    kernel = np.exp(-0.25 * (POINTS - mean[:, None]) ** 2 / STEP)
+    energy, gradient = BUMPS.energy_and_gradient(FINE[:, None])
+    mean = FINE - STEP * law.gradient(Estimate(energy, gradient), law.init())[:, 0]
+    kernel = np.exp(-0.25 * (FINE - mean[:, None]) ** 2 / STEP)
     return kernel / kernel.sum(axis=1, keepdims=True)
 
 
@@ -126,15 +127,15 @@ CASES = {
         (POINTS, periodic([plain(COLD)])),
     ),
     "VR: cycSGLD": lambda: (
-        iv.cyclic_sgld(0.15, cycles=10),
+        iv.cyclic_sgld(0.2, cycles=10),
         False,
-        (POINTS, periodic(cycle(plain, 0.15))),
-        (POINTS, periodic([plain(replace(COLD, step_size=0.15))])),
+        (POINTS, periodic(cycle(plain, 0.2))),
+        (POINTS, periodic([plain(replace(COLD, step_size=0.2))])),
     ),
     "thesis: AWSGLD": lambda: (
         iv.Sampler((iv.Rung(RISING, step_size=STEP),)),
         False,
-        (POINTS, periodic([contour(RISING)])),
+        (FINE, periodic([contour(RISING)])),
         (POINTS, periodic([plain(COLD)])),
     ),
     "f-reSGLD: m-reSGLD": lambda: (
