@@ -146,12 +146,10 @@ def sample(
     instance("sampler", sampler, Sampler, "a Sampler, as the presets return it")
     boolean("progress", progress)
     shortest = SHORTEST_SEARCH if sampler.ladder else SHORTEST
-    engine = engine_of(problem, sampler, plan(draws, warmup, thin, chains, seed, check_gradient, shortest))
+    asked = plan(draws, warmup, thin, chains, seed, check_gradient, shortest)
+    engine = engine_of(problem, sampler, asked)
     engine.record = as_record(problem, record, keep)
-    if isinstance(start, Modes):
-        start = start.draws(chains, 0 if seed is None else seed)
-    if start is not None:
-        engine.given = given_start(problem, engine.sampled.sampling_domain, start, chains, len(sampler.rungs))
+    engine.given = _start(engine, start, 0 if seed is None else seed)
     path = None if directory is None else as_path(directory)
     check_segment(segment)
     if path is None and segment is not None:
@@ -161,10 +159,7 @@ def sample(
         raise ValueError(f"comm must be None where an executor evaluates, got {comm!r}")
     with one_thread():
         if (comm := None if evaluator else communicator(problem, comm)) is not None:
-            given = "the system's" if seed is None else seed
-            begun = None if engine.given is None else engine.given.tolist()
-            check_equal(comm, run_settings(engine) | {"seed": given, "start": begun, "stored": path is not None})
-            # a seed of the system's is one of each process: that of the one which drives counts
+            _check_agreed(comm, engine, "the system's" if seed is None else seed, path)
         if path is None:
             load_arviz()  # which may fail, and must not do so when the draws are made
         with answered_by(engine, evaluator):
@@ -172,6 +167,22 @@ def sample(
     if comm is None or comm.rank == 0:
         announce(run, stacklevel=2)
     return run
+
+
+def _start(engine: Engine, start: Array | Mapping[str, Array] | Modes | None, seed: int) -> Array | None:
+    """Where the chains begin, if the user says; the same for all processes, whatever seed the system gives each."""
+    chains = engine.plan.chains
+    if isinstance(start, Modes):
+        start = start.draws(chains, seed)
+    if start is None:
+        return None
+    return given_start(engine.problem, engine.sampled.sampling_domain, start, chains, len(engine.sampler.rungs))
+
+
+def _check_agreed(comm: Communicator, engine: Engine, seed: int | str, path: Path | None) -> None:
+    """See that all processes were given the same; a seed of the system's is that of the process which drives."""
+    begun = None if engine.given is None else engine.given.tolist()
+    check_equal(comm, run_settings(engine) | {"seed": seed, "start": begun, "stored": path is not None})
 
 
 def _made(engine: Engine, progress: bool, path: Path | None, segment: int | None, *, together: bool) -> Run:

@@ -15,7 +15,7 @@ from invsamp.estimators import Estimator, Exact
 from invsamp.kernels import Langevin, LocalLangevin
 from invsamp.ladder import COARSEST, Rung, Sampler
 from invsamp.laws import tempered
-from invsamp.presets.replica_exchange import StepSizes, columns, exchange, plain_kernel
+from invsamp.presets.shared import StepSizes, columns, exchange, plain_kernel
 from invsamp.schedules import Schedule
 from invsamp.swap.rules import SwapRule
 from invsamp.swap.schemes import SwapScheme, sweep

@@ -4,50 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, TypeGuard
 
-import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import instance, one_of, optional, real, sequence
+from invsamp.arguments import instance, optional
 from invsamp.boundary import Boundary
 from invsamp.control_variates import ControlVariate, control_variate
 from invsamp.coupled_sums import CoupledSum
 from invsamp.estimators import Estimator
-from invsamp.estimators import exact as exact_energies
 from invsamp.evaluate.requests import Structure
 from invsamp.kernels import Kernel, Langevin, Momentum
 from invsamp.ladder import (
-    SWAP_ENERGIES,
-    SWAP_RULE,
     VARIANCE_MODEL,
     Beyond,
     GradientNoise,
-    Rung,
     Sampler,
-    Swap,
     SwapEnergies,
-    as_fidelity,
 )
-from invsamp.laws import Law, TemperedLikelihood, as_ladder
+from invsamp.laws import Law
+from invsamp.presets.shared import Ladder, StepSizes, exchange, graded, laws_of, plain_kernel, rungs_of
 from invsamp.quadratic_controls import Expansion, fixed_control
-from invsamp.schedules import Schedule
-from invsamp.spacing import AutoLadder, auto_ladder
 from invsamp.swap import rules
-from invsamp.swap.schemes import SwapScheme, deo
+from invsamp.swap.schemes import SwapScheme
 from invsamp.variances.models import Known, VarianceModel, known, running_average
 
-StepSizes = float | Schedule | None | Sequence[float | Schedule | None]
-Ladder = AutoLadder | Literal["auto"] | None
 #: Temperatures of a cold and a hot rung, where none are given.
 PAIR, R2_PAIR = (1.0, 4.0), (1.0, 10.0)
-
-
-class _Laws(NamedTuple):
-    """Of a preset's rungs, and whether warm-up finds others."""
-
-    laws: tuple[Law, ...]
-    ladder: AutoLadder | None
 
 
 def relangevin(
@@ -96,8 +78,8 @@ def relangevin(
         raise ValueError(f"kernel must be None where adjusted or friction say which, got {kernel!r} and {momentum!r}")
     if kernel is None:
         kernel = Langevin(momentum.adjusted) if momentum.friction == 1.0 else momentum
-    laws = _laws(temperatures, ladder, PAIR)
-    rungs = _rungs(laws, step_size, _graded(fidelities, laws), None, kernel=kernel)
+    laws = laws_of(temperatures, ladder, PAIR)
+    rungs = rungs_of(laws, step_size, graded(fidelities, laws), None, kernel=kernel)
     return exchange(rungs, laws.ladder, swap, swap_fraction, scheme, preconditioner, boundary)
 
 
@@ -139,11 +121,11 @@ def resgld(
     ----------
     Deng et al. (2020), ICML, "Non-convex learning via replica exchange stochastic gradient MCMC", eq. (7).
     """
-    laws = _laws(temperatures, ladder, PAIR)
+    laws = laws_of(temperatures, ladder, PAIR)
     flat = [0] * len(laws.laws) if fidelities is None else fidelities
     variance = _default_variance(estimator) if energy_variance is None else energy_variance
-    rungs = _rungs(
-        laws, step_size, _graded(flat, laws), estimator, energy_variance=variance, kernel=plain_kernel(friction)
+    rungs = rungs_of(
+        laws, step_size, graded(flat, laws), estimator, energy_variance=variance, kernel=plain_kernel(friction)
     )
     rule = rules.corrected() if swap is None else swap
     return exchange(rungs, laws.ladder, rule, swap_fraction, scheme, preconditioner, boundary, swap_energies)
@@ -236,11 +218,11 @@ def multi_variance_resgld(
     Lin, Wang and Zhang (2022), "Multi-variance replica exchange SGMCMC for inverse and forward problems via
     Bayesian PINN", eq. (11).
     """
-    laws = _laws(temperatures, ladder, PAIR)
-    rungs = _rungs(
+    laws = laws_of(temperatures, ladder, PAIR)
+    rungs = rungs_of(
         laws,
         step_size,
-        _graded(fidelities, laws),
+        graded(fidelities, laws),
         estimator,
         energy_variance=_default_variance(estimator) if energy_variance is None else energy_variance,
     )
@@ -306,11 +288,11 @@ def fast_resgld(
         model = running_average() if any(isinstance(e, CoupledSum) for e in estimators) else known()
     if energy_variance is None:
         energy_variance = known() if variance is None or isinstance(variance, Known) else variance
-    laws = _laws(temperatures, ladder, PAIR)
-    rungs = _rungs(
+    laws = laws_of(temperatures, ladder, PAIR)
+    rungs = rungs_of(
         laws,
         step_size,
-        _graded(fidelities, laws),
+        graded(fidelities, laws),
         estimator,
         energy_variance=energy_variance,
         gradient_noise=GradientNoise(model, structure, beyond),
@@ -368,9 +350,9 @@ def vr_resgld(
     """
     estimator = control_variate(size, refresh, groups, order="constant", adaptive=adaptive)
     variance = running_average() if energy_variance is None else energy_variance
-    laws = _laws(temperatures, ladder, PAIR)
+    laws = laws_of(temperatures, ladder, PAIR)
     flat = [0] * len(laws.laws)
-    rungs = _rungs(laws, step_size, flat, estimator, energy_variance=variance, kernel=plain_kernel(friction))
+    rungs = rungs_of(laws, step_size, flat, estimator, energy_variance=variance, kernel=plain_kernel(friction))
     rule = rules.corrected() if swap is None else swap
     return exchange(rungs, laws.ladder, rule, swap_fraction, scheme, preconditioner, boundary)
 
@@ -417,112 +399,13 @@ def paired_resgld(
     The exact form of `vr_resgld` is ours.
     """
     estimator = fixed_control(size, references, groups, order=order)
-    laws = _laws(temperatures, ladder, PAIR)
+    laws = laws_of(temperatures, ladder, PAIR)
     flat = [0] * len(laws.laws)
     noise = GradientNoise(known(), structure)
-    rungs = _rungs(laws, step_size, flat, estimator, gradient_noise=noise, kernel=plain_kernel(friction))
+    rungs = rungs_of(laws, step_size, flat, estimator, gradient_noise=noise, kernel=plain_kernel(friction))
     return exchange(rungs, laws.ladder, rules.fast(), swap_fraction, scheme, preconditioner, boundary, "paired")
-
-
-def plain_kernel(friction: float) -> Langevin | Momentum:
-    """An unadjusted kernel: Langevin, or with momentum where the friction is below 1."""
-    momentum = Momentum(friction)
-    return Langevin() if momentum.friction == 1.0 else momentum
 
 
 def _default_variance(estimator: Estimator | Sequence[Estimator] | None) -> VarianceModel:
     estimators = estimator if isinstance(estimator, Sequence) else [estimator]
     return known() if any(isinstance(e, ControlVariate) for e in estimators) else running_average()
-
-
-def _laws(temperatures: Sequence[Law | float] | None, ladder: Ladder, default: Sequence[float]) -> _Laws:
-    """Laws as given, or those of the first round of a ladder that warm-up finds."""
-    if ladder is None:
-        return _Laws(as_ladder(default if temperatures is None else temperatures), None)
-    if temperatures is not None:
-        raise ValueError(f"temperatures must be None where warm-up finds the ladder (ladder=...), got {temperatures!r}")
-    found = auto_ladder() if isinstance(ladder, str) and ladder == "auto" else ladder
-    instance("ladder", found, AutoLadder, '"auto", an AutoLadder as auto_ladder() returns it, or None')
-    return _Laws(tuple(map(TemperedLikelihood, found.start())), found)
-
-
-def _graded(fidelities: Sequence[str | int] | None, laws: _Laws) -> Sequence[str | int]:
-    """One coarser from rung to rung, or as given: all of them, or where rungs are to be found the first ones."""
-    n = len(laws.laws)
-    if fidelities is None:
-        return range(n)
-    given = sequence("fidelities", fidelities)
-    if laws.ladder is None or not given:
-        return given
-    return [*given, *[given[-1]] * (n - len(given))][:n]
-
-
-def _rungs(
-    laws: _Laws,
-    step_size: StepSizes,
-    fidelities: Sequence[str | int],
-    estimator: Estimator | Sequence[Estimator] | None,
-    **parts: object,
-) -> tuple[Rung, ...]:
-    n = len(laws.laws)
-    if laws.ladder is not None:
-        for name, column in (("step_size", step_size), ("estimator", estimator)):
-            if _is_sequence(column):
-                raise ValueError(f"{name} must be one for all rungs where warm-up finds the ladder, got {column!r}")
-    estimator = exact_energies() if estimator is None else estimator
-    columns: dict[str, Sequence[Any]] = {
-        "fidelities": sequence("fidelities", fidelities),
-        "step_size": list(step_size) if _is_sequence(step_size) else [step_size] * n,
-        "estimator": list(estimator) if _is_sequence(estimator) else [estimator] * n,
-    }
-    for name, column in columns.items():
-        if len(column) != n:
-            raise ValueError(f"{name} must have one entry for each of the {n} temperatures, got {len(column)}")
-    for k, fidelity in enumerate(columns["fidelities"]):
-        as_fidelity(f"fidelities[{k}]", fidelity)
-    return tuple(
-        Rung(law, f, e, step_size=h, **parts)  # type: ignore[arg-type]
-        for law, f, h, e in zip(laws.laws, *columns.values(), strict=True)
-    )
-
-
-def columns(
-    rungs: int, step_size: StepSizes, fidelities: Sequence[str | int], estimator: Estimator | Sequence[Estimator]
-) -> tuple[list[Any], list[Any], list[Any]]:
-    """Step sizes, fidelities and estimators of so many rungs."""
-    found: dict[str, list[Any]] = {
-        "fidelities": list(sequence("fidelities", fidelities)),
-        "step_size": list(step_size) if _is_sequence(step_size) else [step_size] * rungs,
-        "estimator": list(estimator) if _is_sequence(estimator) else [estimator] * rungs,
-    }
-    for name, column in found.items():
-        if len(column) != rungs:
-            raise ValueError(f"{name} must have one entry for each of the {rungs} temperatures, got {len(column)}")
-    for k, fidelity in enumerate(found["fidelities"]):
-        as_fidelity(f"fidelities[{k}]", fidelity)
-    return found["step_size"], found["fidelities"], found["estimator"]
-
-
-def _is_sequence(value: object) -> TypeGuard[Sequence[Any]]:
-    if isinstance(value, np.ndarray):
-        return value.ndim > 0
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
-
-
-def exchange(
-    rungs: tuple[Rung, ...],
-    ladder: AutoLadder | None,
-    swap: rules.SwapRule | None,
-    swap_fraction: float | None,
-    scheme: SwapScheme | None,
-    preconditioner: str | None,
-    boundary: Boundary | str,
-    swap_energies: SwapEnergies = "estimated",
-) -> Sampler:
-    """The sampler of some rungs that swap."""
-    # by the names that they have here; the other arguments have those of the parts
-    optional(instance, "swap", swap, rules.SwapRule, SWAP_RULE)
-    fraction = optional(real, "swap_fraction", swap_fraction, above=0, most=1)
-    one_of("swap_energies", swap_energies, SWAP_ENERGIES)
-    meeting = Swap(swap, deo() if scheme is None else scheme, fraction, swap_energies)
-    return Sampler(rungs, meeting, preconditioner, boundary, ladder)

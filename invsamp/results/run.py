@@ -6,7 +6,7 @@ import html
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,6 +34,7 @@ from invsamp.results.evidence import evidence_of
 from invsamp.results.expectation import Expectation, expectation
 from invsamp.results.fields import Field, FieldDraws, Mesh, field_draws
 from invsamp.results.loo import leave_one_out
+from invsamp.results.pictures import Pictures
 from invsamp.results.predictive import log_likelihood, predict
 from invsamp.results.printing import printed, verdict
 from invsamp.results.stored import Stored
@@ -44,9 +45,6 @@ from invsamp.storage.files import write_whole
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
-    from matplotlib.figure import Figure
-
-    from invsamp.plots.profiles import ProfiledAll
 
 #: Draws, of all chains together, from which `Run.warnings` judges; of more it takes every second, third ... one.
 #: Chains so slow that this hid draws have too few effective ones in any case, and those on disk need not fit in memory.
@@ -59,7 +57,7 @@ _SEPARATED = 500
 _AT_ONCE = 32 * 2**20
 
 
-class Run:
+class Run(Pictures):
     """Draws of one run and all that says whether to trust them.
 
     Parameters
@@ -581,99 +579,6 @@ class Run:
             If the field's unknowns are not those of the run, or do not fit the mesh.
         """
         return field_draws(self.theta, self.weights, self.shapes, field, mesh, on, draws, truth)
-
-    def plot_field(
-        self,
-        field: Field,
-        mesh: Mesh,
-        *,
-        sensors: npt.ArrayLike | None = None,
-        truth: Mapping[str, npt.ArrayLike] | None = None,
-        level: float | None = None,
-        on: Literal["nodes", "cells"] = "nodes",
-        label: str | None = None,
-    ) -> Figure:
-        """Mean and uncertainty of an unknown field; see `invsamp.plots.plot_field`."""
-        from invsamp.plots import plot_field
-
-        return plot_field(self, field, mesh, sensors=sensors, truth=truth, level=level, on=on, label=label)
-
-    def plot_trace(self, names: Sequence[str] | None = None) -> Figure:
-        """Draws of every chain in order; see `invsamp.plots.plot_trace`."""
-        from invsamp.plots import plot_trace
-
-        return plot_trace(self, names)
-
-    def plot_marginals(
-        self, truth: Facts | None = None, names: Sequence[str] | None = None, truth_label: str = "truth"
-    ) -> Figure:
-        """Density of every parameter; see `invsamp.plots.plot_marginals`."""
-        from invsamp.plots import plot_marginals
-
-        return plot_marginals(self, truth, names, truth_label=truth_label)
-
-    def plot_pairs(self, names: Sequence[str] | None = None, truth: Facts | None = None) -> Figure:
-        """Density of every pair, with the domain's boundary; see `invsamp.plots.plot_pairs`."""
-        from invsamp.plots import plot_pairs
-
-        return plot_pairs(self, names, truth)
-
-    def plot_swaps(self) -> Figure:
-        """Swap rates and the paths of the walkers; see `invsamp.plots.plot_swaps`."""
-        from invsamp.plots import plot_swaps
-
-        return plot_swaps(self)
-
-    def plot_ladder(self, name: str | None = None) -> Figure:
-        """Energies and one parameter at every temperature; see `invsamp.plots.plot_ladder`."""
-        from invsamp.plots import plot_ladder
-
-        return plot_ladder(self, name)
-
-    def plot_residuals(
-        self, posterior: Posterior | None = None, x: npt.ArrayLike | None = None, x_label: str | None = None
-    ) -> Figure:
-        """What the model leaves of the data; see `invsamp.plots.plot_residuals`."""
-        from invsamp.plots import plot_residuals
-
-        return plot_residuals(self, posterior, x, x_label)
-
-    def plot_predictive(
-        self,
-        posterior: Posterior | None = None,
-        x: npt.ArrayLike | None = None,
-        x_label: str | None = None,
-        series: Sequence[str] | None = None,
-        curve: tuple[npt.ArrayLike, Posterior] | None = None,
-    ) -> Figure:
-        """Predicted data against the data; see `invsamp.plots.plot_predictive`."""
-        from invsamp.plots import plot_predictive
-
-        return plot_predictive(self, posterior, x, x_label, series, curve)
-
-    def plot_phase(
-        self,
-        posterior: Posterior | None = None,
-        outputs: Sequence[int] | None = None,
-        series: Sequence[str] | None = None,
-        curve: Posterior | None = None,
-    ) -> Figure:
-        """Outputs against each other; see `invsamp.plots.plot_phase`."""
-        from invsamp.plots import plot_phase
-
-        return plot_phase(self, posterior, outputs, series, curve)
-
-    def plot_identifiability(self, names: Sequence[str] | None = None) -> Figure:
-        """Stiff and sloppy directions of the parameters; see `invsamp.plots.plot_identifiability`."""
-        from invsamp.plots import plot_identifiability
-
-        return plot_identifiability(self, names)
-
-    def plot_profiles(self, profiles: ProfiledAll, names: Sequence[str] | None = None) -> Figure:
-        """Profiles against the posterior; see `invsamp.plots.plot_profiles`."""
-        from invsamp.plots import plot_profiles
-
-        return plot_profiles(self, profiles, names)
 
     def _separations(self) -> dict[str, Separation]:
         """Parameters that keep to two sides of a gap, the first hundreds of them, by label."""
