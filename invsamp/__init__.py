@@ -13,6 +13,7 @@ from invsamp.contract import ForwardModel, Potential, Problem, Terms, TermwisePo
 from invsamp.control_variates import control_variate
 from invsamp.cooling import annealed, cold_posterior
 from invsamp.correcting import correct
+from invsamp.corrections.residuals import gaussian_process_model, polynomial_model
 from invsamp.coupled_sums import coupled_sum
 from invsamp.domains import Ball, Box, Ellipsoid, HalfSpaces, LevelSet, Polygon, Product, Unbounded, constraint
 from invsamp.estimators import exact, minibatch, noisy
@@ -21,6 +22,7 @@ from invsamp.fidelities.hierarchy import measure_levels
 from invsamp.iterate_averages import swag
 from invsamp.kernels import (
     CrankNicolson,
+    DelayedAcceptance,
     Hamiltonian,
     Langevin,
     LocalLangevin,
@@ -102,6 +104,7 @@ from invsamp.presets import (
     sgld,
     surrogate_exchange,
     svgd,
+    two_stage,
     vr_resgld,
 )
 from invsamp.profiles import Profiles, profile
@@ -145,6 +148,7 @@ __all__ = [
     "Cauchy",
     "CensoredNoise",
     "CrankNicolson",
+    "DelayedAcceptance",
     "Dirichlet",
     "Discrepancy",
     "Ellipsoid",
@@ -242,6 +246,7 @@ __all__ = [
     "from_torch",
     "from_umbridge",
     "gain",
+    "gaussian_process_model",
     "geometric",
     "ghmc",
     "hmc",
@@ -264,6 +269,7 @@ __all__ = [
     "pcn",
     "penalised",
     "polynomial",
+    "polynomial_model",
     "predicted_classes",
     "prior_draws",
     "product_target",
@@ -289,6 +295,7 @@ __all__ = [
     "tempered",
     "tempered_likelihood",
     "truncated",
+    "two_stage",
     "vr_resgld",
     "with_jacobian",
 ]

@@ -37,11 +37,12 @@ class ForwardModel(Protocol):
 
     A model may also carry ``parameters`` (tuple of the names of the prior's parameters that make up its
     theta columns, in that order; a vector-valued parameter takes one column per entry), ``cost``
-    (seconds per evaluation), ``n_observations`` (checked against the data), ``data_indices`` (of a coarse model
-    that predicts a part of the data: which, counted in C order), ``message`` (what the last row that was not finite
-    says), ``no_derivatives`` (why `linearize` cannot work, or None), ``derivative_error`` (by how much its derivatives
-    may miss those of its values, relative to themselves; where it is missing they are exact, to rounding), and the
-    methods of `JacobianForwardModel` and `RowsForwardModel`.
+    (seconds per evaluation), ``work`` (what a solve takes, counted and never timed: unknowns times steps, say, in a
+    unit that all fidelities of a problem share), ``n_observations`` (checked against the data), ``data_indices`` (of a
+    coarse model that predicts a part of the data: which, counted in C order), ``message`` (what the last row that was
+    not finite says), ``no_derivatives`` (why `linearize` cannot work, or None), ``derivative_error`` (by how much its
+    derivatives may miss those of its values, relative to themselves; where it is missing they are exact, to rounding),
+    and the methods of `JacobianForwardModel` and `RowsForwardModel`.
     """
 
     def __call__(self, theta: Array) -> Array:

@@ -22,6 +22,7 @@ def correct(
     states: npt.ArrayLike | Run | None = None,
     kind: Kind | Literal["auto"] = "auto",
     *,
+    enhanced: bool = False,
     pairs: int = 100,
     sampler: Sampler | None = None,
     draws: int = 1000,
@@ -48,6 +49,10 @@ def correct(
         "auto": for each fidelity what leaves the least sd of the energy on pairs that were held out, the plainer one
         where they are nearly equal. "none" corrects nothing and says what there is. A coarse model that predicts a part
         of the data alone (``data_indices``) predicts all of them once it is "affine".
+    enhanced : bool
+        Whether the covariance of what the map leaves, on pairs that were held out, is added to the noise of the coarse
+        law (the enhanced error model): that law is wider then, so that less is lost where the model is far off, and
+        more is refused elsewhere. For `GaussianNoise` of a known scale.
     pairs : int
         How many states are taken of a run, evenly spaced; `ValueError` for fewer than ten.
     sampler, draws, chains, progress
@@ -81,19 +86,20 @@ def correct(
     instance("posterior", posterior, Posterior, "a Posterior")
     one_of("kind", kind, ("auto", *KINDS))
     integer("pairs", pairs, least=10), integer("seed", seed, least=0), boolean("progress", progress)
+    boolean("enhanced", enhanced)
     integer("draws", draws, least=1), integer("chains", chains, least=1)
     optional(instance, "sampler", sampler, Sampler, "a Sampler, as the presets return it")
     if states is not None and not isinstance(states, Run):
-        return learn(posterior, states, kind, seed)
+        return learn(posterior, states, kind, seed, enhanced)
     coarsest = posterior.fidelities[0]
     solves: dict[str, int] = {}
     if states is None:
         if len(posterior.fidelities) == 1 or not posterior.predicts:
-            learn(posterior, np.zeros((1, posterior.dimension)), kind, seed)  # which says what is wrong
-        alone = posterior.with_forward({coarsest: posterior.forward[coarsest]})
+            learn(posterior, np.zeros((1, posterior.dimension)), kind, seed, enhanced)  # which says what is wrong
+        alone = posterior.alone(coarsest)
         states = sample(alone, sampler, draws=draws, chains=chains, seed=seed, progress=progress)
         solves[coarsest] = states.report["evaluations"][coarsest]
-    found = learn(posterior, _spread(states, pairs), kind, seed)
+    found = learn(posterior, _spread(states, pairs), kind, seed, enhanced)
     return replace(found, evaluations={name: n + solves.get(name, 0) for name, n in found.evaluations.items()})
 
 

@@ -133,8 +133,9 @@ def _carried_on(engine: Engine, path: Path, about: Facts, progress: bool) -> Run
         saved = states.decode(kept.payload)
         engine.given = saved["start"]
         if saved["engine"] is not None:
-            engine.restore(saved["engine"])
+            # before models are corrected as they were
             _check_energies(engine, path, about, kept.header.fingerprint)
+            engine.restore(saved["engine"])
         if plan.draws != about["plan"]["draws"]:
             kept.describe(dict(about) | {"plan": asdict(plan)})
         if saved["engine"] is None:

@@ -142,6 +142,11 @@ class StripModel:
         chosen = [np.take_along_axis(part, sensors, axis=1) for part in (y, *slopes)]
         return chosen[0], np.stack(chosen[1:], axis=-1)
 
+    @property
+    def work(self) -> float:
+        """Counted: that of a solve where nothing is prepared."""
+        return relative_cost(len(self._grid) - 1)
+
     @cached_property
     def cost(self) -> float:
         """Seconds of a solve and its adjoint where nothing is prepared: what a level costs in earnest."""

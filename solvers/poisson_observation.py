@@ -145,6 +145,13 @@ class PoissonObservation:
                 matrix[row] = self._pull(np.tile(theta[row], (m, 1)), system, u[:, None], seeds)
         return y, matrix
 
+    @property
+    def work(self) -> float:
+        """What a row takes, counted: nodes, or with weights a sum for each observation."""
+        if self._weights is not None:
+            return float(self.n_observations)
+        return float(self._space.total(np.array([len(self._space.nodes)]))[0])
+
     @cached_property
     def cost(self) -> float:
         """Seconds per evaluation of one row with its gradient, the least of three; the same on every rank."""

@@ -39,9 +39,16 @@ def ridge(coarse: Array, fine: Array, seen: Mask) -> Map:
     itself = np.eye(len(seen))[:, seen]  # (m, k)
     means = coarse.mean(axis=0), fine.mean(axis=0)
     x, rest = coarse - means[0], fine - means[1] - (coarse - means[0]) @ itself.T
+    factor = itself + least_squares(x, rest)
+    return Map(means[1] - factor @ means[0], factor)
+
+
+def least_squares(x: Array, rest: Array) -> Array:
+    """The linear map (m, k) from x (n, k), centred, to ``rest`` (n, m), centred too, by the same ridge; 0 for none."""
+    nothing = np.zeros((rest.shape[1], x.shape[1]))
     u, s, vt = np.linalg.svd(x, full_matrices=False)
     if not s.size or s[0] == 0.0:
-        return Map(means[1] - itself @ means[0], itself)
+        return nothing
     kept = s > s[0] * max(x.shape) * np.finfo(float).eps
     u, s, vt = u[:, kept], s[kept], vt[kept]
     shares, total, n = u.T @ rest, float((rest**2).sum()), len(x)
@@ -55,5 +62,4 @@ def ridge(coarse: Array, fine: Array, seen: Mask) -> Map:
         return left / freedom**2 if freedom > 0.5 * (n - 1.0) else math.inf
 
     level = min(_RIDGES, key=score)
-    factor = itself + ((shares.T * (s / (s**2 + level * s[0] ** 2))) @ vt if math.isfinite(score(level)) else 0.0)
-    return Map(means[1] - factor @ means[0], factor)
+    return (shares.T * (s / (s**2 + level * s[0] ** 2))) @ vt if math.isfinite(score(level)) else nothing

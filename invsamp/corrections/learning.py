@@ -11,6 +11,7 @@ import numpy as np
 
 from invsamp.contract import Array
 from invsamp.corrections.affine import Map, Mask, ridge
+from invsamp.corrections.enhanced import Enhanced
 from invsamp.posing.corrected_model import CorrectedModel
 from invsamp.posing.posterior import Posterior
 
@@ -57,7 +58,13 @@ class LevelCorrection:
     failed : int
         States at which one of the two solves failed.
     relative_cost : float
-        Seconds of a fine solve over those of a coarse one, energies alone; as the models state them, else as measured.
+        How many times cheaper than the finest one it is.
+    source : "stated", "counted", "assumed" or "measured"
+        How that is known: of the posterior's ``costs``, of what models count, of neither, or by a clock.
+    outputs : int
+        Data that the map predicts.
+    enhanced : bool
+        Whether its noise has the residuals' covariance added.
     """
 
     fidelity: str
@@ -67,23 +74,41 @@ class LevelCorrection:
     pairs: int
     failed: int
     relative_cost: float
+    source: str = "measured"
+    outputs: int = 1
+    enhanced: bool = False
 
     @property
     def pays(self) -> bool:
         """Whether moves on the corrected model, which the fine one decides, should take fewer fine solves."""
         return self.sd[self.kind] <= GATE_SD and self.relative_cost >= GATE_RATIO
 
-    def __str__(self) -> str:
+    @property
+    def learnt(self) -> str:
+        """What there is, without a verdict."""
         sds = ", ".join(f"{kind} {value:.3g}" for kind, value in self.sd.items())
         words = f"{self.fidelity!r}: {self.kind} by {self.pairs} pairs (sd of the energy's error: {sds}), "
-        words += f"efficiency {self.efficiency:.2f}, {self.relative_cost:.3g} times cheaper"
+        words += f"efficiency {self.efficiency:.2f}, {cheaper(self.relative_cost)} ({self.source})"
+        if self.enhanced:
+            words += ", the residuals' covariance added to its noise"
         if self.failed:
             words += f", {self.failed} failed"
+        if self.kind == "affine" and self.pairs < self.outputs + 1:
+            words += f", fewer pairs than its {self.outputs} outputs need: the map is held near an offset"
+        return words
+
+    def __str__(self) -> str:
+        words = self.learnt
         if self.pays:
             return words
         limits = [f"the sd is above {GATE_SD:g}"] * (self.sd[self.kind] > GATE_SD)
         limits += [f"it is less than {GATE_RATIO:g} times cheaper"] * (self.relative_cost < GATE_RATIO)
         return f"{words}; not worth an exchange: {' and '.join(limits)}"
+
+
+def cheaper(ratio: float) -> str:
+    """How much, in words."""
+    return f"{ratio:.3g} times cheaper" if ratio >= 1.0 else f"{1.0 / ratio:.3g} times dearer"
 
 
 class _Pairs(NamedTuple):
@@ -101,14 +126,18 @@ class _Pairs(NamedTuple):
 
     def kept_out(self, kind: Kind, rng: np.random.Generator) -> Array:
         """Fine energies less corrected ones (n,), of pairs that the map was not fitted to."""
+        return self.energies(self.fine) - self.energies(self.corrected(kind, rng))
+
+    def corrected(self, kind: Kind, rng: np.random.Generator) -> Array:
+        """Observations (n, m) by maps that were not fitted to them."""
         if kind == "none":
-            return self.energies(self.fine) - self.energies(self.coarse)
+            return self.coarse
         corrected = np.full(self.fine.shape, np.nan)
         fold = rng.permutation(len(self.fine)) % FOLDS
         for k in range(FOLDS):
             out = fold == k
             corrected[out] = self.applied(self.fitted(kind, ~out), out)
-        return self.energies(self.fine) - self.energies(corrected)
+        return corrected
 
     def fitted(self, kind: Kind, rows: Mask | slice = slice(None)) -> Map:
         """The map of least error on some pairs."""
@@ -135,10 +164,13 @@ class Learnt(NamedTuple):
     pairs: int
     failed: int
     found: Map | None  # by all pairs; None: the model as it is
+    errors: Array  # (n,) of its energies, on pairs that were held out; NaN where a solve failed
+    enhanced: bool
 
-    def level(self, fidelity: str, relative_cost: float) -> LevelCorrection:
+    def level(self, fidelity: str, relative_cost: float, source: str) -> LevelCorrection:
         """What there is to tell."""
-        return LevelCorrection(fidelity, *self[:-1], float(relative_cost))
+        outputs = 1 if self.found is None else len(self.found.offset)
+        return LevelCorrection(fidelity, *self[:5], float(relative_cost), source, outputs, self.enhanced)
 
 
 def learnt(
@@ -149,6 +181,7 @@ def learnt(
     fine: Array,
     kind: Kind | Literal["auto"],
     rng: np.random.Generator,
+    enhanced: bool = False,
 ) -> Learnt:
     """What a coarse fidelity lacks.
 
@@ -164,11 +197,13 @@ def learnt(
     kind : "auto", "none", "offset" or "affine"
     rng : numpy.random.Generator
         Which pairs are held out.
+    enhanced : bool
+        Whether the covariance of what the map leaves is added to the noise (`invsamp.corrections.enhanced`).
 
     Raises
     ------
     ValueError
-        If fewer than ten pairs were solved.
+        If fewer than ten pairs were solved; if the noise has no covariance that another could be added to.
     """
     seen: Mask = np.asarray(np.isfinite(coarse).any(axis=0))
     rows = whole(theta) & whole(fine) & whole(coarse[:, seen])
@@ -187,8 +222,34 @@ def learnt(
         if kind == "auto" and sd[best] > ENOUGH and sd[one] < BETTER * sd[best]:
             best = one
     found = None if best == "none" else pairs.fitted(best)
+    if enhanced:
+        wider = Enhanced.of(posterior, pairs.fine, pairs.corrected(best, rng), seen)
+        found = wider.of_map(found)
+        errors[best] = pairs.energies(pairs.fine) - pairs.energies(wider(pairs.corrected(best, rng)))
+        sd[best] = float(errors[best].std(ddof=1))
     told = {str(one): value for one, value in sd.items()}
-    return Learnt(best, told, _efficiency(errors[best]), count, len(rows) - count, found)
+    known = np.full(len(rows), np.nan)
+    known[rows] = errors[best]
+    return Learnt(best, told, _efficiency(errors[best]), count, len(rows) - count, found, known, enhanced)
+
+
+def predicted_apart(
+    posterior: Posterior, model: Refittable, name: str, theta: Array, fine: Array, rng: np.random.Generator
+) -> Array:
+    """Observations (n, k) of a surrogate at states that it was not fitted to: by as many fits as there are folds."""
+    if len(theta) < (least := math.ceil(LEAST_PAIRS * FOLDS / (FOLDS - 1))):
+        raise ValueError(
+            f"states must hold at least {least} that both solve to fit and judge {name!r}, got {len(theta)}"
+        )
+    fold = rng.permutation(len(theta)) % FOLDS
+    parts = {}
+    for k in range(FOLDS):
+        fitted = refitted(posterior, model, name, theta[fold != k], fine[fold != k])
+        parts[k] = np.asarray(fitted(theta[fold == k][:, posterior.columns(name)]), dtype=float)
+    y = np.empty((len(theta), parts[0].shape[1]))
+    for k, part in parts.items():
+        y[fold == k] = part
+    return y
 
 
 def refitted(posterior: Posterior, model: Refittable, name: str, theta: Array, fine: Array) -> Any:
@@ -218,12 +279,6 @@ class Correction(NamedTuple):
 def whole(values: Array) -> Mask:
     """Rows without NaN and infinite numbers."""
     return np.asarray(np.isfinite(values).all(axis=1))
-
-
-def stated_cost(model: object) -> float | None:
-    """What a solve costs, as a model says it by ``cost``."""
-    stated = getattr(model, "cost", None)
-    return None if stated is None else max(float(stated), 1e-12)
 
 
 def _efficiency(errors: Array) -> float:

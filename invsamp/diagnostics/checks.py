@@ -53,6 +53,9 @@ _NO_WEIGHTS = (
 )
 #: Chance of an exchange with a coarse model of the same law, of the worst chain.
 CHAIN_LIMIT = 0.1
+#: A fine solve that takes so many times the time of a coarse one at the most leaves nothing to save, where the coarse
+#: ones take some seconds together.
+DEAR, SOME_SECONDS = 2.0, 5.0
 
 
 def diagnose(summary: pd.DataFrame, report: Facts, weight: Array | None = None) -> list[str]:
@@ -249,13 +252,40 @@ def _swap_warnings(report: Facts) -> list[str]:
                 "states hardly pass. Put a temperature between them or bring them closer; if their energies are noisy, "
                 "lower that noise first (larger minibatches or more probes for swap energies)."
             )
-        elif _same_law(report, pair) and (least := report["swap_least_chances"][pair]) < CHAIN_LIMIT:
+        elif _same_law(report, pair) and (low := _standing(report, pair)):
+            which = ", ".join(f"{chain} ({chance:.1%})" for chain, chance in low.items())
             found.append(
-                f"one chain exchanged with the coarse model in {least:.1%} of its attempts, below {CHAIN_LIMIT:.0%}: "
-                "it stands where the coarse model is far off. Correct it there (invsamp.correct, at more states, those "
-                "of this run too), or let the fine rung move by itself more often (local)."
+                f"chain{'s' if len(low) > 1 else ''} {which} exchanged with the coarse model in fewer than "
+                f"{CHAIN_LIMIT:.0%} of the attempts: they stand where the coarse model is far off. Correct it there "
+                "(invsamp.correct, at more states, those of this run too), or let the fine rung move by itself more "
+                "often (local)."
             )
+    if (told := _dear_coarse(report)) is not None:
+        found.append(told)
     return found
+
+
+def _standing(report: Facts, pair: int) -> dict[str, float]:
+    """Chains by number that hardly ever exchange, and how often they do."""
+    worst = (report.get("swap_worst_chains") or [{}] * (pair + 1))[pair]
+    return {chain: chance for chain, chance in worst.items() if chance < CHAIN_LIMIT}
+
+
+def _dear_coarse(report: Facts) -> str | None:
+    """What a clock says of a coarse model that was taken for much cheaper than it is."""
+    learnt = report.get("correction")
+    if not learnt or learnt["source"] == "stated":
+        return None
+    fine, coarse = report["fidelities"][0], learnt["fidelity"]
+    seconds = {name: report["evaluation_seconds"][name] for name in (fine, coarse)}
+    ratio = seconds[fine] / report["evaluations"][fine] / max(seconds[coarse] / report["evaluations"][coarse], 1e-12)
+    if seconds[coarse] < SOME_SECONDS or ratio > DEAR:
+        return None
+    return (
+        f"a solve of {coarse!r} took {1.0 / ratio:.2g} of the time of one of {fine!r}, which was taken for "
+        f"{learnt['relative_cost']:.3g} times dearer ({learnt['source']}): the draws are right, but moves on {fine!r} "
+        f"itself would have been quicker. Say what solves cost: Posterior(..., costs={{...}})."
+    )
 
 
 def _same_law(report: Facts, pair: int) -> bool:

@@ -10,20 +10,18 @@ from invsamp.automatic import Automatic
 from invsamp.boundary import Reflect
 from invsamp.contract import Array, Plain, Problem
 from invsamp.corrected_exchange import CorrectedExchange
-from invsamp.corrections.learning import GATE_RATIO, Correction, stated_cost
-from invsamp.engine import gradients
+from invsamp.corrections.costs import costs_of
+from invsamp.corrections.learning import GATE_RATIO, Correction, cheaper
 from invsamp.engine.engine import Engine
 from invsamp.engine.plan import Plan
 from invsamp.engine.stages import ROUNDS
 from invsamp.engine.streams import Saved
-from invsamp.engine.training import Found, Training, costs
+from invsamp.engine.training import Found, Training
 from invsamp.engine.warmup import SHORTEST
 from invsamp.evaluate.requests import Answer
 from invsamp.ladder import Sampler
 from invsamp.posing.posterior import Posterior
 
-#: A fine energy that takes fewer seconds leaves nothing to save: steps themselves take as long.
-NOTHING_TO_SAVE = 1e-3
 #: Exchanges in the warm-up of the fine rung, and the most steps that they take.
 EXCHANGES, LONGEST = 20, 1000
 #: Coarse positions that are kept of each draw at the most, and numbers in them.
@@ -70,7 +68,7 @@ class CorrectedEngine(Engine):
         self._asked = isinstance(sampler, CorrectedExchange)
         self._settings = sampler if isinstance(sampler, CorrectedExchange) else CorrectedExchange()
         self._told: list[str] = []
-        self._costs: dict[str, float] = {}
+        self._costs = costs_of(problem)
         self._names: list[str] = []  # coarse fidelities that are yet to be tried
         self._training: Training | None = None
         self._learning = False
@@ -83,11 +81,7 @@ class CorrectedEngine(Engine):
 
     def begin(self, positions: Array | None = None) -> None:
         """Place the chains of a coarse fidelity, or of all rungs where it is known already that it cannot pay."""
-        self._costs = costs(self._posterior, self.answer, self._somewhere(positions))
-        if self._asked:
-            self._names = [self.rungs[1].fidelity]
-        else:
-            self._names = self._candidates()
+        self._names = [self.rungs[1].fidelity] if self._asked else self._candidates()
         self._next_level(positions)
 
     def step(self) -> None:
@@ -118,11 +112,6 @@ class CorrectedEngine(Engine):
         """Whether the next step is one of warm-up."""
         return self._learning or super().warming
 
-    def recognised(self) -> dict[str, gradients.Uncounted]:
-        """The finest alone, which no correction changes."""
-        finest = self._posterior.fidelities[-1]
-        return {finest: self.uncounted()[finest]}
-
     def report(self) -> Plain:
         """As of any run, with what was learnt."""
         report = super().report()
@@ -134,7 +123,6 @@ class CorrectedEngine(Engine):
         """All that the next steps depend on."""
         own = {
             "told": list(self._told),
-            "costs": dict(self._costs),
             "names": list(self._names),
             "level": None if self._training is None else self._training.fidelity,
             "training": None if self._training is None else self._training.state(),
@@ -148,7 +136,7 @@ class CorrectedEngine(Engine):
     def restore(self, state: Saved) -> None:
         """Go on from a state, in place of `begin`."""
         own = state["corrected"]
-        self._told, self._costs, self._names = list(own["told"]), dict(own["costs"]), list(own["names"])
+        self._told, self._names = list(own["told"]), list(own["names"])
         self._learning = own["learning"]
         if own["training"] is not None:
             self._training = self._new_training(own["level"])
@@ -169,20 +157,15 @@ class CorrectedEngine(Engine):
     def _candidates(self) -> list[str]:
         """Coarse fidelities that are cheap enough, from the coarsest on; what is said of the others."""
         *coarse, finest = self._posterior.fidelities
-        ratios = {name: self._costs[finest] / self._costs[name] for name in coarse}
-        if self._costs_are_seconds() and self._costs[finest] < NOTHING_TO_SAVE:
-            return []
+        ratios = {name: self._costs.ratio(name, finest) for name in coarse}
         cheap = [name for name in coarse if ratios[name] >= GATE_RATIO]
         if len(cheap) < len(coarse):
-            dear = " and ".join(f"{name!r} is {ratios[name]:.2g} times" for name in coarse if name not in cheap)
+            dear = " and ".join(f"{name!r} is {cheaper(ratios[name])}" for name in coarse if name not in cheap)
             self._told.append(
-                f"no exchange with a corrected coarse model where {dear} cheaper than {finest!r}: it pays from "
+                f"no moves on a coarse model where {dear} than {finest!r} ({self._costs.source}): they pay from "
                 f"{GATE_RATIO:g} times on"
             )
         return cheap
-
-    def _costs_are_seconds(self) -> bool:
-        return any(stated_cost(model) is None for model in self._posterior.forward.values())
 
     def _next_level(self, positions: Array | None) -> None:
         """Begin with the next coarse fidelity, or as any other run where there is none left."""
@@ -199,8 +182,9 @@ class CorrectedEngine(Engine):
         super().begin(positions)
 
     def _new_training(self, name: str) -> Training:
-        ratio = self._costs[self._posterior.fidelities[-1]] / self._costs[name]
-        training = Training(self._posterior, name, self._settings, self.plan, self.potentials, ratio, self.do)
+        *coarse, _ = self._posterior.fidelities
+        levels = coarse[coarse.index(name) :]
+        training = Training(self._posterior, levels, self._settings, self.plan, self.potentials, self._costs, self.do)
         if self._own.parallel:
             training.coarse.share(self.answer)
         return training
@@ -222,12 +206,11 @@ class CorrectedEngine(Engine):
             self._told.append(f"no exchange with {training.fidelity!r}: {error}")
             self._next_level(self.given)
             return
-        self._told.append(str(found.level))
-        if not (self._asked or found.level.pays):
+        self._told += found.learnt
+        if not (self._asked or found.pays):
             self._next_level(self.given)
             return
-        finest = self._posterior.fidelities[-1]
-        self._told.append(f"every {found.every} steps of {training.fidelity!r} {finest!r} decides")
+        self._told += found.told
         self._learning = False
         self._take(found)
         self.stages.inherit(found.heirs)
@@ -235,8 +218,9 @@ class CorrectedEngine(Engine):
     def _take(self, found: Found) -> None:
         """Correct the coarse fidelity, and make the rungs of the exchange, which are not placed yet."""
         self.found = found
-        self.correct(found.correction)
-        self.corrected(found.correction)
+        for correction in found.corrections:
+            self.correct(correction)
+            self.corrected(correction)
         self.work = self._own
         self.stages.follow(found.sampler, (ROUNDS - 2,), min(LONGEST, max(SHORTEST, EXCHANGES * found.every)))
 
@@ -260,9 +244,3 @@ class CorrectedEngine(Engine):
             if count > 1
             else frozenset()
         )
-
-    def _somewhere(self, positions: Array | None) -> Array:
-        """A position (1, d) at which solves are timed."""
-        if positions is not None:
-            return positions[:1]
-        return self._posterior.sample_start(np.random.default_rng(self.plan.seed), 1)

@@ -181,10 +181,6 @@ class Engine:
         """The potentials by fidelity, evaluated by whoever evaluates for the run, and not counted."""
         return {name: gradients.Uncounted(potential, self.answer) for name, potential in self.potentials.items()}
 
-    def recognised(self) -> dict[str, gradients.Uncounted]:
-        """Those by whose energies a run that goes on is recognised."""
-        return self.uncounted()
-
     def state(self) -> Saved:
         """All that the next steps depend on, for `invsamp.engine.state.encode`; between two steps."""
         potentials = self.potentials.values()

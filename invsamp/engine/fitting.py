@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 
 from invsamp.contract import Problem, SampledProblem
 from invsamp.cooling import Annealed
+from invsamp.corrected_exchange import CorrectedExchange
 from invsamp.coupled_sums import CoupledSum
 from invsamp.domains import Domain, Unbounded
 from invsamp.engine.rung import RungAtWork
 from invsamp.estimators import Exact
 from invsamp.evaluate.counted import CountedPotential
-from invsamp.kernels import Baseline
+from invsamp.kernels import Baseline, DelayedAcceptance
 from invsamp.ladder import Sampler
 
 
@@ -34,11 +35,25 @@ def potentials_of(
     for rung, own in zip(sampler.rungs, fidelities, strict=True):
         if isinstance(rung.estimator, CoupledSum):
             used.update(rung.estimator.levels_below(own, names))
+        if isinstance(rung.kernel, DelayedAcceptance):
+            used.add(_screening(names, own, rung.kernel.coarse))
+    if isinstance(sampler, CorrectedExchange):  # those between may pass on
+        used.update(names[names.index(fidelities[-1]) :])
     potentials: dict[str, CountedPotential] = {}
     for name in names:
         if name in used:
             potentials[name] = CountedPotential(problem.potential(name), name, potentials)
     return potentials
+
+
+def _screening(names: Sequence[str], own: str, coarse: str | int) -> str:
+    """The fidelity that screens the moves of one; `ValueError` if there is none below it."""
+    below = list(names[: names.index(own)])
+    if not below or (isinstance(coarse, str) and coarse not in below):
+        raise ValueError(
+            f"coarse of delayed acceptance must be a fidelity below {own!r}, of which there are {below}, got {coarse!r}"
+        )
+    return coarse if isinstance(coarse, str) else below[max(0, len(below) - coarse)]
 
 
 def check_laws(sampler: Sampler, potentials: Mapping[str, CountedPotential]) -> None:
@@ -67,12 +82,16 @@ def check_laws(sampler: Sampler, potentials: Mapping[str, CountedPotential]) -> 
 
 
 def check_kernels(sampler: Sampler, domain: Domain) -> None:
-    """`ValueError` where a baseline would have to keep a domain."""
+    """`ValueError` where a baseline would have to keep a domain, or a kernel would have to be alone and is not."""
     for rung in sampler.rungs:
         if isinstance(rung.kernel, Baseline) and not isinstance(domain, Unbounded):
             raise ValueError(
                 f"the kernel {rung.kernel} is for problems without a domain, got {domain}: its steps know no walls. "
                 "Use sgld() or mala(), which are reflected, or parameters that are sampled without bounds"
+            )
+        if isinstance(rung.kernel, DelayedAcceptance) and len(sampler.rungs) > 1:
+            raise ValueError(
+                f"{rung.kernel} must be alone, got {len(sampler.rungs)} rungs: use surrogate_exchange() above a ladder"
             )
 
 

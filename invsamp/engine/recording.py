@@ -127,7 +127,7 @@ def obey(received: int | None, engine: Engine, path: Path) -> None:
 
 def fingerprint(engine: Engine, position: Array) -> Plain:
     """Energies of all fidelities at one position (d,): a solve each, which is not counted."""
-    energies = manifests.energies_at(engine.recognised(), position)
+    energies = manifests.energies_at(engine.uncounted(), position)
     return {"position": position.tolist(), "energies": energies}
 
 

@@ -77,6 +77,7 @@ def _swaps(exchange: Exchange | None) -> Plain:
         "swap_accepts": [pair.accepts for pair in pairs],
         "warnings": [pair.doubt for pair in pairs if pair.doubt],
         "swap_least_chances": [pair.least_chance for pair in pairs],
+        "swap_worst_chains": [pair.worst_chains for pair in pairs],
         "swap_first_stage_accepts": [pair.first_stage_accepts for pair in pairs],
         "discrepancy_residual_sd": [pair.residual_sd for pair in pairs],
         "swap_rejection": [pair.rejection for pair in pairs],

@@ -323,6 +323,14 @@ class RungAtWork:
         memory = (self.estimator_memory,) if rows is None else remembered(self.estimator_memory, rows)
         return self.estimator.estimate(self.streams["estimate"], position, self.gradients, *memory)
 
+    def solve(self, position: Array, fidelity: str | int, *, gradient: bool) -> Asks[Estimate]:
+        """Energies of a fidelity, 0 for the rung's own, whatever the estimator is."""
+        if isinstance(fidelity, int):
+            names = list(self.potential.fidelities)
+            fidelity = names[max(0, names.index(self.fidelity) - fidelity)]
+        (found,) = yield (Request(fidelity, position, self.gradients if gradient else False),)
+        return found
+
     def estimates(self, purpose: str, position: Array, rows: Rows, gradient: Gradients) -> Asks[Estimate]:
         """Energies at positions (k, d), each seen from the chain ``rows`` (k,), by a random stream of their own."""
         memory = remembered(self.estimator_memory, rows)
@@ -449,7 +457,7 @@ class _ActiveRung:
     """
 
     __slots__ = (
-        *("_of", "contains", "evaluate", "follow", "gradient_noise", "log_uniform", "normal"),
+        *("_of", "contains", "evaluate", "follow", "gradient_noise", "log_uniform", "normal", "solve"),
         *("law", "law_memory", "metric", "step_size"),
     )
 
@@ -462,7 +470,7 @@ class _ActiveRung:
     def __init__(self, of: RungAtWork) -> None:
         self._of = of
         self.step_size: StepSize = 0.0
-        self.evaluate, self.follow, self.contains = of.evaluate, of.follow, of.domain.contains
+        self.evaluate, self.follow, self.contains, self.solve = of.evaluate, of.follow, of.domain.contains, of.solve
         spends = of.settings.gradient_noise is not None and not of.estimator.exact
         self.gradient_noise = self._gradient_noise if spends else _no_noise
 
@@ -470,6 +478,11 @@ class _ActiveRung:
     def step_scale(self) -> float:
         """How many times the step size as given `step_size` is."""
         return self._of.step_scale
+
+    @property
+    def warming(self) -> bool:
+        """Whether this is a step of warm-up."""
+        return self._of.warming
 
     @property
     def reference(self) -> Whitened:

@@ -31,6 +31,7 @@ from invsamp.estimators import Exact, Minibatch, Noisy
 from invsamp.evaluate.requests import Estimate
 from invsamp.kernels import (
     CrankNicolson,
+    DelayedAcceptance,
     DeoSgd,
     GradientDescent,
     Hamiltonian,
@@ -54,7 +55,7 @@ from invsamp.spacing import AutoLadder
 from invsamp.stored_terms import Saga
 from invsamp.swap.discrepancy import Discrepancy, DiscrepancyState
 from invsamp.swap.rules import MultiVariance, OwnEnergies, ProductTarget
-from invsamp.swap.schemes import Adjacent, AllPairs, DeterministicEvenOdd, StochasticEvenOdd, Sweep
+from invsamp.swap.schemes import Adjacent, AllPairs, DeterministicEvenOdd, StochasticEvenOdd, Sweep, Upwards
 from invsamp.variances.kernel_ridge import KernelRidge, KernelRidgeState
 from invsamp.variances.models import Known, KnownState, RunningAverage, RunningAverageState
 from invsamp.variances.ridge import RidgeFit, Table
@@ -81,11 +82,23 @@ _CLASSES: dict[str, type[Any]] = {
             AutoLadder,
         ),
         *(Langevin, LocalLangevin, Momentum, Hamiltonian, Microcanonical, ModeJumps, CrankNicolson, PriorDraws),
+        DelayedAcceptance,
         *(DeoSgd, GradientDescent, RmsLangevin, Stein),
         *(Exact, Minibatch, Noisy, CoupledSum, ControlVariate, FixedControl, Saga, Known, RunningAverage, KernelRidge),
         *(Constant, Polynomial, Exponential, CyclicCosine, Cycles),
         *(OwnEnergies, MultiVariance, ProductTarget, Discrepancy),
-        *(Adjacent, AllPairs, Sweep, StochasticEvenOdd, DeterministicEvenOdd, Reflect, Ignore, Project, Penalise),
+        *(
+            Adjacent,
+            AllPairs,
+            Sweep,
+            StochasticEvenOdd,
+            DeterministicEvenOdd,
+            Upwards,
+            Reflect,
+            Ignore,
+            Project,
+            Penalise,
+        ),
         # of what they have come to
         *(Point, Estimate, Walkers, Led, Minima, Scouted, IdentityMetric, DiagonalMetric, DenseMetric),
         *(KnownState, RunningAverageState, KernelRidgeState, DiscrepancyState, RidgeFit, Table),

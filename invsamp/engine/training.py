@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -12,14 +11,19 @@ import numpy as np
 
 from invsamp.automatic import Automatic
 from invsamp.contract import Array, Plain
-from invsamp.corrected_exchange import CorrectedExchange, exchange, how_often
+from invsamp.corrected_exchange import CorrectedExchange, exchange
+from invsamp.corrections.chain import Chain, CoarseSide, acceptance, chosen
+from invsamp.corrections.costs import Costs
 from invsamp.corrections.learning import (
+    GATE_RATIO,
+    GATE_SD,
     Correction,
+    Learnt,
     LevelCorrection,
     Refittable,
     learnt,
+    predicted_apart,
     refitted,
-    stated_cost,
     whole,
 )
 from invsamp.diagnostics.draws import ess, rhat
@@ -47,20 +51,24 @@ JUDGED = 500
 class Found(NamedTuple):
     """What training has come to."""
 
-    level: LevelCorrection
-    correction: Correction
+    levels: tuple[LevelCorrection, ...]  # that the exchange has, the coarsest first
+    corrections: tuple[Correction, ...]
     sampler: Sampler  # the exchange
     heirs: list[Heir]  # of its rungs
-    every: int
+    every: int  # coarse steps from draw to draw
+    pays: bool  # as far as costs and acceptances tell
+    learnt: tuple[str, ...]  # what there is to tell of the levels
+    told: tuple[str, ...]  # and of how they meet
 
     def report(self) -> Plain:
-        """In plain types."""
-        told = {name: getattr(self.level, name) for name in _TOLD}
-        return told | {"sd": dict(self.level.sd), "pays": self.level.pays, "every": self.every}
+        """In plain types: of the level that moves, and of those between it and the finest."""
+        first, *between = [_told(level) for level in self.levels]
+        return first | {"pays": self.pays, "every": self.every, "between": between}
 
 
-#: Of a level.
-_TOLD = "fidelity", "kind", "efficiency", "pairs", "failed", "relative_cost"
+def _told(level: LevelCorrection) -> Plain:
+    names = "fidelity", "kind", "efficiency", "pairs", "failed", "relative_cost", "source", "enhanced"
+    return {name: getattr(level, name) for name in names} | {"sd": dict(level.sd)}
 
 
 class Training:
@@ -69,15 +77,15 @@ class Training:
     Parameters
     ----------
     posterior : Posterior
-    fidelity : str
-        The coarse one.
+    levels : sequence of str
+        The coarse fidelity that moves, and those between it and the finest that may pass on.
     settings : CorrectedExchange
     plan : Plan
         Of the whole run.
     potentials : mapping
         Counted ones, of the run.
-    relative_cost : float
-        Of a fine solve to a coarse one.
+    costs : Costs
+        Of solves.
     do : callable
         `Engine.do` of the run.
     """
@@ -85,17 +93,18 @@ class Training:
     def __init__(
         self,
         posterior: Posterior,
-        fidelity: str,
+        levels: Sequence[str],
         settings: CorrectedExchange,
         plan: Plan,
         potentials: dict[str, CountedPotential],
-        relative_cost: float,
+        costs: Costs,
         do: Callable[[list[Asks[None]]], object],
     ) -> None:
-        self.posterior, self.fidelity, self._settings, self._do = posterior, fidelity, settings, do
-        self.relative_cost = relative_cost
+        self.posterior, self.levels, self._settings, self._do = posterior, tuple(levels), settings, do
+        self.fidelity = fidelity = levels[0]
+        self._names, self._costs = (*levels, posterior.fidelities[-1]), costs
         self._potential = potentials[fidelity]
-        alone = posterior.with_forward({fidelity: posterior.forward[fidelity]})
+        alone = posterior.alone(fidelity)
         sampler = Automatic() if settings.alone is None else settings.alone
         own = replace(plan, draws=STEPS, thin=1, schedule_steps=None)
         #: The run of the coarse fidelity alone.
@@ -103,14 +112,14 @@ class Training:
         self._drawn: list[Array] = []
         self._wanted, self._before = STEPS, 0
         self._states: Array | None = None  # of the pairs, positions (n, d)
-        self._solved: list[tuple[Array, Array]] = []  # coarse and fine observations there, of the model's own data
+        self._solved: list[tuple[Array, ...]] = []  # observations there by level, each of the model's own data
         self.told: list[str] = []
         self._steps, self._gradients = 1.0, 1.0
 
     @property
     def over(self) -> bool:
         """Whether all pairs are solved."""
-        return self._states is not None and sum(len(fine) for _, fine in self._solved) == len(self._states)
+        return self._states is not None and sum(len(found[-1]) for found in self._solved) == len(self._states)
 
     def begin(self, positions: Array | None) -> None:
         """Place the coarse chains."""
@@ -151,40 +160,77 @@ class Training:
         self._drawn = []
 
     def _solve(self, states: Array) -> Asks[None]:
-        begin = sum(len(fine) for _, fine in self._solved)
+        begin = sum(len(found[-1]) for found in self._solved)
         at = states[begin : begin + AT_ONCE]
-        names = self.fidelity, self.posterior.fidelities[-1]
-        coarse, fine = yield tuple([Request(name, at, gradient=False, observations=True) for name in names])
-        for found in (coarse, fine):
+        answers = yield tuple([Request(name, at, gradient=False, observations=True) for name in self._names])
+        for found in answers:
             found.gradient[~np.isfinite(found.energy)] = np.nan
-        self._solved.append((coarse.gradient, fine.gradient))
+        self._solved.append(tuple([found.gradient for found in answers]))
 
     def found(self) -> Found:
         """What came of it, when it is over; `ValueError` where fewer than ten pairs could be solved."""
         assert self._states is not None
-        posterior, name, settings = self.posterior, self.fidelity, self._settings
-        theta = posterior.to_theta(self._states)
-        coarse, fine = (np.concatenate(part) for part in zip(*self._solved, strict=True))
-        fine = posterior.among_data(fine, posterior.fidelities[-1])
-        model = posterior.forward[name]
-        fitted = None
-        if isinstance(model, Refittable):
-            solved = whole(fine)
-            fitted = refitted(posterior, model, name, theta[solved], fine[solved])
-            posterior = Correction(name, None, fitted).applied(posterior)
-            y = posterior.predict(theta, name).reshape(len(theta), -1)
-        else:
-            y = posterior.among_data(coarse, name)
+        settings, costs, finest = self._settings, self._costs, self._names[-1]
+        solved = [np.concatenate(part) for part in zip(*self._solved, strict=True)]
+        fine, theta = self.posterior.among_data(solved[-1], finest), self.posterior.to_theta(self._states)
         rng = np.random.default_rng(self.coarse.plan.seed)
-        level = learnt(posterior, name, theta, y, fine, settings.correct, rng)
-        composition = self.coarse.work.composition
-        every = settings.every or how_often(self._steps, self._gradients, self.relative_cost)
+        learnts, corrections = {}, {}
+        for name, own in zip(self.levels, solved, strict=False):
+            learnts[name], corrections[name] = self._learn(name, theta, own, fine, rng)
+        errors = {name: found.errors for name, found in learnts.items()}
+        side = CoarseSide(self._steps, self._gradients)
+        chain, alone = chosen(self.levels, finest, errors, costs, side)
+        if settings.every is not None:
+            chain = chain._replace(every=settings.every)
         heirs = [_heir(rung) for rung in self.coarse.rungs]
-        heirs.insert(0, Heir(heirs[0].position.copy(), heirs[0].metric, None))
-        sampler = exchange(composition, name, every, settings.local)
+        heirs[:0] = [Heir(heirs[0].position.copy(), heirs[0].metric, None) for _ in chain.levels]
+        levels = [learnts[name].level(name, costs.ratio(name, finest), costs.source) for name in chain.levels]
+        passes = max(chain.least, alone.least) >= acceptance(GATE_SD)
+        pays = costs.ratio(self.fidelity, finest) >= GATE_RATIO and passes
+        told = [one.learnt for one in levels] if len(levels) > 1 and pays else [str(levels[0])]
         return Found(
-            level.level(name, self.relative_cost), Correction(name, level.found, fitted), sampler, heirs, every
+            tuple(levels),
+            tuple([corrections[name] for name in chain.levels]),
+            exchange(self.coarse.work.composition, chain, settings.local),
+            heirs,
+            chain.steps,
+            pays,
+            tuple(told),
+            self._words(chain, alone),
         )
+
+    def _learn(
+        self, name: str, theta: Array, own: Array, fine: Array, rng: np.random.Generator
+    ) -> tuple[Learnt, Correction]:
+        """What one level lacks, of observations of its own data and of the fine one's."""
+        posterior, settings = self.posterior, self._settings
+        model, fitted = posterior.forward[name], None
+        if isinstance(model, Refittable):
+            rows = whole(fine)
+            fitted = refitted(posterior, model, name, theta[rows], fine[rows])
+            posterior = Correction(name, None, fitted).applied(posterior)
+            own = np.full((len(theta), posterior.predict(theta[:1], name).size), np.nan)
+            own[rows] = predicted_apart(self.posterior, model, name, theta[rows], fine[rows], rng)
+        found = learnt(
+            posterior, name, theta, posterior.among_data(own, name), fine, settings.correct, rng, settings.enhanced
+        )
+        return found, Correction(name, found.found, fitted)
+
+    def _words(self, chain: Chain, alone: Chain) -> tuple[str, ...]:
+        """How levels pass on to each other, and which are left out."""
+        finest, moving = self._names[-1], chain.levels[0]
+        told = [f"every {chain.steps} steps of {moving!r} {finest!r} decides"]
+        if len(chain.levels) > 1:
+            passing = " and ".join(map(repr, chain.levels[1:]))
+            saved = f"{chain.fine_solves:.2g} instead of {alone.fine_solves:.2g} solves of {finest!r}"
+            told.append(
+                f"{passing} between them, every {chain.every} steps: {saved} for an effective draw, by acceptances and "
+                "costs"
+            )
+        left = [name for name in self.levels if name not in chain.levels]
+        if left:
+            told.append(f"{' and '.join(map(repr, left))} between them would add nothing, and is left out")
+        return tuple(told)
 
     def state(self) -> Saved:
         """For `restore`."""
@@ -204,7 +250,7 @@ class Training:
         """Go on from a state, in place of `begin`."""
         self.coarse.restore(state["coarse"])
         self._drawn, self._wanted, self._before = list(state["drawn"]), state["wanted"], state["before"]
-        self._states, self._solved = state["states"], [(coarse, fine) for coarse, fine in state["solved"]]
+        self._states, self._solved = state["states"], [tuple(found) for found in state["solved"]]
         self.told, self._steps, self._gradients = list(state["told"]), state["steps"], state["gradients"]
 
 
@@ -219,20 +265,3 @@ def time_of(draws: Array) -> float:
     sizes = ess(np.concatenate([draws, np.square(centred)], axis=2))
     least = float(np.nanmin(sizes, initial=math.inf))
     return max(1.0, draws[..., 0].size / least) if least > 0.0 else math.inf
-
-
-def costs(posterior: Posterior, answer: Callable[[tuple[Request, ...]], object], at: Array) -> dict[str, float]:
-    """What an energy of each fidelity costs: as the models state it, or else the seconds of one at ``at`` (1, d)."""
-    stated = {name: stated_cost(model) for name, model in posterior.forward.items()}
-    if all(cost is not None for cost in stated.values()):
-        return {name: cost for name, cost in stated.items() if cost is not None}
-    return {name: _seconds(name, answer, at) for name in stated}
-
-
-def _seconds(name: str, answer: Callable[[tuple[Request, ...]], object], at: Array) -> float:
-    shortest = math.inf
-    for _ in range(2):  # the first one may have to compile
-        began = time.perf_counter()
-        answer((Request(name, at, gradient=False),))
-        shortest = min(shortest, time.perf_counter() - began)
-    return max(shortest, 1e-12)

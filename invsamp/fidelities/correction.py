@@ -12,7 +12,17 @@ import numpy.typing as npt
 
 from invsamp.arguments import array, instance, integer, one_of, optional
 from invsamp.contract import Array
-from invsamp.corrections.learning import KINDS, Kind, LevelCorrection, Refittable, learnt, refitted, stated_cost, whole
+from invsamp.corrections.costs import costs_of
+from invsamp.corrections.learning import (
+    KINDS,
+    Kind,
+    LevelCorrection,
+    Refittable,
+    learnt,
+    predicted_apart,
+    refitted,
+    whole,
+)
 from invsamp.posing.corrected_model import CorrectedModel
 from invsamp.posing.posterior import Posterior
 
@@ -56,7 +66,9 @@ class Corrected:
         return "\n".join([*map(str, self.levels), f"evaluations: {solves}"])
 
 
-def learn(posterior: Posterior, states: npt.ArrayLike, kind: Kind | Literal["auto"], seed: int) -> Corrected:
+def learn(
+    posterior: Posterior, states: npt.ArrayLike, kind: Kind | Literal["auto"], seed: int, enhanced: bool = False
+) -> Corrected:
     r"""What the coarse fidelities lack, learnt from pairs of solves at states.
 
     Parameters
@@ -66,6 +78,8 @@ def learn(posterior: Posterior, states: npt.ArrayLike, kind: Kind | Literal["aut
     kind : "auto", "none", "offset" or "affine"
     seed : int
         Of the choice of the pairs that are held out.
+    enhanced : bool
+        Whether the covariance of what the maps leave is added to the noise.
 
     Raises
     ------
@@ -88,10 +102,16 @@ def learn(posterior: Posterior, states: npt.ArrayLike, kind: Kind | Literal["aut
         if isinstance(forward[name], Refittable):
             forward[name] = refitted(posterior, forward[name], name, theta[solved], fine[solved])
     fitted = posterior.with_forward(forward)
+    known = costs_of(posterior)
     for name in coarse:
         y, seconds = _timed(fitted, theta, name)
-        level = learnt(fitted, name, theta, y, fine, kind, rng)
-        levels.append(level.level(name, _cost(forward[finest], fine_seconds) / _cost(forward[name], seconds)))
+        if isinstance(model := posterior.forward[name], Refittable):
+            apart = predicted_apart(posterior, model, name, theta[solved], fine[solved], rng)
+            y[solved] = fitted.among_data(apart, name)
+        level = learnt(fitted, name, theta, y, fine, kind, rng, enhanced)
+        measured = known.source == "assumed"
+        ratio = fine_seconds / seconds if measured else known.ratio(name, finest)
+        levels.append(level.level(name, ratio, "measured" if measured else known.source))
         if level.found is not None:
             forward[name] = CorrectedModel(forward[name], level.found.offset, level.found.factor)
     solves = dict.fromkeys(posterior.fidelities, len(theta) + 1)
@@ -103,8 +123,4 @@ def _timed(posterior: Posterior, theta: Array, fidelity: str) -> tuple[Array, fl
     posterior.predict(theta[:1], fidelity)
     began = time.perf_counter()
     y = posterior.predict(theta, fidelity)
-    return y.reshape(len(theta), -1), (time.perf_counter() - began) / len(theta)
-
-
-def _cost(model: object, seconds: float) -> float:
-    return stated_cost(model) or max(seconds, 1e-12)
+    return y.reshape(len(theta), -1), max((time.perf_counter() - began) / len(theta), 1e-12)

@@ -3,6 +3,7 @@
 from invsamp.kernels.baseline import Baseline
 from invsamp.kernels.contract import RESTED, Info, Kernel, Moved, Point, decided, where_solved
 from invsamp.kernels.crank_nicolson import CrankNicolson
+from invsamp.kernels.delayed_acceptance import DelayedAcceptance
 from invsamp.kernels.deo_sgd import DeoSgd
 from invsamp.kernels.gradient_descent import GradientDescent
 from invsamp.kernels.hamiltonian import Hamiltonian
@@ -19,6 +20,7 @@ __all__ = [
     "RESTED",
     "Baseline",
     "CrankNicolson",
+    "DelayedAcceptance",
     "DeoSgd",
     "GradientDescent",
     "Hamiltonian",

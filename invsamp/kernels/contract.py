@@ -95,6 +95,17 @@ class ActiveRung(Protocol):
         """
         ...
 
+    #: Whether this is a step of warm-up.
+    @property
+    def warming(self) -> bool: ...
+
+    def solve(self, position: Array, fidelity: str | int, *, gradient: bool) -> Asks[Estimate]:
+        """Energies at positions (n, d) of a fidelity, 0 for the rung's own, without what an estimator adds.
+
+        For exact energies, of fidelities that the run solves.
+        """
+        ...
+
     def energy(self, estimate: Estimate) -> Array:
         """Reduced energies v (chains,)."""
         ...

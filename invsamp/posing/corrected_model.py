@@ -79,6 +79,11 @@ class CorrectedModel:
         return getattr(self.model, "cost", None)
 
     @property
+    def work(self) -> float | None:
+        """That of the model, where it counts its own."""
+        return getattr(self.model, "work", None)
+
+    @property
     def message(self) -> str | None:
         """What the model's last failure said, where it keeps it."""
         return getattr(self.model, "message", None)

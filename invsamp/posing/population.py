@@ -88,6 +88,12 @@ class Population:
         """Seconds for all members; NaN where the model does not know those of one."""
         return float(getattr(self.model, "cost", math.nan)) * self.members
 
+    @property
+    def work(self) -> float | None:
+        """Counted, for all members; None where the model does not count its own."""
+        own = getattr(self.model, "work", None)
+        return None if own is None else float(own) * self.members
+
     def __call__(self, theta: Array) -> Array:
         """Observations (batch, members * m); a row in which a member fails is NaN there."""
         return self.model(self._each(theta)).reshape(len(theta), -1)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import array, generator, instance, integer, mapping, numbers, one_of, optional, wrong
+from invsamp.arguments import array, generator, instance, integer, mapping, numbers, one_of, optional, real, wrong
 from invsamp.contract import Array, ForwardModel, Plain, Reference
 from invsamp.domains import Box, Domain, DomainLike, Product, Unbounded, bound_domain, named_columns, point_inside
 from invsamp.posing.bound_noise import BoundNoise
@@ -62,6 +62,10 @@ class Posterior:
     log_likelihood : LogDensity or function, or mapping from name to these, optional
         In place of ``forward``, ``data`` and ``noise``: log p(data | theta), see `LogDensity`; several fidelities as of
         ``forward``. Then there is nothing to predict.
+    costs : mapping from fidelity to float > 0, optional
+        What a solve of each takes, in any unit: how often a coarse model moves before the fine one decides depends on
+        it. Default: what all models count themselves (``work``), else each fidelity is taken for ten times as dear as
+        the one before. Nothing is timed, so that a seed fixes the draws.
 
     Attributes
     ----------
@@ -91,6 +95,7 @@ class Posterior:
         transforms: Mapping[str, str] | None = None,
         *,
         log_likelihood: Any = None,
+        costs: Mapping[str, float] | None = None,
     ) -> None:
         instance("prior", prior, Prior, "a Prior")
         self.prior = prior
@@ -110,6 +115,7 @@ class Posterior:
                 raise ValueError("forward must hold at least one model, got an empty mapping")
         self._observe(observed)
         self._take_models()
+        self.costs = None if costs is None else _costs(costs, self.fidelities)
         self.dimension, self.names = prior.dimension, prior.names
         self.shapes = prior.shapes
         walls = _flat_walls(prior)
@@ -196,6 +202,18 @@ class Posterior:
         other.forward = dict(models)
         other._observe(self.data)  # noqa: SLF001 (its own class)
         other._take_models()  # noqa: SLF001
+        if self.costs is not None:
+            kept = {name: cost for name, cost in self.costs.items() if name in other.fidelities}
+            other.costs = kept if len(kept) == len(other.fidelities) else None
+        return other
+
+    def alone(self, fidelity: str | None = None) -> Posterior:
+        """The posterior of one fidelity by itself, of the data that it predicts; the finest by default."""
+        name = self._fidelity(fidelity)
+        other = copy.copy(self)
+        other.forward, other.costs = {name: self.forward[name]}, None
+        other._observe(self.data)  # noqa: SLF001 (its own class)
+        other._take_models(whole=False)  # noqa: SLF001
         return other
 
     @property
@@ -505,9 +523,9 @@ class Posterior:
         self._bound = BoundNoise(self.noise, data, self.prior, unseen=unseen)
         self._bounds = {name: self._bound_part(name, model) for name, model in self.forward.items()}
 
-    def _take_models(self) -> None:
-        """Guard the models, and find what each depends on."""
-        if (seen := self._bounds[tuple(self.forward)[-1]].outputs) != self._bound.outputs:
+    def _take_models(self, *, whole: bool = True) -> None:
+        """Guard the models, and find what each depends on; the finest is to predict all data, or a part."""
+        if (seen := self._bounds[tuple(self.forward)[-1]].outputs) != self._bound.outputs and whole:
             raise ValueError(f"the finest of forward must predict all {self._bound.outputs} data, got one for {seen}")
         names = {name: self._model_names(name, m) for name, m in self.forward.items()}
         self._models = {
@@ -596,6 +614,16 @@ def _refuse_missing(given: Mapping[str, Any]) -> None:
         raise ValueError(
             f"{missing[0]} must be given: a posterior has forward, data and noise, or else a log_likelihood, got None"
         )
+
+
+def _costs(given: Mapping[str, float], fidelities: tuple[str, ...]) -> dict[str, float]:
+    """What a solve of each fidelity takes, in their order."""
+    found = mapping("costs", given)
+    for name in found:
+        one_of("costs", name, fidelities)
+    if missing := [name for name in fidelities if name not in found]:
+        raise ValueError(f"costs must hold every fidelity of {list(fidelities)}, got none for {missing}")
+    return {name: real(f"costs[{name!r}]", found[name], above=0) for name in fidelities}
 
 
 def _refuse_beside_likelihood(given: Mapping[str, Any]) -> None:

@@ -50,7 +50,7 @@ from invsamp.presets.replica_exchange import (
     vr_resgld,
 )
 from invsamp.presets.single_rung import cyclic_sgld, ghmc, hmc, mala, mams, pcn, sghmc, sgld
-from invsamp.presets.surrogate import surrogate_exchange
+from invsamp.presets.surrogate import surrogate_exchange, two_stage
 
 __all__ = [
     "awsgld",
@@ -76,5 +76,6 @@ __all__ = [
     "sgld",
     "surrogate_exchange",
     "svgd",
+    "two_stage",
     "vr_resgld",
 ]

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from invsamp.arguments import instance, integer, one_of, optional
+from invsamp.arguments import boolean, instance, integer, one_of, optional
+from invsamp.boundary import Boundary, as_boundary
 from invsamp.corrected_exchange import LOCAL, PAIRS, CorrectedExchange
 from invsamp.corrections.learning import KINDS, LEAST_PAIRS, Kind
-from invsamp.kernels import CrankNicolson, Kernel, Momentum
+from invsamp.kernels import CrankNicolson, DelayedAcceptance, Kernel, Langevin, Momentum
 from invsamp.ladder import COARSEST, Rung, Sampler, Swap, as_fidelity
 from invsamp.laws import Law, as_ladder, tempered
+from invsamp.schedules import Schedule
 from invsamp.swap.rules import product_target
 
 #: Steps between two exchanges where nothing is measured.
@@ -23,6 +25,7 @@ def surrogate_exchange(
     temperatures: Sequence[Law | float] | None = (1.0,),
     *,
     correct: Kind | Literal["auto"] | None = None,
+    enhanced: bool = False,
     pairs: int = PAIRS,
     every: int | None = None,
     local: int = LOCAL,
@@ -53,6 +56,9 @@ def surrogate_exchange(
     correct : "auto", "none", "offset" or "affine", optional
         What warm-up learns of the difference between the two models, as of `invsamp.correct`. None: nothing, and none
         of its pairs are solved.
+    enhanced : bool
+        With ``correct``: whether the covariance of what the correction leaves is added to the noise of the coarse law,
+        as of `invsamp.correct`.
     pairs : int
         Fine solves that it learns from, at the least ten.
     every : int, optional
@@ -85,6 +91,8 @@ def surrogate_exchange(
         one_of("correct", correct, ("auto", *KINDS))
     often, local = optional(integer, "every", every, least=1), integer("local", local, least=1)
     integer("pairs", pairs, least=LEAST_PAIRS)
+    if boolean("enhanced", enhanced) and correct is None:
+        raise ValueError("enhanced must be False where correct is None: nothing is learnt, got True")
     if temperatures is None and correct is None:
         raise ValueError("temperatures must be given where correct is None, got None")
     if temperatures is None and kernel is not None:
@@ -104,5 +112,63 @@ def surrogate_exchange(
         return Sampler(rungs, swap, preconditioner)
     alone = None if temperatures is None else Sampler(coarse_rungs, preconditioner=preconditioner)
     return CorrectedExchange(
-        rungs, swap, preconditioner, correct=correct, pairs=pairs, every=often, local=local, alone=alone
+        rungs,
+        swap,
+        preconditioner,
+        correct=correct,
+        pairs=pairs,
+        every=often,
+        local=local,
+        enhanced=enhanced,
+        alone=alone,
+    )
+
+
+def two_stage(
+    step_size: float | Schedule | None = None,
+    *,
+    kernel: Kernel | None = None,
+    coarse: str | int = COARSEST,
+    steps: int = 1,
+    preconditioner: str | None = "auto",
+    boundary: Boundary | str = "reflect",
+) -> Sampler:
+    r"""Delayed acceptance within a move: a coarse model screens proposals, the fine one decides on those that pass.
+
+    Exact whatever the coarse model is: see `invsamp.kernels.DelayedAcceptance`. For one coarse fidelity and no ladder;
+    `invsamp.correct` makes it agree with the fine one first, and `surrogate_exchange`, whose coarse chains go on where
+    these wait, takes fewer fine solves where posteriors are hard. In warm-up fine solves come with gradients.
+
+    Parameters
+    ----------
+    step_size : float, Schedule or None
+        Of the kernel. None: found in warm-up, by the acceptance on the coarse model.
+    kernel : Kernel, optional
+        What moves on the coarse model, adjusted and reversible. Default: MALA.
+    coarse : str or int
+        Its fidelity, the coarsest by default.
+    steps : int
+        Of the kernel for each fine solve.
+
+    Raises
+    ------
+    ValueError
+        If an argument is wrong; in a run, if there is no coarser fidelity.
+
+    Notes
+    -----
+    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
+
+    References
+    ----------
+    Christen and Fox (2005), JCGS 14(4); Efendiev, Hou and Luo (2006), SIAM Journal on Scientific Computing 28(2),
+    Algorithm II; Lykkegaard et al. (2023), SIAM/ASA JUQ 11(1).
+    """
+    level = as_fidelity("coarse", coarse)
+    if level == 0:
+        raise ValueError("coarse must be another fidelity than the finest, got 0")
+    moves = optional(instance, "kernel", kernel, Kernel, "a Kernel, such as Langevin(adjusted=True)")
+    delayed = DelayedAcceptance(Langevin(adjusted=True) if moves is None else moves, level, steps)
+    return Sampler(
+        (Rung(kernel=delayed, step_size=step_size),), preconditioner=preconditioner, boundary=as_boundary(boundary)
     )

@@ -82,6 +82,32 @@ class DeterministicEvenOdd:
         return _parity(attempt // self.window % 2, rungs)
 
 
+@dataclass(frozen=True)
+class Upwards:
+    """The first ``count`` pairs, one at a time: a pair meets once in ``often`` + 1 meetings of those below it.
+
+    Of rungs on models that are dearer and dearer, so that the cheap ones have come to something new by then.
+    """
+
+    often: int
+    count: int
+
+    def __post_init__(self) -> None:
+        store(self, often=integer("often", self.often, least=1), count=integer("count", self.count, least=1))
+
+    @property
+    def period(self) -> int:
+        """Attempts from one meeting of the first pair to the next."""
+        return (self.often + 1) ** (self.count - 1)
+
+    def pairs(self, attempt: int, rungs: int, rng: np.random.Generator) -> Sequence[Meeting]:
+        """One of those pairs, the first at the end of a period; even and odd ones of all beyond, in turn."""
+        number, pair = attempt + 1, self.count - 1
+        while pair and number % (self.often + 1) == 0:
+            number, pair = number // (self.often + 1), pair - 1
+        return [(pair, pair + 1), *((k, k + 1) for k in range(self.count + attempt % 2, rungs - 1, 2))]
+
+
 def adjacent() -> SwapScheme:
     """One random pair of neighbours at each attempt."""
     return Adjacent()

@@ -104,6 +104,14 @@ class HeatObservation:
             )
         return self._evaluator.rows(theta, indices)
 
+    @property
+    def work(self) -> float:
+        """What a row takes, counted: nodes times steps, or with weights a sum for each observation."""
+        if self.precomputed:
+            return float(self.n_observations)
+        space = self.equation.discretisation.space
+        return float(space.total(np.array([len(space.nodes)]))[0]) * max(1, *self.steps, 1)
+
     @cached_property
     def cost(self) -> float:
         """Seconds per evaluation of one row with its gradient: the least of three; on several ranks their mean."""

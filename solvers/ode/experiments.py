@@ -124,6 +124,11 @@ class Experiments:
         """Mean seconds per evaluation so far; NaN before the first."""
         return math.fsum(each.cost for each in self.observations.values())
 
+    @property
+    def work(self) -> float:
+        """Of all experiments."""
+        return math.fsum(each.work for each in self.observations.values())
+
     def _chosen(self, found: Array) -> Array:
         return found if self.rows is None else found[:, self.rows]
 

@@ -140,6 +140,12 @@ class OdeModel:
         return f"OdeModel({name}, {', '.join(shown)}, derivatives={self.derivatives!r})"
 
     @property
+    def evaluations_expected(self) -> float:
+        """Of the right-hand side, up to a factor that is the problem's: they go with a root of the tolerance."""
+        stages, order = _STEPS[self._explicit(self.rtol)]
+        return stages * float(self.rtol) ** (-1.0 / order)
+
+    @property
     def derivatives(self) -> str:
         """Where sensitivities come from: "given", "traced" or "complex step"; "none" if they cannot be had."""
         found = prepare_jacobian(self.rhs, self.jacobian, len(self.states), len(self.parameters))
@@ -401,10 +407,17 @@ class OdeModel:
             common = times if len(times) == 1 else times[rows]
             return _INTEGRATORS[method](rhs, p[rows], y0[rows], common, start[rows], way.of_rows(rows), settings)
 
-        explicit = ("DOP853" if rtol < LEAST_RTOL_OF_ORDER_5 else "RK45") if self.method == "auto" else self.method
-        return with_fallback(solved, explicit, "LSODA" if may_switch else None, len(p), switched)
+        return with_fallback(solved, self._explicit(rtol), "LSODA" if may_switch else None, len(p), switched)
+
+    def _explicit(self, rtol: float) -> str:
+        """The method that begins."""
+        if self.method != "auto":
+            return self.method
+        return "DOP853" if rtol < LEAST_RTOL_OF_ORDER_5 else "RK45"
 
 
+#: Evaluations of a step, and the order with whose root of the tolerance its length goes.
+_STEPS = {"DOP853": (12, 8), "LSODA": (2, 5), "RK45": (6, 5)}
 #: Below this relative tolerance the method of order 8 needs less time than that of order 5.
 LEAST_RTOL_OF_ORDER_5 = 1e-7
 _INTEGRATORS = {"DOP853": dop853, "LSODA": lsoda, "RK45": rk45}

@@ -33,6 +33,11 @@ class ObservedTrajectories:
         return self.model.no_derivatives
 
     @property
+    def work(self) -> float:
+        """What a row takes for a unit of time, as tolerance and order let one expect: states times evaluations."""
+        return len(self.model.states) * self.model.evaluations_expected
+
+    @property
     def cost(self) -> float:
         """Mean seconds per evaluation so far; NaN before the first."""
         seconds, rows = self._timing

@@ -103,6 +103,11 @@ class PdeModel(ABC):
 
         return y, vjp
 
+    @property
+    def work(self) -> float:
+        """What a row takes, counted: degrees of freedom."""
+        return float(self.equation.space.dofmap.index_map.size_global * self.equation.space.dofmap.index_map_bs)
+
     @cached_property
     def cost(self) -> float:
         """Seconds per evaluation of one row with its gradient, the least of three; the same on every rank."""

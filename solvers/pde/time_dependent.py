@@ -191,6 +191,11 @@ class TimeDependentModel(PdeModel):
         self._fixed = equation.operator() if equation.linear and not self._varies else None
 
     @property
+    def work(self) -> float:
+        """What a row takes, counted: degrees of freedom times steps in time."""
+        return super().work * self.problem.clock.steps
+
+    @property
     def factored(self) -> str:
         """How often the operator is assembled and factored, in words."""
         if not self.equation.linear:

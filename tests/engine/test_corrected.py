@@ -10,7 +10,9 @@ import pytest
 from two_levels import DATA, FINE, MAP, NOISE, SHIFT, Line, exact, posed
 
 import invsamp as iv
-from invsamp.corrected_exchange import OFTEN, CorrectedExchange, how_often
+from invsamp.corrected_exchange import CorrectedExchange
+from invsamp.corrections.chain import OFTEN, CoarseSide, acceptance, how_often
+from invsamp.corrections.enhanced import Enhanced
 from invsamp.results.run import Run
 from invsamp.storage.directory import RunDirectory
 
@@ -40,7 +42,7 @@ class TestChosen:
     @pytest.mark.parametrize(
         ("problem", "words"),
         [
-            (posed(cost=2.7), "'coarse' is 2.7 times cheaper than 'fine': it pays from 5 times on"),
+            (posed(cost=2.7), "'coarse' is 2.7 times cheaper than 'fine' (counted): they pay from 5 times on"),
             (posed(coarse=Line(ONE), fine=Line(cost=20.0)), "not worth an exchange: the sd is above 1"),
         ],
     )
@@ -49,12 +51,24 @@ class TestChosen:
         assert any(words in line for line in run.report["decisions"]), run.report["decisions"]
         assert run.report["correction"] is None and run.report["fidelities"] == ["fine"]
 
-    def test_nothing_is_said_of_models_that_take_no_time(self, quiet):
-        models = {"coarse": Line(MAP @ FINE), "fine": Line()}
+    def test_a_seed_fixes_the_draws_whatever_solves_take(self, quiet):
+        """Costs that nobody tells are assumed, never measured: sleeping models draw as others do."""
+        models = {"coarse": Line(MAP @ FINE, SHIFT), "fine": Line()}
         for model in models.values():
-            del model.cost
-        run = iv.sample(posed(**models), **QUICK)
-        assert run.report["correction"] is None and not any("cheaper" in line for line in run.report["decisions"])
+            model.work = None
+        quick = iv.sample(posed(**models), **QUICK)
+        models["coarse"].seconds = 2e-4
+        slow = iv.sample(posed(**models), **QUICK)
+        np.testing.assert_array_equal(quick.theta, slow.theta)
+        assert quick.report["decisions"] == slow.report["decisions"]
+        assert quick.report["correction"]["source"] == "assumed" and slow.report["correction"]["relative_cost"] == 10.0
+
+    def test_costs_that_are_stated_are_taken(self, quiet):
+        coarse, fine = Line(MAP @ FINE, SHIFT, 0.02), Line()
+        prior, noise = iv.Prior(x=iv.Normal(0, 1, shape=3)), iv.GaussianNoise(NOISE)
+        posterior = iv.Posterior(prior, {"coarse": coarse, "fine": fine}, DATA, noise, costs={"coarse": 2, "fine": 1})
+        run = iv.sample(posterior, **QUICK)
+        assert any("'coarse' is 2 times dearer than 'fine' (stated)" in line for line in run.report["decisions"])
 
     def test_a_level_that_does_not_pay_is_dropped_for_the_next(self, quiet):
         models = {"rough": Line(ONE), "coarse": Line(MAP @ FINE, SHIFT, 0.02, 2.0)}
@@ -81,7 +95,7 @@ def two_humps():
 
 class Squared:
     def __init__(self, scale, cost):
-        self.scale, self.cost = scale, cost
+        self.scale, self.work = scale, cost
 
     def __call__(self, theta):
         return self.scale * theta**2
@@ -156,6 +170,71 @@ def test_goes_on_to_the_bit_where_it_was_chosen(tmp_path, quiet):
         np.testing.assert_array_equal(iv.resume(tmp_path / str(step), progress=False).theta, whole.theta)
 
 
+def test_a_coarse_model_that_has_changed_is_noticed(tmp_path, quiet):
+    stopped_at(tmp_path / "run", 505, posed(), LEARNING)
+    with pytest.raises(ValueError, match=r"computes something else .*coarse"):
+        iv.resume(tmp_path / "run", posed(bend=0.021), progress=False)
+
+
+def three_levels():
+    """A coarse model too far off to pass to the fine one, and one between them that is near to the fine one."""
+    rough, between = Line(MAP @ FINE, SHIFT), Line(FINE, 0.1, 0.02, 2.0)
+    return posed(coarse=rough, middle=between, fine=Line(cost=60.0))
+
+
+#: Which has to pass on what is not corrected.
+PASSING = iv.surrogate_exchange(correct="none", pairs=30, every=2, local=3)
+
+
+class TestChain:
+    def test_a_level_between_passes_on_where_it_saves_solves(self, quiet):
+        run = iv.sample(three_levels(), PASSING, **QUICK)
+        assert run.report["fidelities"] == ["fine", "middle", "coarse"]
+        (between,) = run.report["correction"]["between"]
+        assert between["fidelity"] == "middle" and between["sd"]["none"] < run.report["correction"]["sd"]["none"]
+        assert any("'middle' between them" in line and "instead of" in line for line in run.report["decisions"])
+        drawn = run.report["evaluations"]["fine"] - run.report["warmup_evaluations"]["fine"]
+        passed, below = run.report["swap_attempts"]
+        assert passed == 4 * 20 and below % passed == 0 and below > passed and passed < drawn < 1.5 * passed
+
+    def test_a_level_that_adds_nothing_is_left_out(self, quiet):
+        near = posed(coarse=Line(MAP @ FINE, SHIFT), middle=Line(MAP @ FINE, SHIFT, 0.01, 2.0), fine=Line(cost=40.0))
+        run = iv.sample(near, **QUICK)
+        assert run.report["fidelities"] == ["fine", "coarse"] and run.report["correction"]["between"] == []
+        assert "'middle' between them would add nothing, and is left out" in run.report["decisions"]
+
+    def test_keeps_the_law(self, draw, agrees):
+        mean, covariance = exact()
+        run = draw(three_levels(), PASSING, draws=120, warmup=200, chains=128)
+        assert run.report["fidelities"] == ["fine", "middle", "coarse"]
+
+        def moments(rung):
+            off = run.rung_theta(rung) - mean
+            return np.concatenate([off.mean(axis=1), np.square(off).mean(axis=1) / np.diag(covariance)], axis=1)
+
+        assert agrees(moments(0), np.r_[np.zeros(3), np.ones(3)])
+        assert not agrees(moments(2), np.r_[np.zeros(3), np.ones(3)])  # the coarse model's own law
+
+    def test_goes_on_to_the_bit(self, tmp_path, quiet):
+        whole = iv.sample(three_levels(), PASSING, **QUICK)
+        assert len(whole.report["fidelities"]) == 3
+        for step in (401, 505):
+            stopped_at(tmp_path / str(step), step, three_levels(), PASSING)
+            np.testing.assert_array_equal(iv.resume(tmp_path / str(step), progress=False).theta, whole.theta)
+
+    def test_a_ladder_above_the_coarse_rung_goes_on(self, quiet):
+        sampler = iv.surrogate_exchange((1.0, 2.0, 4.0), correct="none", pairs=30, every=2, local=3)
+        run = iv.sample(three_levels(), sampler, **QUICK)
+        assert run.report["fidelities"] == ["fine", "middle", "coarse", "coarse", "coarse"]
+        assert all(accepts > 0 for accepts in run.report["swap_accepts"])
+
+    def test_acceptances_are_those_of_normal_errors(self):
+        rng = np.random.default_rng(0)
+        for sd in (0.1, 0.5, 1.0, 2.0):
+            log_ratio = sd * (rng.normal(size=200_000) - rng.normal(size=200_000)) - sd**2
+            assert acceptance(sd) == pytest.approx(np.exp(np.minimum(log_ratio, 0.0)).mean(), abs=0.01)
+
+
 #: When solves of `Timed` began and ended.
 SPANS: list[tuple[float, float]] = []
 
@@ -185,13 +264,65 @@ def test_two_workers_solve_fine_ones_at_the_same_time(quiet):
     assert busy < 0.85 * sum(ended - began for began, ended in spans)
 
 
+class TestEnhanced:
+    def test_adds_the_residuals_covariance_to_the_noise(self):
+        rng = np.random.default_rng(1)
+        posterior, theta = posed(coarse=Line(FINE, 0.3, 0.1), fine=Line()), rng.normal(size=(40, 3))
+        fine, coarse = (posterior.predict(theta, name) for name in ("fine", "coarse"))
+        wider = Enhanced.of(posterior, fine, coarse, np.ones(6, dtype=bool))
+        covariance = NOISE**2 * np.eye(6) + np.cov(fine - coarse, rowvar=False)
+        found = posterior.misfit(theta, wider.of_map(None)(coarse))
+        known = [0.5 * (DATA - y) @ np.linalg.solve(covariance, DATA - y) for y in coarse]
+        assert np.ptp(found - known) < 1e-9  # but for a constant
+
+    def test_is_a_part_of_the_run(self, quiet):
+        sampler = iv.surrogate_exchange(correct="affine", enhanced=True, pairs=30, every=2, local=3)
+        run = iv.sample(posed(), sampler, **QUICK)
+        assert run.report["correction"]["enhanced"] and run.report["swap_accepts"][0] > 0
+        with pytest.raises(ValueError, match="enhanced must be False where correct is None"):
+            iv.surrogate_exchange(enhanced=True)
+
+    @pytest.mark.parametrize("noise", [iv.StudentTNoise(4.0, 0.5), iv.GaussianNoise("s")], ids=str)
+    def test_needs_a_covariance(self, noise):
+        scale = {"s": iv.HalfNormal(1.0)} if isinstance(noise, iv.GaussianNoise) else {}
+        prior = iv.Prior(x=iv.Normal(0, 1, shape=3), **scale)
+        posterior = iv.Posterior(prior, {"coarse": Line(MAP @ FINE), "fine": Line()}, DATA, noise)
+        states = np.random.default_rng(0).normal(size=(20, 3 + len(scale))) ** 2
+        with pytest.raises(ValueError, match="enhanced needs a GaussianNoise of known scale"):
+            iv.correct(posterior, states, enhanced=True)
+
+
+class TestOtherProblems:
+    def test_log_normal_data_and_a_model_that_sees_a_part_of_them(self, quiet):
+        """What an output map makes sense for: here the map of positive observations, and a part of the data alone."""
+
+        class Growth:
+            def __init__(self, scale, part=None, work=1.0):
+                self.scale, self.data_indices, self.work = scale, part, work
+                self.times = np.arange(1.0, 7.0) if part is None else np.arange(1.0, 7.0)[part]
+
+            def __call__(self, theta):
+                return self.scale * np.exp(np.outer(theta[:, 0], self.times / 6.0) + theta[:, 1:])
+
+            def linearize(self, theta):
+                y = self(theta)
+                return y, lambda c: np.stack([(c * y * self.times / 6.0).sum(axis=1), (c * y).sum(axis=1)], axis=1)
+
+        models = {"coarse": Growth(0.8, np.array([0, 2, 5])), "fine": Growth(1.0, None, 20.0)}
+        data = models["fine"](np.array([[1.0, 0.2]]))[0]
+        prior = iv.Prior(rate=iv.Normal(0, 1), start=iv.Normal(0, 1))
+        run = iv.sample(iv.Posterior(prior, models, data, iv.LogNormalNoise(0.1)), **QUICK)
+        assert run.report["fidelities"] == ["fine", "coarse"] and run.report["correction"]["kind"] == "affine"
+        assert run.report["swap_accepts"][0] > 0.5 * run.report["swap_attempts"][0]
+
+
 class TestHowOften:
     def test_rises_with_the_autocorrelation_and_with_the_ratio_of_costs(self):
-        by_time = [how_often(steps, 1.0, 50.0) for steps in (1.0, 3.0, 10.0, 100.0)]
-        by_ratio = [how_often(20.0, 1.0, ratio) for ratio in (5.0, 50.0, 500.0)]
+        by_time = [how_often(CoarseSide(steps, 1.0), 50.0) for steps in (1.0, 3.0, 10.0, 100.0)]
+        by_ratio = [how_often(CoarseSide(20.0, 1.0), ratio) for ratio in (5.0, 50.0, 500.0)]
         assert by_time == sorted(by_time) and by_ratio == sorted(by_ratio)
         assert by_time[0] == 1 and by_time[-1] > 5 and by_ratio[0] < by_ratio[-1]
-        assert how_often(np.inf, 1.0, 10.0) == OFTEN[-1]
+        assert how_often(CoarseSide(np.inf, 1.0), 10.0) == OFTEN[-1]
 
 
 class TestBadInput:

@@ -164,10 +164,10 @@ class TestCorrect:
 
     def test_whether_it_pays(self) -> None:
         slow, quick = iv.with_jacobian(fine, fine_slopes), iv.with_jacobian(coarse, coarse_slopes)
-        object.__setattr__(slow, "cost", 20.0)
-        object.__setattr__(quick, "cost", 1.0)
+        object.__setattr__(slow, "work", 20.0)
+        object.__setattr__(quick, "work", 1.0)
         assert iv.correct(posed(coarse=quick, fine=slow), states()).levels[0].pays
-        object.__setattr__(quick, "cost", 8.0)
+        object.__setattr__(quick, "work", 8.0)
         level = iv.correct(posed(coarse=quick, fine=slow), states()).levels[0]
         assert not level.pays and "less than 5 times cheaper" in str(level)
         level = iv.correct(posed(coarse=quick, fine=slow), states(), "none").levels[0]

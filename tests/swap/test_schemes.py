@@ -7,7 +7,7 @@ import pytest
 
 import invsamp as iv
 from invsamp.problems.mixtures import GaussianMixture, two_modes
-from invsamp.swap.schemes import DeterministicEvenOdd, adjacent, all_pairs, deo, seo, sweep, window_of
+from invsamp.swap.schemes import DeterministicEvenOdd, Upwards, adjacent, all_pairs, deo, seo, sweep, window_of
 
 MODES = two_modes()
 
@@ -62,6 +62,12 @@ def test_a_window_is_so_many_attempts_of_one_parity():
 
 def test_a_sweep_is_all_pairs_of_neighbours_in_turn():
     assert meetings(sweep(), 5, 2) == [[0, 1, 2, 3]] * 2
+
+
+def test_upwards_the_dearer_pairs_meet_the_less_often_and_all_beyond_in_turn():
+    found = meetings(Upwards(2, 3), 6, 9)
+    assert [pairs[0] for pairs in found] == [2, 2, 1, 2, 2, 1, 2, 2, 0] and Upwards(2, 3).period == 9
+    assert [pairs[1:] for pairs in found[:4]] == [[3], [4], [3], [4]]
 
 
 class TestAnyTwoRungs:

@@ -173,6 +173,7 @@ def posing_calls() -> dict[str, Call]:
         "Posterior.sample_data": Call(posterior.sample_data, {"rng": rng, "theta": theta}),
         "Posterior.misfit": Call(posterior.misfit, {"theta": theta, "y": np.zeros((len(theta), 3))}),
         "Posterior.among_data": Call(posterior.among_data, {"y": np.zeros((len(theta), 3))}, {"fidelity": {"none"}}),
+        "Posterior.alone": Call(posterior.alone, {"fidelity": "fine"}, {"fidelity": {"none"}}),
         "Posterior.columns": Call(posterior.columns, {"fidelity": "fine"}, {"fidelity": {"none"}}),
         "Posterior.with_forward": Call(posterior.with_forward, {"forward": dict(posterior.forward)}),
         "Posterior.with_data": Call(posterior.with_data, {"data": np.ones(3)}),
@@ -238,6 +239,7 @@ def samplers_calls() -> dict[str, Call]:
                 "pcn",
                 "prior_draws",
                 "CrankNicolson",
+                "DelayedAcceptance",
                 "Microcanonical",
                 "ghmc",
                 "sgld",
@@ -265,6 +267,9 @@ def samplers_calls() -> dict[str, Call]:
         "gain": {"scale": 1.0},
         "contour_exchange": {},
         "surrogate_exchange": {},
+        "two_stage": {},
+        "polynomial_model": {},
+        "gaussian_process_model": {},
         "csgld": {"step_size": 0.1, "ends": [1.0, 2.0, 5.0]},
         "icsgld": {"step_size": 0.1, "ends": [1.0, 2.0, 5.0]},
         "awsgld": {"step_size": 0.1, "ends": [1.0, 2.0, 5.0]},
@@ -300,6 +305,7 @@ def samplers_calls() -> dict[str, Call]:
             "order": {"part"},
         },
         "saga": {"size": {"integer"}, "groups": {"none", "any shape"}},
+        **{name: {"parameters": {"text", "none"}} for name in ("polynomial_model", "gaussian_process_model")},
         **{name: batches for name in ("fixed_control", "paired_resgld", "vr_resgld")},
     }
     return {name: Call(getattr(iv, name), given, preset | special.get(name, {})) for name, given in parts.items()}

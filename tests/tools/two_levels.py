@@ -19,10 +19,10 @@ DATA = FINE @ [0.4, -0.3, 0.2] + NOISE * _RNG.normal(size=6)
 
 
 class Line:
-    """y = A theta + shift + bend theta^T Q theta, at a stated cost; it sleeps for each row."""
+    """y = A theta + shift + bend theta^T Q theta, at a cost that it counts; it sleeps for each row."""
 
     def __init__(self, matrix=FINE, shift=0.0, bend=0.0, cost=1.0, seconds=0.0):
-        self.matrix, self.shift, self.bend, self.cost, self.seconds = matrix, shift, bend, cost, seconds
+        self.matrix, self.shift, self.bend, self.work, self.seconds = matrix, shift, bend, cost, seconds
 
     def __call__(self, theta):
         if self.seconds:

@@ -87,8 +87,8 @@ class Exchange:
         self.solves = {e.fidelity: 0 for rung in self._rungs for e in rung.potentials}
 
     def begin_count(self) -> None:
-        """Let the next meeting of pairs that meet ``every`` so many steps be so many steps away."""
-        self._next = 0
+        """Let the next meeting of pairs that meet ``every`` so many steps be so many steps away, and the first one."""
+        self._next = self._attempt = 0
 
     def due(self) -> bool:
         """Whether rungs meet after this step; asked once after each."""

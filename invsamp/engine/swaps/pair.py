@@ -20,6 +20,9 @@ from invsamp.swap.schemes import window_of
 
 _COUNTS = "attempts", "accepts", "first_stage_accepts", "log_ratio_sd", "chances", "first_stage_chances"
 
+#: Chains that are told by their numbers.
+WORST = 8
+
 
 class Pair:
     """Two rungs that meet. Its streams are its own: no draw depends on what another pair did.
@@ -136,6 +139,14 @@ class Pair:
         """Mean chance of the chain whose attempts are accepted least; NaN without any."""
         chains = len(self.chances)
         return float(self.chances.min()) / (self.attempts / chains) if self.attempts else math.nan
+
+    @property
+    def worst_chains(self) -> dict[str, float]:
+        """The chains whose attempts are accepted least, up to `WORST`, with their mean chances."""
+        if not self.attempts:
+            return {}
+        means = self.chances / (self.attempts / len(self.chances))
+        return {str(k): float(means[k]) for k in np.argsort(means, kind="stable")[:WORST].tolist()}
 
     @property
     def first_stage_rejections(self) -> Array:
