@@ -6,6 +6,7 @@
 # make docs    the documentation site, in docs/_build/html
 # make lint    style, types and the direction of imports
 # make bench   the benchmarks
+# make test-python-3.13   the tests that are not slow with that version of Python, where it is there; or 3.12
 # make test-lower-bounds   the suite with the oldest version of every dependency that pyproject.toml allows
 # make clean   removes environments, logs and figures
 #
@@ -15,7 +16,7 @@
 SHELL := bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-pypi test-dolfinx test-dolfinx-0.9 test-dolfinx-0.11 test-lower-bounds test-processors margins docs lint bench clean
+.PHONY: help demo test test-pypi test-dolfinx test-dolfinx-0.9 test-dolfinx-0.11 test-lower-bounds test-processors margins test-python-3.12 test-python-3.13 docs lint bench clean
 
 WORKERS ?= 2
 DEMO_HARE_LYNX ?= --draws 4000
@@ -98,10 +99,20 @@ test-lower-bounds:
 	@PIP_ARGUMENTS="--constraint .make/lower-bounds.txt" .ci/environment .venv-lower test
 	$(ONE_THREAD) NUMBA_CACHE_DIR="$(CURDIR)/.venv-lower/numba-cache" .venv-lower/bin/python -P -m pytest $(TEST_PROCESSES) $(PYTEST_ARGUMENTS)
 
+# the tests that are not slow, with another version of Python where there is one
+test-python-3.12 test-python-3.13: VERSION = $(@:test-python-%=%)
+test-python-3.12 test-python-3.13:
+	@python=$$(.ci/find-python $(VERSION)) || { echo "skipped: there is no Python $(VERSION) here"; exit 0; }; \
+	PYTHON=$$python .ci/environment .venv-$(VERSION) test && \
+	$(ONE_THREAD) NUMBA_CACHE_DIR="$(CURDIR)/.venv-$(VERSION)/numba-cache" .venv-$(VERSION)/bin/python -P -m pytest $(TEST_PROCESSES) \
+		-m "not slow" $(PYTEST_ARGUMENTS)
+
+# DOCS=docs/_build/0.2.0 keeps the site of a version: sites that are built beside it later link to it
+DOCS ?= docs/_build/html
 docs:
 	@.ci/environment .venv dev
-	$(ONE_THREAD) .venv/bin/python -P -m sphinx -q -W --keep-going -b html docs docs/_build/html
-	@echo "docs/_build/html/index.html"
+	$(ONE_THREAD) .venv/bin/python -P -m sphinx -q -W --keep-going -b html docs $(DOCS)
+	@echo "$(DOCS)/index.html"
 
 lint:
 	@.ci/environment .venv dev
@@ -121,7 +132,7 @@ bench:
 	done; exit $$status
 
 clean:
-	rm -rf .venv .venv-dolfinx .venv-lower .make build dist demo *.egg-info docs/_build docs/api/generated
+	rm -rf .venv .venv-dolfinx .venv-lower .venv-3.12 .venv-3.13 .make build dist demo *.egg-info docs/_build docs/api/generated
 	rm -rf --one-file-system .debian-trixie .debian-sid
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -53,8 +53,19 @@ def escape(app, what, name, obj, options, lines):
         lines[number] = "".join(p if p[:1] == "`" else re.sub(r"(?<=[ (])\*(?=[a-z])", r"\*", p) for p in pieces)
 
 
+def versions(app):
+    """Other versions of the site: folders beside its own that are called as versions are, and have a first page."""
+    beside = Path(app.outdir).resolve().parent.glob("*/index.html")
+    found = [page.parent.name for page in beside if re.fullmatch(r"\d+\.\d+\.\d+", page.parent.name)]
+    own = Path(app.outdir).name
+    app.config.html_context["versions"] = sorted(
+        (n for n in found if n != own), key=lambda n: [*map(int, n.split("."))]
+    )[::-1]
+
+
 def setup(app):
     app.connect("autodoc-process-docstring", escape)
+    app.connect("config-inited", lambda app, config: versions(app))
 
 
 autodoc_typehints = "none"  # the docstrings say it, with shapes and units
@@ -67,13 +78,14 @@ html_title = "invsamp"
 html_static_path = ["_static"]
 html_css_files = ["invsamp.css"]
 html_show_sourcelink = False
+html_context = {}
 # pages without others of their kind beside them
 alone = ("index", "start", "concepts", "papers", "results", "extending", "coming-from")
 html_sidebars = {page: [] for page in alone}
 html_theme_options = {
     "show_nav_level": 1,
     "navbar_align": "left",
-    "navbar_end": ["theme-switcher"],
+    "navbar_end": ["versions", "theme-switcher"],
     "footer_start": ["copyright"],
     "footer_end": [],
     "show_prev_next": False,

@@ -47,7 +47,9 @@ addEventListener("load", () => axe.run(document, {{runOnly: {rules}}}).then((fou
 @pytest.mark.slow
 def test_the_site(tmp_path: Path) -> None:
     pytest.importorskip("myst_nb")
-    site = tmp_path / "site"
+    site, before = tmp_path / "site", tmp_path / "0.1.0"
+    before.mkdir()
+    (before / "index.html").write_text("<title>before</title>")
     command = [
         sys.executable,
         "-P",
@@ -63,6 +65,8 @@ def test_the_site(tmp_path: Path) -> None:
     ]
     built = subprocess.run(command, capture_output=True, text=True, timeout=1200)
     assert built.returncode == 0, built.stderr[-9000:]
+    for page, folder in (("index.html", "./"), ("api/generated/invsamp.sample.html", "../../")):
+        assert f'<a href="{folder}../0.1.0/index.html">0.1.0</a>' in (site / page).read_text()
     every_public_name_has_a_page(site)
     tutorials_show_what_they_did(site)
     if BROWSER is not None:
