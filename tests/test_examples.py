@@ -256,7 +256,7 @@ def test_contour_optima(example, monkeypatch) -> None:
         x, along = rng.uniform(*task.box, (2, 3, task.dimension))
         slope = (task.function(x + h * along)[0] - task.function(x - h * along)[0]) / (2.0 * h)
         np.testing.assert_allclose(slope, (task.function(x)[1] * along).sum(axis=1), rtol=1e-5)
-    summary, out = example("contour_optima", 1800, TASKS={"Griewank": tasks["Griewank"]}, PILOT=2)
+    summary, out = example("contour_optima", 1800, TASKS={"Griewank": tasks["Griewank"]}, PILOT=2, LONGER=(1.0, 100.0))
     row = summary["Griewank"]
     # the gain is that of a longer step: plain SGLD at the published one is not there in as many iterations
     assert row["SGLD"]["never"] == 10 and row["SGLD, tuned"]["step_and_temperature_over_published"][0] > 1.0

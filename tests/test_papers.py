@@ -86,7 +86,7 @@ LAWS = {
     "VR: SGHMC": "kernels/test_momentum.py::TestGaussian",
     "VR: cycSGLD": "test_paper_laws.py",
     "VR: cycSGHMC": "test_paper_laws.py::test_a_cycle_with_momentum",
-    "VR: VR-reSGLD, Algorithm 1": "test_calibrated_presets.py::test_apart",
+    "VR: VR-reSGLD, Algorithm 1": "test_paper_laws.py::test_energies_less_those_of_a_snapshot",
     "VR: VR-reSGLD, Algorithm 2": "test_quadratic_controls.py::TestCoefficient test_calibrated_presets.py::test_apart",
     "VR: VR-reSGHMC": "test_calibrated_presets.py::test_apart kernels/test_momentum.py::TestLadder",
     "VR: its exact form (ours)": "test_quadratic_controls.py::TestLaw test_calibrated_presets.py::test_apart",
