@@ -14,20 +14,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from invsamp.contract import Array
 from invsamp.posing import column_families
 from invsamp.posing.distribution import Coefficients, Distribution, ScalarFamily, drawn, ends
-from invsamp.posing.expressions import Expression
+from invsamp.posing.expressions import Expression, Value
 from invsamp.posing.formula import Formula, Indices, Names, names_in
 from invsamp.posing.shape_parameters import LOG_DENSITIES
 
 _STEP = 1e-30
 #: Derivatives by columns of theta: at each entry the column, (m,), and the derivative, (batch or 1, m).
-ByColumn = list[tuple[Indices, Any]]
+ByColumn = list[tuple[Indices, Value]]
 
 
 class Stretch(NamedTuple):
@@ -35,7 +35,7 @@ class Stretch(NamedTuple):
 
     location: Array  # (batch or 1, m)
     scale: Array
-    by_column: list[tuple[Indices, Any, Any]]  # of the location, and of the scale
+    by_column: list[tuple[Indices, Value, Value]]  # of the location, and of the scale
 
 
 class Conditional:
@@ -74,7 +74,7 @@ class Conditional:
         if standard is None and type(law) not in LOG_DENSITIES:
             raise ValueError(f"{name} must have numbers for the parameters of {type(law).__name__}, got {law.formulas}")
         if standard is not None:
-            values: dict[str, Any] = dict(standard.values)
+            values: dict[str, Value] = dict(standard.values)
             if standard.log is None:
                 self.base: ScalarFamily = replace(law, **values, centred=False)
             else:
@@ -214,7 +214,7 @@ def _names(part: str | Expression) -> tuple[str, ...]:
     return (part,) if isinstance(part, str) else part.names
 
 
-def _times(slope: Any, factor: Any) -> Any:
+def _times(slope: Value, factor: Value) -> Value:
     """Their product; the number 0 where there is no factor."""
     return 0.0 if factor is None else slope if isinstance(factor, float) and factor == 1.0 else slope * factor
 

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from scipy.sparse import linalg as sparse_linalg
 
 from invsamp.arguments import array, increasing, instance, store, wrong
 from invsamp.contract import Array
+from invsamp.posing.expressions import Value
 from invsamp.posing.noise_contract import Noise, half_square_cumulant, quantity
 
 Indices = npt.NDArray[np.intp]
@@ -84,7 +85,7 @@ class Dependent(Noise):
 class Matrix(Covariance):
     """A covariance matrix, (m, m)."""
 
-    def __init__(self, matrix: Any) -> None:
+    def __init__(self, matrix: Value) -> None:
         self.matrix = np.array(array("covariance", matrix, ("m", "m")))
         self.matrix.flags.writeable = False
         _check_symmetric("covariance", self.matrix)
@@ -139,7 +140,7 @@ class Precision(Covariance):
         If it is not square, symmetric and positive definite.
     """
 
-    def __init__(self, matrix: Any) -> None:
+    def __init__(self, matrix: Value) -> None:
         given = matrix if sparse.issparse(matrix) else sparse.csc_array(array("matrix", matrix, ("m", "m")))
         if given.shape[0] != given.shape[1] or not given.shape[0]:
             raise ValueError(f"matrix must have shape (m, m), got {given.shape}")
@@ -180,7 +181,7 @@ class Precision(Covariance):
 class _Factor:
     """L D L^T of a sparse symmetric matrix Q, with rows and columns reordered."""
 
-    def __init__(self, matrix: Any) -> None:
+    def __init__(self, matrix: Value) -> None:
         self.matrix = matrix.tocsr()
         try:
             found = sparse_linalg.splu(
@@ -194,10 +195,10 @@ class _Factor:
             raise ValueError("matrix must be positive definite, got one that is not")
         self.order, self.lower, self.solve = found.perm_c, found.L.tocsr(), found.solve
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, Value]:
         return {"matrix": self.matrix}  # the factors of SuperLU cannot be pickled
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, Value]) -> None:
         self.__init__(state["matrix"])  # type: ignore[misc]
 
 
@@ -277,7 +278,7 @@ class ExponentialCorrelation(Covariance):
     """
 
     time: npt.ArrayLike | str
-    times: Any = field(repr=False)
+    times: Value = field(repr=False)
 
     def __post_init__(self) -> None:
         store(self, time=quantity("time", self.time), times=tuple(increasing("times", self.times).tolist()))
@@ -298,7 +299,7 @@ class ExponentialCorrelation(Covariance):
 class _Markov(Dependent):
     """Errors each of which depends on all before by the one before alone."""
 
-    def __init__(self, correlation: Any, previous: Indices, gap: Array, rank: Indices) -> None:
+    def __init__(self, correlation: Value, previous: Indices, gap: Array, rank: Indices) -> None:
         self._correlation, self._previous, self._gap, self._rank = correlation, previous, gap, rank
         self._first = previous < 0
         self._later = np.flatnonzero(~self._first)
@@ -358,7 +359,7 @@ def _decay(time: Array, gap: Array) -> tuple[Array, Array, Array]:
     return value, -np.expm1(-2.0 * gap / time), value * gap / time**2
 
 
-def as_covariance(value: Any) -> Covariance:
+def as_covariance(value: Value) -> Covariance:
     """A covariance, or the matrix of one."""
     if sparse.issparse(value):
         raise wrong("covariance", "an array, or Precision(matrix) of a sparse precision", value)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,18 @@ from invsamp.contract import Array
 from invsamp.posing import column_families
 from invsamp.posing.expressions import Expression
 from invsamp.posing.vector_transforms import VectorTransform
+
+#: Of a parameter: a number of entries too, until it is stored.
+Shape = Any
+
+
+class FrozenLaw(Protocol):
+    """A distribution of `scipy.stats` with its parameters."""
+
+    def cdf(self, x: Array, /) -> Array: ...
+    def sf(self, x: Array, /) -> Array: ...
+    def ppf(self, q: Array, /) -> Array: ...
+    def isf(self, q: Array, /) -> Array: ...
 
 
 class Coefficients(NamedTuple):
@@ -189,7 +201,7 @@ class ScalarFamily(Distribution):
         return np.broadcast_to(np.asarray(getattr(self, name), dtype=float), self.shape).flatten()
 
     @abstractmethod
-    def scipy(self) -> Any:
+    def scipy(self) -> FrozenLaw:
         """The same distribution in `scipy.stats`, entries as a flat array (for `truncated`)."""
 
     @property

@@ -23,7 +23,16 @@ from scipy.linalg import lapack
 from invsamp.arguments import array, generator, integer, store
 from invsamp.contract import Array
 from invsamp.posing import column_families
-from invsamp.posing.distribution import Coefficients, Distribution, ScalarFamily, Standard, check_ends, ends
+from invsamp.posing.distribution import (
+    Coefficients,
+    Distribution,
+    FrozenLaw,
+    ScalarFamily,
+    Shape,
+    Standard,
+    check_ends,
+    ends,
+)
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -47,7 +56,7 @@ class Uniform(ScalarFamily):
 
     lower: npt.ArrayLike
     upper: npt.ArrayLike
-    shape: Any = field(default=(), kw_only=True)
+    shape: Shape = field(default=(), kw_only=True)
     standard: ClassVar[Standard | None] = Standard("lower", "upper - lower", {"lower": 0.0, "upper": 1.0})
 
     def _check(self) -> None:
@@ -68,7 +77,7 @@ class Uniform(ScalarFamily):
         lower, upper = parameters
         return rng.uniform(lower, upper, size)
 
-    def scipy(self) -> Any:
+    def scipy(self) -> FrozenLaw:
         return scipy.stats.uniform(self.flat("lower"), self.flat("upper") - self.flat("lower"))
 
 
@@ -87,7 +96,7 @@ class Normal(ScalarFamily):
 
     mean: npt.ArrayLike
     sd: npt.ArrayLike
-    shape: Any = field(default=(), kw_only=True)
+    shape: Shape = field(default=(), kw_only=True)
     positive: ClassVar[tuple[str, ...]] = ("sd",)
     standard: ClassVar[Standard | None] = Standard("mean", "sd", {"mean": 0.0, "sd": 1.0})
 
@@ -102,7 +111,7 @@ class Normal(ScalarFamily):
         mean, sd = parameters
         return rng.normal(mean, sd, size)
 
-    def scipy(self) -> Any:
+    def scipy(self) -> FrozenLaw:
         return scipy.stats.norm(self.flat("mean"), self.flat("sd"))
 
 
@@ -122,7 +131,7 @@ class LogNormal(ScalarFamily):
 
     log_mean: npt.ArrayLike
     log_sd: npt.ArrayLike
-    shape: Any = field(default=(), kw_only=True)
+    shape: Shape = field(default=(), kw_only=True)
     positive: ClassVar[tuple[str, ...]] = ("log_sd",)
     standard: ClassVar[Standard | None] = Standard("log_mean", "log_sd", {"mean": 0.0, "sd": 1.0}, Normal)
 
@@ -141,7 +150,7 @@ class LogNormal(ScalarFamily):
         log_mean, log_sd = parameters
         return rng.lognormal(log_mean, log_sd, size)
 
-    def scipy(self) -> Any:
+    def scipy(self) -> FrozenLaw:
         return scipy.stats.lognorm(self.flat("log_sd"), scale=np.exp(self.flat("log_mean")))
 
 
@@ -158,7 +167,7 @@ class HalfNormal(ScalarFamily):
     """
 
     sd: npt.ArrayLike
-    shape: Any = field(default=(), kw_only=True)
+    shape: Shape = field(default=(), kw_only=True)
     positive: ClassVar[tuple[str, ...]] = ("sd",)
     standard: ClassVar[Standard | None] = Standard("0", "sd", {"sd": 1.0})
 
@@ -177,7 +186,7 @@ class HalfNormal(ScalarFamily):
         (sd,) = parameters
         return np.abs(rng.normal(0.0, sd, size))
 
-    def scipy(self) -> Any:
+    def scipy(self) -> FrozenLaw:
         return scipy.stats.halfnorm(scale=self.flat("sd"))
 
 
@@ -197,7 +206,7 @@ class Gamma(ScalarFamily):
 
     concentration: npt.ArrayLike
     rate: npt.ArrayLike
-    shape: Any = field(default=(), kw_only=True)
+    shape: Shape = field(default=(), kw_only=True)
     positive: ClassVar[tuple[str, ...]] = ("concentration", "rate")
     standard: ClassVar[Standard | None] = Standard("0", "1 / rate", {"rate": 1.0})
 
@@ -217,7 +226,7 @@ class Gamma(ScalarFamily):
         concentration, rate = parameters
         return rng.gamma(concentration, 1.0 / rate, size)
 
-    def scipy(self) -> Any:
+    def scipy(self) -> FrozenLaw:
         return scipy.stats.gamma(self.flat("concentration"), scale=1.0 / self.flat("rate"))
 
 
@@ -235,7 +244,7 @@ class Beta(ScalarFamily):
 
     a: npt.ArrayLike
     b: npt.ArrayLike
-    shape: Any = field(default=(), kw_only=True)
+    shape: Shape = field(default=(), kw_only=True)
     positive: ClassVar[tuple[str, ...]] = ("a", "b")
 
     @property
@@ -253,7 +262,7 @@ class Beta(ScalarFamily):
         a, b = parameters
         return rng.beta(a, b, size)
 
-    def scipy(self) -> Any:
+    def scipy(self) -> FrozenLaw:
         return scipy.stats.beta(self.flat("a"), self.flat("b"))
 
 
@@ -273,7 +282,7 @@ class Cauchy(ScalarFamily):
 
     location: npt.ArrayLike
     scale: npt.ArrayLike
-    shape: Any = field(default=(), kw_only=True)
+    shape: Shape = field(default=(), kw_only=True)
     positive: ClassVar[tuple[str, ...]] = ("scale",)
     standard: ClassVar[Standard | None] = Standard("location", "scale", {"location": 0.0, "scale": 1.0})
 
@@ -288,7 +297,7 @@ class Cauchy(ScalarFamily):
         location, scale = parameters
         return location + scale * rng.standard_cauchy(size)
 
-    def scipy(self) -> Any:
+    def scipy(self) -> FrozenLaw:
         return scipy.stats.cauchy(self.flat("location"), self.flat("scale"))
 
 

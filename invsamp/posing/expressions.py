@@ -12,7 +12,9 @@ import numpy as np
 from invsamp.contract import Array
 
 #: A value and its derivatives by name; what is missing is zero.
-Dual = tuple[Any, dict[str, Any]]
+#: Numbers, or arrays of them, that broadcast against each other.
+Value = Any
+Dual = tuple[Value, dict[str, Value]]
 
 
 class Expression:
@@ -45,7 +47,7 @@ class Expression:
         self._check(self._tree, found)
         self.names = tuple(found)
 
-    def __call__(self, values: Mapping[str, Array]) -> tuple[Any, dict[str, Any]]:
+    def __call__(self, values: Mapping[str, Array]) -> tuple[Value, dict[str, Value]]:
         """Value and derivatives by name, of shapes to which the arrays of ``values`` broadcast."""
         with np.errstate(all="ignore"):
             return self._evaluate(self._tree, values)
@@ -116,31 +118,31 @@ def _combine(op: ast.operator, left: Dual, right: Dual) -> Dual:
     return power, _sum(by_base, _scaled(by_b, power * np.log(a)) if by_b else {})
 
 
-def _scaled(slopes: dict[str, Any], factor: Any) -> dict[str, Any]:
+def _scaled(slopes: dict[str, Value], factor: Value) -> dict[str, Value]:
     return {name: slope * factor for name, slope in slopes.items()}
 
 
-def _sum(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+def _sum(one: dict[str, Value], other: dict[str, Value]) -> dict[str, Value]:
     return {name: one.get(name, 0.0) + other.get(name, 0.0) for name in dict.fromkeys([*one, *other])}
 
 
-def _exp(x: Any) -> tuple[Any, Any]:
+def _exp(x: Value) -> tuple[Value, Value]:
     value = np.exp(x)
     return value, value
 
 
-def _sqrt(x: Any) -> tuple[Any, Any]:
+def _sqrt(x: Value) -> tuple[Value, Value]:
     value = np.sqrt(x)
     return value, np.divide(0.5, value)
 
 
-def _tanh(x: Any) -> tuple[Any, Any]:
+def _tanh(x: Value) -> tuple[Value, Value]:
     value = np.tanh(x)
     return value, 1.0 - value * value
 
 
 #: Value and derivative of each function.
-FUNCTIONS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
+FUNCTIONS: dict[str, Callable[[Value], tuple[Value, Value]]] = {
     "exp": _exp,
     "log": lambda x: (np.log(x), np.divide(1.0, x)),
     "sqrt": _sqrt,

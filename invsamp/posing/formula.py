@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.contract import Array
-from invsamp.posing.expressions import Expression
+from invsamp.posing.expressions import Expression, Value
 
 Indices = npt.NDArray[np.intp]
 
@@ -108,7 +108,7 @@ class Formula:
 
     def at(
         self, theta: Array, rows: Indices, index: Indices, given: Mapping[str, Array]
-    ) -> tuple[Array, list[tuple[Indices, Any]], Mapping[str, Any]]:
+    ) -> tuple[Array, list[tuple[Indices, Value]], Mapping[str, Value]]:
         """Value at entries ``index`` and ``rows`` of theta, which broadcast to (batch, k).
 
         Then columns of theta with the derivatives with respect to them, and derivatives by all names of a formula.

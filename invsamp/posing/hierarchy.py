@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from invsamp.contract import AnyArray, Array
 from invsamp.posing.conditional import ByColumn, Conditional, Indices
+from invsamp.posing.expressions import Value
 from invsamp.posing.formula import Formula, Names
 
 
@@ -38,7 +38,7 @@ class Step:
     def __init__(self, columns: slice, own: Array | None, by_column: list[tuple[Indices, Array]]) -> None:
         self.columns, self.own, self.by_column = columns, own, by_column
 
-    def rows(self, chosen: Any) -> Step:
+    def rows(self, chosen: Value) -> Step:
         """Of some rows."""
         own = None if self.own is None else self.own[chosen]
         return Step(self.columns, own, [(columns, slope[chosen]) for columns, slope in self.by_column])
@@ -67,7 +67,7 @@ class Moved:
     def __init__(self, position: Array, theta: Array, log_density: Array, steps: list[Step]) -> None:
         self.position, self.theta, self.log_density, self._steps = position, theta, log_density, steps
 
-    def __getitem__(self, rows: Any) -> Moved:
+    def __getitem__(self, rows: Value) -> Moved:
         steps = [step.rows(rows) for step in self._steps]
         return Moved(self.position[rows], self.theta[rows], self.log_density[rows], steps)
 
@@ -199,19 +199,19 @@ def _stretched(node: Conditional, theta: Array, log_density: Array) -> Step:
         (columns, by_location if isinstance(by_scale, float) and by_scale == 0.0 else by_location + u * by_scale)
         for columns, by_location, by_scale in by_column
     ]
-    own: Any = scale
+    own: Value = scale
     if node.standard.log:
         own, slopes = scale * x, [(columns, slope * x) for columns, slope in slopes]
     return _step(node.columns, own, slopes, len(u))
 
 
-def _step(columns: slice, own: Any, by_column: ByColumn, batch: int) -> Step:
+def _step(columns: slice, own: Value, by_column: ByColumn, batch: int) -> Step:
     shape = batch, columns.stop - columns.start
     full = [(found.ravel(), _filled(slope, shape)) for found, slope in by_column]
     return Step(columns, None if own is None else _filled(own, shape), full)
 
 
-def _filled(value: Any, shape: tuple[int, int]) -> Array:
+def _filled(value: Value, shape: tuple[int, int]) -> Array:
     if np.shape(value) == shape:
         return np.asarray(value)
     full = np.empty(shape)

@@ -14,12 +14,11 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from invsamp.contract import Plain
+from invsamp.contract import Facts, Plain
 from invsamp.posing.forward import ModelError
 
 #: Seconds between attempts to reach a server that refuses the connection.
@@ -51,7 +50,7 @@ class Server:
     address: SplitResult
     time_limit: float
 
-    def ask(self, path: str, body: Mapping[str, Any] | None = None, *, numbers: int = 0) -> Plain:
+    def ask(self, path: str, body: Facts | None = None, *, numbers: int = 0) -> Plain:
         """The JSON object that it answers with.
 
         Parameters
@@ -86,7 +85,7 @@ class Server:
             wire.hang_up()
         return _understood(path, status, reply)
 
-    def _answer(self, wire: _Wire, path: str, body: Mapping[str, Any] | None) -> tuple[int, bytes]:
+    def _answer(self, wire: _Wire, path: str, body: Facts | None) -> tuple[int, bytes]:
         text = None if body is None else json.dumps(body)
         method, headers = ("GET", {}) if text is None else ("POST", {"Content-Type": "application/json"})
         assert self.address.hostname is not None

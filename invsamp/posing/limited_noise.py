@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +12,7 @@ import numpy.typing as npt
 from invsamp.arguments import array, store, wrong
 from invsamp.contract import Array
 from invsamp.posing.distribution import freeze
+from invsamp.posing.expressions import Value
 from invsamp.posing.noise import ScaleFamily
 from invsamp.posing.noise_contract import Noise
 
@@ -97,7 +97,7 @@ class CensoredNoise(_Limited):
             return np.isfinite(data)
         return self.noise.accepts(data) | (beyond & np.isfinite(data))
 
-    def _limit(self, y: Array, data: Array, lower: Array, upper: Array, scale: Array, inside: Any) -> Tail:
+    def _limit(self, y: Array, data: Array, lower: Array, upper: Array, scale: Array, inside: Value) -> Tail:
         low, high = np.broadcast_to(data <= lower, y.shape), np.broadcast_to(data >= upper, y.shape)
         parts = zip(inside, self._below(lower, y, scale), self._above(upper, y, scale), strict=True)
         return tuple(np.where(low, below, np.where(high, above, part)) for part, below, above in parts)  # type: ignore[return-value]
@@ -134,7 +134,7 @@ class TruncatedNoise(_Limited):
             return np.isfinite(data)
         return self.noise.accepts(data) & inside
 
-    def _limit(self, y: Array, data: Array, lower: Array, upper: Array, scale: Array, inside: Any) -> Tail:
+    def _limit(self, y: Array, data: Array, lower: Array, upper: Array, scale: Array, inside: Value) -> Tail:
         log_mass, by_y, by_scale = self._mass(y, lower, upper, scale)
         return inside[0] - log_mass, inside[1] - by_y, inside[2] - by_scale
 

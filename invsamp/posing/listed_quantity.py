@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.contract import Array
-from invsamp.posing.expressions import Expression
+from invsamp.posing.expressions import Expression, Value
 from invsamp.posing.formula import Indices, is_name
 from invsamp.posing.prior import Prior
 from invsamp.posing.quantity import OBSERVATION, Quantity, check_support, refuse_clash
@@ -41,7 +41,7 @@ class ListedQuantity:
     known = None
 
     def __init__(
-        self, label: str, values: tuple[Any, ...], limits: tuple[float, float], shape: tuple[int, ...], prior: Prior
+        self, label: str, values: tuple[Value, ...], limits: tuple[float, float], shape: tuple[int, ...], prior: Prior
     ) -> None:
         if not shape or shape[-1] != len(values):
             raise ValueError(
@@ -80,7 +80,7 @@ class ListedQuantity:
 
     def evaluate(
         self, theta: Array, y: Array, rows: Indices, index: Indices
-    ) -> tuple[Array, list[tuple[Indices, Any]], Any]:
+    ) -> tuple[Array, list[tuple[Indices, Value]], Value]:
         """As `Quantity.evaluate`."""
         index, rows = np.broadcast_to(index, y.shape), np.broadcast_to(rows, y.shape)
         columns = self.columns[index]
@@ -109,7 +109,7 @@ def as_quantity(
     return Quantity(label, value, limits, shape, prior)
 
 
-def _form(label: str, value: Any, limits: tuple[float, float], prior: Prior) -> tuple[str, tuple[Any, ...]]:
+def _form(label: str, value: Value, limits: tuple[float, float], prior: Prior) -> tuple[str, tuple[Value, ...]]:
     """A formula of ``_0``, ``_1`` and so on, and what these are."""
     if not isinstance(value, str):
         return _PLAIN, (value,)
@@ -123,7 +123,7 @@ def _form(label: str, value: Any, limits: tuple[float, float], prior: Prior) -> 
     return expression.renamed({name: f"_{k}" for k, name in enumerate(own)}), own
 
 
-def _slot(label: str, value: Any, prior: Prior) -> tuple[int, float]:
+def _slot(label: str, value: Value, prior: Prior) -> tuple[int, float]:
     """Column of theta, or -1 and a number."""
     names = prior.known_names
     if not isinstance(value, str):
@@ -133,7 +133,7 @@ def _slot(label: str, value: Any, prior: Prior) -> tuple[int, float]:
     return (-1, float(names.fixed[value])) if value in names.fixed else (names.slices[value].start, 0.0)
 
 
-def _names(label: str, value: Any, prior: Prior) -> tuple[str, ...]:
+def _names(label: str, value: Value, prior: Prior) -> tuple[str, ...]:
     if not isinstance(value, str):
         return ()
     if is_name(value, prior.known_names):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import instance, store, wrong
 from invsamp.contract import Array
+from invsamp.posing.expressions import Value
 from invsamp.posing.noise_contract import Noise, quantity
 
 
@@ -52,7 +52,7 @@ class MixtureNoise(Noise):
     def limits(self) -> Mapping[str, tuple[float, float]]:
         return {"fraction": (0.0, 1.0)} | {f"{name}.{key}": v for name, key, v in self._of_parts("limits")}
 
-    def _of_parts(self, what: str) -> list[tuple[str, str, Any]]:
+    def _of_parts(self, what: str) -> list[tuple[str, str, Value]]:
         parts = {"noise": self.noise, "outliers": self.outliers}
         return [(name, key, value) for name, part in parts.items() for key, value in getattr(part, what).items()]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ from scipy import special
 
 from invsamp.contract import Array
 from invsamp.posing import column_families
-from invsamp.posing.distribution import Coefficients, ScalarFamily, Standard, check_ends, ends
+from invsamp.posing.distribution import Coefficients, FrozenLaw, ScalarFamily, Shape, Standard, check_ends, ends
 from invsamp.posing.distributions import Uniform
 
 
@@ -43,7 +43,7 @@ class StudentT(ScalarFamily):
     degrees_of_freedom: npt.ArrayLike
     location: npt.ArrayLike
     scale: npt.ArrayLike
-    shape: Any = field(default=(), kw_only=True)
+    shape: Shape = field(default=(), kw_only=True)
     positive: ClassVar[tuple[str, ...]] = ("degrees_of_freedom", "scale")
     standard: ClassVar[Standard | None] = Standard("location", "scale", {"location": 0.0, "scale": 1.0})
 
@@ -60,7 +60,7 @@ class StudentT(ScalarFamily):
         nu, location, scale = parameters
         return location + scale * rng.standard_t(nu, size)
 
-    def scipy(self) -> Any:
+    def scipy(self) -> FrozenLaw:
         return scipy.stats.t(self.flat("degrees_of_freedom"), self.flat("location"), self.flat("scale"))
 
 
@@ -78,7 +78,7 @@ class HalfStudentT(_Positive):
 
     degrees_of_freedom: npt.ArrayLike
     scale: npt.ArrayLike
-    shape: Any = field(default=(), kw_only=True)
+    shape: Shape = field(default=(), kw_only=True)
     positive: ClassVar[tuple[str, ...]] = ("degrees_of_freedom", "scale")
     standard: ClassVar[Standard | None] = Standard("0", "scale", {"scale": 1.0})
 
@@ -97,7 +97,7 @@ class HalfStudentT(_Positive):
         nu, scale = parameters
         return np.abs(scale * rng.standard_t(nu, size))
 
-    def scipy(self) -> Any:
+    def scipy(self) -> FrozenLaw:
         return _Folded(self._whole.scipy())
 
 
@@ -114,7 +114,7 @@ class HalfCauchy(_Positive):
     """
 
     scale: npt.ArrayLike
-    shape: Any = field(default=(), kw_only=True)
+    shape: Shape = field(default=(), kw_only=True)
     positive: ClassVar[tuple[str, ...]] = ("scale",)
     standard: ClassVar[Standard | None] = Standard("0", "scale", {"scale": 1.0})
 
@@ -130,7 +130,7 @@ class HalfCauchy(_Positive):
         (scale,) = parameters
         return np.abs(scale * rng.standard_cauchy(size))
 
-    def scipy(self) -> Any:
+    def scipy(self) -> FrozenLaw:
         return scipy.stats.halfcauchy(scale=self.flat("scale"))
 
 
@@ -146,7 +146,7 @@ class Exponential(_Positive):
     """
 
     rate: npt.ArrayLike
-    shape: Any = field(default=(), kw_only=True)
+    shape: Shape = field(default=(), kw_only=True)
     positive: ClassVar[tuple[str, ...]] = ("rate",)
     standard: ClassVar[Standard | None] = Standard("0", "1 / rate", {"rate": 1.0})
 
@@ -162,7 +162,7 @@ class Exponential(_Positive):
         (rate,) = parameters
         return rng.exponential(1.0 / rate, size)
 
-    def scipy(self) -> Any:
+    def scipy(self) -> FrozenLaw:
         return scipy.stats.expon(scale=1.0 / self.flat("rate"))
 
 
@@ -180,7 +180,7 @@ class InverseGamma(_Positive):
 
     concentration: npt.ArrayLike
     rate: npt.ArrayLike
-    shape: Any = field(default=(), kw_only=True)
+    shape: Shape = field(default=(), kw_only=True)
     positive: ClassVar[tuple[str, ...]] = ("concentration", "rate")
     standard: ClassVar[Standard | None] = Standard("0", "rate", {"rate": 1.0})
 
@@ -196,7 +196,7 @@ class InverseGamma(_Positive):
         concentration, rate = parameters
         return rate / rng.gamma(concentration, 1.0, size)
 
-    def scipy(self) -> Any:
+    def scipy(self) -> FrozenLaw:
         return scipy.stats.invgamma(self.flat("concentration"), scale=self.flat("rate"))
 
 
@@ -214,7 +214,7 @@ class LogUniform(ScalarFamily):
 
     lower: npt.ArrayLike
     upper: npt.ArrayLike
-    shape: Any = field(default=(), kw_only=True)
+    shape: Shape = field(default=(), kw_only=True)
     positive: ClassVar[tuple[str, ...]] = ("lower", "upper")
     standard: ClassVar[Standard | None] = Standard(
         "log(lower)", "log(upper / lower)", {"lower": 0.0, "upper": 1.0}, Uniform
@@ -244,7 +244,7 @@ class LogUniform(ScalarFamily):
         lower, upper = parameters
         return np.clip(np.exp(rng.uniform(np.log(lower), np.log(upper), size)), lower, upper)
 
-    def scipy(self) -> Any:
+    def scipy(self) -> FrozenLaw:
         return scipy.stats.loguniform(self.flat("lower"), self.flat("upper"))
 
 
@@ -263,7 +263,7 @@ class Weibull(_Positive):
 
     exponent: npt.ArrayLike
     scale: npt.ArrayLike
-    shape: Any = field(default=(), kw_only=True)
+    shape: Shape = field(default=(), kw_only=True)
     positive: ClassVar[tuple[str, ...]] = ("exponent", "scale")
     standard: ClassVar[Standard | None] = Standard("0", "scale", {"scale": 1.0})
 
@@ -278,7 +278,7 @@ class Weibull(_Positive):
         exponent, scale = parameters
         return np.asarray(scale * rng.weibull(exponent, size))
 
-    def scipy(self) -> Any:
+    def scipy(self) -> FrozenLaw:
         return scipy.stats.weibull_min(self.flat("exponent"), scale=self.flat("scale"))
 
 
@@ -297,7 +297,7 @@ class Triangular(ScalarFamily):
     lower: npt.ArrayLike
     mode: npt.ArrayLike
     upper: npt.ArrayLike
-    shape: Any = field(default=(), kw_only=True)
+    shape: Shape = field(default=(), kw_only=True)
 
     def _check(self) -> None:
         lower, mode, upper = (self.flat(name) for name in ("lower", "mode", "upper"))
@@ -322,7 +322,7 @@ class Triangular(ScalarFamily):
         lower, mode, upper = parameters
         return rng.triangular(lower, mode, upper, size)
 
-    def scipy(self) -> Any:
+    def scipy(self) -> FrozenLaw:
         lower, width = self.flat("lower"), self.flat("upper") - self.flat("lower")
         return scipy.stats.triang((self.flat("mode") - lower) / width, lower, width)
 
@@ -330,7 +330,7 @@ class Triangular(ScalarFamily):
 class _Folded:
     """The absolute value of a symmetric law about 0, with what `Truncated` asks of it."""
 
-    def __init__(self, whole: Any) -> None:
+    def __init__(self, whole: FrozenLaw) -> None:
         self._whole = whole
 
     def cdf(self, x: Array) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from invsamp.arguments import real, store
 from invsamp.contract import Array
 from invsamp.posing import likelihood
 from invsamp.posing.covariances import Covariance, as_covariance
+from invsamp.posing.expressions import Value
 from invsamp.posing.noise_contract import CompiledNoise, Noise, half_square_cumulant, quantity
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
@@ -24,7 +25,7 @@ class ScaleFamily(CompiledNoise):
     """Base of the noises of a location and a scale; a subclass is a dataclass with a ``scale``."""
 
     #: Numbers, the name of the prior's parameter that is the scale, or a formula.
-    scale: Any
+    scale: Value
 
     def __post_init__(self) -> None:
         store(self, scale=quantity("scale", self.scale))
@@ -85,7 +86,7 @@ class GaussianNoise(ScaleFamily):
     """
 
     scale: npt.ArrayLike | str = 1.0
-    covariance: Any = None
+    covariance: Value = None
     family: ClassVar[int] = likelihood.GAUSSIAN
 
     def __post_init__(self) -> None:
@@ -226,7 +227,7 @@ class StudentTNoise(ScaleFamily):
         return np.where(shape > 0.0, special.betaln(inside, 0.5) - special.betaln(0.5 * nu, 0.5), np.inf)
 
 
-def _short(scale: Any) -> str:
+def _short(scale: Value) -> str:
     """A scale as text, abbreviated where it has more than a handful of entries."""
     if isinstance(scale, str) or np.size(scale) <= 8:
         return repr(scale)

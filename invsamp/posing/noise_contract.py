@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from invsamp.arguments import array, real
 from invsamp.contract import Array
 from invsamp.posing import likelihood
 from invsamp.posing.distribution import freeze
-from invsamp.posing.expressions import Expression
+from invsamp.posing.expressions import Expression, Value
 
 
 class Noise(ABC):
@@ -109,7 +109,7 @@ class CompiledNoise(Noise):
         return found[: 2 + len(values)]
 
 
-def quantity(name: str, value: object, above: float = 0.0, below: float | None = None) -> Any:
+def quantity(name: str, value: object, above: float = 0.0, below: float | None = None) -> Value:
     """Numbers between limits as they are kept, the name of a parameter, or a formula of names; or a list of these."""
     if isinstance(value, str) and value:
         return value if value.isidentifier() else Expression(name, value).text
@@ -118,7 +118,7 @@ def quantity(name: str, value: object, above: float = 0.0, below: float | None =
     return freeze(array(name, value, above=above, below=below, also=", or the name of a parameter or a formula"))
 
 
-def _entry(name: str, value: object, above: float, below: float | None) -> Any:
+def _entry(name: str, value: object, above: float, below: float | None) -> Value:
     if isinstance(value, str):
         return quantity(name, value, above, below)
     return real(name, value, above=above, below=below, also=", or the name of a parameter or a formula")

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, generator, instance, integer, mapping, numbers, one_of, optional, real, wrong
-from invsamp.contract import Array, ForwardModel, Plain, Reference
+from invsamp.contract import Array, Facts, ForwardModel, Plain, Reference
 from invsamp.domains import Box, Domain, DomainLike, Product, Unbounded, bound_domain, named_columns, point_inside
 from invsamp.posing.bound_noise import BoundNoise
 from invsamp.posing.coordinates import choose_coordinates
@@ -103,7 +103,7 @@ class Posterior:
         if log_likelihood is not None:
             _refuse_beside_likelihood(given)
             self.noise: Noise | Outputs = GivenLikelihood()
-            self.forward: dict[str, Any] = _densities(log_likelihood)
+            self.forward: Plain = _densities(log_likelihood)
             observed = np.zeros(self.forward[tuple(self.forward)[-1]].shape)
         else:
             _refuse_missing(given)
@@ -478,7 +478,7 @@ class Posterior:
         """Its parts and the data, by which a run that goes on recognises it."""
         fixed = {name: value.tolist() for name, value in self.prior.fixed.items()}
         prior = dict(self.prior.distributions) | fixed | dict(self.prior.tied)
-        told: dict[str, Any] = {"prior": prior, "noise": self.noise, "forward": self.forward}
+        told: Plain = {"prior": prior, "noise": self.noise, "forward": self.forward}
         return told if isinstance(self.noise, GivenLikelihood) else told | {"data": self.data}
 
     def failure_message(self, fidelity: str | None = None) -> str | None:
@@ -609,7 +609,7 @@ class Posterior:
         return as_selector(self.prior.columns(free))
 
 
-def _refuse_missing(given: Mapping[str, Any]) -> None:
+def _refuse_missing(given: Facts) -> None:
     if missing := [name for name, value in given.items() if value is None]:
         raise ValueError(
             f"{missing[0]} must be given: a posterior has forward, data and noise, or else a log_likelihood, got None"
@@ -626,13 +626,13 @@ def _costs(given: Mapping[str, float], fidelities: tuple[str, ...]) -> dict[str,
     return {name: real(f"costs[{name!r}]", found[name], above=0) for name in fidelities}
 
 
-def _refuse_beside_likelihood(given: Mapping[str, Any]) -> None:
+def _refuse_beside_likelihood(given: Facts) -> None:
     for name, value in given.items():
         if value is not None:
             raise ValueError(f"{name} must be None beside a log_likelihood, which says all of the data, got {value!r}")
 
 
-def _densities(log_likelihood: Any) -> dict[str, Any]:
+def _densities(log_likelihood: Any) -> Plain:
     """Log likelihoods by fidelity."""
     if not isinstance(log_likelihood, Mapping):
         return {"model": as_density("log_likelihood", log_likelihood)}

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, generator, integer, mapping, numbers, one_of, real, text, wrong
-from invsamp.contract import Array
+from invsamp.contract import Array, Facts, Plain
 from invsamp.names import check_names, labels
 from invsamp.posing import column_families
 from invsamp.posing.conditional import Conditional
@@ -113,7 +113,7 @@ class Prior:
 
     def __repr__(self) -> str:
         fixed = {name: value.tolist() for name, value in self.fixed.items()}
-        values: dict[str, Any] = dict(self.distributions) | fixed | dict(self.tied)
+        values: Plain = dict(self.distributions) | fixed | dict(self.tied)
         return "Prior(" + ", ".join(f"{name}={values[name]!r}" for name in self.order) + ")"
 
     def __eq__(self, other: object) -> bool:
@@ -201,7 +201,7 @@ class Prior:
         for node in self.hierarchy.nodes if self.hierarchy is not None else ():
             if isinstance(node, Conditional):
                 how[node.name] = "centred" if node.centred else "non-centred"
-        values: dict[str, Any] = dict(self.fixed) | dict(self.tied) | dict(self.distributions)
+        values: Plain = dict(self.fixed) | dict(self.tied) | dict(self.distributions)
         shapes = {name: value.shape for name, value in self.fixed.items()} | dict(self.known_names.shapes)
         lines = tuple(told(name, shapes[name], values[name], how.get(name, "")) for name in self.order)
         return Graph({name: self._parents.get(name, ()) for name in self.order}, lines)
@@ -356,7 +356,7 @@ class Sampled:
         return value if self.hierarchy is None else value + self.hierarchy.forward(u)[0].log_density
 
 
-def _told_apart(values: Mapping[str, Any]) -> tuple[dict[str, Distribution], dict[str, Array], dict[str, str]]:
+def _told_apart(values: Facts) -> tuple[dict[str, Distribution], dict[str, Array], dict[str, str]]:
     """Distributions, fixed values and formulas."""
     free, fixed, tied = {}, {}, {}
     for name, value in values.items():
@@ -393,7 +393,7 @@ def _row(name: str, row: Any) -> Distribution | float:
         raise ValueError(f"table[{name!r}]: {error}") from None
 
 
-def by_name(value: Any) -> Mapping[str, Any] | None:
+def by_name(value: Any) -> Facts | None:
     """The values of a mapping, or of what pandas labels with text; None of anything else.
 
     Labels may come in any order: taken as an array, they would be lost.

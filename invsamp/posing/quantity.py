@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from invsamp.contract import Array
-from invsamp.posing.expressions import Expression
+from invsamp.posing.expressions import Expression, Value
 from invsamp.posing.formula import Formula, Indices, is_name
 from invsamp.posing.prior import Prior
 
@@ -64,7 +63,7 @@ class Quantity(Formula):
 
     def evaluate(
         self, theta: Array, y: Array, rows: Indices, index: Indices
-    ) -> tuple[Array, list[tuple[Indices, Any]], Any]:
+    ) -> tuple[Array, list[tuple[Indices, Value]], Value]:
         """Value at data ``index`` and ``rows`` of theta, which broadcast to the shape of y (batch, k).
 
         Then the columns of theta with the derivatives with respect to them, and that with respect to y.

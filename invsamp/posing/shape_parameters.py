@@ -7,7 +7,7 @@ derivatives with respect to them are taken too, by complex steps.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import loggamma
@@ -15,13 +15,14 @@ from scipy.special import loggamma
 from invsamp.contract import Array
 from invsamp.posing.distribution import ends
 from invsamp.posing.distributions import Beta, Gamma
+from invsamp.posing.expressions import Value
 from invsamp.posing.more_distributions import HalfStudentT, InverseGamma, StudentT, Weibull
 
 
 class ShapeFamily(NamedTuple):
     """Log density of a number and of its parameters, in the order of the family's; and where numbers may lie."""
 
-    log_density: Callable[..., Any]
+    log_density: Callable[..., Value]
     lower: float
     upper: float
 
@@ -30,19 +31,19 @@ class ShapeFamily(NamedTuple):
         return ends(self.lower, self.upper, shape)
 
 
-def _beta(x: Any, a: Any, b: Any) -> Any:
+def _beta(x: Value, a: Value, b: Value) -> Value:
     return (a - 1.0) * np.log(x) + (b - 1.0) * np.log(1.0 - x) + loggamma(a + b) - loggamma(a) - loggamma(b)
 
 
-def _gamma(x: Any, a: Any, rate: Any) -> Any:
+def _gamma(x: Value, a: Value, rate: Value) -> Value:
     return a * np.log(rate) - loggamma(a) + (a - 1.0) * np.log(x) - rate * x
 
 
-def _inverse_gamma(x: Any, a: Any, rate: Any) -> Any:
+def _inverse_gamma(x: Value, a: Value, rate: Value) -> Value:
     return a * np.log(rate) - loggamma(a) - (a + 1.0) * np.log(x) - rate / x
 
 
-def _student_t(x: Any, nu: Any, location: Any, scale: Any) -> Any:
+def _student_t(x: Value, nu: Value, location: Value, scale: Value) -> Value:
     z = (x - location) / scale
     constant = loggamma(0.5 * (nu + 1.0)) - loggamma(0.5 * nu) - 0.5 * np.log(np.pi * nu) - np.log(scale)
     return constant - 0.5 * (nu + 1.0) * np.log(1.0 + z * z / nu)
@@ -52,7 +53,7 @@ def _half_student_t(x: object, nu: object, scale: object) -> object:
     return np.log(2.0) + _student_t(x, nu, 0.0, scale)
 
 
-def _weibull(x: Any, exponent: Any, scale: Any) -> Any:
+def _weibull(x: Value, exponent: Value, scale: Value) -> Value:
     return np.log(exponent / scale) + (exponent - 1.0) * np.log(x / scale) - (x / scale) ** exponent
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from invsamp import arguments
 from invsamp.arguments import array, generator, instance, integer, mapping, numbers, one_of, optional, store, text
-from invsamp.contract import Array, Plain, Potential
+from invsamp.contract import Array, Facts, Plain, Potential
 from invsamp.domains import Domain, DomainLike, Unbounded, bound_domain, named_columns, point_inside
 from invsamp.names import check_names
 from invsamp.posing.density import LogDensity
@@ -71,7 +71,7 @@ class Target:
     potentials: Potential | Mapping[str, Potential]
     domain: DomainLike = field(default_factory=Unbounded)
     start: Callable[[np.random.Generator, int], Array] | Array | None = None
-    names: Sequence[str] | Mapping[str, Any] | None = None
+    names: Sequence[str] | Facts | None = None
     transforms: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
@@ -152,7 +152,7 @@ class Target:
 
     def described(self) -> Plain:
         """Its potentials, by which a run that goes on recognises it."""
-        told: dict[str, Any] = {"forward": self._levels}
+        told: Plain = {"forward": self._levels}
         return told | {"transforms": self.transforms} if self.transforms else told
 
     def without_domain(self) -> Target:
@@ -277,11 +277,11 @@ class Target:
             one_of(f"transforms[{name!r}]", kind, ("log", "logit"))
 
 
-def _size(names: Sequence[str] | Mapping[str, Any]) -> int:
+def _size(names: Sequence[str] | Facts) -> int:
     return sum(math.prod(shape) for shape in names.values()) if isinstance(names, Mapping) else len(names)
 
 
-def _sized(level: Any, names: Sequence[str] | Mapping[str, Any] | None) -> Any:
+def _sized(level: Any, names: Sequence[str] | Facts | None) -> Any:
     """A density that knows its dimension; other potentials as they are."""
     if not isinstance(level, LogDensity):
         return level

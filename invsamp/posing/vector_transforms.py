@@ -8,11 +8,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from invsamp.contract import Array
+from invsamp.contract import AnyArray, Array
 
 _STEP = 1e-30
 
@@ -21,11 +20,11 @@ class VectorTransform(ABC):
     """Vector theta, (batch, k), of a position of the same shape. Where theta cannot be, its position is NaN."""
 
     @abstractmethod
-    def theta(self, position: Any) -> Any:
+    def theta(self, position: AnyArray) -> AnyArray:
         """Theta of positions (..., k), real or complex."""
 
     @abstractmethod
-    def log_jacobian(self, position: Any) -> Any:
+    def log_jacobian(self, position: AnyArray) -> AnyArray:
         """Log of the determinant of d theta / d position, (...), at positions (..., k), real or complex."""
 
     @abstractmethod
@@ -50,12 +49,12 @@ class Increasing(VectorTransform):
     lower: float = -math.inf
     upper: float = math.inf
 
-    def theta(self, position: Any) -> Any:
+    def theta(self, position: AnyArray) -> AnyArray:
         if self.upper < math.inf:
             return self.lower + (self.upper - self.lower) / (1.0 + np.exp(-self._summed(position)))
         return self._summed(position) if self.lower == -math.inf else self.lower + np.cumsum(np.exp(position), axis=-1)
 
-    def log_jacobian(self, position: Any) -> Any:
+    def log_jacobian(self, position: AnyArray) -> AnyArray:
         gaps = position[..., 1:].sum(axis=-1)
         if self.upper == math.inf:
             return gaps if self.lower == -math.inf else gaps + position[..., 0]
@@ -74,7 +73,7 @@ class Increasing(VectorTransform):
             return np.concatenate([first, np.log(np.diff(u, axis=-1))], axis=-1)
 
     @staticmethod
-    def _summed(position: Any) -> Any:
+    def _summed(position: AnyArray) -> AnyArray:
         return np.cumsum(np.concatenate([position[..., :1], np.exp(position[..., 1:])], axis=-1), axis=-1)
 
 
@@ -82,10 +81,10 @@ class Increasing(VectorTransform):
 class Shares(VectorTransform):
     """All shares of a whole but the last, from the logarithms of their ratios to it."""
 
-    def theta(self, position: Any) -> Any:
+    def theta(self, position: AnyArray) -> AnyArray:
         return np.exp(self._logarithms(position)[..., :-1])
 
-    def log_jacobian(self, position: Any) -> Any:
+    def log_jacobian(self, position: AnyArray) -> AnyArray:
         return self._logarithms(position).sum(axis=-1)
 
     def position(self, theta: Array) -> Array:
@@ -93,7 +92,7 @@ class Shares(VectorTransform):
             return np.asarray(np.log(theta) - np.log(1.0 - theta.sum(axis=-1, keepdims=True)))
 
     @staticmethod
-    def _logarithms(position: Any) -> Any:
+    def _logarithms(position: AnyArray) -> AnyArray:
         """Logarithms of all shares."""
         whole = np.concatenate([position, np.zeros((*position.shape[:-1], 1))], axis=-1)
         whole = whole - whole.real.max(axis=-1, keepdims=True)
@@ -110,12 +109,12 @@ class Correlations(VectorTransform):
 
     size: int
 
-    def theta(self, position: Any) -> Any:
+    def theta(self, position: AnyArray) -> AnyArray:
         factor = self._factor(np.tanh(position))
         rows, columns = np.tril_indices(self.size, -1)
         return (factor[..., rows, :] * factor[..., columns, :]).sum(axis=-1)
 
-    def log_jacobian(self, position: Any) -> Any:
+    def log_jacobian(self, position: AnyArray) -> AnyArray:
         side = np.where(position.real < 0.0, -position, position)
         log_rest = 2.0 * (math.log(2.0) - side - np.log1p(np.exp(-2.0 * side)))  # of 1 - tanh^2
         columns = np.tril_indices(self.size, -1)[1]
@@ -133,7 +132,7 @@ class Correlations(VectorTransform):
                 factor[..., i, i] = np.sqrt(1.0 - (factor[..., i, : j + 1] ** 2).sum(axis=-1))
             return np.asarray(np.arctanh(partial))
 
-    def _factor(self, partial: Any) -> Any:
+    def _factor(self, partial: AnyArray) -> AnyArray:
         """Cholesky factor of the correlations, (..., size, size)."""
         factor = np.zeros((*partial.shape[:-1], self.size, self.size), dtype=partial.dtype)
         factor[..., 0, 0] = 1.0
