@@ -280,7 +280,7 @@ def _stepped(rhs: Rhs, n: int, q: int, own: tuple[int, ...], n_initial: int) -> 
         *(f"    out[{n + i} + k * {n}] = complex(e[{i}]).imag / H" for i in range(n)),
         *(f"out[{i}] = d[{i}]" for i in range(n)),
     ]
-    analytic = _jitted(twin(rhs, _analytic, wrap=_jitted, builtins=_ANALYTIC_BUILTINS))
+    analytic = _compiled_on_use(twin(rhs, _analytic, wrap=_compiled_on_use, builtins=_ANALYTIC_BUILTINS))
     scope = {"inner": _jitted(rhs), "analytic": analytic, "H": 1e-100}
     return "complex step", _guarded(lines, n + n * columns, scope)
 
@@ -316,8 +316,11 @@ def _tuple(entries: list[str]) -> str:
 
 def _jitted(function: Callable[..., object]) -> object:
     """Compile on use, together with the plain functions that it calls."""
-    copied = twin(function, without_tables, wrap=_jitted)
-    return njit(error_model="numpy")(copied) if isinstance(copied, types.FunctionType) else copied
+    return _compiled_on_use(twin(function, without_tables, wrap=_compiled_on_use))
+
+
+def _compiled_on_use(function: Callable[..., object]) -> object:
+    return njit(error_model="numpy")(function) if isinstance(function, types.FunctionType) else function
 
 
 def _analytic(value: object) -> object:

@@ -57,8 +57,14 @@ def twin(
         if not isinstance(value, types.FunctionType) or (value.__module__ or "").partition(".")[0] == "numpy":
             return convert(value)
         if id(value) not in copies:
-            copies[id(value)] = value  # a function that calls itself finds the original
-            copies[id(value)] = wrap(copy(value))
+            copies[id(value)] = value
+            made = copy(value)
+            copies[id(value)] = wrap(made)
+            for name in [name for name, read in made.__globals__.items() if read is value]:
+                made.__globals__[name] = copies[id(value)]  # it calls itself
+            for cell in made.__closure__ or ():
+                if cell.cell_contents is value:
+                    cell.cell_contents = copies[id(value)]
         return copies[id(value)]
 
     function = getattr(function, "py_func", function)

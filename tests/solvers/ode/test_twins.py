@@ -8,6 +8,7 @@ import math
 import types
 
 import pytest
+from numba import njit
 
 from invsamp.solvers.ode.twins import twin, with_long_tuples
 
@@ -76,3 +77,24 @@ def test_lists_and_tuples_of_either_length_stay_what_they_are():
     )
     function = scope["function"]
     assert types.FunctionType(with_long_tuples(function.__code__), scope)(2) == function(2)
+
+
+def countdown(n, step):
+    return 0.0 if n < 0.5 else step + countdown(n - 1.0, step)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_function_that_calls_itself_calls_its_copy(compiled):
+    """The original knows nothing of the other meanings; compiled code takes none that it has not compiled."""
+
+    def local(n):
+        return 0.0 if n < 0.5 else RATE + local(n - 1.0)
+
+    def function(n):
+        return countdown(n, RATE) + local(n)
+
+    wrap = (lambda inner: njit(inner)) if compiled else (lambda inner: inner)
+    convert = {RATE: 10.0}.get
+    copy = wrap(twin(function, lambda value: convert(value, value) if isinstance(value, float) else value, wrap=wrap))
+    assert copy(3.0) == 60.0
+    assert function(3.0) == 12.0
