@@ -123,6 +123,14 @@ class ModulePotential:
                 "the likelihood must be finite at the parameters that the module came with, got a log likelihood of "
                 f"{found[at]} for datum {at}: are its inputs and targets finite?"
             )
+        first = tuple(part[:1] for part in self._x), self._y[:1]
+        alone = -as_array(self._evaluated(self._vectors(position), *first, (0, None, None), gradient=False)[0])[0, 0]
+        if not np.isclose(alone, found[0], rtol=1e-3, atol=1e-4):
+            raise ValueError(
+                "likelihood must return the log likelihood of each datum by itself, got one that depends on the other "
+                f"data (their mean, or one over their number?): {alone:.6g} for datum 0 alone, {found[0]:.6g} among "
+                "others"
+            )
 
     def _at(self, indices: npt.NDArray[np.intp]) -> tuple[tuple[Tensor, ...], Tensor]:
         """Inputs and targets (chains, batch, ...)."""

@@ -354,6 +354,23 @@ class TestRefused:
                 "log likelihood of each datum, shape .*neither their sum nor their mean",
             ),
             ({"likelihood": lambda o, t: o}, "log likelihood of each datum"),
+            (
+                {"likelihood": lambda o, t: -nn.functional.cross_entropy(o, t, reduction="none") / len(o)},
+                "each datum by itself, got one that depends on the other data .their mean",
+            ),
+            (
+                {"likelihood": lambda o, t: -nn.functional.cross_entropy(o, t).expand(len(o))},
+                "each datum by itself, got one that depends on the other data .their mean",
+            ),
+            (
+                {
+                    "module": network(2),
+                    "data": (X, np.where(np.arange(30) == 4, np.inf, TARGETS.T).T),
+                    "likelihood": gaussian(1.0),
+                },
+                "log likelihood of -inf for datum 4",
+            ),
+            ({"data": (X, torch.empty(30, dtype=torch.int64, device="meta"))}, "targets must be on the device cpu"),
             ({"likelihood": "categorical"}, "likelihood must be a function"),
             ({"prior": -1.0}, "prior must be a positive"),
             ({"prior": {"0": 1.0}}, "prior must have a standard deviation for each of"),
