@@ -6,6 +6,7 @@
 # make docs    the documentation site, in docs/_build/html
 # make lint    style, types and the direction of imports
 # make bench   the benchmarks
+# make peers   other toolkits on the same problems, each in an environment of its own below .peers/, and the page about it
 # make test-python-3.13   the tests that are not slow with that version of Python, where it is there; or 3.12
 # make test-lower-bounds   the suite with the oldest version of every dependency that pyproject.toml allows
 # make clean   removes environments, logs and figures
@@ -16,7 +17,7 @@
 SHELL := bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-pypi test-dolfinx test-dolfinx-0.9 test-dolfinx-0.11 test-lower-bounds test-processors margins test-python-3.12 test-python-3.13 docs lint bench clean
+.PHONY: help demo test test-pypi test-dolfinx test-dolfinx-0.9 test-dolfinx-0.11 test-lower-bounds test-processors margins test-python-3.12 test-python-3.13 peers docs lint bench clean
 
 WORKERS ?= 2
 DEMO_HARE_LYNX ?= --draws 4000
@@ -107,6 +108,18 @@ test-python-3.12 test-python-3.13:
 	$(ONE_THREAD) NUMBA_CACHE_DIR="$(CURDIR)/.venv-$(VERSION)/numba-cache" .venv-$(VERSION)/bin/python -P -m pytest $(TEST_PROCESSES) \
 		-m "not slow" $(PYTEST_ARGUMENTS)
 
+# each toolkit has an environment of its own; what benchmarks/peers/results.jsonl holds is not run again
+PEERS = pints nutpie pypesto tinyDA numpyro cuqipy
+peers:
+	@.ci/environment .venv dev
+	@for peer in $(PEERS); do PIP_ARGUMENTS=$$peer .ci/environment .peers/$$peer || exit 1; done
+	$(ONE_THREAD) .peers/pints/bin/python benchmarks/peers/run.py reference --problems hare_lynx heat_modes fitzhugh_nagumo
+	$(ONE_THREAD) .peers/nutpie/bin/python benchmarks/peers/run.py reference
+	$(ONE_THREAD) .venv/bin/python benchmarks/peers/run.py invsamp
+	@for peer in $(PEERS); do \
+		$(ONE_THREAD) .peers/$$peer/bin/python benchmarks/peers/run.py $$(echo $$peer | tr A-Z a-z) || exit 1; done
+	.venv/bin/python benchmarks/peers/page.py
+
 # DOCS=docs/_build/0.2.0 keeps the site of a version: sites that are built beside it later link to it
 DOCS ?= docs/_build/html
 docs:
@@ -132,7 +145,7 @@ bench:
 	done; exit $$status
 
 clean:
-	rm -rf .venv .venv-dolfinx .venv-lower .venv-3.12 .venv-3.13 .make build dist demo *.egg-info docs/_build docs/api/generated
+	rm -rf .venv .venv-dolfinx .venv-lower .venv-3.12 .venv-3.13 .peers .make build dist demo *.egg-info docs/_build docs/api/generated
 	rm -rf --one-file-system .debian-trixie .debian-sid
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -80,7 +80,7 @@ html_css_files = ["invsamp.css"]
 html_show_sourcelink = False
 html_context = {}
 # pages without others of their kind beside them
-alone = ("index", "start", "concepts", "papers", "results", "extending", "coming-from")
+alone = ("index", "start", "concepts", "papers", "results", "extending", "coming-from", "peers")
 html_sidebars = {page: [] for page in alone}
 html_theme_options = {
     "show_nav_level": 1,

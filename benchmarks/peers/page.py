@@ -1,0 +1,215 @@
+"""The page docs/peers.md and its figure, of what results.jsonl and references.json hold.
+
+python benchmarks/peers/page.py
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from _problems import CASES, HERE, references
+
+from invsamp.plots.figure import COLD, FAINT, HOT, INK, clean, new_figure, title
+
+DOCS = HERE.parents[1] / "docs"
+NAMES = {
+    "invsamp": "invsamp",
+    "nutpie": "nutpie",
+    "numpyro": "NumPyro",
+    "pints": "PINTS",
+    "pypesto": "pyPESTO",
+    "cuqipy": "CUQIpy",
+    "tinyda": "tinyDA",
+}
+WHAT = {
+    "invsamp": "`iv.sample(posterior)`, nothing chosen, all levels",
+    "nutpie": "NUTS, low-rank metric, 400 steps of warm-up",
+    "numpyro": "NUTS, diagonal metric, the model called from JAX",
+    "pints": "adaptive Metropolis (Haario, Bardenet), its default",
+    "pypesto": "20 optimisations, then adaptive parallel tempering from the best optimum",
+    "cuqipy": "NUTS, no metric",
+    "tinyda": "delayed acceptance over two levels, by preconditioned Crank-Nicolson or adaptive Metropolis",
+}
+#: Toolkits that make a comparison of a problem, and seeds that make a spread.
+LEAST, SEEDS = 3, 3
+HEAD = """# Beside other toolkits
+
+What do toolkits that people use today make of the same problems? Each is given invsamp's own forward model as a
+Python function and used as its documentation uses it, in an environment of its own. `make peers` sets these up,
+samples, and writes this page from `benchmarks/peers/results.jsonl`; what follows was measured on {dates}, with
+{versions}.
+
+The comparison is small: runs of some ten seconds, seeds: {seeds}, one set of settings for each toolkit and problem
+(`SETTINGS` of `benchmarks/peers/_samplers.py`), and forward models that take under a millisecond, so that what a
+toolkit spends beside them shows. A model written in JAX, Stan or PyMC would make NumPyro and nutpie faster per
+second, not per solve. All start from the same draws of the prior, but nutpie, which starts where it does by default,
+and pyPESTO, which begins by optimisation. Warm-up is counted in solves and seconds. Seconds are of a processor.
+
+- *per 1,000 solves*: effective draws of the slowest parameter. A solve with its gradient counts as one, one on a
+  coarse mesh by its share of the finest one's unknowns, one of an ODE as one at any tolerance.
+- *means off*, *sds off*: root mean square over parameters of the error of means, in posterior sds, and of the sds'
+  relative error. With n effective draws about 1/sqrt(n) and 1/sqrt(2n) are chance.
+- *false*: the share of chains whose energies are those of no part of the posterior: a false mode, or a warm-up that
+  has not come to its end.
+
+![Effective draws per 1,000 solves and per second of each toolkit, with the range over seeds](images/peers.png)
+
+"""
+
+
+def main() -> None:
+    lines = [json.loads(line) for line in (HERE / "results.jsonl").read_text().splitlines()]
+    found = {(t, p): [one for one in lines if (one["toolkit"], one["problem"]) == (t, p)] for t in NAMES for p in CASES}
+    (DOCS / "peers.md").write_text(page(lines, found))
+    figure(found).savefig(DOCS / "images" / "peers.png", dpi=110)
+
+
+def page(lines: Sequence[dict[str, Any]], found: dict[tuple[str, str], list[dict[str, Any]]]) -> str:
+    """The whole page."""
+    dates = sorted({one["date"] for one in lines})
+    versions = {NAMES[one["toolkit"]]: one["version"] for one in lines}
+    seeds = sorted({len(runs) for runs in found.values() if runs})
+    said = f"{seeds[0]} to {seeds[-1]}" if seeds[0] != seeds[-1] else str(seeds[0])
+    told = ", ".join(f"{name} {version}" for name, version in versions.items())
+    parts = [HEAD.format(dates=" and ".join(dates), versions=told, seeds=said)]
+    if seeds[0] < SEEDS:
+        parts.append(
+            "\n**Some of what follows is of fewer than three seeds, from starts that not every chain gets away from in "
+            "so short a run: read orders of magnitude, no digits.**\n"
+        )
+    known, missing = references(), list[str]()
+    for problem, case in CASES.items():
+        rows = [row(toolkit, found[toolkit, problem]) for toolkit in NAMES if found[toolkit, problem]]
+        if len(rows) < LEAST:
+            missing.append(case.title.split(":")[0])
+            continue
+        head = "| toolkit | seeds | per 1,000 solves | per second | solves | means off | sds off | false |"
+        parts.append(f"\n## {case.title}\n\n{head}\n|---|" + "---:|" * 7 + "\n" + "\n".join(rows) + "\n")
+        error = np.array(known[problem]["error"]) / np.array(known[problem]["sd"])
+        precision = f", known to {error.max():.2g} sd" if error.max() > 0 else ""
+        parts.append(f"\nReference: {case.source}{precision}. {verdict(problem, found)}\n")
+        if "right" in known[problem]:
+            shares = ", ".join(
+                f"{NAMES[t]} {share:.2f}" for t in NAMES if (share := sides(found[t, problem])) is not None
+            )
+            parts.append(
+                f"\nThe mode on the right holds {known[problem]['right']:.3f} of the posterior; of the draws, {shares}."
+                " Where all draws are in one mode, the effective ones are of that mode alone.\n"
+            )
+    if missing:
+        parts.append(
+            f"\n## Not run for this page\n\n{', '.join(missing)}: `make peers` has the settings, and runs them.\n"
+        )
+    used = "".join(f"| {NAMES[name]} | {text} |\n" for name, text in WHAT.items())
+    parts.append(f"\n## What each was asked to do\n\n| toolkit | sampler |\n|---|---|\n{used}")
+    return "".join(parts)
+
+
+def rates(runs: Sequence[dict[str, Any]]) -> tuple[list[float], list[float]]:
+    """Effective draws per 1,000 solves and per second, of each run."""
+    return [1000 * one["ess"] / one["solves"] for one in runs], [one["ess"] / one["seconds"] for one in runs]
+
+
+def row(toolkit: str, runs: Sequence[dict[str, Any]]) -> str:
+    """One line of a table: means over the seeds, and their range where there are several."""
+    solves, seconds = rates(runs)
+    rest = [f"{np.mean([one[key] for one in runs]):.2g}" for key in ("mean_error", "sd_error")]
+    false = f"{np.mean([one['false'] for one in runs]):.0%}"
+    count = f"{np.mean([one['solves'] for one in runs]):,.0f}"
+    return (
+        "| " + " | ".join([NAMES[toolkit], str(len(runs)), ranged(solves), ranged(seconds), count, *rest, false]) + " |"
+    )
+
+
+def sides(runs: Sequence[dict[str, Any]]) -> float | None:
+    """Share of draws in the mode on the right, where there are two."""
+    return float(np.mean([one["right"] for one in runs])) if runs and "right" in runs[0] else None
+
+
+def ranged(values: Sequence[float]) -> str:
+    """Mean, and the least and the largest."""
+    middle = f"{np.mean(values):.3g}"
+    return middle if len(values) == 1 else f"{middle} ({min(values):.2g} to {max(values):.2g})"
+
+
+def verdict(problem: str, found: dict[tuple[str, str], list[dict[str, Any]]]) -> str:
+    """Where invsamp stands, in words."""
+    ours = found["invsamp", problem]
+    if not ours:
+        return ""
+    sentences = []
+    for index, unit in enumerate(("per solve", "per second")):
+        mine = np.mean(rates(ours)[index])
+        others = {
+            name: np.mean(rates(runs)[index])
+            for name in NAMES
+            if name != "invsamp" and (runs := found[name, problem]) and right(runs)
+        }
+        if not others:
+            sentences.append(f"No other of these runs came near the reference, so that nothing compares {unit}.")
+            continue
+        best = max(others, key=lambda name: float(others[name]))
+        factor = float(mine / others[best])
+        if factor >= 1:
+            sentences.append(
+                f"{unit.capitalize()} invsamp has {factor:.2g} times as many effective draws as {NAMES[best]}."
+            )
+        else:
+            sentences.append(
+                f"**{unit.capitalize()} invsamp loses**: {NAMES[best]} has {1 / factor:.2g} times as many."
+            )
+    if not right(ours):
+        sentences.insert(0, "**invsamp is off the reference here.**")
+    wrong = [
+        NAMES[name] for name in NAMES if name != "invsamp" and found[name, problem] and not right(found[name, problem])
+    ]
+    if wrong:
+        sentences.append(f"Off the reference, with these settings: {', '.join(wrong)}.")
+    return " ".join(sentences)
+
+
+def right(runs: Sequence[dict[str, Any]]) -> bool:
+    """No chain in a false mode, and means as near as a hundred independent draws would bring them, twice over."""
+    return max(one["false"] for one in runs) == 0 and float(np.mean([one["mean_error"] for one in runs])) < 0.2
+
+
+def figure(found: dict[tuple[str, str], list[dict[str, Any]]]) -> Figure:
+    """A panel for each problem, above per 1,000 solves and below per second; hollow where off the reference."""
+    run = {p: case for p, case in CASES.items() if sum(bool(found[name, p]) for name in NAMES) >= LEAST}
+    made = new_figure(1.5 + 2.6 * len(run), 5.6)
+    panels = made.subplots(2, len(run), squeeze=False)
+    for column, (problem, case) in enumerate(run.items()):
+        shown = [name for name in NAMES if found[name, problem]]
+        for index in range(2):
+            axes = panels[index, column]
+            for at, name in enumerate(shown):
+                runs = found[name, problem]
+                values = rates(runs)[index]
+                color, mean = HOT if name == "invsamp" else COLD, float(np.mean(values))
+                hollow = not right(runs)
+                axes.barh(at, mean, color="none" if hollow else color, edgecolor=color, height=0.65, lw=1.0)
+                axes.plot([min(values), max(values)], [at, at], color=INK, lw=1.2)
+            axes.set_xscale("log")
+            axes.set_yticks(range(len(shown)), [NAMES[name] for name in shown])
+            axes.invert_yaxis()
+            clean(axes)
+            axes.set_xlabel(
+                ("effective draws per 1,000 solves", "effective draws per second")[index], color=INK, fontsize=8
+            )
+            if index == 0:
+                title(axes, case.title.split(":")[0])
+    made.supxlabel("hollow: off the reference, or chains in false modes; lines: over seeds", fontsize=8, color=FAINT)
+    return made
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""One toolkit on the problems of `make peers`, in its own environment: a line of JSON for each problem and seed.
+
+    python benchmarks/peers/run.py TOOLKIT [--problems NAME ...] [--seeds 1 2 3] [--short]
+    python benchmarks/peers/run.py reference [--problems NAME ...]
+
+What results.jsonl holds already is not run again. Seconds are those of one processor, with everything that it takes to
+come to draws, imports and compilation of the problem's model excepted.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is imported
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import argparse
+import json
+import sys
+import time
+import tomllib
+from datetime import date
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from _problems import CASES, HERE, REFERENCES, exact, judged, references, told
+from _samplers import PACKAGES, SAMPLERS, SETTINGS, nutpie, pints, silent
+
+from invsamp.problems import fitzhugh_nagumo
+
+RESULTS = HERE / "results.jsonl"
+REFERENCE_SEED = 1000
+VERSION = tomllib.loads((HERE.parents[1] / "pyproject.toml").read_text())["project"]["version"]
+
+
+def one(toolkit: str, name: str, seed: int, short: bool = False) -> dict[str, Any]:
+    """Sample, and judge."""
+    posterior = CASES[name].make()
+    start = posterior.sample_start(np.random.default_rng(0), 4)
+    posterior.potential().energy_and_gradient(start)  # compiled
+    settings = SETTINGS[toolkit, name]
+    if short:
+        settings = {
+            key: max(value // 50, 10) if key in ("steps", "draws", "warmup") else value
+            for key, value in settings.items()
+        }
+    began = time.process_time()
+    with silent():
+        position, counts = SAMPLERS[toolkit](name, posterior, seed, **settings)
+    seconds = time.process_time() - began
+    theta = posterior.to_theta(position.reshape(-1, posterior.dimension)).reshape(position.shape)
+    return {
+        "toolkit": toolkit,
+        "problem": name,
+        "seed": seed,
+        **judged(name, posterior, theta),
+        **{key: float(value) for key, value in counts.items()},
+        "seconds": seconds,
+        "settings": settings,
+        "version": VERSION if toolkit == "invsamp" else metadata.version(PACKAGES.get(toolkit, toolkit)),
+        "date": date.today().isoformat(),
+    }
+
+
+def reference(name: str) -> dict[str, Any]:
+    """Moments that errors are measured against."""
+    if name in ("hare_lynx", "heat_modes"):
+        return exact(name)
+    posterior = CASES[name].make()
+    with silent():
+        if name == "fitzhugh_nagumo":
+            truth = posterior.to_position(np.array([list(fitzhugh_nagumo.TRUTH.values())]))
+            start = truth + 0.01 * np.random.default_rng(0).standard_normal((4, posterior.dimension))
+            position, _ = pints(name, posterior, REFERENCE_SEED, 15_000, start)
+        elif name == "conductivity":
+            position, _ = nutpie(name, posterior, REFERENCE_SEED, 400)
+        else:
+            position, _ = SAMPLERS["invsamp"](name, posterior, REFERENCE_SEED, 800)
+    flat = position.reshape(-1, posterior.dimension)
+    energy = posterior.potential().energy(flat[:: max(1, len(flat) // 400)])
+    return told(posterior.to_theta(flat).reshape(position.shape), energy)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("toolkit", choices=[*SAMPLERS, "reference"])
+    parser.add_argument("--problems", nargs="+", choices=list(CASES), default=list(CASES))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    parser.add_argument("--short", action="store_true", help="a few draws of each, kept nowhere: does it run?")
+    parsed = parser.parse_args()
+    if parsed.toolkit == "reference":
+        for name in parsed.problems:
+            found = references() if REFERENCES.exists() else {}
+            if name not in found:
+                REFERENCES.write_text(json.dumps(found | {name: reference(name)}, indent=1) + "\n")
+                print(f"reference of {name}", flush=True)
+        return
+    lines = [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+    done = {(line["toolkit"], line["problem"], line["seed"]) for line in lines}
+    for seed in parsed.seeds[: 1 if parsed.short else None]:
+        for name in parsed.problems:
+            key = (parsed.toolkit, name, seed)
+            if (parsed.toolkit, name) not in SETTINGS or (key in done and not parsed.short):
+                continue
+            record = one(*key, short=parsed.short)
+            if not parsed.short:
+                with RESULTS.open("a") as file:
+                    file.write(json.dumps(record) + "\n")
+            print(
+                f"{parsed.toolkit} {name} seed {seed}: {record['ess']:.0f} effective draws of {record['solves']:.0f} "
+                f"solves, {record['seconds']:.1f} s, means off {record['mean_error']:.2f}, false {record['false']:.2f}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
