@@ -16,7 +16,7 @@ def failure(status: npt.NDArray[np.int64], ended: Array, until: float, *, method
     status, ended : arrays, shape (batch,)
     until : float
         The last time that is wanted.
-    method : {"auto", "RK45", "DOP853", "LSODA"}
+    method : {"auto", "RK45", "DOP853", "Rodas5P", "LSODA"}
     max_steps : int
     """
     failed = np.flatnonzero(status != Status.OK)
@@ -27,9 +27,9 @@ def failure(status: npt.NDArray[np.int64], ended: Array, until: float, *, method
     reached = f"{kind.name} by {method} after t = {ended[row]:.6g} of {until:.6g}"
     many = f" ({len(failed)} of {len(status)} trajectories failed)" if len(status) > 1 else ""
     if kind == Status.STIFF and method != "auto":
-        advice = f"the system is stiff, and {max_steps} explicit steps do not get there: {other}"
+        advice = f"the system is stiff, and {max_steps} explicit steps do not get there: {other} or \"Rodas5P\""
     elif kind in (Status.TOO_MANY_STEPS, Status.STIFF):
-        tried = ", nor does LSODA" if method == "auto" else ""
+        tried = ", nor do implicit methods" if method == "auto" else ""
         advice = f"{max_steps} steps do not get there{tried}: a larger max_steps, or a looser rtol"
     elif kind == Status.NON_FINITE:
         advice = "the solution blows up, or leaves where rhs is defined: keep the parameters away from there"

@@ -231,21 +231,28 @@ def evaluate(t, y, p, out):
 def operations(rhs: Rhs, n: int, q: int, slopes: bool, *, whole: bool = True) -> Any:
     """Compiled ``operations(t, y, p, out, v)``: the right-hand side to out, its derivatives by states and p to v."""
 
+    def planned() -> tuple[Graph, list[Planned]]:
+        traced = trace_graph(rhs, n, q, whole=whole)
+        wanted = [(k, 3, k, node) for k, node in enumerate(traced.outputs)]
+        if slopes:
+            rows = traced.by_states.rows + traced.by_parameters.rows
+            nodes = traced.by_states.nodes + traced.by_parameters.nodes
+            wanted += [(row, 4, k, node) for k, (row, node) in enumerate(zip(rows, nodes, strict=True))]
+        return traced.graph, wanted
+
+    return emitted(planned)
+
+
+def emitted(planned: Callable[[], tuple[Graph, list[Planned]]]) -> Any:
+    """Compiled ``operations(t, y, p, out, v)`` that computes what is planned when it is compiled."""
+
     def typed(typingctx: Any, t: Any, y: Any, p: Any, out: Any, v: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             t, y, p, out, v = values
-            traced = trace_graph(rhs, n, q, whole=whole)
             table = context.make_array(signature.args[4])(context, builder, v).data
-            wanted = [(k, 3, k, node) for k, node in enumerate(traced.outputs)]
-            if slopes:
-                places = zip(
-                    traced.by_states.rows + traced.by_parameters.rows,
-                    traced.by_states.nodes + traced.by_parameters.nodes,
-                    strict=True,
-                )
-                wanted += [(row, 4, k, node) for k, (row, node) in enumerate(places)]
-            for piece in _pieces(traced.graph, [entry[1:] for entry in sorted(wanted)]):
-                function = _function(builder.module, traced.graph, piece)
+            graph, wanted = planned()
+            for piece in _pieces(graph, [entry[1:] for entry in sorted(wanted)]):
+                function = _function(builder.module, graph, piece)
                 builder.call(function, [t, y, p, out, table])
             return context.get_dummy_value()
 
@@ -266,6 +273,8 @@ _DOUBLE = ir.DoubleType()
 _MOST_OPERATIONS = 600
 #: Which argument of a function, its position there, and the node that is written to it.
 Wanted = tuple[int, int, int]
+#: The same after what it belongs to, in whose order it is computed.
+Planned = tuple[int, int, int, int]
 
 
 def _pieces(graph: Graph, wanted: Sequence[Wanted]) -> list[list[Wanted]]:
@@ -273,10 +282,10 @@ def _pieces(graph: Graph, wanted: Sequence[Wanted]) -> list[list[Wanted]]:
     pieces: list[list[Wanted]] = [[]]
     needed: set[int] = set()
     for entry in wanted:
-        more = set(_reachable(graph, [entry[2]], needed))
+        more = set(reachable(graph, [entry[2]], needed))
         if pieces[-1] and len(needed) + len(more) > _MOST_OPERATIONS:
             pieces.append([])
-            needed, more = set(), set(_reachable(graph, [entry[2]]))
+            needed, more = set(), set(reachable(graph, [entry[2]]))
         pieces[-1].append(entry)
         needed |= more
     return pieces
@@ -298,7 +307,7 @@ def _function(module: Any, graph: Graph, wanted: Sequence[Wanted]) -> Any:
 
 def _emit(builder: Any, graph: Graph, inputs: dict[str, Any], wanted: Sequence[tuple[Any, int, int]]) -> None:
     """Write the operations that are wanted as LLVM's instructions: (target, position, node)."""
-    needed = _reachable(graph, [node for *_, node in wanted])
+    needed = reachable(graph, [node for *_, node in wanted])
     values: dict[int, Any] = {}
 
     def place(base: Any, k: int) -> Any:
@@ -328,7 +337,7 @@ def _emit(builder: Any, graph: Graph, inputs: dict[str, Any], wanted: Sequence[t
         builder.store(values[node], place(target, k))
 
 
-def _reachable(graph: Graph, nodes: Sequence[int], known: Collection[int] = ()) -> list[int]:
+def reachable(graph: Graph, nodes: Sequence[int], known: Collection[int] = ()) -> list[int]:
     """All operations on the way to some, in order, but for those that are ``known``."""
     found: set[int] = set()
     stack = list(nodes)
@@ -336,11 +345,11 @@ def _reachable(graph: Graph, nodes: Sequence[int], known: Collection[int] = ()) 
         index = stack.pop()
         if index not in found and index not in known:
             found.add(index)
-            stack += _operands(graph.rows[index])
+            stack += operands_of(graph.rows[index])
     return sorted(found)
 
 
-def _operands(row: tuple[Any, ...]) -> tuple[int, ...]:
+def operands_of(row: tuple[Any, ...]) -> tuple[int, ...]:
     return () if row[0] in ("constant", "t", "y", "p") else row[1:]
 
 
@@ -348,21 +357,21 @@ def _backwards(graph: Graph, output: int) -> dict[tuple[str, int], int]:
     """Nodes of the derivatives of one node by the states and parameters that it depends on."""
     adjoint: dict[int, Any] = {output: graph.constant(1.0)}
     found: dict[tuple[str, int], int] = {}
-    for index in reversed(_reachable(graph, [output])):
+    for index in reversed(reachable(graph, [output])):
         row, outer = graph.rows[index], adjoint.pop(index, None)
         if outer is None:
             continue
         if row[0] in ("y", "p") and outer.value != 0.0:
             found[row] = outer.index
-        operands = [Node(graph, k) for k in _operands(row)]
-        if not operands or row[0] in _CONDITIONS:
+        operands = [Node(graph, k) for k in operands_of(row)]
+        if not operands or row[0] in CONDITIONS:
             continue
         if row[0] == "select":
             for place, slope in _of_either_side(graph, *operands).items():
                 moved = outer * slope
                 adjoint[place] = adjoint[place] + moved if place in adjoint else moved
             continue
-        for operand, inner in zip(operands, _RULES[row[0]](Node(graph, index), *operands), strict=True):
+        for operand, inner in zip(operands, RULES[row[0]](Node(graph, index), *operands), strict=True):
             if operand.value is None:
                 moved = outer * inner
                 adjoint[operand.index] = adjoint[operand.index] + moved if operand.index in adjoint else moved
@@ -377,12 +386,12 @@ def _of_either_side(graph: Graph, condition: Node, a: Node, b: Node) -> dict[int
     sides = [_backwards(graph, side.index) for side in (a, b)]
     both = [[Node(graph, side[key]) if key in side else 0.0 for side in sides] for key in {**sides[0], **sides[1]}]
     return {
-        graph.places[key]: _where(condition, *pair) for key, pair in zip({**sides[0], **sides[1]}, both, strict=True)
+        graph.places[key]: where(condition, *pair) for key, pair in zip({**sides[0], **sides[1]}, both, strict=True)
     }
 
 
 #: Of each operation, from itself and its operands: derivatives by the operands.
-_RULES: dict[str, Callable[..., tuple[Any, ...]]] = {
+RULES: dict[str, Callable[..., tuple[Any, ...]]] = {
     "add": lambda z, a, b: (_one(z), _one(z)),
     "sub": lambda z, a, b: (_one(z), -_one(z)),
     "mul": lambda z, a, b: (b, a),
@@ -409,7 +418,7 @@ _RULES: dict[str, Callable[..., tuple[Any, ...]]] = {
     "erf": lambda z, a: (2.0 / math.sqrt(math.pi) * _unary("exp", -(a * a)),),
     "fabs": lambda z, a: (a / z,),
 }
-_CONDITIONS = (*_COMPARISONS, "and", "or", "not")
+CONDITIONS = (*_COMPARISONS, "and", "or", "not")
 
 
 def _compared(name: str, a: Any, b: Any) -> Any:
@@ -432,7 +441,7 @@ def _joined(name: str, *conditions: Any) -> Any:
     return unknown[0].graph.node(name, *(each.index for each in unknown))
 
 
-def _where(condition: Any, a: Any, b: Any) -> Any:
+def where(condition: Any, a: Any, b: Any) -> Any:
     """The node of one of two numbers or nodes."""
     if not isinstance(condition, Node):
         return a if condition else b
@@ -515,14 +524,14 @@ def _elementary() -> dict[str, Any]:
     def angle(a: Any, b: Any) -> Any:
         return _binary("atan2", a, b) if isinstance(a, Node) or isinstance(b, Node) else math.atan2(a, b)
 
-    names = [name for name in _RULES if name not in ("add", "sub", "mul", "div", "pow", "atan2", "fabs")]
+    names = [name for name in RULES if name not in ("add", "sub", "mul", "div", "pow", "atan2", "fabs")]
     return {
         **{name: unary(name) for name in names},
         **{f"arc{name[1:]}": unary(name) for name in names if name.startswith("a")},
         **{name: angle for name in ("atan2", "arctan2")},
         **{name: unary("fabs") for name in ("abs", "absolute", "fabs")},
         **{name: lambda a, b: a**b for name in ("power", "pow")},
-        **{"square": lambda a: a * a, "pi": math.pi, "e": math.e, "where": _where},
+        **{"square": lambda a: a * a, "pi": math.pi, "e": math.e, "where": where},
         **{f"logical_{name}": functools.partial(_joined, name) for name in ("and", "or", "not")},
-        **{"maximum": lambda a, b: _where(a >= b, a, b), "minimum": lambda a, b: _where(a <= b, a, b)},
+        **{"maximum": lambda a, b: where(a >= b, a, b), "minimum": lambda a, b: where(a <= b, a, b)},
     }

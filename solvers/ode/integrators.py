@@ -6,7 +6,7 @@ import enum
 import math
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from scipy.integrate import ODEintWarning, odeint
 from invsamp.solvers.ode.happenings import inset, leave
 from invsamp.solvers.ode.newton import MOST_DENSE, bands, whole
 from invsamp.solvers.ode.pointers import call
+from invsamp.solvers.ode.rosenbrock import EXPLICIT, Linear
 from invsamp.solvers.ode.trajectories import Course, Outcome, integrate
 
 Array = npt.NDArray[np.float64]
@@ -31,7 +32,7 @@ class Status(enum.IntEnum):
     STEP_TOO_SMALL = 3
     STOPPED = 4  # by the model's `stop`: what comes before is good
     NO_SENSITIVITIES = 5  # the states are good, their derivatives cannot be had
-    STIFF = 6  # an explicit method does not get there because of stiffness: LSODA is for that
+    STIFF = 6  # an explicit method does not get there because of stiffness: Rodas5P and LSODA are for that
 
 
 class Control(NamedTuple):
@@ -43,21 +44,29 @@ class Control(NamedTuple):
     max_steps: int
     threads: int = 1
     variations: int = 0  # address from which `newton.state_jacobian` has the Jacobian; 0: LSODA takes differences
-    hopeless: bool = False  # whether an explicit method gives up as soon as stiffness will not let it get there
+    patience: int = -1  # steps that a stiff trajectory may have before it if an explicit method goes on; -1: any
+    linear: Linear = EXPLICIT  # what Rodas5P needs
 
 
 def rk45(
     rhs: int, parameters: Array, initial: Array, times: Array, start: Array, course: Course, control: Control
 ) -> Outcome:
     """Dormand-Prince 5(4); see `invsamp.solvers.ode.trajectories.integrate` for the arguments."""
-    return _explicit(5, rhs, parameters, initial, times, start, course, control)
+    return _marched(5, rhs, parameters, initial, times, start, course, control)
 
 
 def dop853(
     rhs: int, parameters: Array, initial: Array, times: Array, start: Array, course: Course, control: Control
 ) -> Outcome:
     """Dormand-Prince 8(5, 3); arguments as of `rk45`."""
-    return _explicit(8, rhs, parameters, initial, times, start, course, control)
+    return _marched(8, rhs, parameters, initial, times, start, course, control)
+
+
+def rodas5p(
+    rhs: int, parameters: Array, initial: Array, times: Array, start: Array, course: Course, control: Control
+) -> Outcome:
+    """Rodas5P, by the functions in ``control.linear``; arguments as of `rk45`."""
+    return _marched(5, rhs, parameters, initial, times, start, course, control)
 
 
 def lsoda(
@@ -93,38 +102,37 @@ def lsoda(
 
 def with_fallback(
     solved: Callable[[str, npt.NDArray[np.intp]], Outcome],
-    method: str,
-    other: str | None,
+    methods: Sequence[str],
     batch: int,
     switched: npt.NDArray[np.bool_] | None,
 ) -> tuple[Outcome, npt.NDArray[np.bool_]]:
-    """Trajectories by one method, and by another where that fails.
+    """Trajectories by one method, and by the next where that fails.
 
     Parameters
     ----------
     solved : callable
         From the name of a method and some rows to their outcome.
-    method, other : str
-        Their names; None for no other.
+    methods : sequence of str
+        Their names, in the order in which they are tried.
     batch : int
         Number of rows.
     switched : array of bool, shape (batch,), optional
-        Rows that are left to the other method at once.
+        Rows that are not left to the first method.
 
     Returns
     -------
     outcome, switched
-        Which rows the other method solved. Where both fail it is the first one's failure, if there is one.
+        Which rows another method solved. Where all fail it is the first one's failure, if there is one.
     """
     known = np.zeros(batch, dtype=bool) if switched is None else switched
-    first = solved(method, np.flatnonzero(~known))
+    first = solved(methods[0], np.flatnonzero(~known))
     failed = known.copy()
-    failed[~known] = ~np.isin(first.status, (Status.OK, Status.STOPPED))
-    if other is None or not failed.any():
+    failed[~known] = ~_got_through(first)
+    if len(methods) == 1 or not failed.any():
         return first, failed & known
     rows = np.flatnonzero(failed)
-    second = solved(other, rows)
-    taken = known[rows] | (second.status == Status.OK)
+    second, _ = with_fallback(lambda method, some: solved(method, rows[some]), methods[1:], len(rows), None)
+    taken = known[rows] | _got_through(second)
     parts = []
     for one, two in zip(first, second, strict=True):
         whole = np.empty((batch, *two.shape[1:]), dtype=two.dtype)
@@ -136,7 +144,15 @@ def with_fallback(
     return Outcome(*parts), now
 
 
-def _explicit(
+def _got_through(outcome: Outcome) -> npt.NDArray[np.bool_]:
+    return np.asarray((outcome.status == _OK) | (outcome.status == _STOPPED))
+
+
+#: As numbers: an enumeration's members take a microsecond each.
+_OK, _STOPPED = int(Status.OK), int(Status.STOPPED)
+
+
+def _marched(
     order: int,
     rhs: int,
     parameters: Array,
@@ -146,10 +162,11 @@ def _explicit(
     course: Course,
     control: Control,
 ) -> Outcome:
-    n, rtol, absolute, max_steps, threads, _, hopeless = control
+    n, rtol, absolute, max_steps, threads, _, patience, linear = control
     return integrate(
         rhs, parameters, initial, times, start, course,
-        n_states=n, rtol=rtol, absolute=absolute, max_steps=max_steps, order=order, hopeless=hopeless, threads=threads,
+        n_states=n, rtol=rtol, absolute=absolute, max_steps=max_steps, order=order, linear=linear,
+        patience=patience, threads=threads,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-r"""One trajectory by an adaptive pair of Dormand and Prince, compiled once for every right-hand side.
+r"""One trajectory by an adaptive pair of Dormand and Prince or by Rodas5P, compiled once for every right-hand side.
 
 The starting step and the controller are those of Hairer, Norsett and Wanner (Solving Ordinary Differential Equations I,
 section II.4) as in SciPy's ``RK45`` and ``DOP853``: the same steps are taken. Stiffness is told as in their codes
@@ -16,6 +16,17 @@ from numba import njit
 from invsamp.solvers.ode import dop853, dormand_prince
 from invsamp.solvers.ode.happenings import Events, crosses, crossing, happen, inset, keep, leave, look_around
 from invsamp.solvers.ode.pointers import INNER, call
+from invsamp.solvers.ode.rosenbrock import (
+    STAGES,
+    Linear,
+    Workspace,
+    attempt,
+    interpolate,
+    interpolation_errors,
+    linearize,
+    weighted_errors,
+    workspace,
+)
 from invsamp.solvers.ode.runge_kutta import error_norm, step
 
 Array = npt.NDArray[np.float64]
@@ -32,6 +43,8 @@ _ASIDE = 1e-12
 _LOOK_EVERY = 50
 # rows of the work array
 _Y, _NEXT, _K, _Q, _SCRATCH = 0, 1, 2, 18, 25
+#: Within those of the interpolant: the first after that of Rodas5P.
+_SQUARES = 4
 
 _FIVE, _EIGHT = dormand_prince.TABLE, dop853.TABLE
 _attempt5, _errors5, _interpolate5, _write5, _before_last5 = step(_FIVE)
@@ -46,6 +59,7 @@ _STABLE5, _STABLE8 = _FIVE.most_stable, _EIGHT.most_stable
 def march_rows(
     order: int,
     rhs: int,
+    linear: Linear,
     n: int,
     parameters: Array,
     initial: Array,
@@ -60,7 +74,7 @@ def march_rows(
     rtol: float,
     absolute: Array,
     max_steps: int,
-    hopeless: bool,
+    patience: int,
     values: Array,
     status: Integers,
     evaluations: Integers,
@@ -72,15 +86,16 @@ def march_rows(
 ) -> None:
     """The trajectories of the rows from ``first`` to ``last``; the outcome is written into the arrays before them.
 
-    By the pair of this order, 5 or 8. If ``hopeless``, a stiff trajectory that would not get there is given up at once.
+    By the pair of this order, 5 or 8, or by Rodas5P where there are functions in ``linear``. A trajectory that is stiff and
+    has more than ``patience`` steps of its size before it, or more than are left, is given up; never if it is negative.
     """
     work = np.empty((_SCRATCH + 1, initial.shape[1]))
     for row in range(first, last):
         t = times[0] if len(times) == 1 else times[row]
         k = 0 if len(pauses) == 1 else row
         status[row], evaluations[row], steps[row], ended[row] = _trajectory(
-            order, rhs, n, parameters[row], initial[row], t, start[row], pauses[k], jumps[k], shifts[k], which[k],
-            stop, events, rtol, absolute[row], max_steps, hopeless, values[row], peaks[row], work,
+            order, rhs, linear, n, parameters[row], initial[row], t, start[row], pauses[k], jumps[k], shifts[k], which[k],
+            stop, events, rtol, absolute[row], max_steps, patience, values[row], peaks[row], work,
         )  # fmt: skip
 
 
@@ -88,6 +103,7 @@ def march_rows(
 def _trajectory(
     order: int,
     rhs: int,
+    linear: Linear,
     n: int,
     p: Array,
     initial: Array,
@@ -102,13 +118,14 @@ def _trajectory(
     rtol: float,
     absolute: Array,
     max_steps: int,
-    hopeless: bool,
+    patience: int,
     out: Array,
     peaks: Array,
     work: Array,
 ) -> tuple[int, int, int, float]:
     """One trajectory, restarted at every pause and event: (status, evaluations, steps, time reached)."""
     y = work[_Y]
+    space = workspace(n, len(y) if linear.jacobian != 0 else 0)
     for i in range(len(y)):
         y[i] = initial[i]
         peaks[i] = abs(initial[i])
@@ -157,8 +174,8 @@ def _trajectory(
             target = pauses[pause]
             upper = target - inset(target)
         status, done, evaluated, stepped, t, side, fired = _stretch(
-            order, rhs, n, p, times, wanted, done, t, target, lower, upper, stop, side, events, sides, rtol, absolute,
-            max_steps - steps, hopeless, out, peaks, work,
+            order, rhs, linear, n, p, times, wanted, done, t, target, lower, upper, stop, side, events, sides, rtol,
+            absolute, max_steps - steps, patience, out, peaks, work, space,
         )  # fmt: skip
         evaluations += evaluated
         steps += stepped
@@ -172,6 +189,7 @@ def _trajectory(
 def _stretch(
     order: int,
     rhs: int,
+    linear: Linear,
     n: int,
     p: Array,
     times: Array,
@@ -188,10 +206,11 @@ def _stretch(
     rtol: float,
     absolute: Array,
     max_steps: int,
-    hopeless: bool,
+    patience: int,
     out: Array,
     peaks: Array,
     work: Array,
+    space: Workspace,
 ) -> tuple[int, int, int, int, float, float, int]:
     """From t to target without a pause, or to the first event on the way.
 
@@ -199,7 +218,10 @@ def _stretch(
     y is that just after it, without what it changes, and the first stage holds the derivative just before it.
     """
     y, z, k, q = work[_Y], work[_NEXT], work[_K:_Q], work[_Q:_SCRATCH]
+    implicit = linear.jacobian != 0
     stages, exponent = (_LAST5, -1 / 5) if order == 5 else (_LAST8, -1 / 8)
+    if implicit:
+        stages = STAGES
     call(rhs, min(max(t, lower), upper), y, p, k, 0)
     if not _is_finite(k[0]):
         return NON_FINITE, done, 1, 0, t, side, -1
@@ -214,7 +236,18 @@ def _stretch(
             step = max(step, least)
         t_new = min(t + step, target)
         h = t_new - t
-        if order == 5:
+        if implicit:
+            if not rejected:
+                linearize(linear, n, min(max(t, lower), upper), y, p, space)
+            attempt(rhs, linear, n, t, h, lower, upper, y, p, k, z, space)
+            weighted_errors(y, z, k[STAGES - 1], rtol, absolute, q[_SQUARES:])
+            error = error_norm(1, n, h, len(absolute), q[_SQUARES:])
+            if error < 1:
+                interpolate(y, z, k, q)
+                within = interpolation_errors(rhs, linear, n, t, h, lower, upper, y, p, k, q, space)
+                weighted_errors(y, z, within, rtol, absolute, q[_SQUARES:])
+                error = max(error, error_norm(1, n, h, len(absolute), q[_SQUARES:]))
+        elif order == 5:
             _attempt5(rhs, t, h, lower, upper, y, p, k, z)
             _errors5(h, y, z, k, rtol, absolute, q)
             error = error_norm(1, n, h, len(absolute), q)
@@ -236,7 +269,7 @@ def _stretch(
         if stop != 0:
             side = _value(stop, t_new, z, p, work)
             if crosses(before, side):
-                evaluations += _interpolate(order, rhs, t, h, lower, upper, p, work)
+                evaluations += _interpolate(order, implicit, rhs, t, h, lower, upper, p, work)
                 interpolated = True
                 last, status = _locate(order, stop, n, t, h, before, p, work), STOPPED
         fired, low, high = -1, 0.0, 1.0
@@ -244,7 +277,7 @@ def _stretch(
             look_around(events, t_new, z, p, sides[1])
             if crossing(events, sides[0], sides[1]) >= 0:
                 if not interpolated:
-                    evaluations += _interpolate(order, rhs, t, h, lower, upper, p, work)
+                    evaluations += _interpolate(order, implicit, rhs, t, h, lower, upper, p, work)
                     interpolated = True
                 fired, low, high = _first_event(order, n, events, t, h, p, sides, work)
                 if t + high * h <= last:
@@ -256,7 +289,7 @@ def _stretch(
             done += 1
         if done > first:
             if not interpolated:
-                evaluations += _interpolate(order, rhs, t, h, lower, upper, p, work)
+                evaluations += _interpolate(order, implicit, rhs, t, h, lower, upper, p, work)
             if order == 5:
                 _write5(first, done, t, h, times, y, q, out)
             else:
@@ -273,9 +306,10 @@ def _stretch(
         keep(sides)
         if status == STOPPED:
             return status, done, evaluations, steps, last, side, -1
-        if stiff > 0 or steps % _LOOK_EVERY == 0:
+        if not implicit and (stiff > 0 or steps % _LOOK_EVERY == 0):
             stiff, other = _look(order, n, h, stiff, other, work)
-            if hopeless and stiff >= _STIFF_STEPS and target - t_new > (max_steps - steps) * h:
+            left = min(max_steps - steps, patience)
+            if patience >= 0 and stiff >= _STIFF_STEPS and target - t_new > left * h:
                 return STIFF, done, evaluations, steps, t_new, side, -1
         factor = MOST_FACTOR if error == 0 else min(MOST_FACTOR, SAFETY * error**exponent)
         step = h * (min(factor, 1.0) if rejected else factor)
@@ -289,9 +323,13 @@ def _stretch(
 
 
 @njit(**INNER)
-def _interpolate(order: int, rhs: int, t: float, h: float, lower: float, upper: float, p: Array, work: Array) -> int:
+def _interpolate(
+    order: int, implicit: bool, rhs: int, t: float, h: float, lower: float, upper: float, p: Array, work: Array
+) -> int:
     """Write the coefficients of the step's interpolant to the work array; evaluations that it takes."""
     y, k, q = work[_Y], work[_K:_Q], work[_Q:_SCRATCH]
+    if implicit:  # they are there already
+        return 0
     if order == 5:
         _interpolate5(rhs, t, h, lower, upper, y, p, k, q)
         return 0

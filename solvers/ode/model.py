@@ -17,7 +17,7 @@ from invsamp.arguments import function, integer, names, numbers, one_of, real, s
 from invsamp.solvers.ode.advice import failure
 from invsamp.solvers.ode.differentiation import differentiate
 from invsamp.solvers.ode.doses import Dose, Event, check_breakpoints, check_doses, check_events, course
-from invsamp.solvers.ode.integrators import Array, Control, Status, dop853, lsoda, rk45, with_fallback
+from invsamp.solvers.ode.integrators import Array, Control, Status, dop853, lsoda, rk45, rodas5p, with_fallback
 from invsamp.solvers.ode.jumps import tell_jumps
 from invsamp.solvers.ode.observation import Initial, OdeObservation, observe
 from invsamp.solvers.ode.output_times import check_times
@@ -33,9 +33,11 @@ from invsamp.solvers.ode.right_hand_side import (
     prepare_states,
     prepare_stop,
 )
+from invsamp.solvers.ode.rosenbrock import Linear
 from invsamp.solvers.ode.solution import BoolArray, SensitiveSolution, Solution
 from invsamp.solvers.ode.state_functions import Function
 from invsamp.solvers.ode.steady_state import SteadyState
+from invsamp.solvers.ode.tangents import is_traced, prepare_linearized
 from invsamp.solvers.ode.tracing import Rhs
 from invsamp.solvers.ode.trajectories import Outcome
 
@@ -55,12 +57,14 @@ class OdeModel:
         stands. What it captures is read once, when it is compiled.
     states, parameters : sequence of str
         Names, in the order of ``x`` and ``p``.
-    method : {"auto", "RK45", "DOP853", "LSODA"}
+    method : {"auto", "RK45", "DOP853", "Rodas5P", "LSODA"}
         "RK45" and "DOP853", for problems that are not stiff: the pairs of Dormand and Prince of orders 5(4) and
-        8(5, 3) with dense output, compiled. "LSODA", for those that are: Adams and BDF with automatic switching
+        8(5, 3) with dense output, compiled. For those that are: "Rodas5P", linearly implicit of order 5(4) with dense
+        output (Steinebach 2023), compiled, for a ``rhs`` that traces; "LSODA", Adams and BDF with automatic switching
         (ODEPACK). "auto", the default: "DOP853" where ``rtol`` is below 1e-7, else "RK45"; a trajectory that it does
-        not get through is solved by LSODA, which the solution's ``switched`` says. As soon as it is stiff and
-        ``max_steps`` will not do, it switches.
+        not get through is solved by Rodas5P where ``rhs`` traces and has at most 100 states, and else or after that by
+        LSODA, which the solution's ``switched`` says. It switches as soon as a trajectory is stiff and would take 1000
+        more explicit steps (``max_steps`` where there is no Rodas5P).
     rtol, atol : float, > 0
         Relative and absolute tolerance of the local error of the states.
     max_steps : int, >= 1
@@ -69,8 +73,8 @@ class OdeModel:
         ``jacobian(t, x, p)`` returning ``(rows of df/dx, rows of df/dp)``, for the sensitivities, compiled by numba.
         Needed only where ``rhs`` neither traces nor takes complex numbers.
     stop : callable, optional
-        ``stop(t, x, p)``: the trajectory ends when this changes its sign from one step to the next. Not with LSODA;
-        "auto" does not switch to it then.
+        ``stop(t, x, p)``: the trajectory ends when this changes its sign from one step to the next. Not with
+        LSODA; "auto" does not switch to it then.
     breakpoints : sequence of quantities
         Times at which the right-hand side switches: the integration restarts there, so that no step goes across, and
         the right-hand side is evaluated on either side only. A quantity is a number, the name of a parameter, or a
@@ -79,8 +83,8 @@ class OdeModel:
         Times at which amounts are added to states at once. A value at the time of a dose is the one before it. A dose
         at ``t0`` counts, one before it does not.
     events : sequence of Event
-        What happens at given times, or where a function of the states passes zero. The latter not with LSODA; "auto"
-        does not switch to it then.
+        What happens at given times, or where a function of the states passes zero. The latter not with LSODA, to
+        which "auto" does not switch then.
     threads : int, >= 1
         Threads for the rows of a batch, but for LSODA. The numbers do not depend on it.
     error_control : {"full", "states"}
@@ -114,7 +118,7 @@ class OdeModel:
     rhs: Rhs
     states: tuple[str, ...]
     parameters: tuple[str, ...]
-    method: Literal["auto", "RK45", "DOP853", "LSODA"] = "auto"
+    method: Literal["auto", "RK45", "DOP853", "Rodas5P", "LSODA"] = "auto"
     rtol: float = 1e-6
     atol: float = 1e-9
     max_steps: int = 10_000
@@ -131,6 +135,11 @@ class OdeModel:
         _check_functions(self)
         n, q = len(self.states), len(self.parameters)
         prepare_states(self.rhs, n, q)
+        if self.method == "Rodas5P" and not is_traced(self.rhs, n, q):
+            raise ValueError(
+                "method='Rodas5P' needs a rhs that traces (arithmetic, arrays and elementary functions, no branches): "
+                "method='LSODA' takes others"
+            )
         if self.stop is not None:
             prepare_stop(self.stop, n, q)
 
@@ -142,7 +151,7 @@ class OdeModel:
     @property
     def evaluations_expected(self) -> float:
         """Of the right-hand side, up to a factor that is the problem's: they go with a root of the tolerance."""
-        stages, order = _STEPS[self._explicit(self.rtol)]
+        stages, order = _STEPS[self._methods(self.rtol)[0]]
         return stages * float(self.rtol) ** (-1.0 / order)
 
     @property
@@ -182,8 +191,8 @@ class OdeModel:
         -------
         Solution
             States (batch, n_times, n_states), NaN in rows that failed and after an event that stopped the
-            trajectory; status, numbers of evaluations and of steps, the time reached, and whether LSODA took over,
-            each (batch,).
+            trajectory; status, numbers of evaluations and of steps, the time reached, and whether another method
+            took over, each (batch,).
 
         Raises
         ------
@@ -277,7 +286,8 @@ class OdeModel:
             return self._integrate(rhs, p[rows], y0[rows], common, start[rows], *tolerances, switched[rows], own)[0]
 
         floor = (absolute[:, n:] / self.rtol).reshape(len(p), -1, n) if full else None
-        slopes, status, evaluations, steps = differentiate(states, run, columns, self.rtol, floor)
+        discrete = switched if self.method == "auto" else np.full(len(p), self.method == "Rodas5P")
+        slopes, status, evaluations, steps = differentiate(states, run, columns, self.rtol, floor, discrete)
         return SensitiveSolution(
             states.values,
             slopes.swapaxes(2, 3),
@@ -391,36 +401,56 @@ class OdeModel:
         switched: BoolArray | None = None,
         own: tuple[int, ...] = (),
     ) -> tuple[Outcome, BoolArray]:
-        """Trajectories, and which of them LSODA made in place of the explicit method: at least those ``switched``."""
+        """Trajectories, and which of them an implicit method made, not the explicit one: at least those ``switched``."""
         n, q = len(self.states), len(self.parameters)
         way = course(self.breakpoints, self.doses, self.events, self.states, self.parameters, p, y0.shape[1], own)
         if self.stop is not None:
             way = way._replace(stop=prepare_stop(self.stop, n, q).address)
-        may_switch = self.method == "auto" and self.stop is None and not len(way.events.roots)
-        control = Control(n, rtol, absolute, self.max_steps, self.threads, 0, may_switch)
+        methods = self._methods(rtol)
+        control = Control(n, rtol, absolute, self.max_steps, self.threads, patience=_patience(methods, self.max_steps))
 
         def solved(method: str, rows: npt.NDArray[np.intp]) -> Outcome:
             settings = control._replace(absolute=absolute[rows])
+            if method == "Rodas5P":
+                found = prepare_linearized(self.rhs, n, q, y0.shape[1] // n - 1, own)
+                settings = settings._replace(linear=Linear(found.jacobian.address, found.tangents.address))
             if method == "LSODA":
                 found = prepare_jacobian(self.rhs, self.jacobian, n, q)
                 settings = settings._replace(variations=found.compiled.address if isinstance(found, Prepared) else 0)
             common = times if len(times) == 1 else times[rows]
             return _INTEGRATORS[method](rhs, p[rows], y0[rows], common, start[rows], way.of_rows(rows), settings)
 
-        return with_fallback(solved, self._explicit(rtol), "LSODA" if may_switch else None, len(p), switched)
+        return with_fallback(solved, methods, len(p), switched)
 
-    def _explicit(self, rtol: float) -> str:
-        """The method that begins."""
+    def _methods(self, rtol: float) -> tuple[str, ...]:
+        """Methods in the order in which they are tried."""
         if self.method != "auto":
-            return self.method
-        return "DOP853" if rtol < LEAST_RTOL_OF_ORDER_5 else "RK45"
+            return (self.method,)
+        n = len(self.states)
+        smooth = self.stop is None and all(event.when is None for event in self.events)
+        return (
+            "DOP853" if rtol < LEAST_RTOL_OF_ORDER_5 else "RK45",
+            *(("Rodas5P",) if n <= MOST_IMPLICIT and is_traced(self.rhs, n, len(self.parameters)) else ()),
+            *(("LSODA",) if smooth else ()),
+        )
 
 
 #: Evaluations of a step, and the order with whose root of the tolerance its length goes.
-_STEPS = {"DOP853": (12, 8), "LSODA": (2, 5), "RK45": (6, 5)}
+_STEPS = {"DOP853": (12, 8), "LSODA": (2, 5), "RK45": (6, 5), "Rodas5P": (9, 5)}
 #: Below this relative tolerance the method of order 8 needs less time than that of order 5.
 LEAST_RTOL_OF_ORDER_5 = 1e-7
-_INTEGRATORS = {"DOP853": dop853, "LSODA": lsoda, "RK45": rk45}
+#: Up to so many states the implicit method is tried before LSODA: its cost grows with their cube.
+MOST_IMPLICIT = 100
+#: Steps of a stiff trajectory that an explicit method may have before it where the implicit one is at hand.
+_MOST_EXPLICIT = 1000
+_INTEGRATORS = {"DOP853": dop853, "LSODA": lsoda, "RK45": rk45, "Rodas5P": rodas5p}
+
+
+def _patience(methods: Sequence[str], max_steps: int) -> int:
+    """That of the first method with what would follow."""
+    if len(methods) == 1:
+        return -1
+    return _MOST_EXPLICIT if methods[1:] == ("Rodas5P", "LSODA") else max_steps
 
 
 def _check_settings(model: OdeModel) -> None:
@@ -435,7 +465,7 @@ def _check_settings(model: OdeModel) -> None:
         if getattr(model, name) is not None:
             function(name, getattr(model, name), f"{name}(t, x, p)")
     if model.stop is not None and model.method == "LSODA":
-        raise ValueError("stop needs method='RK45', 'DOP853' or 'auto', got 'LSODA'")
+        raise ValueError("stop needs method='RK45', 'DOP853', 'Rodas5P' or 'auto', got 'LSODA'")
     store(
         model,
         **given,
@@ -448,7 +478,7 @@ def _check_settings(model: OdeModel) -> None:
         events=check_events(model.events, len(given["states"]), given["parameters"]),
     )
     if model.method == "LSODA" and any(event.when is not None for event in model.events):
-        raise ValueError("events with when= need method='RK45', 'DOP853' or 'auto', got 'LSODA'")
+        raise ValueError("events with when= need method='RK45', 'DOP853', 'Rodas5P' or 'auto', got 'LSODA'")
 
 
 def _has_entries(value: object) -> bool:

@@ -141,7 +141,7 @@ def prepare_stop(stop: Callable[..., object], n: int, q: int) -> Compiled:
     """
     source, scope = _guarded([f"out[0] = inner(t, {_values('y', n)}, {_values('p', q)})"], 1, {"inner": _jitted(stop)})
     try:
-        return compiled(source, "stop", key=_key("stop", stop, n, q), scope=scope)
+        return compiled(source, "stop", key=key_of("stop", stop, n, q), scope=scope)
     except Exception as error:
         raise ValueError(f"stop must compile with numba, which says: {_short(error)}") from error
 
@@ -160,7 +160,7 @@ def prepare_function(
         If it does not trace.
     """
     kind = f"function{outputs}{slopes}"
-    key = _key(kind, function, n, q)
+    key = key_of(kind, function, n, q)
     source = stored(kind, key) or slopes_source(
         trace(function, n, q, name=name, outputs=outputs or 1, scalar=outputs is None), slopes
     )
@@ -177,7 +177,7 @@ def prepare_outputs(function: Callable[..., Any], n: int, q: int, slopes: bool) 
         If it does not trace.
     """
     name = f"outputs{slopes}"
-    key = _key(name, function, n, q)
+    key = key_of(name, function, n, q)
     source = stored(name, key) or values_source(function, n, q, slopes)
     return compiled(source, name, key=key, scope={"operations": operations(function, n, q, slopes, whole=False)})
 
@@ -196,7 +196,7 @@ def _prepare(
     direct: Direct,
     traced_scope: dict[str, object] | None = None,
 ) -> Prepared:
-    key = _key(name, parts, n, q)
+    key = key_of(name, parts, n, q)
     how, (source, scope) = direct
     own_key = None if key is None else digest(key, source)
     reason: Exception | None = None
@@ -234,7 +234,7 @@ def _short(error: Exception | None) -> str:
     return " ".join(told[:2]).rstrip(".:")
 
 
-def _key(name: str, parts: object, n: int, q: int) -> str | None:
+def key_of(name: str, parts: object, n: int, q: int) -> str | None:
     prints = [fingerprint(part) for part in (parts if isinstance(parts, tuple) else (parts,))]
     if any(entry is None for entry in prints):
         return None
@@ -244,7 +244,7 @@ def _key(name: str, parts: object, n: int, q: int) -> str | None:
 @lru_cache(maxsize=1)
 def _edition() -> str:
     """Changes with the code that writes source, or what the source calls."""
-    modules = ("graph", "right_hand_side", "tables", "tracing", "twins")
+    modules = ("graph", "right_hand_side", "tables", "tangents", "tracing", "twins")
     return hashlib.sha256(b"".join(Path(__file__).with_name(f"{name}.py").read_bytes() for name in modules)).hexdigest()
 
 

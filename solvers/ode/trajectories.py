@@ -1,4 +1,4 @@
-"""Batches of trajectories by adaptive pairs of Dormand and Prince, in one thread or in several."""
+"""Batches of trajectories by adaptive pairs of Dormand and Prince or by Rodas5P, in one thread or in several."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from invsamp.solvers.ode.happenings import Events
 from invsamp.solvers.ode.march import Array, Integers, march_rows
+from invsamp.solvers.ode.rosenbrock import EXPLICIT, Linear
 
 
 class Outcome(NamedTuple):
@@ -60,7 +61,8 @@ def integrate(
     absolute: Array,
     max_steps: int,
     order: int = 5,
-    hopeless: bool = False,
+    linear: Linear = EXPLICIT,
+    patience: int = -1,
     threads: int = 1,
 ) -> Outcome:
     """Integrate a batch of trajectories.
@@ -88,8 +90,11 @@ def integrate(
         Bound on the accepted steps of a trajectory.
     order : {5, 8}
         Dormand-Prince 5(4) or DOP853.
-    hopeless : bool
-        Give a trajectory up (STIFF) as soon as it is stiff and would not get there in ``max_steps`` at its step size.
+    linear : Linear
+        With what the linearly implicit method of order 5 needs, it takes the place of Dormand-Prince.
+    patience : int
+        Give a trajectory up (STIFF) as soon as it is stiff and would take more than so many steps of its size, or more
+        than `max_steps` in all; -1 for never.
     threads : int
         Threads over which the rows are spread; the numbers do not depend on it.
 
@@ -112,8 +117,8 @@ def integrate(
     kernel: Any = march_rows
 
     def rows(first: int, last: int) -> None:
-        settings = rtol, absolute, max_steps, hopeless
-        kernel(order, rhs, n_states, p, y, times, start, *course, *settings, *outcome, first, last)
+        settings = rtol, absolute, max_steps, patience
+        kernel(order, rhs, linear, n_states, p, y, times, start, *course, *settings, *outcome, first, last)
 
     if threads == 1 or batch == 1:
         rows(0, batch)

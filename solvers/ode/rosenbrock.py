@@ -1,0 +1,310 @@
+r"""A linearly implicit Runge-Kutta method for stiff systems, as a table and its compiled step.
+
+With the Jacobian J at the beginning of a step of length h the stages solve
+
+.. math:: \Bigl(\frac{1}{h \gamma} - J\Bigr) U_i = f\Bigl(t + c_i h, y + \sum_j a_{ij} U_j\Bigr)
+          + \frac{1}{h} \sum_j C_{ij} U_j + h d_i f_t
+
+(Hairer and Wanner, "Solving Ordinary Differential Equations II", IV.7, eq. (7.25)). Applied to states and sensitivities
+J is block triangular: all columns share the factors of the states' block, and what is below it acts on a stage of the
+states as the directional derivative of `invsamp.solvers.ode.tangents`. Sensitivities are thereby those of the discrete step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from invsamp.solvers.ode.pointers import INNER, call
+
+Array = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+STAGES = 8
+
+
+class Linear(NamedTuple):
+    """Addresses of the functions of `invsamp.solvers.ode.tangents.Linearized`; 0 where the method is explicit."""
+
+    jacobian: int
+    tangents: int
+
+
+#: That of explicit methods.
+EXPLICIT = Linear(0, 0)
+
+
+class Workspace(NamedTuple):
+    """Arrays that a trajectory of n states and m components needs."""
+
+    slopes: Array  # (1, n + n n): f and J
+    factors: Array  # (n, n)
+    pivots: Integers  # (n,)
+    direction: Array  # (m + n + 1,): x, u, tau, S
+    by_time: Array  # (n,): df/dt
+    extra: Array  # (2, m)
+
+
+# Rodas5P of Steinebach (2023), "Construction of Rosenbrock-Wanner method Rodas5P and numerical benchmarks within the
+# Julia Differential Equations package", BIT 63: order 5(4), stiffly accurate, L-stable, interpolant of order 4.
+GAMMA = 0.21193756319429014
+NODES = (0.0, 0.6358126895828704, 0.4095798393397535, 0.9769306725060716, 0.4288403609558664, 1.0, 1.0, 1.0)
+#: d_i, the sums of the rows of gamma_ij.
+BY_TIME = (GAMMA, -0.42387512638858027, -0.3384627126235924, 1.8046452872882734, 2.325825639765069, 0.0, 0.0, 0.0)
+_SIXTH = [-7.502846399306121, 2.561846144803919, -11.627539656261098, -0.18268767659942256, 0.030198172008377946]
+A = np.array(
+    [
+        [0.0] * 8,
+        [3.0] + [0.0] * 7,
+        [2.849394379747939, 0.45842242204463923] + [0.0] * 6,
+        [-6.954028509809101, 2.489845061869568, -10.358996098473584] + [0.0] * 5,
+        [2.8029986275628964, 0.5072464736228206, -0.3988312541770524, -0.04721187230404641] + [0.0] * 4,
+        [*_SIXTH, 0.0, 0.0, 0.0],
+        [*_SIXTH, 1.0, 0.0, 0.0],
+        [*_SIXTH, 1.0, 1.0, 0.0],
+    ]
+)
+C = np.array(
+    [
+        [0.0] * 8,
+        [-14.155112264123755] + [0.0] * 7,
+        [-17.97296035885952, -2.859693295451294] + [0.0] * 6,
+        [147.12150275711716, -1.41221402718213, 71.68940251302358] + [0.0] * 5,
+        [165.43517024871676, -0.4592823456491126, 42.90938336958603, -5.961986721573306] + [0.0] * 4,
+        [24.854864614690072, -3.0009227002832186, 47.4931110020768, 5.5814197821558125, -0.6610691825249471, 0, 0, 0],
+        [30.91273214028599, -3.1208243349937974, 77.79954646070892, 34.28646028294783, -19.097331116725623]
+        + [-28.087943162872662, 0, 0],
+        [37.80277123390563, -3.2571969029072276, 112.26918849496327, 66.9347231244047, -40.06618937091002]
+        + [-54.66780262877968, -9.48861652309627, 0],
+    ]
+)
+#: Of the interpolant (1 - x) y_0 + x (y_1 + (1 - x) sum_r x^r sum_i H_ri U_i).
+H = np.array(
+    [
+        [25.948786856663858, -2.5579724845846235, 10.433815404888879, -2.3679251022685204, 0.524948541321073]
+        + [1.1241088310450404, 0.4272876194431874, -0.17202221070155493],
+        [-9.91568850695171, -0.9689944594115154, 3.0438037242978453, -24.495224566215796, 20.176138334709044]
+        + [15.98066361424651, -6.789040303419874, -6.710236069923372],
+        [11.419903575922262, 2.8879645146136994, 72.92137995996029, 80.12511834622643, -52.072871366152654]
+        + [-59.78993625266729, -0.15582684282751913, 4.883087185713722],
+    ]
+)
+
+
+@njit(**INNER)
+def workspace(n: int, m: int) -> Workspace:
+    """One for trajectories of n states and m components."""
+    return Workspace(
+        np.empty((1, n + n * n)),
+        np.empty((n, n)),
+        np.empty(n, dtype=np.int64),
+        np.empty(m + n + 1),
+        np.empty(n),
+        np.empty((2, m)),
+    )
+
+
+@njit(**INNER)
+def linearize(linear: Linear, n: int, t: float, y: Array, p: Array, space: Workspace) -> None:
+    """Take the derivatives at the beginning of steps from y (m,) at t."""
+    call(linear.jacobian, t, y, p, space.slopes, 0)
+    direction = space.direction
+    for i in range(n):
+        direction[i], direction[n + i] = y[i], 0.0
+    direction[2 * n] = 1.0
+    for i in range(n, len(y)):
+        direction[n + 1 + i] = y[i]
+    call(linear.tangents, t, direction, p, space.extra, 0)
+    for i in range(n):
+        space.by_time[i] = space.extra[0, i]
+
+
+@njit(**INNER)
+def weighted_errors(y: Array, z: Array, errors: Array, rtol: float, absolute: Array, squares: Array) -> None:
+    """Squares of the errors of a step from y to z in units of the tolerance, to squares[0]."""
+    for i in range(len(absolute)):
+        squares[0, i] = (errors[i] / (absolute[i] + rtol * max(abs(y[i]), abs(z[i])))) ** 2
+
+
+@njit(**INNER)
+def interpolate(y: Array, z: Array, k: Array, q: Array) -> None:
+    """Coefficients (4, m) of the interpolant of a step from y to z: y + sum_r q_r x^(r + 1)."""
+    for i in range(len(y)):
+        first = second = third = 0.0
+        for s in range(STAGES):
+            first += H[0, s] * k[s, i]
+            second += H[1, s] * k[s, i]
+            third += H[2, s] * k[s, i]
+        q[0, i] = z[i] - y[i] + first
+        q[1, i] = second - first
+        q[2, i] = third - second
+        q[3, i] = -third
+
+
+@njit(**INNER)
+def interpolation_errors(
+    rhs: int,
+    linear: Linear,
+    n: int,
+    t: float,
+    h: float,
+    lower: float,
+    upper: float,
+    y: Array,
+    p: Array,
+    k: Array,
+    q: Array,
+    space: Workspace,
+) -> Array:
+    r"""Estimates (m,) of the error of the interpolant :math:`\eta` in the middle of a step.
+
+    They are the defect there, :math:`(1 / (h \gamma) - J)^{-1} (f(\eta) - \eta')`. Components that are slaved to others
+    come out right at the end of however long a step, and the method's own estimate is about that: within the step it
+    knows nothing. Steinebach (2023), section 5, looks at the defect, too, without the matrix.
+    """
+    m = len(y)
+    _, factors, pivots, direction, _, extra = space
+    right, moved, middle = extra[0], extra[1], k[STAGES]
+    for i in range(m):
+        middle[i] = y[i] + 0.5 * (q[0, i] + 0.5 * (q[1, i] + 0.5 * (q[2, i] + 0.5 * q[3, i])))
+    call(rhs, min(max(t + 0.5 * h, lower), upper), middle, p, k, STAGES + 1)
+    for i in range(m):
+        right[i] = k[STAGES + 1, i] - (q[0, i] + q[1, i] + 0.75 * q[2, i] + 0.5 * q[3, i]) / h
+    _solve(n, 0, factors, pivots, right)
+    if m > n:
+        for i in range(n):
+            direction[n + i] = right[i]
+        direction[2 * n] = 0.0
+        call(linear.tangents, min(max(t, lower), upper), direction, p, extra, 1)
+        for i in range(n, m):
+            right[i] += moved[i]
+        for first in range(n, m, 4 * n):
+            _solve_four(n, first, m - n, factors, pivots, right)
+    return right
+
+
+@njit(**INNER)
+def _factorise(n: int, h: float, slopes: Array, factors: Array, pivots: Integers) -> None:
+    """1 / (h gamma) - J as L U with partial pivoting, the diagonal inverted."""
+    for i in range(n):
+        for j in range(n):
+            factors[i, j] = -slopes[0, n + i * n + j]
+        factors[i, i] += 1.0 / (h * GAMMA)
+    for j in range(n):
+        best, largest = j, abs(factors[j, j])
+        for i in range(j + 1, n):
+            if abs(factors[i, j]) > largest:
+                best, largest = i, abs(factors[i, j])
+        pivots[j] = best
+        if best != j:
+            for k in range(n):
+                factors[j, k], factors[best, k] = factors[best, k], factors[j, k]
+        inverse = 1.0 / factors[j, j]
+        factors[j, j] = inverse
+        for i in range(j + 1, n):
+            factor = factors[i, j]
+            if factor != 0.0:
+                factor *= inverse
+                factors[i, j] = factor
+                for k in range(j + 1, n):
+                    factors[i, k] -= factor * factors[j, k]
+
+
+@njit(**INNER)
+def _solve(n: int, first: int, factors: Array, pivots: Integers, b: Array) -> None:
+    """Solve for the block b[first : first + n], in place."""
+    for j in range(n):
+        other = pivots[j]
+        if other != j:
+            b[first + j], b[first + other] = b[first + other], b[first + j]
+    for i in range(1, n):
+        total = b[first + i]
+        for j in range(i):
+            total -= factors[i, j] * b[first + j]
+        b[first + i] = total
+    for i in range(n - 1, -1, -1):
+        total = b[first + i]
+        for j in range(i + 1, n):
+            total -= factors[i, j] * b[first + j]
+        b[first + i] = total * factors[i, i]
+
+
+@njit(**INNER)
+def _solve_four(n: int, first: int, last: int, factors: Array, pivots: Integers, b: Array) -> None:
+    """The same for four blocks at once, of which the last begins at ``last`` at most."""
+    second, third, fourth = min(first + n, last), min(first + 2 * n, last), min(first + 3 * n, last)
+    for j in range(n):
+        other = pivots[j]
+        if other != j:
+            for block in range(first, fourth + 1, n):
+                b[block + j], b[block + other] = b[block + other], b[block + j]
+    for i in range(1, n):
+        v0, v1, v2, v3 = b[first + i], b[second + i], b[third + i], b[fourth + i]
+        for j in range(i):
+            factor = factors[i, j]
+            v0 -= factor * b[first + j]
+            v1 -= factor * b[second + j]
+            v2 -= factor * b[third + j]
+            v3 -= factor * b[fourth + j]
+        b[first + i], b[second + i], b[third + i], b[fourth + i] = v0, v1, v2, v3
+    for i in range(n - 1, -1, -1):
+        v0, v1, v2, v3 = b[first + i], b[second + i], b[third + i], b[fourth + i]
+        for j in range(i + 1, n):
+            factor = factors[i, j]
+            v0 -= factor * b[first + j]
+            v1 -= factor * b[second + j]
+            v2 -= factor * b[third + j]
+            v3 -= factor * b[fourth + j]
+        inverse = factors[i, i]
+        b[first + i], b[second + i] = v0 * inverse, v1 * inverse
+        b[third + i], b[fourth + i] = v2 * inverse, v3 * inverse
+
+
+def _attempt() -> Any:
+    """Compiled step: see `attempt`."""
+    lines = [
+        "m = len(y)",
+        "slopes, factors, pivots, direction, by_time, extra = space",
+        "right, moved = extra[0], extra[1]",
+        "_factorise(n, h, slopes, factors, pivots)",
+        "begin, inverse = min(max(t, lower), upper), 1.0 / h",
+    ]
+    for s in range(STAGES):
+        lines += [
+            *(["for i in range(m):", f"    z[i] = y[i] + {_sum(A[s].tolist())}"] if s else []),
+            f"call(rhs, min(max(t + {NODES[s]!r} * h, lower), upper), {'z' if s else 'y'}, p, k, {s})",
+            "for i in range(m):",
+            f"    right[i] = k[{s}, i] + inverse * ({_sum(C[s].tolist())})",
+            "for i in range(n):",
+            f"    right[i] += {BY_TIME[s]!r} * h * by_time[i]",
+            "_solve(n, 0, factors, pivots, right)",
+            "if m > n:",
+            "    for i in range(n):",
+            "        direction[n + i] = right[i]",
+            f"    direction[2 * n] = {BY_TIME[s]!r} * h",
+            "    call(linear.tangents, begin, direction, p, extra, 1)",
+            "    for i in range(n, m):",
+            "        right[i] += moved[i]",
+            "    for first in range(n, m, 4 * n):",
+            "        _solve_four(n, first, m - n, factors, pivots, right)",
+            "for i in range(m):",
+            f"    k[{s}, i] = right[i]",
+        ]
+    lines += ["for i in range(m):", f"    z[i] += k[{STAGES - 1}, i]"]
+    body = "\n    ".join(lines)
+    scope = {"call": call, "_factorise": _factorise, "_solve": _solve, "_solve_four": _solve_four}
+    exec(f"def generated(rhs, linear, n, t, h, lower, upper, y, p, k, z, space):\n    {body}\n", scope)
+    return njit(nogil=True, error_model="numpy")(scope["generated"])
+
+
+def _sum(row: Sequence[float]) -> str:
+    return " + ".join(f"{value!r} * k[{j}, i]" for j, value in enumerate(row) if value) or "0.0"
+
+
+#: ``attempt(rhs, linear, n, t, h, lower, upper, y, p, k, z, space)``: a step from y (m,), linearised there, to z (m,) with
+#: the stages U in k[:8]; the last of them is its error.
+attempt: Any = _attempt()
