@@ -19,6 +19,7 @@ from invsamp.domains import Ball, Box, Ellipsoid, HalfSpaces, LevelSet, Polygon,
 from invsamp.estimators import exact, minibatch, noisy
 from invsamp.fidelities.comparison import compare_fidelities
 from invsamp.fidelities.hierarchy import measure_levels
+from invsamp.fisher import Information, information
 from invsamp.iterate_averages import swag
 from invsamp.kernels import (
     CrankNicolson,
@@ -165,6 +166,7 @@ __all__ = [
     "HalfSpaces",
     "HalfStudentT",
     "Hamiltonian",
+    "Information",
     "InverseGamma",
     "Langevin",
     "LevelSet",
@@ -251,6 +253,7 @@ __all__ = [
     "ghmc",
     "hmc",
     "icsgld",
+    "information",
     "isolated",
     "kernel_ridge",
     "known",

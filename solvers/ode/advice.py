@@ -27,7 +27,7 @@ def failure(status: npt.NDArray[np.int64], ended: Array, until: float, *, method
     reached = f"{kind.name} by {method} after t = {ended[row]:.6g} of {until:.6g}"
     many = f" ({len(failed)} of {len(status)} trajectories failed)" if len(status) > 1 else ""
     if kind == Status.STIFF and method != "auto":
-        advice = f"the system is stiff, and {max_steps} explicit steps do not get there: {other} or \"Rodas5P\""
+        advice = f'the system is stiff, and {max_steps} explicit steps do not get there: {other} or "Rodas5P"'
     elif kind in (Status.TOO_MANY_STEPS, Status.STIFF):
         tried = ", nor do implicit methods" if method == "auto" else ""
         advice = f"{max_steps} steps do not get there{tried}: a larger max_steps, or a looser rtol"
