@@ -4,8 +4,8 @@
 
 Van der Pol's oscillator from (2, 0) until 2 mu at the default tolerances: relative error of dy/dmu against Radau at
 1e-11, without and with error control of the sensitivities. Then CPU milliseconds of states with all sensitivities by
-LSODA, when it takes the Jacobian by differences, has the whole of it, or its diagonal blocks as bands. Last LSODA beside
-Rodas5P, in turns, each at several tolerances: milliseconds, steps, and the largest errors at 20 times.
+LSODA, when it takes the Jacobian by differences, has the whole of it, or its diagonal blocks as bands. Last LSODA
+beside Rodas5P, in turns, each at several tolerances: milliseconds, steps, and the largest errors at 20 times.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What data can tell of parameters, by the Fisher information: directions from the best known to those not told at all."""
+"""What data can tell of parameters, by the Fisher information: directions from the best told to those not told."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import instance, integer, optional
-from invsamp.contract import Array, ForwardModel, JacobianForwardModel, TermwisePotential, VectorJacobianProduct
+from invsamp.contract import (
+    Array,
+    ForwardModel,
+    JacobianForwardModel,
+    SplitPotential,
+    TermwisePotential,
+    VectorJacobianProduct,
+)
 from invsamp.maximizing import SCALE_DRAWS, maximize
 from invsamp.modes import Modes
 from invsamp.names import labels
@@ -21,6 +28,8 @@ if TYPE_CHECKING:
 
 #: A direction is told by the data where they leave at most half of the prior's variance.
 TOLD = 1.0
+#: Shares of a parameter in directions that are not told at all, up to which it counts as told.
+ROUNDING = 1e-12
 #: Parameters of a direction that are printed, and the share of it below which they are not.
 MOST_NAMED, LEAST_SHARE = 4, 0.1
 
@@ -29,9 +38,9 @@ MOST_NAMED, LEAST_SHARE = 4, 0.1
 class Information:
     r"""Fisher information of data at a point; prints as a table of directions.
 
-    With the standard deviations :math:`s` of the prior in positions, in which samplers move (logarithms, where parameters
-    are positive), the directions are the eigenvectors of :math:`s_i I_{ij} s_j`. An eigenvalue is how many times as much
-    the data tell of a direction as the prior does.
+    With the standard deviations :math:`s` of the prior in positions, in which samplers move (logarithms, where
+    parameters are positive), the directions are the eigenvectors of :math:`s_i I_{ij} s_j`. An eigenvalue is how many
+    times as much the data tell of a direction as the prior does.
 
     Attributes
     ----------
@@ -65,15 +74,14 @@ class Information:
         return int((self.values >= TOLD).sum())
 
     def standard_deviations(self) -> dict[str, float]:
-        """The least that unbiased estimates of positions have (Cramer and Rao), from data alone; inf where nothing is told.
+        """The least that unbiased estimates have (Cramer and Rao), from the data alone; inf where they do not tell.
 
         In positions: of a parameter that is sampled as its logarithm, that of the logarithm.
         """
-        least = self.values[0] * len(self.values) * np.finfo(float).eps
-        inverse = np.where(self.values > least, 1.0 / np.maximum(self.values, 1e-300), np.inf)
-        with np.errstate(invalid="ignore"):
-            parts = np.where(self.directions != 0.0, self.directions**2 * inverse[:, None], 0.0)
-        return dict(zip(self.labels, (np.sqrt(parts.sum(axis=0)) * self.scale).tolist(), strict=True))
+        known = self.values > self.values[0] * len(self.values) * np.finfo(float).eps
+        variances = (self.directions[known] ** 2 / self.values[known, None]).sum(axis=0)
+        variances[(self.directions[~known] ** 2).sum(axis=0) > ROUNDING] = np.inf
+        return dict(zip(self.labels, (np.sqrt(variances) * self.scale).tolist(), strict=True))
 
     def plot(self) -> Figure:
         """Eigenvalues, and what each direction is made of."""
@@ -105,9 +113,9 @@ def information(
 
     .. math:: I = E\Bigl[\sum_i g_i g_i^T\Bigr], \qquad g_i = \nabla \log p(y_i \mid \theta)
 
-    over data sets :math:`y` simulated at :math:`\theta`, in positions; of data that depend on each other, with the gradient
-    of all in place of the sum. The forward model is solved once. An estimate: with m data its relative standard error is
-    about :math:`\sqrt{2 / (m \cdot}` `datasets` :math:`)`, in each direction.
+    over data sets :math:`y` simulated at :math:`\theta`, in positions; of data that depend on each other, with the
+    gradient of all in place of the sum. The forward model is solved once. An estimate, whose relative standard error is
+    about :math:`\sqrt{2 / N}` in each direction at worst, for N data sets.
 
     Parameters
     ----------
@@ -177,7 +185,7 @@ def information(
 
 def _outer(posterior: Posterior, position: Array) -> Array:
     """Of one data set: the sum of outer products of its terms' gradients, or that of the gradient of all."""
-    potential = posterior.potential()
+    potential: SplitPotential = posterior.potential()
     if isinstance(potential, TermwisePotential):
         gradients = potential.terms(position, np.arange(potential.size)[None]).gradients[0]
     else:

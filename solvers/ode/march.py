@@ -16,8 +16,8 @@ from numba import njit
 from invsamp.solvers.ode import dop853, dormand_prince
 from invsamp.solvers.ode.happenings import Events, crosses, crossing, happen, inset, keep, leave, look_around
 from invsamp.solvers.ode.pointers import INNER, call
+from invsamp.solvers.ode.rodas5p import STAGES
 from invsamp.solvers.ode.rosenbrock import (
-    STAGES,
     Linear,
     Workspace,
     attempt,
@@ -86,16 +86,17 @@ def march_rows(
 ) -> None:
     """The trajectories of the rows from ``first`` to ``last``; the outcome is written into the arrays before them.
 
-    By the pair of this order, 5 or 8, or by Rodas5P where there are functions in ``linear``. A trajectory that is stiff and
-    has more than ``patience`` steps of its size before it, or more than are left, is given up; never if it is negative.
+    By the pair of this order, 5 or 8, or by Rodas5P where there are functions in ``linear``. A trajectory that is stiff
+    and has more than ``patience`` steps of its size before it, or more than are left, is given up; never if it is
+    negative.
     """
     work = np.empty((_SCRATCH + 1, initial.shape[1]))
     for row in range(first, last):
         t = times[0] if len(times) == 1 else times[row]
         k = 0 if len(pauses) == 1 else row
         status[row], evaluations[row], steps[row], ended[row] = _trajectory(
-            order, rhs, linear, n, parameters[row], initial[row], t, start[row], pauses[k], jumps[k], shifts[k], which[k],
-            stop, events, rtol, absolute[row], max_steps, patience, values[row], peaks[row], work,
+            order, rhs, linear, n, parameters[row], initial[row], t, start[row], pauses[k], jumps[k], shifts[k],
+            which[k], stop, events, rtol, absolute[row], max_steps, patience, values[row], peaks[row], work,
         )  # fmt: skip
 
 

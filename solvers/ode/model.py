@@ -401,7 +401,7 @@ class OdeModel:
         switched: BoolArray | None = None,
         own: tuple[int, ...] = (),
     ) -> tuple[Outcome, BoolArray]:
-        """Trajectories, and which of them an implicit method made, not the explicit one: at least those ``switched``."""
+        """Trajectories, and which of them an implicit method made: at least those ``switched``."""
         n, q = len(self.states), len(self.parameters)
         way = course(self.breakpoints, self.doses, self.events, self.states, self.parameters, p, y0.shape[1], own)
         if self.stop is not None:
@@ -412,8 +412,8 @@ class OdeModel:
         def solved(method: str, rows: npt.NDArray[np.intp]) -> Outcome:
             settings = control._replace(absolute=absolute[rows])
             if method == "Rodas5P":
-                found = prepare_linearized(self.rhs, n, q, y0.shape[1] // n - 1, own)
-                settings = settings._replace(linear=Linear(found.jacobian.address, found.tangents.address))
+                linearized = prepare_linearized(self.rhs, n, q, y0.shape[1] // n - 1, own)
+                settings = settings._replace(linear=Linear(linearized.jacobian.address, linearized.tangents.address))
             if method == "LSODA":
                 found = prepare_jacobian(self.rhs, self.jacobian, n, q)
                 settings = settings._replace(variations=found.compiled.address if isinstance(found, Prepared) else 0)

@@ -7,7 +7,7 @@ With the Jacobian J at the beginning of a step of length h the stages solve
 
 (Hairer and Wanner, "Solving Ordinary Differential Equations II", IV.7, eq. (7.25)). Applied to states and sensitivities
 J is block triangular: all columns share the factors of the states' block, and what is below it acts on a stage of the
-states as the directional derivative of `invsamp.solvers.ode.tangents`. Sensitivities are thereby those of the discrete step.
+states as the directional derivative of `invsamp.solvers.ode.tangents`. Sensitivities are those of the discrete step.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ import numpy.typing as npt
 from numba import njit
 
 from invsamp.solvers.ode.pointers import INNER, call
+from invsamp.solvers.ode.rodas5p import BY_TIME, GAMMA, NODES, STAGES, A, C, H
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
-
-STAGES = 8
 
 
 class Linear(NamedTuple):
@@ -47,52 +46,6 @@ class Workspace(NamedTuple):
     direction: Array  # (m + n + 1,): x, u, tau, S
     by_time: Array  # (n,): df/dt
     extra: Array  # (2, m)
-
-
-# Rodas5P of Steinebach (2023), "Construction of Rosenbrock-Wanner method Rodas5P and numerical benchmarks within the
-# Julia Differential Equations package", BIT 63: order 5(4), stiffly accurate, L-stable, interpolant of order 4.
-GAMMA = 0.21193756319429014
-NODES = (0.0, 0.6358126895828704, 0.4095798393397535, 0.9769306725060716, 0.4288403609558664, 1.0, 1.0, 1.0)
-#: d_i, the sums of the rows of gamma_ij.
-BY_TIME = (GAMMA, -0.42387512638858027, -0.3384627126235924, 1.8046452872882734, 2.325825639765069, 0.0, 0.0, 0.0)
-_SIXTH = [-7.502846399306121, 2.561846144803919, -11.627539656261098, -0.18268767659942256, 0.030198172008377946]
-A = np.array(
-    [
-        [0.0] * 8,
-        [3.0] + [0.0] * 7,
-        [2.849394379747939, 0.45842242204463923] + [0.0] * 6,
-        [-6.954028509809101, 2.489845061869568, -10.358996098473584] + [0.0] * 5,
-        [2.8029986275628964, 0.5072464736228206, -0.3988312541770524, -0.04721187230404641] + [0.0] * 4,
-        [*_SIXTH, 0.0, 0.0, 0.0],
-        [*_SIXTH, 1.0, 0.0, 0.0],
-        [*_SIXTH, 1.0, 1.0, 0.0],
-    ]
-)
-C = np.array(
-    [
-        [0.0] * 8,
-        [-14.155112264123755] + [0.0] * 7,
-        [-17.97296035885952, -2.859693295451294] + [0.0] * 6,
-        [147.12150275711716, -1.41221402718213, 71.68940251302358] + [0.0] * 5,
-        [165.43517024871676, -0.4592823456491126, 42.90938336958603, -5.961986721573306] + [0.0] * 4,
-        [24.854864614690072, -3.0009227002832186, 47.4931110020768, 5.5814197821558125, -0.6610691825249471, 0, 0, 0],
-        [30.91273214028599, -3.1208243349937974, 77.79954646070892, 34.28646028294783, -19.097331116725623]
-        + [-28.087943162872662, 0, 0],
-        [37.80277123390563, -3.2571969029072276, 112.26918849496327, 66.9347231244047, -40.06618937091002]
-        + [-54.66780262877968, -9.48861652309627, 0],
-    ]
-)
-#: Of the interpolant (1 - x) y_0 + x (y_1 + (1 - x) sum_r x^r sum_i H_ri U_i).
-H = np.array(
-    [
-        [25.948786856663858, -2.5579724845846235, 10.433815404888879, -2.3679251022685204, 0.524948541321073]
-        + [1.1241088310450404, 0.4272876194431874, -0.17202221070155493],
-        [-9.91568850695171, -0.9689944594115154, 3.0438037242978453, -24.495224566215796, 20.176138334709044]
-        + [15.98066361424651, -6.789040303419874, -6.710236069923372],
-        [11.419903575922262, 2.8879645146136994, 72.92137995996029, 80.12511834622643, -52.072871366152654]
-        + [-59.78993625266729, -0.15582684282751913, 4.883087185713722],
-    ]
-)
 
 
 @njit(**INNER)
@@ -128,21 +81,6 @@ def weighted_errors(y: Array, z: Array, errors: Array, rtol: float, absolute: Ar
     """Squares of the errors of a step from y to z in units of the tolerance, to squares[0]."""
     for i in range(len(absolute)):
         squares[0, i] = (errors[i] / (absolute[i] + rtol * max(abs(y[i]), abs(z[i])))) ** 2
-
-
-@njit(**INNER)
-def interpolate(y: Array, z: Array, k: Array, q: Array) -> None:
-    """Coefficients (4, m) of the interpolant of a step from y to z: y + sum_r q_r x^(r + 1)."""
-    for i in range(len(y)):
-        first = second = third = 0.0
-        for s in range(STAGES):
-            first += H[0, s] * k[s, i]
-            second += H[1, s] * k[s, i]
-            third += H[2, s] * k[s, i]
-        q[0, i] = z[i] - y[i] + first
-        q[1, i] = second - first
-        q[2, i] = third - second
-        q[3, i] = -third
 
 
 @njit(**INNER)
@@ -275,10 +213,10 @@ def _attempt() -> Any:
     ]
     for s in range(STAGES):
         lines += [
-            *(["for i in range(m):", f"    z[i] = y[i] + {_sum(A[s].tolist())}"] if s else []),
+            *(["for i in range(m):", f"    z[i] = y[i] + {_sum(A[s])}"] if s else []),
             f"call(rhs, min(max(t + {NODES[s]!r} * h, lower), upper), {'z' if s else 'y'}, p, k, {s})",
             "for i in range(m):",
-            f"    right[i] = k[{s}, i] + inverse * ({_sum(C[s].tolist())})",
+            f"    right[i] = k[{s}, i] + inverse * ({_sum(C[s])})",
             "for i in range(n):",
             f"    right[i] += {BY_TIME[s]!r} * h * by_time[i]",
             "_solve(n, 0, factors, pivots, right)",
@@ -301,10 +239,25 @@ def _attempt() -> Any:
     return njit(nogil=True, error_model="numpy")(scope["generated"])
 
 
+def _interpolate() -> Any:
+    """Compiled interpolant: see `interpolate`."""
+    body = "\n        ".join(f"b{r} = {_sum(row)}" for r, row in enumerate(H))
+    source = f"""def generated(y, z, k, q):
+    for i in range(len(y)):
+        {body}
+        q[0, i], q[1, i], q[2, i], q[3, i] = z[i] - y[i] + b0, b1 - b0, b2 - b1, -b2
+"""
+    scope: dict[str, Any] = {}
+    exec(source, scope)
+    return njit(nogil=True, error_model="numpy")(scope["generated"])
+
+
 def _sum(row: Sequence[float]) -> str:
     return " + ".join(f"{value!r} * k[{j}, i]" for j, value in enumerate(row) if value) or "0.0"
 
 
-#: ``attempt(rhs, linear, n, t, h, lower, upper, y, p, k, z, space)``: a step from y (m,), linearised there, to z (m,) with
-#: the stages U in k[:8]; the last of them is its error.
+#: ``attempt(rhs, linear, n, t, h, lower, upper, y, p, k, z, space)``: a step from y (m,), linearised there, to z (m,)
+#: with the stages U in k[:8]; the last of them is its error.
 attempt: Any = _attempt()
+#: ``interpolate(y, z, k, q)``: coefficients q (4, m) of the interpolant of a step from y to z, y + sum_r q_r x^(r + 1).
+interpolate: Any = _interpolate()

@@ -1,7 +1,7 @@
 r"""What a linearly implicit method asks of a right-hand side, as compiled functions: Jacobians and their derivatives.
 
-The variational equations :math:`S' = J S + f_p` have, in a direction :math:`(u, \tau)` of states and time and at fixed S,
-the derivative
+The variational equations :math:`S' = J S + f_p` have, in a direction :math:`(u, \tau)` of states and time and at fixed
+S, the derivative
 
 .. math:: \dot J S + \dot f_p, \qquad \dot J = \sum_i u_i\, \partial J / \partial x_i + \tau\, \partial J / \partial t
 
@@ -94,7 +94,7 @@ def evaluate(t, y, p, out):
 
 
 def _tangents_source(rhs: Rhs, n: int, q: int, columns: int, own: Sequence[int]) -> str:
-    _, wanted, states, parameters = _plan(rhs, n, q, own)
+    _, _, states, parameters = _plan(rhs, n, q, own)
     return f"""import numpy as np
 
 STATES = np.array({states}, dtype=np.int64).reshape(-1, 2)
@@ -120,23 +120,25 @@ Pairs = list[tuple[int, int]]
 
 @lru_cache(maxsize=8)
 def _plan(rhs: Rhs, n: int, q: int, own: tuple[int, ...]) -> tuple[Graph, list[Planned], Pairs, Pairs]:
-    """What to compute, and the rows and columns of what is found: of J, then of f_p, where its columns are of ``own``."""
+    """What to compute, and rows and columns of what is found: of J, then of f_p, where its columns are of ``own``."""
     traced = trace_graph(rhs, n, q)
     graph, by = traced.graph, traced.by_parameters
-    everywhere = {("t",): graph.node("y", 2 * n), **{("y", i): graph.node("y", n + i) for i in range(n)}}
-    in_time = {("t",): everywhere[("t",)]}
+    in_time: dict[tuple[Any, ...], Node] = {("t",): graph.node("y", 2 * n)}
+    everywhere = in_time | {("y", i): graph.node("y", n + i) for i in range(n)}
     moved = _tangents(graph, traced.outputs, in_time)
     wanted = [(k, 3, k, entry.index) for k, entry in enumerate(moved)]
     entries = [(i, j, node) for i, j, node in zip(*traced.by_states, strict=True)]
     column = {parameter: k for k, parameter in enumerate(own)}
     entries_own = [(i, column[j], node) for i, j, node in zip(*by, strict=True) if j in column]
     pairs: tuple[Pairs, Pairs] = ([], [])
+    place = 0
     for group, found in ((entries, pairs[0]), (entries_own, pairs[1])):
         slopes = _tangents(graph, [node for *_, node in group], everywhere)
         for (i, j, _), slope in zip(group, slopes, strict=True):
             if slope.value != 0.0:
-                wanted.append((i, 4, len(pairs[0]) + (len(found) if found is pairs[1] else 0), slope.index))
+                wanted.append((i, 4, place, slope.index))
                 found.append((i, j))
+                place += 1
     return graph, wanted, *pairs
 
 

@@ -190,6 +190,9 @@ def posing_calls() -> dict[str, Call]:
             {"problem": posterior, "of": "likelihood", "level": 0.5, "most": 50, "seed": 1},
             {"of": {"text"}},
         ),
+        "information": Call(iv.information, {"posterior": posterior, "at": None, "datasets": 10, "seed": 1}),
+        "Information.standard_deviations": Call(iv.information(posterior, datasets=10, seed=1).standard_deviations, {}),
+        "Information.plot": Call(iv.information(posterior, datasets=10, seed=1).plot, {}),
         "Profiles.intervals": Call(iv.profile(posterior, seed=1).intervals, {"level": 0.5}),
         "Profiles.plot": Call(iv.profile(posterior, seed=1).plot, {"names": None}, {"names": {"text", "none"}}),
         "measure_levels": Call(

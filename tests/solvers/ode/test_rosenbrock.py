@@ -1,4 +1,4 @@
-"""The table of the linearly implicit method, the order of its step, its stability, and what it asks of right-hand sides."""
+"""The table of the linearly implicit method, the order of its step, its stability, and derivatives that it needs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,20 @@ import pytest
 from numba import njit
 from scipy.integrate import solve_ivp
 
-from invsamp.solvers.ode import rosenbrock
+from invsamp.solvers.ode import rodas5p, rosenbrock
 from invsamp.solvers.ode.doses import Event
 from invsamp.solvers.ode.model import OdeModel, Status
 from invsamp.solvers.ode.pointers import call
 from invsamp.solvers.ode.right_hand_side import prepare_sensitivities
-from invsamp.solvers.ode.rosenbrock import A, BY_TIME, C, GAMMA, NODES, Linear
+from invsamp.solvers.ode.rosenbrock import Linear
 from invsamp.solvers.ode.tangents import prepare_linearized
 
+
+def full(rows):
+    return np.array([[*row, *[0.0] * (8 - len(row))] for row in rows])
+
+
+A, C = full(rodas5p.A), full(rodas5p.C)
 P, START = np.array([0.6, 0.03, 0.8, 0.025]), np.array([30.0, 5.0])
 
 
@@ -26,12 +32,12 @@ def forced(t, x, p):
 
 def test_the_table_fulfils_the_order_conditions():
     """Hairer and Wanner, IV.7: tables 7.1 and eq. (7.14), (7.16) up to order 4, in their untransformed coefficients."""
-    gammas = np.linalg.inv(np.eye(8) / GAMMA - C)
+    gammas = np.linalg.inv(np.eye(8) / rodas5p.GAMMA - C)
     alphas, weights = A @ gammas, np.array([*A[-1, :7], 1.0]) @ gammas
     embedded, betas = np.array([*A[-1, :7], 0.0]) @ gammas, alphas + gammas
     a, b = alphas.sum(axis=1), betas.sum(axis=1)
-    np.testing.assert_allclose(a, NODES, atol=1e-12)
-    np.testing.assert_allclose(gammas.sum(axis=1), BY_TIME, atol=1e-12)
+    np.testing.assert_allclose(a, rodas5p.NODES, atol=1e-12)
+    np.testing.assert_allclose(gammas.sum(axis=1), rodas5p.BY_TIME, atol=1e-12)
     for row in (weights, embedded):
         conditions = {
             1.0: row.sum(),
