@@ -178,8 +178,8 @@ def test_a_coarse_model_that_has_changed_is_noticed(tmp_path, quiet):
 
 def three_levels():
     """A coarse model too far off to pass to the fine one, and one between them that is near to the fine one."""
-    rough, between = Line(MAP @ FINE, SHIFT), Line(FINE, 0.1, 0.02, 2.0)
-    return posed(coarse=rough, middle=between, fine=Line(cost=60.0))
+    rough, between = Line(FINE, 0.6), Line(FINE, 0.1, 0.02, 2.0)
+    return posed(coarse=rough, middle=between, fine=Line(cost=600.0))
 
 
 #: Which has to pass on what is not corrected.

@@ -308,7 +308,9 @@ def samplers_calls() -> dict[str, Call]:
             "order": {"part"},
         },
         "saga": {"size": {"integer"}, "groups": {"none", "any shape"}},
-        **{name: {"parameters": {"text", "none"}} for name in ("polynomial_model", "gaussian_process_model")},
+        **{
+            name: {"parameters": {"text", "entries", "none"}} for name in ("polynomial_model", "gaussian_process_model")
+        },
         **{name: batches for name in ("fixed_control", "paired_resgld", "vr_resgld")},
     }
     return {name: Call(getattr(iv, name), given, preset | special.get(name, {})) for name, given in parts.items()}
