@@ -26,8 +26,7 @@ def main() -> dict[str, iv.Run]:
     posterior, lone = problem.population(), problem.two_compartments()
     start = dict(problem.MIDDLE)
     run = iv.sample(posterior, iv.ghmc(), draws=given.draws, warmup=500, chains=4, seed=given.seed, start=start)
-    ladder = iv.relangevin(ladder="auto")  # lag and dose go together along a ridge
-    injected = iv.sample(lone, ladder, draws=2 * given.draws, chains=4, seed=given.seed, start=BEFORE)
+    injected = iv.sample(lone, draws=2 * given.draws, chains=4, seed=given.seed, start=BEFORE)
     given.show(posterior.prior.graph), given.show(run), given.show(injected)
 
     own, data = problem.patients()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
 from invsamp.contract import Array
 from invsamp.domains import Domain
@@ -12,14 +13,21 @@ from invsamp.evaluate.requests import Asks, Estimate
 
 #: Of a Hessian, each with the steps that the last one tells.
 ROUNDS = 4
+#: Between two points of a difference the energy jumps where it rises by so much more than twice its slopes tell.
+CLIFF = 1.0
 #: Curvatures below this share of the largest are rounding: there is a flat direction.
 FLAT = 1e-10
 
 
 def hessian(
-    evaluate: Callable[[Array], Asks[Estimate]], at: Array, gradient: Array, scale: Array, domain: Domain
+    evaluate: Callable[[Array], Asks[Estimate]],
+    at: Array,
+    energy: float,
+    gradient: Array,
+    scale: Array,
+    domain: Domain,
 ) -> Asks[tuple[Array, bool]]:
-    """The Hessian (d, d) at a point by central differences of gradients, and whether walls are in their way.
+    """The Hessian (d, d) at a point by central differences of gradients, and whether walls or cliffs are in their way.
 
     Their steps are a hundredth of the conditional sds, which it tells itself: 2 d gradients for each of at most
     `ROUNDS` rounds, mostly two.
@@ -28,18 +36,23 @@ def hessian(
     ----------
     evaluate : callable
         Positions (k, d) -> energies and gradients.
-    at, gradient : ndarray, shape (d,)
-        The point, and the gradient there.
+    at : ndarray, shape (d,)
+    energy : float
+        There.
+    gradient : ndarray, shape (d,)
+        There.
     scale : ndarray, shape (d,)
         Of each coordinate: no step is longer.
     domain : Domain
-        Differences across its walls, and to where there is no energy, are one-sided, or 0 where no side is left.
+        Differences across its walls, across cliffs, at which the energy jumps, and to where there is none, are
+        one-sided, or 0 where no side is left.
     """
     d, steps = len(at), 1e-4 * scale
     for _ in range(ROUNDS):
         moves = np.concatenate([np.diag(steps), -np.diag(steps)])
         walled = ~domain.contains(at + moves)
         found = yield from evaluate(np.where(walled[:, None], at, at + moves))
+        walled |= _beyond_cliffs(steps, energy, gradient, found)
         known = ~walled & np.isfinite(found.energy)
         slopes = np.where(known[:, None], found.gradient, gradient)
         apart = (known[:d] * steps + known[d:] * steps)[:, None]
@@ -52,6 +65,19 @@ def hessian(
             break
     down = at - 1e-3 * steps * np.sign(gradient)
     return matrix, bool(walled.any() or not domain.contains(down[None])[0])
+
+
+def _beyond_cliffs(steps: Array, energy: float, gradient: Array, found: Estimate) -> npt.NDArray[np.bool_]:
+    """Which of the points (2 d,), forwards and backwards along each coordinate, lie beyond a cliff.
+
+    It is met on one side alone: where both are too high for their slopes, steps are too long.
+    """
+    d = len(steps)
+    own = np.concatenate([np.diag(found.gradient[:d]), np.diag(found.gradient[d:])])
+    steepest = np.maximum(np.abs(own), np.abs(np.tile(gradient, 2)))
+    with np.errstate(invalid="ignore"):
+        smooth = np.abs(found.energy - energy) <= CLIFF + 2.0 * np.tile(steps, 2) * steepest
+    return np.asarray(~smooth & np.roll(smooth, d))
 
 
 def covariance_of(precision: Array) -> Array:

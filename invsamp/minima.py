@@ -11,10 +11,14 @@ import numpy.typing as npt
 
 from invsamp.contract import Array
 from invsamp.curvature import covariance_of, hessian
-from invsamp.descent import Descent
+from invsamp.descent import Descent, descend
 from invsamp.domains import Domain
 from invsamp.evaluate.requests import Asks, Estimate
 
+#: In a bent valley steps gain little long before its lowest point: an end that would be another minimum, or one from
+#: which there is so much energy left to gain by its own Gaussian, is led on in units of that Gaussian's widths, until
+#: there is so little left, by so many evaluations and so often at the most.
+TO_GAIN, TOLERANCE, MOST, ROUNDS = 0.5, 1e-3, 300, 4
 #: Two ends are one minimum if one lies this many sds (Mahalanobis, per the square root of d) from the other, at most.
 APART = 0.5
 #: Or if the energy on the straight way between them, at so many points, rises by so much above the higher one, at most.
@@ -27,7 +31,7 @@ class Minima(NamedTuple):
     position: Array  # (k, d)
     energies: Array  # (k,)
     covariances: Array  # (k, d, d): inverse Hessians; NaN where they are not positive definite, or nobody asked
-    on_wall: npt.NDArray[np.bool_]  # (k,) whether a wall is in the way of the Gaussian
+    on_wall: npt.NDArray[np.bool_]  # (k,) whether a wall, or a cliff, is in the way of the Gaussian
     counts: npt.NDArray[np.int64]  # (k,) descents that ended there
 
     @property
@@ -82,16 +86,22 @@ def distinct(
     found: list[int] = []
     precisions, walls, counts = list[Array](), list[bool](), list[int]()
     for k in ended[np.argsort(end.energy[ended], kind="stable")].tolist():
-        at = end.position[k]
-        near = [_near(at - end.position[j], precision) for j, precision in zip(found, precisions, strict=True)]
-        if not any(near) and found:
-            near = yield from _joined(evaluate, end, k, found, domain)
+        matrix, wall = np.full((1, 1), np.nan), False
+        for attempt in range(ROUNDS if gaussian else 1):
+            at = end.position[k]
+            near = [_near(at - end.position[j], precision) for j, precision in zip(found, precisions, strict=True)]
+            if not any(near) and found:
+                near = yield from _joined(evaluate, end, k, found, domain)
+            if any(near) or not gaussian:
+                break
+            matrix, wall = yield from hessian(evaluate, at, float(end.energy[k]), end.gradient[k], scale, domain)
+            another = bool(found) and attempt == 0
+            if wall or attempt == ROUNDS - 1 or not (another or _left(matrix, end.gradient[k]) > TO_GAIN):
+                break
+            yield from _lead_on(evaluate, end, k, matrix, scale, domain)
         if any(near):
             counts[near.index(True)] += 1
             continue
-        matrix, wall = np.full((len(at), len(at)), np.nan) if gaussian else np.full((1, 1), np.nan), False
-        if gaussian:
-            matrix, wall = yield from hessian(evaluate, at, end.gradient[k], scale, domain)
         found.append(k)
         precisions.append(matrix)
         walls.append(wall)
@@ -107,6 +117,21 @@ def distinct(
         np.array(walls, dtype=bool),
         np.array(counts, dtype=np.int64),
     )
+
+
+def _left(precision: Array, gradient: Array) -> float:
+    """The energy that is left to gain by a Gaussian; NaN where there is none."""
+    return float(0.5 * gradient @ covariance_of(precision) @ gradient)
+
+
+def _lead_on(
+    evaluate: Callable[[Array], Asks[Estimate]], end: Descent, k: int, precision: Array, scale: Array, domain: Domain
+) -> Asks[None]:
+    """Let one descent go on from its end, which is replaced."""
+    widths = np.fmin(np.sqrt(np.diag(covariance_of(precision))), scale)
+    on = yield from descend(evaluate, end.position[k][None], widths, domain, tolerance=TOLERANCE, most=MOST)
+    for old, new in zip(end, on, strict=True):
+        old[k] = new[0]
 
 
 def _near(apart: Array, precision: Array) -> bool:

@@ -8,9 +8,11 @@ from laws import gaussian
 from scipy.stats import multivariate_normal
 
 import invsamp as iv
-from invsamp.descent import descend
+from invsamp.curvature import hessian
+from invsamp.descent import Descent, descend
 from invsamp.domains import Box, Unbounded
 from invsamp.evaluate.requests import Estimate, answered
+from invsamp.minima import distinct
 
 CENTRES, SDS, WEIGHTS = np.array([[-5.0, 0.0], [5.0, 0.0]]), np.array([1.0, 0.5]), np.array([0.3, 0.7])
 
@@ -43,6 +45,43 @@ def led(function, position, domain=None, tolerance=1e-6, most=2000):
     domain = Unbounded() if domain is None else domain
     scale = np.ones(position.shape[1])
     return answered(descend(evaluate, position, scale, domain, tolerance=tolerance, most=most), None)
+
+
+class TestMinima:
+    def evaluate(self, function):
+        def asked(at):
+            return Estimate(*function(at))
+            yield
+
+        return asked
+
+    def test_curvature_beside_a_cliff(self):
+        """A gradient beyond it says nothing of the curvature here."""
+
+        def function(x):
+            beyond = x[:, 0] > 1e-7
+            return 0.5 * (x**2).sum(axis=1) + 4000.0 * beyond, x + 500.0 * beyond[:, None]
+
+        at = np.zeros(2)
+        asking = hessian(self.evaluate(function), at, 0.0, at, np.ones(2), Unbounded())
+        matrix, walled = answered(asking, None)
+        np.testing.assert_allclose(matrix, np.eye(2), atol=1e-6)
+        assert walled
+
+    def test_an_end_above_its_minimum_is_led_on(self):
+        """Two ends in one bent valley are one minimum; of two wells they are two."""
+        ends = np.array([[0.0, 0.0], [1.5, -0.5], [8.0, 0.0]])
+
+        def wells(x):
+            left, right = 0.5 * np.square(x), 0.5 * np.square(x - [9.0, 0.0])
+            first = left.sum(axis=1) < right.sum(axis=1)
+            return np.where(first, left.sum(axis=1), right.sum(axis=1)), np.where(first[:, None], x, x - [9.0, 0.0])
+
+        energy, gradient = wells(ends)
+        end = Descent(ends, energy, gradient, np.ones(3, dtype=int), np.ones(3, dtype=bool))
+        found = answered(distinct(self.evaluate(wells), end, np.ones(2), Unbounded()), None)
+        np.testing.assert_allclose(found.position, [[0.0, 0.0], [9.0, 0.0]], atol=0.1)
+        assert found.counts.tolist() == [2, 1]
 
 
 class TestDescent:

@@ -139,12 +139,14 @@ def _mode_warnings(report: Facts) -> list[str]:
     if len(weights) < 2 or not visits.sum():
         return found
     shares = visits / visits.sum()
+    where = "the prior" if modes.get("from_prior", True) else "starting points"
+    ladder = "with a ladder from the prior" if modes.get("from_prior", True) else "with a ladder"
     by = "its Gaussian" if modes["by_laplace"] else "its height alone"
     for k in np.flatnonzero((weights > MODE_WEIGHT_LIMIT) & (visits == 0)):
         found.append(
-            f"no draw has visited a mode that descents from the prior found, at {_numbers(modes['theta'][k])}, whose "
-            f"weight by {by} is {weights[k]:.2g}: the draws miss a part of the posterior. Sample with a ladder from "
-            'the prior, iv.relangevin(ladder="auto"), or start in all modes (iv.maximize(posterior).draws(chains)).'
+            f"no draw has visited a mode that descents from {where} found, at {_numbers(modes['theta'][k])}, whose "
+            f"weight by {by} is {weights[k]:.2g}: the draws miss a part of the posterior. Sample {ladder}, "
+            'iv.relangevin(ladder="auto"), or start in all modes (iv.maximize(posterior).draws(chains)).'
         )
     seen = (weights > MODE_WEIGHT_LIMIT) & (visits > 0) & modes["by_laplace"]
     off = seen & ((shares > MODE_SHARE_LIMIT * weights) | (weights > MODE_SHARE_LIMIT * shares))
@@ -184,7 +186,7 @@ def _likely(report: Facts) -> str:
     causes = []
     modes = report.get("modes") or {}
     if len(modes.get("theta") or []) > 1:
-        causes.append(f"descents from the prior found {len(modes['theta'])} modes")
+        causes.append(f"descents found {len(modes['theta'])} modes")
     if report.get("led_astray") is not None:
         causes.append("the density is highest where there is next to no mass (a funnel)")
     elif "failed" in (report.get("decisions") or [""])[-1]:

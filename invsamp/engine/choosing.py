@@ -10,6 +10,7 @@ import numpy as np
 from invsamp.automatic import LENGTHS, Automatic
 from invsamp.contract import Array
 from invsamp.diagnostics.draws import ess, rhat
+from invsamp.engine.ladder_search import Heir
 from invsamp.engine.lessons import far
 from invsamp.engine.scouting import Scouted, runaways
 from invsamp.engine.streams import Saved
@@ -36,21 +37,28 @@ class Choice:
         Of the problem.
     to_prior : bool
         Whether a ladder can reach the prior.
+    has_prior : bool
+        Whether descents begin at its draws; otherwise wherever chains may start.
     """
 
-    def __init__(self, sampler: Automatic, dimension: int, fidelities: int, to_prior: bool) -> None:
+    def __init__(
+        self, sampler: Automatic, dimension: int, fidelities: int, to_prior: bool, has_prior: bool = True
+    ) -> None:
+        self._from, self._points = ("the prior", "draws of the prior") if has_prior else 2 * ("starting points",)
         self._stages = sampler.stages(dimension, fidelities)
         self._to_prior = to_prior
         self.stage = 0
         #: Trials that have failed.
         self.failed = 0
-        #: Whether chains begin where descents end; otherwise at draws of the prior, as no mass is down there.
+        #: Whether chains begin where descents end; otherwise at their starts, as no mass is down there.
         self.led = True
         #: By how much the draws lay above the lowest minimum, where chains that were led down had to begin again.
         self.astray: float | None = None
         self._modes, self._worths, self._lowest = 1, list[float](), np.inf
         self._jumps: tuple[Array, Array] | None = None  # centres and factors of the modes that kernels jump between
-        self._settled = False  # on a kernel that has failed, as there is nothing better
+        self._failures: list[Heir] = []  # what each stage that failed had come to, but for positions
+        #: What a stage goes on from that has failed, and is taken all the same, as nothing was better.
+        self.returned: Heir | None = None
         #: What was chosen, and why.
         self.told: list[str] = []
         self._every = max(1, -(-dimension // JUDGED))
@@ -74,7 +82,7 @@ class Choice:
     @property
     def last(self) -> bool:
         """Whether there is no trial of this stage."""
-        return self._settled or self.stage == len(self._stages) - 1
+        return self.returned is not None or self.stage == len(self._stages) - 1
 
     @property
     def complete(self) -> bool:
@@ -88,7 +96,7 @@ class Choice:
     def scouted(self, found: Scouted, evaluations: int, names: Sequence[str]) -> None:
         """Choose the first stage by what descents have found; ``names`` are those of the unknowns."""
         minima, heavy = found.minima, found.heavy
-        descents = f"{found.descents} descents from the prior ({evaluations:,} evaluations)"
+        descents = f"{found.descents} descents from {self._from} ({evaluations:,} evaluations)"
         self._lowest = float(np.min(minima.energies, initial=np.inf))
         if found.endless:
             self.led = False
@@ -96,7 +104,7 @@ class Choice:
             along = f", along {', '.join(run[:4])}" if run else ""
             self.told.append(
                 f"{found.endless} of {descents} fall without end{along}: the posterior is improper there, or has a "
-                f"spike; chains begin at draws of the prior, not led down, with one kernel, {self._kernel}"
+                f"spike; chains begin at {self._points}, not led down, with one kernel, {self._kernel}"
             )
         elif not len(heavy):
             self.told.append(f"{descents} found no minimum: one kernel, {self._kernel}")
@@ -116,7 +124,7 @@ class Choice:
         self._modes = len(heavy)
         shares = ", ".join(f"{weight:.2g}" for weight in minima.weights[heavy][:6])
         self._jumps = minima.position[heavy], np.asarray(np.linalg.cholesky(minima.covariances[heavy]))
-        looked = f", some of them from the lowest of {found.searched:,} points of the prior" if found.searched else ""
+        looked = f", some of them from the lowest of {found.searched:,} {self._points}" if found.searched else ""
         self.told.append(
             f"{descents}{looked} found {len(heavy)} modes, of weights {shares} by their Gaussians: on trial, whether "
             f"chains pass between them, by {self._kernel}"
@@ -127,8 +135,16 @@ class Choice:
         self._positions.append(position[:, :: self._every].copy())
         self._energies.append(energy.copy())
 
-    def judged(self, dimension: int) -> bool:
-        """Whether the trial, which ends, lets this stage pass; otherwise the next one is that of the run."""
+    @property
+    def longer(self) -> float:
+        """How many times longer the next stage's paths would be."""
+        return LENGTHS[self.stage + 1] / LENGTHS[self.stage] if self.stage + 1 < len(LENGTHS) else 1.0
+
+    def judged(self, dimension: int, heir: Heir, affords: bool) -> bool:
+        """Whether the trial, which ends, lets this stage pass; otherwise the next one is that of the run.
+
+        ``heir`` is what it has come to, ``affords`` whether there may be a trial of longer paths.
+        """
         draws = np.stack(self._positions, axis=1)
         energies = np.stack(self._energies, axis=1)[..., None]
         self._positions, self._energies = [], []
@@ -142,45 +158,57 @@ class Choice:
             )
             return True
         self.failed += 1
-        self._next(worst, worth, float(np.median(energies)) - self._lowest, dimension)
-        return False
-
-    def _next(self, worst: float, worth: float, above: float, dimension: int) -> None:
-        """The stage after one that has failed; its draws lie ``above`` the lowest minimum, in their median."""
-        failed = f"a trial of {TRIAL} steps failed: R-hat {worst:.3f}, a draw is worth {worth:.2g}"
+        above = float(np.median(energies)) - self._lowest
         if self.led and self._modes == 1 and above > far(dimension) + dimension:
             self.led, self.astray = False, above
             self.told.append(
-                f"{failed}; the draws lie {above:.3g} above the lowest minimum, where there is next to no mass: chains "
-                "begin at draws of the prior, not led down"
+                f"{_failed(worst, worth)}; the draws lie {above:.3g} above the lowest minimum, where there is next to "
+                f"no mass: chains begin at {self._points}, not led down"
             )
-            return
+        else:
+            self._next(worst, worth, heir, affords)
+        return False
+
+    def _next(self, worst: float, worth: float, heir: Heir, affords: bool) -> None:
+        """The stage after one that has failed."""
+        failed = _failed(worst, worth)
         self._worths.append(worth)
-        apart = self._modes > 1 and worst > APART
-        if self.stage + 1 < len(LENGTHS) and not apart:
+        self._failures.append(heir)
+        apart, short = self._modes > 1 and worst > APART, self.stage + 1 < len(LENGTHS)
+        if short and not apart and affords:
+            self.told.append(f"{failed}: paths {self.longer:g} times as long")
             self.stage += 1
-            longer = LENGTHS[self.stage] / LENGTHS[self.stage - 1]
-            self.told.append(f"{failed}: paths {longer:g} times as long")
-        elif self._to_prior or self._modes > 1:
+            return
+        if short and not apart:
+            failed += f"; to try paths {self.longer:g} times as long would take more evaluations than draws are worth"
+        if self._to_prior or self._modes > 1:
             self.stage = len(self._stages) - 1
             ladder = "from the prior to the posterior" if self._to_prior else "of temperatures"
             self.told.append(f"{failed}: a ladder {ladder}")
         else:
             # without modes a ladder of temperatures would only be slower
-            self.stage, self._settled = int(np.argmax(self._worths)), True
+            self.stage = int(np.argmax(self._worths))
+            self.returned = self._failures[self.stage]._replace(position=heir.position)
             self.told.append(f"{failed}: back to {self._kernel}, which was the best")
 
     def state(self) -> Saved:
         """For `restore`."""
         trial = [np.array(self._positions), np.array(self._energies)] if self._positions else None
-        known = {"modes": self._modes, "worths": list(self._worths), "settled": self._settled, "led": self.led}
+        known = {
+            "modes": self._modes,
+            "worths": list(self._worths),
+            "failures": list(self._failures),
+            "returned": self.returned,
+            "led": self.led,
+        }
         known |= {"failed": self.failed, "lowest": self._lowest, "jumps": self._jumps, "astray": self.astray}
         return {"stage": self.stage, "told": list(self.told), "trial": trial} | known
 
     def restore(self, state: Saved) -> None:
         """Go on from a state."""
         self.stage, self.told = state["stage"], list(state["told"])
-        self._modes, self._worths, self._settled = state["modes"], list(state["worths"]), state["settled"]
+        self._modes, self._worths = state["modes"], list(state["worths"])
+        self._failures, self.returned = list(state["failures"]), state["returned"]
         self.led, self.astray, self.failed = state["led"], state["astray"], state["failed"]
         self._lowest, self._jumps = state["lowest"], state["jumps"]
         self._positions, self._energies = ([], []) if state["trial"] is None else map(list, state["trial"])
@@ -188,3 +216,7 @@ class Choice:
     def report(self) -> list[str]:
         """What was chosen, and why."""
         return list(self.told)
+
+
+def _failed(worst: float, worth: float) -> str:
+    return f"a trial of {TRIAL} steps failed: R-hat {worst:.3f}, a draw is worth {worth:.2g}"

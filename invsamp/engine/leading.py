@@ -10,9 +10,11 @@ from invsamp.contract import Array
 from invsamp.curvature import hessian
 from invsamp.descent import Led, descend
 from invsamp.engine.lessons import far
+from invsamp.engine.preconditioner import floored
 from invsamp.engine.rung import RungAtWork
 from invsamp.estimators import Exact
 from invsamp.evaluate.requests import Asks, Estimate
+from invsamp.metric import DenseMetric, Metric
 
 #: Energy that a descent leaves to gain at the most, and its evaluations at the most.
 TOLERANCE, MOST = 0.1, 2000
@@ -20,6 +22,9 @@ TOLERANCE, MOST = 0.1, 2000
 WORSE = 10.0
 #: How often a draw around a minimum that lies too high is brought half as near.
 HALVINGS = 6
+#: The widest axes of a Gaussian that are looked along, and by how much the energy may rise one sd away (it does by a
+#: half): by more at cliffs, which curvature does not know of.
+AXES, RISE = 20, 2.0
 
 
 def is_led(rung: RungAtWork) -> bool:
@@ -47,8 +52,34 @@ def lead_down(rung: RungAtWork, scale: Array) -> Asks[Led]:
 
 def curvature(rung: RungAtWork, led: Led, scale: Array) -> Asks[Array]:
     """The Hessian (d, d) of v times the step scale, at the lowest point."""
-    matrix, _ = yield from hessian(of(rung), led.best, led.gradient, scale, rung.domain)
+    lowest = float(np.min(led.energies))
+    matrix, _ = yield from hessian(of(rung), led.best, lowest, led.gradient, scale, rung.domain)
     return matrix * rung.step_scale
+
+
+def looked_along(rung: RungAtWork, led: Led, metric: Metric, scale: Array) -> Asks[Metric]:
+    """A dense metric at the lowest point whose widest axes are halved until the energy one sd away is not too high."""
+    if not isinstance(metric, DenseMetric):
+        return metric
+    _, _, axes = np.linalg.svd(metric.factor / scale[:, None])
+    count = min(len(axes), AXES)
+    moves = metric.colour(axes[:count]) * np.sqrt(rung.step_scale)
+    moves, shares = np.concatenate([moves, -moves]), np.ones(2 * count)
+    lowest, waiting = float(np.min(led.energies)), np.arange(2 * count)
+    for _ in range(HALVINGS):
+        ends = led.best + shares[waiting, None] * moves[waiting]
+        energy, inside = np.full(len(ends), np.inf), rung.domain.contains(ends)
+        if inside.any():
+            energy[inside] = (yield from of(rung)(ends[inside])).energy
+        waiting = waiting[~(energy - lowest <= RISE)]
+        shares[waiting] *= 0.5
+        if not len(waiting):
+            break
+    if (shares == 1.0).all():
+        return metric
+    widths = np.ones(len(axes))
+    widths[:count] = 0.5 * (shares[:count] + shares[count:])
+    return floored(metric.colour(widths[:, None] * axes).T, np.full(len(scale), np.inf))
 
 
 def spread(rung: RungAtWork) -> Asks[None]:

@@ -14,6 +14,7 @@ covariance matrices", section 3.3), so that few draws change little.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +42,7 @@ def far(d: int) -> float:
     return max(10.0, 3.0 * math.sqrt(0.5 * d) + 0.5 * d)
 
 
-class _Lessons:
+class _Lessons(ABC):
     """What is common to lessons for a dense and for a diagonal metric: who teaches."""
 
     def __init__(self) -> None:
@@ -58,6 +59,20 @@ class _Lessons:
         """Whether the chains are still on their way down: then their draws tell no width."""
         first, second = (float(np.median(part)) for part in np.array_split(np.array(self._energies), 2))
         return first - second > far(self.dimension)
+
+    def disagreement(self) -> float:
+        """The largest R-hat of a coordinate, of the chains that teach; 1 where there is nothing to compare."""
+        mean, variance, count = self._sequences(self.teachers())
+        if len(mean) < 2 or count < 2:
+            return 1.0
+        between, within = mean.var(axis=0, ddof=1), variance.mean(axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.sqrt((count - 1.0) / count + between / within)
+        return float(np.max(ratios, where=within > 0.0, initial=1.0))
+
+    @abstractmethod
+    def _sequences(self, teachers: npt.NDArray[np.bool_]) -> tuple[Array, Array, int]:
+        """Means and variances (n, d) of sequences of these chains' draws, and of how many draws each is."""
 
     def teachers(self) -> npt.NDArray[np.bool_]:
         """Chains (chains,) whose energies are not far above those of the lowest, by their medians."""
@@ -102,6 +117,13 @@ class DenseLessons(_Lessons):
         self._every, self._seen = state["every"], state["seen"]
         self._positions, self._gradients, self._energies = (list(part) for part in state["kept"])
 
+    def _sequences(self, teachers: npt.NDArray[np.bool_]) -> tuple[Array, Array, int]:
+        """As of all lessons: halves of the chains."""
+        positions = np.array(self._positions)[:, teachers]
+        n = len(positions) // 2
+        halves = np.concatenate([positions[:n], positions[-n:]], axis=1)
+        return halves.mean(axis=0), halves.var(axis=0), n
+
     def metric(self, present: Metric, scale: Array, step_scale: float, *, draws: bool, gradients: bool) -> Metric:
         """What the chains teach from draws, gradients or both.
 
@@ -143,6 +165,11 @@ class DiagonalLessons(_Lessons):
     def restore(self, state: Saved) -> None:
         """Go on from a state."""
         self._origin, self._sums, self._energies = state["origin"], state["sums"].copy(), list(state["energies"])
+
+    def _sequences(self, teachers: npt.NDArray[np.bool_]) -> tuple[Array, Array, int]:
+        """As of all lessons: the chains."""
+        mean, square, _ = self._sums[:, teachers] / len(self)
+        return mean + self._origin[teachers], square - mean * mean, len(self)
 
     def metric(self, present: Metric, scale: Array, step_scale: float, *, draws: bool, gradients: bool) -> Metric:
         """As of `DenseLessons`; the variances of the coordinates, and of their gradients, alone."""

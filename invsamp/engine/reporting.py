@@ -49,6 +49,7 @@ def report(
         "descents": [_descents(r) for r in rungs],
         "uncovered_variance": [r.uncovered for r in rungs],
         "reflections": [r.counts.reflected for r in rungs],
+        "cliffs": [r.counts.cliffs for r in rungs],
         "reflection_fallbacks": [r.counts.fallbacks for r in rungs],
         "evaluations": {name: e.evaluations for name, e in potentials.items()},
         "evaluation_seconds": {name: e.seconds for name, e in potentials.items()},

@@ -29,10 +29,10 @@ from invsamp.schedules import Schedule, over, step_size_at
 
 #: A rung whose every solve failed for so many steps in a row is stopped: there is nothing to sample.
 FAILING_STEPS = 200
-#: Where warm-up finds the step size of an adjusted kernel, every eighth step is a tenth as long: a chain in a spot of
-#: much higher curvature than elsewhere would refuse every full step and sit there for hundreds of draws. The cycle
-#: does not look at the state, so the law stays exact.
-SHORT_EVERY, SHORT = 8, 0.1
+#: Where warm-up finds the step size of an adjusted kernel, every eighth step is shorter (`Kernel.short_step`): a chain
+#: in a spot of much higher curvature than elsewhere would refuse every full step and sit there for hundreds of draws.
+#: The cycle does not look at the state, so the law stays exact.
+SHORT_EVERY = 8
 
 
 class SolvesFailed(RuntimeError):
@@ -52,6 +52,7 @@ class Counts:
     accepted: int = 0  # of the full ones
     clipped: int = 0
     reflected: int = 0
+    cliffs: int = 0  # paths that met one
     fallbacks: int = 0
     failing_in_a_row: int = field(default=0, repr=False)
 
@@ -131,7 +132,7 @@ class RungAtWork:
         self._unchecked = steps_to_check(settings.kernel)
         self.uncovered: float | None = None  # fraction of the states that the pilot of its variances leaves out
         self.info = NOTHING  # of the last step
-        self.log_ratio: Array | None = None  # (chains,) log Metropolis ratios of the last adjusted, full step
+        self.log_ratio: Array | None = None  # (chains,) log ratios of the last adjusted, full step, as it tells
         self.bounces: npt.NDArray[np.int64] | None = None  # (chains,) walls hit in the last step
 
     @property
@@ -273,8 +274,8 @@ class RungAtWork:
             self.step_size = min(step_size_at(self.schedule, iteration - 1), self.longest_step)
         exploring, active, counts, here = self.exploring, self._active, self.counts, self.point
         kernel = EXPLORER if exploring else self.settings.kernel
-        short = self._shortens and iteration % SHORT_EVERY == 0 and kernel.adjusted and kernel.short_steps
-        step_size = SHORT * self.step_size if short else self.step_size
+        short = self._shortens and iteration % SHORT_EVERY == 0 and kernel.adjusted and kernel.short_step < 1.0
+        step_size = kernel.short_step * self.step_size if short else self.step_size
         active.step_size = step_size * self._step_scale
         potential = self.potential
         before = potential.failed + sum([other.failed for other in self._others]) if self._others else potential.failed
@@ -305,7 +306,10 @@ class RungAtWork:
         if info.clipped:
             counts.clipped += info.clipped
         if kernel.adjusted:
-            self.log_ratio = None if short else info.log_ratio  # a short step says nothing about the full one
+            if info.told is not None:
+                counts.cliffs += int(np.count_nonzero(info.told != info.log_ratio))
+            # a short step says nothing about the full one
+            self.log_ratio = None if short else info.log_ratio if info.told is None else info.told
             if not short and info is not RESTED:
                 counts.full_steps += 1
                 counts.accepted += info.accepted

@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Array, Plain, Problem
+from invsamp.contract import Array, DrawablePrior, Plain, Problem
 from invsamp.descent import Descent, descend, joined
 from invsamp.domains import Domain
 from invsamp.engine.lessons import far
 from invsamp.engine.streams import Saved
-from invsamp.evaluate.requests import Asks, Estimate, Request
+from invsamp.evaluate.requests import Asks, Estimate, Request, Result
 from invsamp.minima import Minima, distinct
 from invsamp.names import labels
 
@@ -22,6 +22,10 @@ SCOUTS, SCALE_DRAWS = 16, 200
 #: Of every fidelity: so much energy is left to gain, at the most. That is a tenth in Laplace's weights, and half a
 #: width: to come nearer takes three times the evaluations where descents are long.
 TOLERANCE = 0.1
+#: Of coarse fidelities, which lead near the finest one's minima only: their gradients may be rough.
+COARSE_TOLERANCE = 1.0
+#: Evaluations that descents may take in all, where there are fewer draws: enough for what mostly needs half as many.
+LEAST_LOOK = 5000
 #: Evaluations of one descent in one fidelity; and after how many one that lies far above where others have come to an
 #: end is given up.
 MOST, PATIENCE = 2000, 300
@@ -33,6 +37,8 @@ NEGLIGIBLE = 1e-3
 #: chance. Points at the most, and descents from them; the share of the points that is looked at in any case, not only
 #: where there are several modes.
 MOST_SEARCHED, MOST_POINTS, MOST_MORE, FIRST_LOOK = 6, 10_000, 64, 1.0 / 16.0
+#: Evaluations that are left for each of these descents at the least; otherwise there are fewer.
+LEAST_MORE = 50
 #: Scales that some parameter comes from its start in a descent without end; and the share of what comes farthest from
 #: which on others are named with it.
 AWAY, SHARE_AWAY = 30.0, 0.1
@@ -47,6 +53,8 @@ class Scouted(NamedTuple):
 
     minima: Minima
     descents: int
+    evaluations: int  # of them, and of what tells their ends apart
+    looks: int  # evaluations of what was looked at beside them, and of the descents from there
     unfinished: int
     endless: int  # of these, those that have come far below all minima and still fall
     away: Array  # (d,) how far these have come, in scales, by their median; 0 where there are none
@@ -64,40 +72,51 @@ class Scouted(NamedTuple):
 
 
 def scout(
-    names: tuple[str, ...], starts: Array, scale: Array, domain: Domain, more: Callable[[float], Array] | None = None
+    names: tuple[str, ...],
+    starts: Array,
+    scale: Array,
+    domain: Domain,
+    more: Callable[[float], Array] | None = None,
+    budget: int = LEAST_LOOK,
 ) -> Asks[Scouted]:
     """Descents from starts (n, d) through the fidelities ``names``, from the coarsest to the finest.
 
     In few dimensions ``more`` draws points of the prior (m, d), a share of all that it has to give, and descents begin
     at those that are lower than all near them; the other points follow where there are several modes by then. A narrow
-    mode among wide ones is mostly met so, or not at all.
+    mode among wide ones is mostly met so, or not at all. All descents together take about
+    ``budget`` evaluations at the most; Hessians come on top.
     """
-    d = starts.shape[1]
-    end = yield from _led(names, starts, scale, domain)
+    d, spent = starts.shape[1], _Spent()
+    end = yield from spent.counted(_led(names, starts, scale, domain, budget))
     worse = far(d) + 10.0
     asking = _asking(names[-1])
-    minima = yield from distinct(asking, end, scale, domain, worse=worse, gaussian=d <= MOST_GAUSSIAN)
-    searched = 0
+    telling = distinct(asking, end, scale, domain, worse=worse, gaussian=d <= MOST_GAUSSIAN)
+    minima = yield from spent.counted(telling)
+    searched, evaluations = 0, spent.rows
     for share in (FIRST_LOOK, 1.0 - FIRST_LOOK) if more is not None and d <= MOST_SEARCHED else ():
         several = np.count_nonzero(minima.weights > NEGLIGIBLE) > 1
         if more is None or not minima.gaussian or not len(minima.energies) or (searched and not several):
             break
         points = more(share)
         searched += len(points)
-        (energies,) = yield (Request(names[0], points, False),)
+        energies = yield from spent.counted(_energies(names[0], points))
         low = lowest_near(points / scale, energies.energy)
+        left = budget - (spent.rows - searched)
+        low = low[: max(0, left // LEAST_MORE)]
         if len(low):
-            others = yield from _led(names, points[low], scale, domain)
+            others = yield from spent.counted(_led(names, points[low], scale, domain, left))
             starts = np.concatenate([starts, points[low]])
             end = joined(end, others)
-            minima = yield from distinct(asking, end, scale, domain, worse=worse, gaussian=True)
+            telling = distinct(asking, end, scale, domain, worse=worse, gaussian=True)
+            minima = yield from spent.counted(telling)
     lowest = np.min(end.energy, where=end.converged, initial=np.inf)
     endless, moved = ~end.converged & (end.energy < lowest - far(d)), np.abs(end.position - starts) / scale
     if not end.converged.any():  # nothing to hold them against: a long way may have an end all the same
         endless &= moved.max(axis=1) > AWAY
     away = np.median(moved[endless], axis=0) if endless.any() else np.zeros(d)
     unfinished, count = int(np.count_nonzero(~end.converged)), int(np.count_nonzero(endless))
-    return Scouted(minima, len(starts), unfinished, count, away, searched)
+    looks = spent.rows - evaluations
+    return Scouted(minima, len(starts), evaluations, looks, unfinished, count, away, searched)
 
 
 def lowest_near(points: Array, energies: Array) -> npt.NDArray[np.intp]:
@@ -178,6 +197,7 @@ class Visits:
             "endless": self.scouted.endless,
             "away": _away(problem, self.scouted),
             "searched": self.scouted.searched,
+            "from_prior": isinstance(problem, DrawablePrior),
         }
 
 
@@ -194,16 +214,42 @@ def nearest(minima: Minima, scale: Array, positions: Array) -> npt.NDArray[np.in
     return np.asarray(np.argmin(heights, axis=0))
 
 
-def _led(names: tuple[str, ...], position: Array, scale: Array, domain: Domain) -> Asks[Descent]:
-    begun = position
+class _Spent:
+    """Evaluations that generators ask for."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+
+    def counted(self, asking: Asks[Result]) -> Asks[Result]:
+        """What comes of it."""
+        try:
+            requests = next(asking)
+            while True:
+                self.rows += sum(len(request.position) for request in requests)
+                requests = asking.send((yield requests))
+        except StopIteration as end:
+            found: Result = end.value
+            return found
+
+
+def _energies(name: str, points: Array) -> Asks[Estimate]:
+    (found,) = yield (Request(name, points, False),)
+    return found
+
+
+def _led(names: tuple[str, ...], position: Array, scale: Array, domain: Domain, budget: int) -> Asks[Descent]:
+    begun, spent = position, 0
     for name in names:
-        asking = _asking(name)
-        end: Descent = yield from descend(asking, position, scale, domain, tolerance=TOLERANCE, most=PATIENCE)
+        asking, tolerance = _asking(name), TOLERANCE if name == names[-1] else COARSE_TOLERANCE
+        most = max(LEAST_MORE, min(PATIENCE, (budget - spent) // len(position)))
+        end: Descent = yield from descend(asking, position, scale, domain, tolerance=tolerance, most=most)
+        spent += int(end.evaluations.sum())
         lowest = np.min(end.energy, where=end.converged, initial=np.inf)
         rows = np.flatnonzero(~end.converged & ((end.energy <= lowest + far(position.shape[1])) | np.isinf(lowest)))
-        if len(rows):
-            more = MOST - PATIENCE
-            on = yield from descend(asking, end.position[rows], scale, domain, tolerance=TOLERANCE, most=more)
+        more = min(MOST - PATIENCE, (budget - spent) // len(rows)) if len(rows) else 0
+        if more >= LEAST_MORE:
+            on = yield from descend(asking, end.position[rows], scale, domain, tolerance=tolerance, most=more)
+            spent += int(on.evaluations.sum())
             for old, new in zip(end, on, strict=True):
                 old[rows] = new
         position = end.position

@@ -8,16 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from invsamp.automatic import Automatic
-from invsamp.contract import Array, SplitPotential
+from invsamp.contract import Array, DrawablePrior, SplitPotential
 from invsamp.engine import gradients
 from invsamp.engine.at_work import AtWork
-from invsamp.engine.choosing import Choice
+from invsamp.engine.choosing import TRIAL, Choice
 from invsamp.engine.fitting import check_kernels, check_swaps, fidelity_of, potentials_of
 from invsamp.engine.ladder_search import Heir, LadderSearch
 from invsamp.engine.leading import is_led
 from invsamp.engine.preconditioner import check_memory
 from invsamp.engine.rung import Counts
-from invsamp.engine.scouting import MOST_POINTS, Scouted, scout, starts_of
+from invsamp.engine.scouting import Scouted, scout, starts_of
+from invsamp.engine.spending import Spending
 from invsamp.engine.starts import place, place_again
 from invsamp.engine.streams import Saved
 from invsamp.engine.swaps.pair import check_paired
@@ -51,6 +52,8 @@ class Stages:
         What is chosen, where nothing was asked for.
     search : LadderSearch or None
         For the ladder, where warm-up finds it.
+    spending : Spending
+        What came before the draws, in evaluations.
 
     Raises
     ------
@@ -64,7 +67,8 @@ class Stages:
         if isinstance(sampler, Automatic):
             split = isinstance(work.sampled.potential(), SplitPotential)
             to_prior = split and work.priors.drawable
-            self.choice = Choice(sampler, problem.dimension, len(problem.fidelities), to_prior)
+            has_prior = isinstance(problem, DrawablePrior)
+            self.choice = Choice(sampler, problem.dimension, len(problem.fidelities), to_prior, has_prior)
         #: What was asked for, or is chosen now; and what needs most: the same, or all that may be chosen.
         self._chosen, widest = (sampler, sampler) if self.choice is None else (self.choice.sampler, self.choice.widest)
         fidelities = [fidelity_of(problem, rung.fidelity) for rung in widest.rungs]
@@ -73,6 +77,7 @@ class Stages:
         most = len(widest.rungs) if widest.ladder is None else widest.ladder.most
         check_memory(self._preconditioner, most, self._plan.chains, problem.dimension)
         work.answered_by(dict(potentials or potentials_of(problem.fidelities, work.sampled, widest, fidelities)))
+        self.spending = Spending(self._plan, work.potentials)
         self.search = self._new_search()
         self._on_trial = False
         self._warm_up: WarmUp | None = None
@@ -135,6 +140,7 @@ class Stages:
             "ladder": None if self.search is None else self.search.report(),
             "decisions": [] if self.choice is None else self.choice.report(),
             "led_astray": None if self.choice is None else self.choice.astray,
+            "spent": None if self.choice is None else self.spending.report(),
         }
 
     def state(self) -> Saved:
@@ -143,12 +149,14 @@ class Stages:
             "warm_up": None if self._warm_up is None else self._warm_up.state(),
             "choice": None if self.choice is None else self.choice.state(),
             "on_trial": self._on_trial,
+            "spent": self.spending.state(),
             "search": None if self.search is None else self.search.state(),
         }
 
     def restore(self, state: Saved) -> None:
         """Go on from a state, which holds that of the rungs too."""
         self._on_trial = state["on_trial"]
+        self.spending.restore(state["spent"])
         if self.choice is not None:
             self.choice.restore(state["choice"])
             self._take_stage()
@@ -192,16 +200,17 @@ class Stages:
         starts, scale = starts_of(problem, rng, work.rungs[0].position)
         if positions is not None:
             starts = np.concatenate([np.unique(positions, axis=0), starts])
-        before = sum(potential.evaluations for potential in work.potentials.values())
+        before = self.spending.total
         finest = work.rungs[0].fidelity
         names = tuple(work.potentials) if self.choice is not None else (finest,)
         wider = self._wider(rng) if self.choice is not None else None
-        (found,) = work.do([scout(names, starts, scale, work.sampled.sampling_domain, wider)])
+        most = self.spending.descents_most
+        (found,) = work.do([scout(names, starts, scale, work.sampled.sampling_domain, wider, most)])
+        self.spending.looked(found.looks)
         work.visits.found(found, scale)
         if self.choice is None:
             return
-        evaluations = sum(potential.evaluations for potential in work.potentials.values()) - before
-        self.choice.scouted(found, evaluations, labels(problem.shapes))
+        self.choice.scouted(found, self.spending.total - before, labels(problem.shapes))
         if self.choice.sampler != self._chosen:
             self._take_stage()
             self._assemble()
@@ -211,8 +220,7 @@ class Stages:
 
     def _wider(self, rng: np.random.Generator) -> Callable[[float], Array]:
         """Draws of the prior to look for more modes at: as many as there will be draws, each of several solves."""
-        plan, problem = self._plan, self.work.problem
-        count = min(plan.chains * plan.draws * plan.thin, MOST_POINTS)
+        problem, count = self.work.problem, self.spending.points_most
         return lambda share: problem.sample_start(rng, max(1, round(share * count)))
 
     def _begin_in(self, found: Scouted) -> None:
@@ -252,6 +260,10 @@ class Stages:
             self.search.measured(exchange)
         self._warm_up = None
         self._on_trial = self.choice is not None and not self.choice.last
+        if self._on_trial:
+            self.spending.warmed()
+        else:
+            self.spending.drawing(tried=False)
         return not self._on_trial
 
     def _try(self) -> bool:
@@ -264,14 +276,18 @@ class Stages:
         if not choice.complete:
             return False
         self._on_trial, led = False, choice.led
-        if choice.judged(work.problem.dimension):
+        heir = Heir(cold.position, cold.metric, float(np.mean(cold.step_size)))
+        affords = self.spending.affords(self._plan.warmup + TRIAL, TRIAL, choice.longer)
+        if choice.judged(work.problem.dimension, heir, affords):
+            self.spending.drawing(tried=True)
             for rung in work.rungs:
                 rung.counts = Counts()
             return True
+        self.spending.failed()
         self._take_stage()
         self._assemble()
         if self.search is None and choice.led == led:
-            self.inherit([Heir(cold.position, cold.metric, float(np.mean(cold.step_size)))])
+            self.inherit([heir if choice.returned is None else choice.returned])
             return False
         if choice.led and work.visits.scouted is not None:
             self._begin_in(work.visits.scouted)
@@ -301,6 +317,8 @@ class Stages:
         if self._following is not None:
             # one window: the metric stays that of the coarse side, whose draws taught it more than these few would
             steps, windows = self._following[1], (1.0,)
+        elif self.choice is not None and self.choice.returned is not None:
+            steps, windows = SHORTEST, (1.0,)
         elif self.search is not None:
             steps, windows = self.search.length, WINDOWS if self.search.last else HALVES
         return WarmUp(
@@ -311,5 +329,5 @@ class Stages:
             self._preconditioner,
             work.do,
             windows,
-            may_stop=self._plan.stops_early and self.search is None and self._following is None,
+            may_stop=self._plan.stops_early and self.search is None and len(windows) > 1,
         )

@@ -25,6 +25,7 @@ from invsamp.cooling import Annealed, Cold
 from invsamp.corrected_exchange import CorrectedExchange
 from invsamp.coupled_sums import CoupledSum
 from invsamp.descent import Led
+from invsamp.engine.ladder_search import Heir
 from invsamp.engine.scouting import Scouted
 from invsamp.engine.swaps.walkers import Walkers
 from invsamp.estimators import Exact, Minibatch, Noisy
@@ -100,7 +101,7 @@ _CLASSES: dict[str, type[Any]] = {
             Penalise,
         ),
         # of what they have come to
-        *(Point, Estimate, Walkers, Led, Minima, Scouted, IdentityMetric, DiagonalMetric, DenseMetric),
+        *(Point, Estimate, Walkers, Led, Minima, Scouted, Heir, IdentityMetric, DiagonalMetric, DenseMetric),
         *(KnownState, RunningAverageState, KernelRidgeState, DiscrepancyState, RidgeFit, Table),
     )
 }

@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.contract import Array, Problem, StartsAround
-from invsamp.engine.leading import curvature, is_led, lead_down, spread
+from invsamp.engine.leading import curvature, is_led, lead_down, looked_along, spread
 from invsamp.engine.lessons import WALLED, DenseLessons, DiagonalLessons, change, narrowed
 from invsamp.engine.noise_budget import NoiseBudget
 from invsamp.engine.preconditioner import WIDEST, metric_of, size
@@ -48,6 +48,8 @@ STABILITY_FRACTION = 0.05
 FIRST_PART, FEWEST = 0.3, 10
 #: How far a width of the metric may be from that of the window before (in logs) for it to be at rest.
 UNCHANGED = 0.5
+#: Nothing new is told only by chains whose R-hats in a window are below this.
+AGREED = 1.15
 #: Bounces in one move of an adjusted kernel after which it counts as refused when the step size is adapted. A flat
 #: energy accepts moves of any length, up to those that the domain gives up on.
 LONG_PATH = 5
@@ -148,7 +150,7 @@ class Tuner:
         """Begin a window of that many steps."""
         rung, settings = self.rung, self.rung.settings
         self._moves, self._last, self._length = 0, last, length
-        self._reflected = rung.counts.reflected
+        self._reflected = rung.counts.reflected + rung.counts.cliffs
         teaches = self._finds_metric and rung.estimator.exact and not last
         self._lessons = self._new_lessons() if teaches else None
         rung.exploring = self._explores_adjusted and not last and not settings.kernel.adjusted
@@ -238,7 +240,8 @@ class Tuner:
         else:
             found = yield from curvature(rung, led, self._scale)
             metric = metric_of(found, self._scale, at_minimum=not rung.bounded) or rung.metric
-            rung.metric = narrowed(metric, self._starts, self._scale) if rung.bounded else metric
+            metric = narrowed(metric, self._starts, self._scale) if rung.bounded else metric
+            rung.metric = yield from looked_along(rung, led, metric, self._scale)
         yield from spread(rung)
 
     def _adapt_to_acceptance(self, progress: float) -> None:
@@ -264,10 +267,11 @@ class Tuner:
         if lessons is None or len(lessons) < FEWEST or lessons.falling():
             yield from self._take_hessians()
         else:
-            # walls are not in the gradients; but how long an unadjusted step may be, curvature alone decides, and the
-            # distance between modes must not be in the metric of a ladder
+            # neither walls nor cliffs are in the gradients; but how long an unadjusted step may be, curvature alone
+            # decides, and the distance between modes must not be in the metric of a ladder
             adjusted = rung.settings.kernel.adjusted
-            often = rung.counts.reflected - self._reflected > WALLED * self._length * len(rung.position)
+            turns = rung.counts.reflected + rung.counts.cliffs - self._reflected
+            often = turns > WALLED * self._length * len(rung.position)
             turned = adjusted and often
             uses = {"draws": (adjusted and self._alone) or turned, "gradients": not turned}
             rung.metric = lessons.metric(old, self._scale, rung.step_scale, **uses)
@@ -284,7 +288,9 @@ class Tuner:
         level, self._level = self._level, lessons.level()
         d = lessons.dimension
         still = abs(level - self._level) < max(1.0, 0.5 * math.sqrt(0.5 * d))
-        self.settled = still and bool(self._teachers.all()) and change(old, self.rung.metric, d) < UNCHANGED
+        same = change(old, self.rung.metric, d) < UNCHANGED
+        # chains that move slowly teach little, and little changes: they have to agree as well
+        self.settled = still and same and bool(self._teachers.all()) and lessons.disagreement() < AGREED
 
     def _take_hessians(self) -> Asks[None]:
         """The metric of the mean curvature where the chains are."""

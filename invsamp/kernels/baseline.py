@@ -22,7 +22,7 @@ class Baseline:
     stability_limit: ClassVar[float] = 2.0
     gradient: ClassVar[bool] = True
     longest_step: ClassVar[float] = math.inf
-    short_steps: ClassVar[bool] = False
+    short_step: ClassVar[float] = 1.0
     statistics: ClassVar[Mapping[str, type]] = {}
 
     def init(self, rng: np.random.Generator, shape: tuple[int, int]) -> Memory:

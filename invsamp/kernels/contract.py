@@ -44,6 +44,7 @@ class Info(NamedTuple):
     accepted: int = 0  # chains
     clipped: int = 0  # entries of the noise for which the gradient's own left no room
     statistics: Mapping[str, AnyArray] = _NONE  # (chains,) by name: what `Kernel.statistics` declares
+    told: Array | None = None  # (chains,) log ratios by which warm-up adapts the step size, where these are others
 
 
 #: What a step that has nothing to tell returns.
@@ -149,8 +150,9 @@ class Kernel(Protocol):
     warm-up makes of gradients. ``adjusted``: draws are exact at any step size; needs exact energies. ``friction``: the
     share of the momentum that is lost in a step, 1 where there is none. ``target_acceptance``: the mean acceptance at
     which the step size of an adjusted kernel is best; ``longest_step``: where warm-up stops looking for it.
-    ``stability_limit``: the largest step size times curvature at which an unadjusted one is stable. ``short_steps``:
-    whether an adjusted kernel needs a short step now and then to leave spots of high curvature.
+    ``stability_limit``: the largest step size times curvature at which an unadjusted one is stable. ``short_step``:
+    the share of the step size that every eighth step of an adjusted kernel has, to leave spots of high curvature; 1
+    where it needs none.
     """
 
     @property
@@ -182,7 +184,7 @@ class Kernel(Protocol):
     def longest_step(self) -> float: ...
 
     @property
-    def short_steps(self) -> bool: ...
+    def short_step(self) -> float: ...
 
     def init(self, rng: np.random.Generator, shape: tuple[int, int]) -> Memory:
         """Memory of (chains, d) at the start of a run."""

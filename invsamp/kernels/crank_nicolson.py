@@ -53,7 +53,7 @@ class CrankNicolson:
     target_acceptance: ClassVar[float] = 0.3
     stability_limit: ClassVar[float] = 2.0
     longest_step: ClassVar[float] = 1.0
-    short_steps: ClassVar[bool] = False
+    short_step: ClassVar[float] = 1.0
     statistics: ClassVar[Mapping[str, type]] = {}
 
     def __post_init__(self) -> None:

@@ -34,7 +34,7 @@ class LocalLangevin:
     stability_limit: ClassVar[float] = 2.0
     gradient: ClassVar[bool] = True
     longest_step: ClassVar[float] = math.inf
-    short_steps: ClassVar[bool] = True
+    short_step: ClassVar[float] = 0.1
     statistics: ClassVar[Mapping[str, type]] = {}
 
     def __str__(self) -> str:

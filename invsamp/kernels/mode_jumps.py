@@ -11,7 +11,7 @@ import numpy.typing as npt
 from invsamp.arguments import array, instance, store
 from invsamp.contract import Array
 from invsamp.evaluate.requests import Asks, Rows
-from invsamp.kernels.contract import ActiveRung, Info, Kernel, Memory, Moved, Point, decided
+from invsamp.kernels.contract import ActiveRung, Kernel, Memory, Moved, Point, decided
 
 #: Degrees of freedom of the densities that tell which mode a position belongs to: with Gaussian tails a position that
 #: is far from all of them would belong to the widest one.
@@ -115,9 +115,9 @@ class ModeJumps:
         return self.kernel.longest_step
 
     @property
-    def short_steps(self) -> bool:
+    def short_step(self) -> float:
         """As of the kernel."""
-        return self.kernel.short_steps
+        return self.kernel.short_step
 
     @property
     def statistics(self) -> Mapping[str, type]:
@@ -153,7 +153,7 @@ class ModeJumps:
         log_ratio[~inside | np.isnan(log_ratio)] = -np.inf
         jumped: npt.NDArray[np.bool_] = rung.log_uniform() < log_ratio
         told = dict(info.statistics) | {"jumped": jumped}
-        return decided(jumped, there, moved), memory, Info(info.log_ratio, info.accepted, info.clipped, told)
+        return decided(jumped, there, moved), memory, info._replace(statistics=told)
 
     def arrived(self, rung: ActiveRung, memory: Memory, rows: Rows, change: Array) -> Memory:
         """As of the kernel."""

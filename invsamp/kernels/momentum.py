@@ -91,7 +91,7 @@ class Momentum:
     target_acceptance: ClassVar[float] = 0.93
     gradient: ClassVar[bool] = True
     longest_step: ClassVar[float] = math.inf
-    short_steps: ClassVar[bool] = True
+    short_step: ClassVar[float] = 0.1
     statistics: ClassVar[Mapping[str, type]] = {}
 
     def __post_init__(self) -> None:

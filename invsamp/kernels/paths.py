@@ -15,6 +15,9 @@ from invsamp.kernels.contract import ActiveRung, Info, Mask, Memory, Moved, Poin
 
 #: Steps of a path at the most: early in warm-up steps are tiny.
 LONGEST = 64
+#: An error of one step is a cliff's where it is above this, and above so many times the work of the step's kicks: where
+#: the energy is convex on the way it rises by at most twice the second kick's work.
+CLIFF, KICKS = 1.0, 3.0
 #: Error of the energy above which a path is told as diverging.
 DIVERGING = 1000.0
 
@@ -28,6 +31,10 @@ class Paths(ABC):
     left out by resonance. A wall turns the velocity as it turns the move. A path on which a solve fails, or which a
     domain gives up on, is refused.
 
+    Where the energy jumps within a step, by more than its slopes at both ends and the kicks there can tell (`CLIFF`),
+    or ends, as solves fail, there is a cliff. No shorter step would take a path over it, so what such a path tells of
+    the step size (`Info.told`) is what happened before.
+
     References
     ----------
     Jitter by a low-discrepancy sequence: Hoffman, Radul and Sountsov (2021), AISTATS, section 2.
@@ -40,7 +47,7 @@ class Paths(ABC):
     stability_limit: ClassVar[float] = 2.0
     gradient: ClassVar[bool] = True
     longest_step: ClassVar[float] = math.inf
-    short_steps: ClassVar[bool] = False
+    short_step: ClassVar[float] = 0.25
     #: Steps of the path, and whether it went wrong: Stan's bound on the error of the energy (Betancourt 2017).
     statistics: ClassVar[Mapping[str, type]] = {"n_steps": int, "diverging": bool}
 
@@ -63,7 +70,8 @@ class Paths(ABC):
         leaps = int(min(max(1.0, np.ceil(2.0 * self.length * share / number(step))), LONGEST))
         velocity = self.fresh(rung.normal())
         there, gradient = here, rung.gradient(here.estimate)
-        work, broken = np.zeros(len(velocity)), np.zeros(len(velocity), dtype=bool)
+        broken = np.zeros(len(velocity), dtype=bool)
+        works, kicks, energies = list[Array](), list[Array](), [rung.energy(here.estimate)]
         with np.errstate(over="ignore", invalid="ignore"):  # a path may leave all that is finite
             for _ in range(leaps):
                 velocity, before = self.kick(velocity, gradient, 0.5 * step)
@@ -71,13 +79,16 @@ class Paths(ABC):
                 there = Point(end, (yield from rung.evaluate(end)))
                 gradient = rung.gradient(there.estimate)
                 velocity, after = self.kick(turned / step, gradient, 0.5 * step)
-                work += before + after
+                works.append(before + after)
+                kicks.append(np.abs(before) + np.abs(after))
+                energies.append(rung.energy(there.estimate))
                 broken |= _broken(rung, there, failed)
-            log_ratio = rung.energy(here.estimate) - rung.energy(there.estimate) - work
-        log_ratio[broken | np.isnan(log_ratio)] = -np.inf
+            log_ratio = energies[0] - energies[-1] - sum(works)
+            log_ratio[broken | np.isnan(log_ratio)] = -np.inf
+            told = _before_cliffs(log_ratio, energies, works, kicks)
         accept = rung.log_uniform() < log_ratio
-        told = {"n_steps": np.full(len(velocity), leaps), "diverging": log_ratio < -DIVERGING}
-        info = Info(log_ratio, int(np.count_nonzero(accept)), statistics=told)
+        statistics = {"n_steps": np.full(len(velocity), leaps), "diverging": log_ratio < -DIVERGING}
+        info = Info(log_ratio, int(np.count_nonzero(accept)), statistics=statistics, told=told)
         return decided(accept, there, here), memory | {"paths": np.asarray(paths + 1.0)}, info
 
     def arrived(self, rung: ActiveRung, memory: Memory, rows: Rows, change: Array) -> Memory:
@@ -93,6 +104,25 @@ def van_der_corput(index: int) -> float:
         index >>= 1
         digit *= 0.5
     return share
+
+
+def _before_cliffs(log_ratio: Array, energies: list[Array], works: list[Array], kicks: list[Array]) -> Array | None:
+    """The log ratios (chains,), where a path met a cliff after its first step those of its part before; None: nowhere.
+
+    A path that meets one at once tells as much as one that is refused: its step may be too long.
+    """
+    if (log_ratio >= -CLIFF).all():
+        return None
+    n = len(works)
+    error = np.diff(energies, axis=0) + np.reshape(works, (n, -1))
+    cliff = ~(error <= CLIFF + KICKS * np.reshape(kicks, (n, -1)))  # also where there is no energy
+    first = np.argmax(cliff, axis=0)
+    rows = np.flatnonzero(cliff.any(axis=0) & (first > 0))
+    if not len(rows):
+        return None
+    told = log_ratio.copy()
+    told[rows] = -np.cumsum(error, axis=0)[first[rows] - 1, rows]
+    return told
 
 
 def _broken(rung: ActiveRung, there: Point, failed: Mask | None) -> Mask | bool:

@@ -24,7 +24,7 @@ class PriorDraws:
     target_acceptance: ClassVar[float] = 1.0
     stability_limit: ClassVar[float] = 2.0
     longest_step: ClassVar[float] = 1.0
-    short_steps: ClassVar[bool] = False
+    short_step: ClassVar[float] = 1.0
     statistics: ClassVar[Mapping[str, type]] = {}
 
     def __str__(self) -> str:

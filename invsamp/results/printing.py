@@ -56,6 +56,15 @@ def _ends_at(report: Facts) -> str:
     return ", to a rung that is not the prior" if report.get("ladder") else ""
 
 
+def _spent(spent: Facts) -> str:
+    """What came before the draws, in evaluations."""
+    parts = [f"descents {spent['descents']:,} (of about {spent['descents_most']:,} at the most)"]
+    parts += [f"looks for further modes {spent['looks']:,}"] * (spent["looks"] > 0)
+    parts += [f"trials that failed {spent['failed']:,}"] * (spent["failed"] > 0)
+    parts += [f"warm-up {spent['warm-up']:,}", f"its trial {spent['trial']:,}", f"draws {spent['draws']:,}"]
+    return "of all evaluations: " + ", ".join(parts)
+
+
 def _headline(report: Facts) -> str:
     lines = [f"Run of {report.get('sampler', 'a sampler')}"]
     counts = [f"{report[key]} {key}" for key in ("chains", "draws", "warmup") if key in report]
@@ -73,6 +82,8 @@ def _headline(report: Facts) -> str:
         rate_text = ", ".join("not tried" if np.isnan(rate) else f"{rate:.1%}" for rate in rates)
         lines.append(f"{rungs}; swap rate {rate_text}; {report.get('round_trips', '?')} round trips{_ends_at(report)}")
     lines += report.get("decisions") or []
+    if spent := report.get("spent"):
+        lines.append(_spent(spent))
     sizes = [size for size in report.get("step_sizes") or [] if size is not None]
     if sizes:
         sources = dict.fromkeys(report.get("step_size_source") or [])

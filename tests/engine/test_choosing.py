@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,10 +12,14 @@ from laws import gaussian
 
 import invsamp as iv
 from invsamp.automatic import LENGTHS, Automatic
+from invsamp.domains import Unbounded
 from invsamp.engine import choosing, state
 from invsamp.engine.choosing import TRIAL
 from invsamp.engine.engine import Engine
 from invsamp.engine.plan import Plan
+from invsamp.engine.scouting import scout
+from invsamp.engine.spending import Spending
+from invsamp.evaluate.requests import Estimate, answered
 from invsamp.problems.mixtures import GaussianMixture
 
 
@@ -83,6 +88,47 @@ class TestWhatIsChosen:
         assert all(line in repr(run) for line in run.report["decisions"])
         assert run.report["modes"]["visits"] == [2000]
 
+    def test_what_it_spends_is_told_and_bounded(self):
+        run, _ = sampled(linear())
+        spent, total = run.report["spent"], sum(run.report["evaluations"].values())
+        parts = ("descents", "looks", "failed", "warm-up", "trial", "draws")
+        assert sum(spent[name] for name in parts) == total
+        assert 0 < spent["descents"] < spent["descents_most"] == 5000
+        assert spent["descents"] + spent["looks"] + spent["trial"] < spent["draws"]
+        assert f"draws {spent['draws']:,}" in repr(run)
+
+    def test_descents_keep_to_their_budget(self):
+        """In a long bent valley, which takes hundreds each."""
+
+        def valley(x):
+            apart = x[:, 1:] - x[:, :-1] ** 2
+            gradient = np.zeros_like(x)
+            gradient[:, :-1] = 2.0 * (x[:, :-1] - 1.0) - 400.0 * x[:, :-1] * apart
+            gradient[:, 1:] += 200.0 * apart
+            return 100.0 * np.square(apart).sum(axis=1) + np.square(x[:, :-1] - 1.0).sum(axis=1), gradient
+
+        rng, asked = np.random.default_rng(1), []
+        asking = scout(("one",), 3.0 * rng.standard_normal((16, 10)), np.full(10, 3.0), Unbounded(), budget=1600)
+
+        def answer(requests):
+            asked.append(sum(len(request.position) for request in requests))
+            return tuple(Estimate(*valley(request.position)) for request in requests)
+
+        answered(asking, answer)
+        assert 1000 < sum(asked) < 1600 + 200  # Hessians come on top
+
+    @pytest.mark.parametrize("failed", [0, 200_000])
+    def test_longer_paths_are_tried_where_draws_pay_for_it(self, failed):
+        solved = SimpleNamespace(evaluations=0)
+        spending = Spending(Plan(1000, 500, 1, 4, 1), {"one": solved})
+        for _ in range(bool(failed)):
+            solved.evaluations += failed
+            spending.failed()
+        solved.evaluations += 5_000
+        spending.warmed()
+        solved.evaluations += 4_000  # 20 for each of 200 steps
+        assert spending.affords(700, 200, 3.0) == (not failed)
+
     def test_in_one_dimension_a_kernel_that_can_be(self):
         assert sampled(linear(1))[0].report["kernels"] == ["hmc"]
 
@@ -113,7 +159,7 @@ class TestWhatIsChosen:
             iv.Prior(x=iv.Normal(0.0, 5.0, shape=2)), log_likelihood=iv.LogDensity(likelihood, True)
         )
         run, told = sampled(posterior, draws=1000)
-        assert "points of the prior found 3 modes" in run.report["decisions"][0]
+        assert "draws of the prior found 3 modes" in run.report["decisions"][0]
         assert min(run.report["modes"]["visits"]) > 800
         assert told == []
 
@@ -129,7 +175,7 @@ class TestWhatIsChosen:
     def test_chains_that_were_led_astray_begin_again(self):
         """Neal's funnel is highest where it has no mass."""
         run, told = sampled(iv.Target(iv.FunctionPotential(funnel, 10)), draws=20, warmup=100)
-        assert any("chains begin at draws of the prior, not led down" in line for line in run.report["decisions"])
+        assert any("chains begin at starting points, not led down" in line for line in run.report["decisions"])
         assert any(text.startswith("the density is highest where there is next to no mass") for text in told)
 
     def test_longer_paths_along_a_banana(self):
@@ -146,9 +192,10 @@ class TestWhatIsChosen:
     def test_coarse_fidelities_lead(self):
         one = linear()
         model = one.forward["model"]
-        both = iv.Posterior(one.prior, {"coarse": model, "fine": model}, one.data, one.noise)
+        costs = {"coarse": 1.0, "fine": 1.0}  # no correction of the coarse one pays
+        both = iv.Posterior(one.prior, {"coarse": model, "fine": model}, one.data, one.noise, costs=costs)
         report = sampled(both)[0].report
-        assert report["evaluations"]["coarse"] > 100
+        assert report["evaluations"]["coarse"] > 3 * 16
         assert report["fidelities"] == ["fine"]
 
     def test_it_prints_and_compares(self):
@@ -244,7 +291,7 @@ class TestWords:
         engine = Engine(target, Automatic(), Plan(20, 100, 1, 4, 1))
         engine.begin()
         report = engine.report()
-        assert "16 of 16 descents from the prior" in report["decisions"][0]
+        assert "16 of 16 descents from starting points" in report["decisions"][0]
         assert "fall without end, along slope: the posterior is improper there" in report["decisions"][0]
         assert report["descents"] == [None]  # chains are not led down
         assert "as slope ran away: the posterior is improper there" in warned({"modes": report["modes"]})[0]

@@ -33,7 +33,7 @@ class Walk:
     target_acceptance: ClassVar[float] = 0.3
     stability_limit: ClassVar[float] = 2.0
     longest_step: ClassVar[float] = np.inf
-    short_steps: ClassVar[bool] = False
+    short_step: ClassVar[float] = 1.0
     statistics: ClassVar[dict] = {}
 
     def init(self, rng, shape):

@@ -9,6 +9,7 @@ import pytest
 
 from invsamp.domains import Box, HalfSpaces
 from invsamp.engine.engine import Engine
+from invsamp.engine.lessons import DenseLessons, DiagonalLessons
 from invsamp.engine.plan import Plan
 from invsamp.engine.tuner import STABILITY_FRACTION
 from invsamp.estimators import minibatch, noisy
@@ -16,7 +17,7 @@ from invsamp.kernels import Langevin
 from invsamp.ladder import GradientNoise
 from invsamp.posing.potential import FunctionPotential
 from invsamp.posing.target import Target
-from invsamp.presets import fast_resgld, ghmc, hmc, mala, relangevin, sghmc, sgld
+from invsamp.presets import fast_resgld, ghmc, hmc, mala, mams, relangevin, sghmc, sgld
 from invsamp.problems import reactions
 from invsamp.variances.models import kernel_ridge, known, running_average
 
@@ -375,3 +376,42 @@ def test_memory_is_linear_in_the_dimension(sampler):
     # the spread of two hundred starting points takes most; a matrix of 3000 x 3000 alone would be 750 of these
     assert most(3000) < 200
     assert most(12_000) < 200
+
+
+class TestWhenItStops:
+    """With nothing asked for it ends as soon as a window has taught nothing new."""
+
+    def steps(self, sampler, target, chains=4):
+        engine = Engine(target, sampler, Plan(1, 500, 1, chains, 1, stops_early=True))
+        engine.begin()
+        while engine.warmed is None:
+            engine.step()
+        return engine.warmed
+
+    @pytest.mark.parametrize("preconditioner", ["dense", "diagonal"])
+    def test_at_once_on_a_gaussian(self, preconditioner):
+        assert self.steps(mams(preconditioner=preconditioner), Target(gaussian(np.eye(3)))) < 300
+
+    def test_not_while_chains_do_not_agree(self):
+        """They keep to parts of a ring of their own, where metric and energies do not change."""
+
+        def ring(x):
+            radius = np.linalg.norm(x, axis=1)
+            return 50.0 * (radius - 5.0) ** 2, (100.0 * (radius - 5.0) / radius)[:, None] * x
+
+        assert self.steps(mala(), Target(FunctionPotential(ring, 2))) == 500
+
+    def test_chains_that_are_apart_disagree(self):
+        rng = np.random.default_rng(1)
+        for kind in (DenseLessons, DiagonalLessons):
+            told = []
+            for apart in (0.0, 3.0):
+                lessons, centres = kind(100, 4, 2), apart * np.arange(4.0)[:, None]
+                for x in rng.standard_normal((100, 4, 2)):
+                    lessons.add(centres + x, x, np.zeros(4))
+                told.append(lessons.disagreement())
+            assert told[0] < 1.1 and told[1] > 2.0
+        alone = DiagonalLessons(100, 1, 2)
+        for x in rng.standard_normal((100, 1, 2)):
+            alone.add(x, x, np.zeros(1))
+        assert alone.disagreement() == 1.0

@@ -26,6 +26,7 @@ RUNS = {
         "control variates",
         "contour",
         "one batch for both",
+        "nothing chosen",
     ),
     3: (
         "four rungs",
@@ -38,6 +39,7 @@ RUNS = {
         "minibatches that swap",
         "running average",
         "found, noisy",
+        "nothing chosen",
     ),
 }
 

@@ -70,6 +70,7 @@ SAMPLERS = {
     "running average": iv.fast_resgld(
         THREE, estimator=NOISY, fidelities=["fine"] * 3, variance=iv.running_average(), scheme=iv.seo()
     ),
+    "nothing chosen": None,
     "coupled sums": iv.fast_resgld(THREE, 0.01, estimator=[iv.coupled_sum(), iv.exact(), iv.exact()], structure="full"),
 }
 #: Of ladders that warm-up finds, in two rounds.

@@ -1,0 +1,91 @@
+"""What a run for which no sampler was chosen has spent its evaluations on, before its draws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from invsamp.contract import Plain
+from invsamp.engine.plan import Plan
+from invsamp.engine.scouting import LEAST_LOOK, MOST_POINTS
+from invsamp.engine.streams import Saved
+from invsamp.evaluate.counted import CountedPotential
+
+#: What evaluations of all fidelities are booked for, in the order in which they are made: descents, with what tells
+#: their ends apart; looks for modes that these miss; stages that failed their trials, and their warm-ups; the warm-up
+#: of the stage that draws; its trial.
+PURPOSES = ("descents", "looks", "failed", "warm-up", "trial")
+
+#: Steps that a run is taken to have at the least: what is right for its posterior is worth that much.
+LEAST_STEPS = 1000
+
+
+class Spending:
+    """The account of a run.
+
+    Parameters
+    ----------
+    plan : Plan
+    potentials : mapping of fidelities to CountedPotential
+        Of the run.
+
+    Attributes
+    ----------
+    descents_most : int
+        Evaluations that descents may take: as many as there will be draws, at least `LEAST_LOOK`.
+    points_most : int
+        Prior points that are looked at in few dimensions: as many as there will be draws, at most `MOST_POINTS`.
+    """
+
+    def __init__(self, plan: Plan, potentials: Mapping[str, CountedPotential]) -> None:
+        draws = plan.chains * plan.draws * plan.thin
+        self.descents_most, self.points_most = max(draws, LEAST_LOOK), min(draws, MOST_POINTS)
+        self._potentials, self._steps = potentials, max(plan.draws * plan.thin, LEAST_STEPS)
+        self._by = dict.fromkeys(PURPOSES, 0)
+
+    @property
+    def total(self) -> int:
+        """Evaluations so far."""
+        return sum(potential.evaluations for potential in self._potentials.values())
+
+    def looked(self, looks: int) -> None:
+        """All so far was for descents, and ``looks`` of it beside them."""
+        self._by |= {"descents": self.total - looks, "looks": looks}
+
+    def warmed(self) -> None:
+        """A warm-up has ended, whose trial comes now."""
+        self._by["warm-up"] = self._unbooked
+
+    def failed(self) -> None:
+        """What came last, and its warm-up, was for nothing."""
+        self._by |= {"failed": self._by["failed"] + self._by["warm-up"] + self._unbooked, "warm-up": 0}
+
+    def drawing(self, tried: bool) -> None:
+        """Draws begin, after a trial or at once after a warm-up."""
+        self._by["trial" if tried else "warm-up"] = self._unbooked
+
+    def affords(self, steps: int, trial: int, longer: float) -> bool:
+        """Whether a stage may follow whose warm-up and trial are so many steps.
+
+        Each is ``longer`` times as dear as those of the ``trial`` that ends now. All stages that fail may together
+        spend as much as its draws would, or `LEAST_STEPS` of them.
+        """
+        each = longer * self._unbooked / trial
+        spent = self._by["failed"] + self._by["warm-up"] + self._unbooked
+        return spent + steps * each <= self._steps * each
+
+    def state(self) -> Saved:
+        """For `restore`."""
+        return dict(self._by)
+
+    def restore(self, state: Saved) -> None:
+        """Go on from a state."""
+        self._by = dict(state)
+
+    def report(self) -> Plain:
+        """In plain types, with the limits."""
+        most = {"descents_most": self.descents_most, "points_most": self.points_most}
+        return self._by | {"draws": self._unbooked} | most
+
+    @property
+    def _unbooked(self) -> int:
+        return self.total - sum(self._by.values())
