@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from invsamp.answering import answered_by, as_evaluator
-from invsamp.arguments import boolean
+from invsamp.arguments import boolean, mapping
 from invsamp.contract import Array, Facts, Observed, Potential, Problem
 from invsamp.engine import state as states
 from invsamp.engine.corrected import engine_of
@@ -193,10 +193,11 @@ def _recorded(path: Path, about: Facts, problem: Problem, kept: Record | None, r
     if record is None and kept is not None:
         return kept
     names = about["record"]
-    if set(record or {}) != set(names):
-        raise ValueError(f"record must have the functions {names} of the run in {path}, got {list(record or {})}")
+    given = {} if record is None else mapping("record", record, "a mapping of names to functions of theta, or None")
+    if set(given) != set(names):
+        raise ValueError(f"record must have the functions {names} of the run in {path}, got {list(given)}")
     keep = about["keep"]
-    return as_record(problem, {name: record[name] for name in names}, True if keep is None else keep or False)
+    return as_record(problem, {name: given[name] for name in names}, True if keep is None else keep or False)
 
 
 def _why(about: Mapping[str, object], error: Exception) -> str:

@@ -31,7 +31,7 @@ GIVEN = _words(
     "ModelError Run Terms Constraint DomainLike Intersection Reflection SavedLevelSet Linear KarhunenLoeve "
     "Compressed Gaussian GradientMatching LinearModel Solution Status HeatObservation OdeObservation "
     "SensitiveSolution ShootingFit PoissonObservation Unknown Trajectory Quadrature Mode Modes Reference StripModel "
-    "Array Calibration Known Profiles"
+    "Array Calibration Information Known Profiles"
 )
 #: Functions that the engine calls in every step, and what one module offers to another.
 SHARED = _words(

@@ -194,7 +194,9 @@ def posing_calls() -> dict[str, Call]:
         "Information.standard_deviations": Call(iv.information(posterior, datasets=10, seed=1).standard_deviations, {}),
         "Information.plot": Call(iv.information(posterior, datasets=10, seed=1).plot, {}),
         "Profiles.intervals": Call(iv.profile(posterior, seed=1).intervals, {"level": 0.5}),
-        "Profiles.plot": Call(iv.profile(posterior, seed=1).plot, {"names": None}, {"names": {"text", "none"}}),
+        "Profiles.plot": Call(
+            iv.profile(posterior, seed=1).plot, {"names": None}, {"names": {"text", "none", "entries"}}
+        ),
         "measure_levels": Call(
             iv.measure_levels, {"problem": posterior, "theta": np.random.default_rng(0).normal(size=(8, 2))}
         ),
