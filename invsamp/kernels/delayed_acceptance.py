@@ -15,6 +15,7 @@ from invsamp.kernels.contract import ActiveRung, Info, Kernel, Memory, Moved, Pa
 from invsamp.kernels.crank_nicolson import CrankNicolson
 from invsamp.kernels.langevin import Langevin
 from invsamp.kernels.paths import Paths
+from invsamp.kernels.wrapping import Wrapping
 
 #: What is kept of the coarse model where the chains are, beside what the kernel keeps.
 _OWN = "coarse_"
@@ -23,7 +24,7 @@ HIGHEST = 1e10
 
 
 @dataclass(frozen=True)
-class DelayedAcceptance:
+class DelayedAcceptance(Wrapping):
     r"""A kernel whose moves a coarse fidelity screens, so that the fine one is asked about those alone that pass.
 
     The kernel makes ``steps`` steps on the law of the coarse energies :math:`v_c`. They are reversible, so that what
@@ -79,41 +80,6 @@ class DelayedAcceptance:
     def name(self) -> str:
         """The kernel's own, and that it is delayed."""
         return f"delayed {self.kernel.name}"
-
-    @property
-    def gradient(self) -> bool:
-        """As of the kernel."""
-        return self.kernel.gradient
-
-    @property
-    def adjusted(self) -> bool:
-        """Always."""
-        return True
-
-    @property
-    def friction(self) -> float:
-        """As of the kernel."""
-        return self.kernel.friction
-
-    @property
-    def target_acceptance(self) -> float:
-        """As of the kernel, on the coarse model."""
-        return self.kernel.target_acceptance
-
-    @property
-    def stability_limit(self) -> float:
-        """As of the kernel."""
-        return self.kernel.stability_limit
-
-    @property
-    def longest_step(self) -> float:
-        """As of the kernel."""
-        return self.kernel.longest_step
-
-    @property
-    def short_step(self) -> float:
-        """As of the kernel."""
-        return self.kernel.short_step
 
     @property
     def statistics(self) -> Mapping[str, type]:

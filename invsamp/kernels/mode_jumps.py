@@ -12,6 +12,7 @@ from invsamp.arguments import array, instance, store
 from invsamp.contract import Array
 from invsamp.evaluate.requests import Asks, Rows
 from invsamp.kernels.contract import ActiveRung, Kernel, Memory, Moved, Point, decided
+from invsamp.kernels.wrapping import Wrapping
 
 #: Degrees of freedom of the densities that tell which mode a position belongs to: with Gaussian tails a position that
 #: is far from all of them would belong to the widest one.
@@ -19,7 +20,7 @@ FREEDOM = 5.0
 
 
 @dataclass(frozen=True, eq=False)
-class ModeJumps:
+class ModeJumps(Wrapping):
     r"""A kernel that moves within modes, and after each of its steps one jump from mode to mode.
 
     With the modes' centres :math:`m_k` and covariances :math:`L_k L_k^T`, a position x belongs to mode i with
@@ -83,41 +84,6 @@ class ModeJumps:
     def name(self) -> str:
         """The kernel's own, and that it jumps."""
         return f"{self.kernel.name} with jumps"
-
-    @property
-    def gradient(self) -> bool:
-        """As of the kernel."""
-        return self.kernel.gradient
-
-    @property
-    def adjusted(self) -> bool:
-        """Always."""
-        return True
-
-    @property
-    def friction(self) -> float:
-        """As of the kernel."""
-        return self.kernel.friction
-
-    @property
-    def target_acceptance(self) -> float:
-        """As of the kernel."""
-        return self.kernel.target_acceptance
-
-    @property
-    def stability_limit(self) -> float:
-        """As of the kernel."""
-        return self.kernel.stability_limit
-
-    @property
-    def longest_step(self) -> float:
-        """As of the kernel."""
-        return self.kernel.longest_step
-
-    @property
-    def short_step(self) -> float:
-        """As of the kernel."""
-        return self.kernel.short_step
 
     @property
     def statistics(self) -> Mapping[str, type]:
