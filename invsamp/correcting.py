@@ -75,6 +75,9 @@ def correct(
     A model with a method ``fit(theta, observations)`` that returns a fitted model (a surrogate of one's own) is fitted
     first, to the finest model's observations at the same states, p of ``theta`` its own parameters.
 
+    What solves cost is what the posterior states (``costs``), else what all models count (``work``), else each fidelity
+    is taken for ten times as dear as the one before it. No clock decides.
+
     Examples
     --------
     Three lines in place of one, where fine solves are dear::

@@ -59,8 +59,9 @@ class LevelCorrection:
         States at which one of the two solves failed.
     relative_cost : float
         How many times cheaper than the finest one it is.
-    source : "stated", "counted", "assumed" or "measured"
-        How that is known: of the posterior's ``costs``, of what models count, of neither, or by a clock.
+    source : "stated", "counted" or "assumed"
+        How that is known: of the posterior's ``costs``, of what models count, or of neither, for which each fidelity is
+        taken for ten times as dear as the one before it.
     outputs : int
         Data that the map predicts.
     enhanced : bool
@@ -74,7 +75,7 @@ class LevelCorrection:
     pairs: int
     failed: int
     relative_cost: float
-    source: str = "measured"
+    source: str = "assumed"
     outputs: int = 1
     enhanced: bool = False
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -95,32 +94,27 @@ def learn(
         raise ValueError(f"posterior must have several fidelities, got {finest!r} alone")
     if not posterior.predicts:
         raise ValueError("posterior must have forward models to correct, got one posed by its log likelihood")
-    fine, fine_seconds = _timed(posterior, theta, finest)
+    fine = _solved(posterior, theta, finest)
     solved = whole(fine) & whole(theta)
     forward, levels = dict(posterior.forward), []
     for name in coarse:
         if isinstance(forward[name], Refittable):
             forward[name] = refitted(posterior, forward[name], name, theta[solved], fine[solved])
     fitted = posterior.with_forward(forward)
-    known = costs_of(posterior)
+    costs = costs_of(posterior)
     for name in coarse:
-        y, seconds = _timed(fitted, theta, name)
+        y = _solved(fitted, theta, name)
         if isinstance(model := posterior.forward[name], Refittable):
             apart = predicted_apart(posterior, model, name, theta[solved], fine[solved], rng)
             y[solved] = fitted.among_data(apart, name)
         level = learnt(fitted, name, theta, y, fine, kind, rng, enhanced)
-        measured = known.source == "assumed"
-        ratio = fine_seconds / seconds if measured else known.ratio(name, finest)
-        levels.append(level.level(name, ratio, "measured" if measured else known.source))
+        levels.append(level.level(name, costs.ratio(name, finest), costs.source))
         if level.found is not None:
             forward[name] = CorrectedModel(forward[name], level.found.offset, level.found.factor)
-    solves = dict.fromkeys(posterior.fidelities, len(theta) + 1)
+    solves = dict.fromkeys(posterior.fidelities, len(theta))
     return Corrected(posterior.with_forward(forward), tuple(levels), theta[solved], solves)
 
 
-def _timed(posterior: Posterior, theta: Array, fidelity: str) -> tuple[Array, float]:
-    """Observations (n, m), and the seconds that one took, without what is done at the first call."""
-    posterior.predict(theta[:1], fidelity)
-    began = time.perf_counter()
-    y = posterior.predict(theta, fidelity)
-    return y.reshape(len(theta), -1), max((time.perf_counter() - began) / len(theta), 1e-12)
+def _solved(posterior: Posterior, theta: Array, fidelity: str) -> Array:
+    """Observations (n, m)."""
+    return posterior.predict(theta, fidelity).reshape(len(theta), -1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -113,12 +115,12 @@ class TestCorrect:
         assert level.efficiency == pytest.approx(1.0)
         theta = RNG.normal(size=(5, 3))
         np.testing.assert_allclose(found.posterior.predict(theta, "coarse"), fine(theta), atol=1e-6)
-        assert found.posterior.forward["fine"] is not None and found.evaluations == {"coarse": 41, "fine": 41}
+        assert found.posterior.forward["fine"] is not None and found.evaluations == {"coarse": 40, "fine": 40}
         assert "affine by 40 pairs" in str(found)
 
     def test_samples_the_coarse_model_where_no_states_are_given(self) -> None:
         found = iv.correct(posed(), pairs=20, draws=100, chains=4, seed=1, progress=False, sampler=iv.mala(0.03))
-        assert found.levels[0].pairs == 20 and found.evaluations["coarse"] > 400 and found.evaluations["fine"] == 21
+        assert found.levels[0].pairs == 20 and found.evaluations["coarse"] > 400 and found.evaluations["fine"] == 20
         starts = found.draws(30, seed=0)
         assert starts.shape == (30, 3) and len(np.unique(starts, axis=0)) == 20
 
@@ -172,6 +174,25 @@ class TestCorrect:
         assert not level.pays and "less than 5 times cheaper" in str(level)
         level = iv.correct(posed(coarse=quick, fine=slow), states(), "none").levels[0]
         assert "the sd is above 1" in str(level)
+
+    def test_costs_are_stated_counted_or_assumed_and_never_timed(self) -> None:
+        def sleeping(theta: np.ndarray) -> np.ndarray:
+            time.sleep(1e-4 * len(theta))
+            return coarse(theta)
+
+        fine_model = iv.with_jacobian(fine, fine_slopes)
+        found = iv.correct(posed(coarse=iv.with_jacobian(sleeping, coarse_slopes), fine=fine_model), states())
+        assert str(found) == str(iv.correct(posed(), states()))
+        assert found.levels[0].relative_cost == 10.0 and found.levels[0].source == "assumed"
+        stated = iv.Posterior(
+            iv.Prior(x=iv.Normal(0, 1, shape=3)),
+            {"coarse": COARSE, "fine": fine_model},
+            DATA,
+            iv.GaussianNoise(NOISE),
+            costs={"coarse": 1, "fine": 3},
+        )
+        level = iv.correct(stated, states()).levels[0]
+        assert level.relative_cost == 3.0 and level.source == "stated" and not level.pays
 
     def test_bad_input_is_told(self) -> None:
         with pytest.raises(ValueError, match="posterior must have several fidelities, got 'fine' alone"):
