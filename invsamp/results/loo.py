@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from scipy.special import logsumexp
 
@@ -9,12 +11,16 @@ from invsamp.contract import Array, InferenceData
 from invsamp.diagnostics.convergence import ess_mean
 from invsamp.storage.arviz_import import load_arviz
 
+if TYPE_CHECKING:
+    import xarray as xr
+
 
 def leave_one_out(data: InferenceData, weight: Array | None, theta: Array) -> InferenceData:
     r"""Pareto-smoothed importance sampling of the expected log predictive density, as `arviz.loo` has it, for weights.
 
     Draws of weight w stand for the posterior, so those that leave out datum i have the weights
-    :math:`w / p(y_i \mid \theta)`, whose tail is smoothed as a whole.
+    :math:`w / p(y_i \mid \theta)`, whose tail is smoothed as a whole. Entries that tell nothing, with a log likelihood
+    of 0 at all draws, are left out: what is missing, and of one of several categories those that were not seen.
 
     Parameters
     ----------
@@ -27,7 +33,8 @@ def leave_one_out(data: InferenceData, weight: Array | None, theta: Array) -> In
     Returns
     -------
     arviz.stats.stats_utils.ELPDData
-        Pointwise: with ``loo_i`` and ``pareto_k``.
+        Pointwise: with ``loo_i`` and ``pareto_k``, in the data's shape, or in a row where entries were left out, with
+        their places among all data (in C order) as the coordinate ``datum``.
 
     References
     ----------
@@ -35,20 +42,22 @@ def leave_one_out(data: InferenceData, weight: Array | None, theta: Array) -> In
     """
     import xarray as xr
 
-    if data.log_likelihood["data"].ndim < 3:
+    values = data.log_likelihood["data"]
+    if values.ndim < 3:
         raise ValueError(
             "posterior must tell the log likelihood of each datum for cross-validation, got one number for all: "
             "LogDensity(function, gradient, data=...) tells of each"
         )
+    told = _told(values)
     arviz = load_arviz()
     if weight is None:
-        return arviz.loo(data, var_name="data", pointwise=True)
+        groups = arviz.InferenceData(posterior=data.posterior, log_likelihood=xr.Dataset({"data": told}))
+        return arviz.loo(groups, var_name="data", pointwise=True)
     from arviz.stats.stats_utils import ELPDData
 
-    log_likelihood, n = data.log_likelihood["data"].to_numpy(), weight.size
-    shape = log_likelihood.shape[2:]
+    n = weight.size
     some = weight.ravel() > 0.0
-    terms = log_likelihood.reshape(n, -1)[some].T  # (data, draws of some weight)
+    terms = told.to_numpy().reshape(n, -1)[some].T  # (data, draws of some weight)
     log_weight = np.log(weight.ravel()[some] / weight.sum())
     efficiency = float(np.mean(ess_mean(np.moveaxis(theta, 2, 0), weight))) / n if len(weight) > 1 else 1.0
     smoothed, tail = arviz.psislw(log_weight - terms, efficiency)
@@ -56,17 +65,29 @@ def leave_one_out(data: InferenceData, weight: Array | None, theta: Array) -> In
     total = float(pointwise.sum())
     all_in = float(logsumexp(terms + log_weight, axis=1).sum())
     good = min(1.0 - 1.0 / np.log10(n), 0.7)
-    dimensions = [f"data_dim_{axis}" for axis in range(len(shape))]
-    values = {
+    like = told.isel(chain=0, draw=0, drop=True)
+    found = {
         "elpd_loo": total,
         "se": float(np.sqrt(len(pointwise) * np.var(pointwise))),
         "p_loo": all_in - total,
         "n_samples": n,
         "n_data_points": len(pointwise),
         "warning": bool((tail > good).any()),
-        "loo_i": xr.DataArray(pointwise.reshape(shape), dims=dimensions, name="loo_i"),
-        "pareto_k": xr.DataArray(np.reshape(tail, shape), dims=dimensions, name="pareto_shape"),
+        "loo_i": like.copy(data=pointwise.reshape(like.shape)).rename("loo_i"),
+        "pareto_k": like.copy(data=np.reshape(tail, like.shape)).rename("pareto_shape"),
         "scale": "log",
         "good_k": good,
     }
-    return ELPDData(data=list(values.values()), index=list(values))
+    return ELPDData(data=list(found.values()), index=list(found))
+
+
+def _told(values: xr.DataArray) -> xr.DataArray:
+    """Log likelihoods (chain, draw, *shape of the data) of the entries that tell something, in a row if not all do."""
+    import xarray as xr
+
+    rows = values.to_numpy().reshape(*values.shape[:2], -1)
+    kept = np.flatnonzero((rows != 0.0).any(axis=(0, 1)))
+    if len(kept) in (0, rows.shape[2]):
+        return values
+    where = {"chain": values["chain"], "draw": values["draw"], "datum": kept}
+    return xr.DataArray(rows[:, :, kept], coords=where, dims=("chain", "draw", "datum"))
