@@ -19,7 +19,7 @@ from tqdm import tqdm
 import invsamp as iv
 from invsamp.diagnostics.divergences import wasserstein
 from invsamp.domains import Domain
-from invsamp.schedules import exponential
+from invsamp.kernels.schedules import exponential
 from invsamp.solvers.ode import OdeModel
 
 Array = npt.NDArray[np.float64]

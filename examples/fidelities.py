@@ -17,8 +17,8 @@ from _fidelities_figures import draw_accuracy, draw_cost, draw_problem
 from tqdm import tqdm
 
 import invsamp as iv
-from invsamp.coupled_sums import coupled_sum
 from invsamp.diagnostics import ess
+from invsamp.estimators.coupled_sums import coupled_sum
 from invsamp.fidelities.comparison import compare_fidelities
 from invsamp.kernels import Langevin
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap

@@ -5,22 +5,21 @@ from types import ModuleType
 
 from invsamp import code_cache as code_cache  # the first: others store compiled code
 from invsamp import diagnostics, evaluate, parallel
-from invsamp.boundary import penalised, projected
 from invsamp.calibration import Calibration, calibrate
-from invsamp.contour_learning import gain
-from invsamp.contours import contour
 from invsamp.contract import ForwardModel, Potential, Problem, Terms, TermwisePotential
-from invsamp.control_variates import control_variate
-from invsamp.cooling import annealed, cold_posterior
 from invsamp.correcting import correct
 from invsamp.corrections.residuals import gaussian_process_model, polynomial_model
-from invsamp.coupled_sums import coupled_sum
 from invsamp.domains import Ball, Box, Ellipsoid, HalfSpaces, LevelSet, Polygon, Product, Unbounded, constraint
+from invsamp.domains.boundary import penalised, projected
 from invsamp.estimators import exact, minibatch, noisy
+from invsamp.estimators.control_variates import control_variate
+from invsamp.estimators.coupled_sums import coupled_sum
+from invsamp.estimators.quadratic_controls import fixed_control
+from invsamp.estimators.stored_terms import saga
 from invsamp.fidelities.comparison import compare_fidelities
 from invsamp.fidelities.hierarchy import measure_levels
-from invsamp.fisher import Information, information
-from invsamp.iterate_averages import swag
+from invsamp.identifiability.fisher import Information, information
+from invsamp.identifiability.profiles import Profiles, profile
 from invsamp.kernels import (
     CrankNicolson,
     DelayedAcceptance,
@@ -31,8 +30,13 @@ from invsamp.kernels import (
     Momentum,
     prior_draws,
 )
+from invsamp.kernels.schedules import constant, cyclic_cosine, exponential, polynomial
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap, geometric
+from invsamp.ladder.spacing import auto_ladder
 from invsamp.laws import tempered, tempered_likelihood
+from invsamp.laws.contour_learning import gain
+from invsamp.laws.contours import contour
+from invsamp.laws.cooling import annealed, cold_posterior
 from invsamp.maximizing import maximize
 from invsamp.modes import Modes
 from invsamp.parallel.isolation import isolated
@@ -108,15 +112,11 @@ from invsamp.presets import (
     two_stage,
     vr_resgld,
 )
-from invsamp.profiles import Profiles, profile
-from invsamp.quadratic_controls import fixed_control
 from invsamp.results.classes import auroc, predicted_classes
+from invsamp.results.iterate_averages import swag
 from invsamp.results.run import Run
 from invsamp.resuming import resume
 from invsamp.sampler import sample
-from invsamp.schedules import constant, cyclic_cosine, exponential, polynomial
-from invsamp.spacing import auto_ladder
-from invsamp.stored_terms import saga
 from invsamp.swap.discrepancy import Discrepancy
 from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target
 from invsamp.swap.schemes import adjacent, all_pairs, deo, seo, sweep

@@ -8,12 +8,12 @@ import numpy as np
 
 from invsamp.arguments import integer, optional
 from invsamp.contract import Array, NoisyPotential, Problem
-from invsamp.descent import Descent, descend
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Asks, Estimate, Request, answered
-from invsamp.minima import distinct
 from invsamp.modes import Modes
-from invsamp.names import labels
+from invsamp.modes.descent import Descent, descend
+from invsamp.modes.minima import distinct
+from invsamp.posing.names import labels
 from invsamp.sampler import as_problem
 
 #: Of prior draws, whose spread is the scale of the first steps.

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from invsamp.answering import answered_by, as_evaluator
 from invsamp.arguments import boolean, mapping
 from invsamp.contract import Array, Facts, Observed, Potential, Problem
 from invsamp.engine import state as states
@@ -26,11 +25,12 @@ from invsamp.engine.record import Record, as_record
 from invsamp.engine.recording import NOTICE, fingerprint, obey, record, start_run
 from invsamp.engine.threads import one_thread
 from invsamp.evaluate.contract import Evaluator
-from invsamp.handing_back import announce
 from invsamp.ladder import Sampler
 from invsamp.parallel.agreement import check_equal, run_settings
+from invsamp.parallel.answering import answered_by, as_evaluator
 from invsamp.parallel.messages import Communicator
 from invsamp.parallel.sharing import communicator, share
+from invsamp.results.handing_back import announce
 from invsamp.results.run import Run
 from invsamp.sampler import as_problem
 from invsamp.storage import manifest as manifests

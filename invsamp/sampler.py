@@ -12,9 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from invsamp.answering import answered_by, as_evaluator
 from invsamp.arguments import boolean, instance
-from invsamp.automatic import Automatic
 from invsamp.contract import Array, Potential, Problem
 from invsamp.engine.corrected import engine_of
 from invsamp.engine.draws import Draws
@@ -27,13 +25,15 @@ from invsamp.engine.recording import begin_run, check_segment
 from invsamp.engine.starts import given_start
 from invsamp.engine.threads import one_thread
 from invsamp.evaluate.contract import Evaluator
-from invsamp.handing_back import announce, handed_back, warn
 from invsamp.ladder import Sampler
+from invsamp.ladder.automatic import Automatic
 from invsamp.modes import Modes
 from invsamp.parallel.agreement import check_equal, run_settings
+from invsamp.parallel.answering import answered_by, as_evaluator
 from invsamp.parallel.messages import Communicator
 from invsamp.parallel.sharing import communicator, share
 from invsamp.posing.target import Target
+from invsamp.results.handing_back import announce, handed_back, warn
 from invsamp.results.run import Run
 from invsamp.storage.arviz_import import load_arviz
 from invsamp.storage.directory import as_path

@@ -10,7 +10,7 @@ from scipy import sparse
 
 import invsamp as iv
 from invsamp import parallel
-from invsamp.boundary import penalised
+from invsamp.domains.boundary import penalised
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Batch, Request
 from invsamp.evaluate.solving import separable

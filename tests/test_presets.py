@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from invsamp.boundary import Ignore, Reflect, penalised
+from invsamp.domains.boundary import Ignore, Reflect, penalised
 from invsamp.estimators import Exact, exact, minibatch, noisy
 from invsamp.kernels import Langevin, Momentum
+from invsamp.kernels.schedules import constant, cyclic_cosine
 from invsamp.ladder import GradientNoise, Sampler
 from invsamp.laws import tempered
 from invsamp.posing.potential import FunctionPotential
@@ -26,7 +27,6 @@ from invsamp.presets import (
     sghmc,
     sgld,
 )
-from invsamp.schedules import constant, cyclic_cosine
 from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, naive
 from invsamp.swap.schemes import deo, seo
 from invsamp.variances.models import kernel_ridge, known, running_average

@@ -11,13 +11,13 @@ import pytest
 from invsamp import Normal, Posterior, Prior, Uniform, diagnostics, finite_differences
 from invsamp.domains import Box
 from invsamp.estimators import minibatch, noisy
+from invsamp.kernels.schedules import exponential
 from invsamp.ladder import Rung, Sampler, Swap
 from invsamp.posing.noise import GaussianNoise
 from invsamp.posing.potential import FunctionPotential
 from invsamp.posing.target import Target
 from invsamp.presets import cyclic_sgld, fast_resgld, mala, multi_variance_resgld, relangevin, resgld, sghmc, sgld
 from invsamp.sampler import sample
-from invsamp.schedules import exponential
 from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target
 from invsamp.variances.models import kernel_ridge, running_average
 

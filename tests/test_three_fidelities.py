@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from invsamp.coupled_sums import coupled_sum
+from invsamp.estimators.coupled_sums import coupled_sum
 from invsamp.kernels import Langevin
 from invsamp.ladder import Rung, Sampler, Swap
 from invsamp.posing.adapters import with_jacobian

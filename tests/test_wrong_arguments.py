@@ -15,8 +15,8 @@ from fuzzing import Call, Hanging, deadline, kinds_of, names, outcome, wrong_cal
 
 import invsamp as iv
 from invsamp import diagnostics
+from invsamp.kernels.schedules import constant, step_size_at
 from invsamp.problems import heat_modes, mixtures
-from invsamp.schedules import constant, step_size_at
 from invsamp.solvers.fem.fields import PerBlock
 from invsamp.solvers.heat import HeatEquation
 

@@ -11,10 +11,10 @@ from os import PathLike
 import numpy as np
 
 from invsamp.arguments import boolean, instance, integer, optional, real, wrong
-from invsamp.boundary import Reflect
 from invsamp.calibration.outcome import Calibration
 from invsamp.calibration.records import Records, about
 from invsamp.calibration.replicates import ENERGIES, Replicate, Settings, replicate
+from invsamp.domains.boundary import Reflect
 from invsamp.engine.engine import Engine
 from invsamp.engine.progress import tqdm
 from invsamp.evaluate.contract import Evaluator

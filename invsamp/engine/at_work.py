@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from invsamp.boundary import Boundary
 from invsamp.contract import Array, Problem
+from invsamp.domains.boundary import Boundary
 from invsamp.engine.fitting import check_laws, fidelity_of
 from invsamp.engine.noise_models import share_pilots
 from invsamp.engine.plan import Plan

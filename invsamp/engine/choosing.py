@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from invsamp.automatic import LENGTHS, Automatic
 from invsamp.contract import Array
 from invsamp.diagnostics.draws import ess, rhat
 from invsamp.engine.ladder_search import Heir
@@ -16,6 +15,7 @@ from invsamp.engine.scouting import Scouted, runaways
 from invsamp.engine.streams import Saved
 from invsamp.kernels import Kernel, ModeJumps
 from invsamp.ladder import Sampler
+from invsamp.ladder.automatic import LENGTHS, Automatic
 
 #: Steps of a trial after warm-up, whose draws decide and are not kept.
 TRIAL = 200

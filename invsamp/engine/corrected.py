@@ -6,12 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from invsamp.automatic import Automatic
-from invsamp.boundary import Reflect
 from invsamp.contract import Array, Plain, Problem
-from invsamp.corrected_exchange import CorrectedExchange
 from invsamp.corrections.costs import costs_of
 from invsamp.corrections.learning import GATE_RATIO, Correction, cheaper
+from invsamp.domains.boundary import Reflect
 from invsamp.engine.engine import Engine
 from invsamp.engine.plan import Plan
 from invsamp.engine.stages import ROUNDS
@@ -20,6 +18,8 @@ from invsamp.engine.training import Found, Training
 from invsamp.engine.warmup import SHORTEST
 from invsamp.evaluate.requests import Answer
 from invsamp.ladder import Sampler
+from invsamp.ladder.automatic import Automatic
+from invsamp.ladder.corrected_exchange import CorrectedExchange
 from invsamp.posing.posterior import Posterior
 
 #: Exchanges in the warm-up of the fine rung, and the most steps that they take.

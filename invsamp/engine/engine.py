@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from invsamp.boundary import as_boundary
 from invsamp.contract import Array, Plain, Problem
-from invsamp.cooling import label
+from invsamp.domains.boundary import as_boundary
 from invsamp.engine import gradients, reporting
 from invsamp.engine.at_work import AtWork
 from invsamp.engine.fitting import check_weights
@@ -21,7 +20,8 @@ from invsamp.engine.swaps.exchange import Exchange
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Answer, Asks, Result
 from invsamp.ladder import Sampler
-from invsamp.names import check_names
+from invsamp.laws.cooling import label
+from invsamp.posing.names import check_names
 from invsamp.storage.manifest import posed
 
 

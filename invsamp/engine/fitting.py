@@ -6,15 +6,15 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from invsamp.contract import Problem, SampledProblem
-from invsamp.cooling import Annealed
-from invsamp.corrected_exchange import CorrectedExchange
-from invsamp.coupled_sums import CoupledSum
 from invsamp.domains import Domain, Unbounded
 from invsamp.engine.rung import RungAtWork
 from invsamp.estimators import Exact
+from invsamp.estimators.coupled_sums import CoupledSum
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.kernels import Baseline, DelayedAcceptance
 from invsamp.ladder import Sampler
+from invsamp.ladder.corrected_exchange import CorrectedExchange
+from invsamp.laws.cooling import Annealed
 
 
 def fidelity_of(problem: Problem, wanted: str | int) -> str:

@@ -1,4 +1,4 @@
-"""Rounds of warm-up that find how many rungs a ladder has, and where (`invsamp.spacing`)."""
+"""Rounds of warm-up that find how many rungs a ladder has, and where (`invsamp.ladder.spacing`)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from invsamp.engine.rung import RungAtWork
 from invsamp.engine.streams import Saved
 from invsamp.engine.swaps.exchange import Exchange
 from invsamp.kernels import PriorDraws
+from invsamp.kernels.metric import DenseMetric, DiagonalMetric, Metric
 from invsamp.ladder import Rung, Sampler
+from invsamp.ladder.spacing import AutoLadder, distances, flattened, respaced, rounds
 from invsamp.laws import Law, Tempered, TemperedLikelihood
-from invsamp.metric import DenseMetric, DiagonalMetric, Metric
-from invsamp.spacing import AutoLadder, distances, flattened, respaced, rounds
 
 #: Rejection between two fidelities above which the finer one goes one rung further up.
 TOO_COARSE = 0.75

@@ -7,14 +7,14 @@ from collections.abc import Callable
 import numpy as np
 
 from invsamp.contract import Array
-from invsamp.curvature import hessian
-from invsamp.descent import Led, descend
 from invsamp.engine.lessons import far
 from invsamp.engine.preconditioner import floored
 from invsamp.engine.rung import RungAtWork
 from invsamp.estimators import Exact
 from invsamp.evaluate.requests import Asks, Estimate
-from invsamp.metric import DenseMetric, Metric
+from invsamp.kernels.metric import DenseMetric, Metric
+from invsamp.modes.curvature import hessian
+from invsamp.modes.descent import Led, descend
 
 #: Energy that a descent leaves to gain at the most, and its evaluations at the most.
 TOLERANCE, MOST = 0.1, 2000

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from invsamp.contract import Array
 from invsamp.engine.preconditioner import WIDEST, floored
 from invsamp.engine.streams import Saved
-from invsamp.metric import DenseMetric, Metric
+from invsamp.kernels.metric import DenseMetric, Metric
 
 #: Numbers in the draws of a window that are kept, and as many in their gradients.
 MOST = 4_000_000

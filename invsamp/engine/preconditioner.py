@@ -7,7 +7,7 @@ import os
 import numpy as np
 
 from invsamp.contract import Array
-from invsamp.metric import DenseMetric, DiagonalMetric, Metric
+from invsamp.kernels.metric import DenseMetric, DiagonalMetric, Metric
 
 #: Widest scale of a preconditioner, in units of the starting points' spread or of what it was before: a parameter that
 #: nothing informs is uniform between walls, and must not be stepped over them many times.

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from invsamp.boundary import Boundary, Ignore, Reflect
 from invsamp.contract import Array, DrawablePrior, Problem, Reference, SampledProblem
+from invsamp.domains.boundary import Boundary, Ignore, Reflect
 from invsamp.kernels import PriorDraws
 from invsamp.kernels.contract import Whitened
+from invsamp.kernels.metric import DenseMetric, DiagonalMetric
 from invsamp.ladder import Rung
 from invsamp.laws import Law
-from invsamp.metric import DenseMetric, DiagonalMetric
 from invsamp.posing.reference import reference_of
 
 

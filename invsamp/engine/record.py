@@ -13,7 +13,7 @@ import numpy.typing as npt
 from invsamp import arguments
 from invsamp.arguments import mapping
 from invsamp.contract import Array, Plain, Problem
-from invsamp.names import check_quantities
+from invsamp.posing.names import check_quantities
 
 #: What is kept of each draw: arrays (chains, *shape) by name.
 Values = dict[str, npt.NDArray[np.floating[Any]]]

@@ -11,9 +11,9 @@ from invsamp.engine.rung import RungAtWork
 from invsamp.engine.swaps.exchange import Exchange
 from invsamp.engine.tuner import STABILITY_FRACTION
 from invsamp.evaluate.counted import CountedPotential
+from invsamp.kernels.metric import DenseMetric, DiagonalMetric
 from invsamp.ladder import MOST_DENSE, Sampler
 from invsamp.laws import ToldLaw, temperatures_of
-from invsamp.metric import DenseMetric, DiagonalMetric
 from invsamp.storage.contents import versions
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.contract import Array, Gradients
-from invsamp.descent import Led
 from invsamp.domains import Domain, Unbounded
 from invsamp.engine.first_steps import check_memory, checked_step, steps_to_check
 from invsamp.engine.noise_models import NoiseModels, Samples
@@ -22,10 +21,11 @@ from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Answer, Asks, Estimate, Request, Rows, answered, check_shapes
 from invsamp.kernels import Info, Kernel, Langevin, Point, PriorDraws
 from invsamp.kernels.contract import NOTHING, RESTED, Memory, Path, StepSize, Whitened
+from invsamp.kernels.metric import IdentityMetric, Metric
+from invsamp.kernels.schedules import Schedule, over, step_size_at
 from invsamp.ladder import Rung
 from invsamp.laws import ChangingLaw, Law, LocalLaw
-from invsamp.metric import IdentityMetric, Metric
-from invsamp.schedules import Schedule, over, step_size_at
+from invsamp.modes.descent import Led
 
 #: A rung whose every solve failed for so many steps in a row is stopped: there is nothing to sample.
 FAILING_STEPS = 200

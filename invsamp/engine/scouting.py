@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.contract import Array, DrawablePrior, Plain, Problem
-from invsamp.descent import Descent, descend, joined
 from invsamp.domains import Domain
 from invsamp.engine.lessons import far
 from invsamp.engine.streams import Saved
 from invsamp.evaluate.requests import Asks, Estimate, Request, Result
-from invsamp.minima import Minima, distinct
-from invsamp.names import labels
+from invsamp.modes.descent import Descent, descend, joined
+from invsamp.modes.minima import Minima, distinct
+from invsamp.posing.names import labels
 
 #: Descents, and the draws of the prior whose spread is the scale of their first steps.
 SCOUTS, SCALE_DRAWS = 16, 200

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from invsamp.automatic import Automatic
 from invsamp.contract import Array, DrawablePrior, SplitPotential
 from invsamp.engine import gradients
 from invsamp.engine.at_work import AtWork
@@ -25,7 +24,8 @@ from invsamp.engine.swaps.pair import check_paired
 from invsamp.engine.warmup import HALVES, SHORTEST, WINDOWS, WarmUp, check_length, shortest_length
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.ladder import Sampler
-from invsamp.names import labels
+from invsamp.ladder.automatic import Automatic
+from invsamp.posing.names import labels
 
 #: Where the random streams of a ladder's later rounds stand among those that are spawned from the seed, and how far
 #: apart those of stages are.

@@ -15,20 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from invsamp.automatic import Automatic
-from invsamp.boundary import Ignore, Penalise, Project, Reflect
-from invsamp.contour_learning import Gain, Learning
-from invsamp.contours import Contour
 from invsamp.contract import AnyArray
-from invsamp.control_variates import ControlVariate
-from invsamp.cooling import Annealed, Cold
-from invsamp.corrected_exchange import CorrectedExchange
-from invsamp.coupled_sums import CoupledSum
-from invsamp.descent import Led
+from invsamp.domains.boundary import Ignore, Penalise, Project, Reflect
 from invsamp.engine.ladder_search import Heir
 from invsamp.engine.scouting import Scouted
 from invsamp.engine.swaps.walkers import Walkers
 from invsamp.estimators import Exact, Minibatch, Noisy
+from invsamp.estimators.control_variates import ControlVariate
+from invsamp.estimators.coupled_sums import CoupledSum
+from invsamp.estimators.quadratic_controls import FixedControl
+from invsamp.estimators.stored_terms import Saga
 from invsamp.evaluate.requests import Estimate
 from invsamp.kernels import (
     CrankNicolson,
@@ -46,14 +42,18 @@ from invsamp.kernels import (
     RmsLangevin,
     Stein,
 )
+from invsamp.kernels.metric import DenseMetric, DiagonalMetric, IdentityMetric
+from invsamp.kernels.schedules import Constant, Cycles, CyclicCosine, Exponential, Polynomial
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
+from invsamp.ladder.automatic import Automatic
+from invsamp.ladder.corrected_exchange import CorrectedExchange
+from invsamp.ladder.spacing import AutoLadder
 from invsamp.laws import Tempered, TemperedLikelihood
-from invsamp.metric import DenseMetric, DiagonalMetric, IdentityMetric
-from invsamp.minima import Minima
-from invsamp.quadratic_controls import FixedControl
-from invsamp.schedules import Constant, Cycles, CyclicCosine, Exponential, Polynomial
-from invsamp.spacing import AutoLadder
-from invsamp.stored_terms import Saga
+from invsamp.laws.contour_learning import Gain, Learning
+from invsamp.laws.contours import Contour
+from invsamp.laws.cooling import Annealed, Cold
+from invsamp.modes.descent import Led
+from invsamp.modes.minima import Minima
 from invsamp.swap.discrepancy import Discrepancy, DiscrepancyState
 from invsamp.swap.rules import MultiVariance, OwnEnergies, ProductTarget
 from invsamp.swap.schemes import Adjacent, AllPairs, DeterministicEvenOdd, StochasticEvenOdd, Sweep, Upwards

@@ -9,9 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from invsamp.automatic import Automatic
 from invsamp.contract import Array, Plain
-from invsamp.corrected_exchange import CorrectedExchange, exchange
 from invsamp.corrections.chain import Chain, CoarseSide, acceptance, chosen
 from invsamp.corrections.costs import Costs
 from invsamp.corrections.learning import (
@@ -36,6 +34,8 @@ from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Asks, Request
 from invsamp.kernels import PriorDraws
 from invsamp.ladder import Sampler
+from invsamp.ladder.automatic import Automatic
+from invsamp.ladder.corrected_exchange import CorrectedExchange, exchange
 from invsamp.posing.posterior import Posterior
 
 #: Steps of the coarse side after its warm-up, whose draws are judged, and how often so many more are made at the most.

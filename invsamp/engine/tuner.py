@@ -38,8 +38,8 @@ from invsamp.engine.rung import RungAtWork
 from invsamp.engine.streams import Saved
 from invsamp.estimators import Exact
 from invsamp.evaluate.requests import Asks
+from invsamp.kernels.metric import DiagonalMetric, Metric
 from invsamp.laws import noise_room
-from invsamp.metric import DiagonalMetric, Metric
 
 #: Step size of an unadjusted kernel as a fraction of the stability limit: the stiffest direction's variance
 #: is then 1 / (1 - 0.05) of the right one.

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from invsamp.contours import Contour
 from invsamp.contract import Problem
 from invsamp.engine.ladder_search import Heir
 from invsamp.engine.leading import is_led
@@ -19,6 +18,7 @@ from invsamp.engine.tuner import Tuner
 from invsamp.evaluate.requests import Asks
 from invsamp.kernels import ModeJumps
 from invsamp.ladder import Rung
+from invsamp.laws.contours import Contour
 from invsamp.variances.kernel_ridge import KernelRidge
 
 #: Lengths of the windows as fractions of warm-up. The metric is renewed after each but the last.

@@ -22,7 +22,7 @@ from invsamp.fidelities.pairs import Swaps, hottest_of, ladder_of
 from invsamp.fidelities.reweighting import weights
 from invsamp.fidelities.states import gather
 from invsamp.ladder import ESTIMATOR
-from invsamp.names import labels
+from invsamp.posing.names import labels
 from invsamp.results.run import Run
 
 if TYPE_CHECKING:

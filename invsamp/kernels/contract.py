@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from invsamp.contract import AnyArray, Array
 from invsamp.evaluate.requests import Asks, Estimate, Memory, Rows
-from invsamp.metric import Metric
+from invsamp.kernels.metric import Metric
 
 StepSize = float | Array
 Mask = npt.NDArray[np.bool_]

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from invsamp.arguments import function, integer, optional, real
 from invsamp.contract import Array, Plain, VectorJacobianProduct
-from invsamp.failures import CountsFailures, Failures
 from invsamp.parallel.pool import Task, WorkerPool
 from invsamp.parallel.worker import Answer, Description, Request, describe
+from invsamp.posing.failures import CountsFailures, Failures
 from invsamp.posing.forward import ModelError, WrongShapeError
 
 

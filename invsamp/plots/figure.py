@@ -20,7 +20,7 @@ from invsamp.arguments import mapping, numbers, optional, real, wrong
 from invsamp.contract import Array, InferenceData, Plain
 from invsamp.diagnostics.weights import effective, quantiles
 from invsamp.domains import Domain
-from invsamp.names import labels as labels_of
+from invsamp.posing.names import labels as labels_of
 from invsamp.posing.posterior import Posterior
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from invsamp import arguments
 from invsamp.arguments import array, instance, integer, optional, text, wrong
 from invsamp.contract import Array
-from invsamp.names import check_predicts
 from invsamp.plots.figure import COLD, FAINT, HOT, INK, Run, checked_run, clean, new_figure, title
+from invsamp.posing.names import check_predicts
 from invsamp.posing.posterior import Posterior
 
 #: Draws that are solved for a curve, and of these drawn as lines in a phase plane.

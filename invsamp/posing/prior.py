@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from invsamp.arguments import array, generator, integer, mapping, numbers, one_of, real, text, wrong
 from invsamp.contract import Array, Facts, Plain
-from invsamp.names import check_names, labels
 from invsamp.posing import column_families
 from invsamp.posing.conditional import Conditional
 from invsamp.posing.distribution import Distribution, ScalarFamily, freeze
@@ -22,6 +21,7 @@ from invsamp.posing.formula import Names
 from invsamp.posing.graph import Graph, told
 from invsamp.posing.hierarchy import Hierarchy, Tied, ordered
 from invsamp.posing.more_distributions import LogUniform
+from invsamp.posing.names import check_names, labels
 from invsamp.posing.resolution import check_scales, resolved
 
 

@@ -16,10 +16,10 @@ from invsamp import arguments
 from invsamp.arguments import array, generator, instance, integer, mapping, numbers, one_of, optional, store, text
 from invsamp.contract import Array, Facts, Plain, Potential
 from invsamp.domains import Domain, DomainLike, Unbounded, bound_domain, named_columns, point_inside
-from invsamp.names import check_names
 from invsamp.posing.density import LogDensity
 from invsamp.posing.distribution import as_shape
 from invsamp.posing.gradient_check import GradientCheck, check_gradient
+from invsamp.posing.names import check_names
 from invsamp.posing.prior import by_name
 from invsamp.posing.transformed import TransformedPotential
 from invsamp.posing.transforms import Coordinates, Identity, Log, Logit, Transform

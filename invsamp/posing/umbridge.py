@@ -16,9 +16,9 @@ import numpy as np
 
 from invsamp.arguments import boolean, integer, mapping, optional, real, text
 from invsamp.contract import Array, VectorJacobianProduct
-from invsamp.failures import CountsFailures, Failures
 from invsamp.posing.adapters import parameter_names
 from invsamp.posing.density import LogDensity
+from invsamp.posing.failures import CountsFailures, Failures
 from invsamp.posing.forward import ModelError, WrongShapeError
 from invsamp.posing.json_server import Server, address
 

@@ -34,7 +34,7 @@ preconditioner : "auto", None, "diagonal" or "dense"
 swap_energies : "estimated", "exact" or "paired"
     Whether swaps take the energies of the rungs' estimators, drawn afresh, or whole ones without noise, which is what
     minibatches need to swap at all; or one batch for both chains.
-boundary : "reflect", "ignore", "project" or `invsamp.boundary.penalised`
+boundary : "reflect", "ignore", "project" or `invsamp.domains.boundary.penalised`
     What moves do that leave the problem's domain. Only "reflect", the default, samples the restricted posterior.
 """
 

@@ -1,4 +1,4 @@
-"""Contour samplers: laws that are flat in the energy. See `invsamp.presets` and `invsamp.contours`."""
+"""Contour samplers: laws that are flat in the energy. See `invsamp.presets` and `invsamp.laws.contours`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import replace
 import numpy.typing as npt
 
 from invsamp.arguments import array, boolean, instance, integer, optional, real
-from invsamp.boundary import Boundary
-from invsamp.contour_learning import Field, Gain, Learning
-from invsamp.contours import GAIN, Contour, Weighting, contour, published
+from invsamp.domains.boundary import Boundary
 from invsamp.estimators import Estimator, Exact
 from invsamp.kernels import Langevin, LocalLangevin
+from invsamp.kernels.schedules import Schedule
 from invsamp.ladder import COARSEST, Rung, Sampler
 from invsamp.laws import tempered
+from invsamp.laws.contour_learning import Field, Gain, Learning
+from invsamp.laws.contours import GAIN, Contour, Weighting, contour, published
 from invsamp.presets.shared import StepSizes, columns, exchange, plain_kernel
-from invsamp.schedules import Schedule
 from invsamp.swap.rules import SwapRule
 from invsamp.swap.schemes import SwapScheme, sweep
 

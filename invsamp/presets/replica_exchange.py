@@ -8,10 +8,11 @@ from dataclasses import replace
 import numpy.typing as npt
 
 from invsamp.arguments import instance, optional
-from invsamp.boundary import Boundary
-from invsamp.control_variates import ControlVariate, control_variate
-from invsamp.coupled_sums import CoupledSum
+from invsamp.domains.boundary import Boundary
 from invsamp.estimators import Estimator
+from invsamp.estimators.control_variates import ControlVariate, control_variate
+from invsamp.estimators.coupled_sums import CoupledSum
+from invsamp.estimators.quadratic_controls import Expansion, fixed_control
 from invsamp.evaluate.requests import Structure
 from invsamp.kernels import Kernel, Langevin, Momentum
 from invsamp.ladder import (
@@ -23,7 +24,6 @@ from invsamp.ladder import (
 )
 from invsamp.laws import Law
 from invsamp.presets.shared import Ladder, StepSizes, exchange, graded, laws_of, plain_kernel, rungs_of
-from invsamp.quadratic_controls import Expansion, fixed_control
 from invsamp.swap import rules
 from invsamp.swap.schemes import SwapScheme
 from invsamp.variances.models import Known, VarianceModel, known, running_average

@@ -8,14 +8,14 @@ from typing import Any, Literal, NamedTuple, TypeGuard
 import numpy as np
 
 from invsamp.arguments import instance, one_of, optional, real, sequence
-from invsamp.boundary import Boundary
+from invsamp.domains.boundary import Boundary
 from invsamp.estimators import Estimator
 from invsamp.estimators import exact as exact_energies
 from invsamp.kernels import Langevin, Momentum
+from invsamp.kernels.schedules import Schedule
 from invsamp.ladder import SWAP_ENERGIES, SWAP_RULE, Rung, Sampler, Swap, SwapEnergies, as_fidelity
+from invsamp.ladder.spacing import AutoLadder, auto_ladder
 from invsamp.laws import Law, TemperedLikelihood, as_ladder
-from invsamp.schedules import Schedule
-from invsamp.spacing import AutoLadder, auto_ladder
 from invsamp.swap import rules
 from invsamp.swap.schemes import SwapScheme, deo
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from invsamp.arguments import real
-from invsamp.boundary import Boundary
-from invsamp.cooling import of_temperature
+from invsamp.domains.boundary import Boundary
 from invsamp.estimators import Estimator
 from invsamp.estimators import exact as exact_energies
 from invsamp.kernels import CrankNicolson, Hamiltonian, Langevin, Microcanonical, Momentum
+from invsamp.kernels.schedules import Schedule, cyclic_cosine
 from invsamp.ladder import GradientNoise, Rung, Sampler
 from invsamp.laws import Law
-from invsamp.schedules import Schedule, cyclic_cosine
+from invsamp.laws.cooling import of_temperature
 
 
 def sgld(
@@ -61,7 +61,7 @@ def cyclic_sgld(
 
     A cycle begins with large steps, which reach other modes, and ends with small ones. ``warmup`` counts: with a
     fifth of all steps for warm-up, the first of 5 cycles is warm-up. Draws are those of every part of a cycle, with
-    the bias of their step size; see `invsamp.schedules` for averages weighted by it.
+    the bias of their step size; see `invsamp.kernels.schedules` for averages weighted by it.
 
     The published exploration stage (no noise in the first part of each cycle, whose draws are dropped) is left out:
     what it adds is a descent from wherever the last cycle ended, so a mode's weight becomes how often descents end in

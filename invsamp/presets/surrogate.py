@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Literal
 
 from invsamp.arguments import boolean, instance, integer, one_of, optional
-from invsamp.boundary import Boundary, as_boundary
-from invsamp.corrected_exchange import LOCAL, PAIRS, CorrectedExchange
 from invsamp.corrections.learning import KINDS, LEAST_PAIRS, Kind
+from invsamp.domains.boundary import Boundary, as_boundary
 from invsamp.kernels import CrankNicolson, DelayedAcceptance, Kernel, Langevin, Momentum
+from invsamp.kernels.schedules import Schedule
 from invsamp.ladder import COARSEST, Rung, Sampler, Swap, as_fidelity
+from invsamp.ladder.corrected_exchange import LOCAL, PAIRS, CorrectedExchange
 from invsamp.laws import Law, as_ladder, tempered
-from invsamp.schedules import Schedule
 from invsamp.swap.rules import product_target
 
 #: Steps between two exchanges where nothing is measured.

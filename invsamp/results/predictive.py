@@ -11,7 +11,7 @@ import numpy.typing as npt
 from invsamp.arguments import integer, optional
 from invsamp.contract import Array
 from invsamp.diagnostics import weights
-from invsamp.names import check_predicts, check_tells_likelihood
+from invsamp.posing.names import check_predicts, check_tells_likelihood
 from invsamp.posing.posterior import Posterior
 from invsamp.storage import layout
 

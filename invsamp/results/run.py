@@ -23,7 +23,7 @@ from invsamp.diagnostics.evidence import LogEvidence
 from invsamp.diagnostics.fit import fit_warnings
 from invsamp.diagnostics.separation import Separation, separation
 from invsamp.domains import Domain, from_dict
-from invsamp.names import check_predicts, check_quantities, labels
+from invsamp.posing.names import check_predicts, check_quantities, labels
 
 # Not lazily: `storage` imports h5py, which must come before dolfinx. Whoever imports invsamp imports this module, so
 # `import invsamp` above `import dolfinx` is enough. ArviZ, xarray and matplotlib wait for their first use.
@@ -339,7 +339,7 @@ class Run(Pictures):
         FileNotFoundError
             If the folder does not exist.
         """
-        from invsamp.report import page
+        from invsamp.results.report import page
 
         place, heading = arguments.path("path", path), arguments.text("title", title)
         optional(instance, "posterior", posterior, Posterior, "a Posterior, or None")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from invsamp.contract import Array, Plain
-from invsamp.names import DIMENSIONS, check_names, check_quantities
+from invsamp.posing.names import DIMENSIONS, check_names, check_quantities
 
 if TYPE_CHECKING:
     import xarray as xr

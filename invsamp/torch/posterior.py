@@ -13,8 +13,8 @@ import torch
 from invsamp.arguments import generator, instance, integer, one_of
 from invsamp.contract import Array, Plain, Reference, Tensor, Torch
 from invsamp.domains import Box, Domain, DomainLike, Unbounded, bound_domain, named_columns
-from invsamp.names import check_names
 from invsamp.posing.gradient_check import GradientCheck, check_gradient
+from invsamp.posing.names import check_names
 from invsamp.torch.likelihoods import Likelihood, as_likelihood
 from invsamp.torch.modules import ModuleFunction
 from invsamp.torch.outputs import Outputs

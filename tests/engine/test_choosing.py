@@ -11,7 +11,6 @@ import pytest
 from laws import gaussian
 
 import invsamp as iv
-from invsamp.automatic import LENGTHS, Automatic
 from invsamp.domains import Unbounded
 from invsamp.engine import choosing, state
 from invsamp.engine.choosing import TRIAL
@@ -20,6 +19,7 @@ from invsamp.engine.plan import Plan
 from invsamp.engine.scouting import scout
 from invsamp.engine.spending import Spending
 from invsamp.evaluate.requests import Estimate, answered
+from invsamp.ladder.automatic import LENGTHS, Automatic
 from invsamp.problems.mixtures import GaussianMixture
 
 

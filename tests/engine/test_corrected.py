@@ -10,9 +10,9 @@ import pytest
 from two_levels import DATA, FINE, MAP, NOISE, SHIFT, Line, exact, posed
 
 import invsamp as iv
-from invsamp.corrected_exchange import CorrectedExchange
 from invsamp.corrections.chain import OFTEN, CoarseSide, acceptance, how_often
 from invsamp.corrections.enhanced import Enhanced
+from invsamp.ladder.corrected_exchange import CorrectedExchange
 from invsamp.results.run import Run
 from invsamp.storage.directory import RunDirectory
 

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from bent_line import POSTERIOR, model, posterior
 
-from invsamp.control_variates import control_variate
-from invsamp.coupled_sums import coupled_sum
 from invsamp.engine import state
 from invsamp.engine.engine import Engine
 from invsamp.engine.plan import Plan
 from invsamp.estimators import exact, minibatch, noisy
+from invsamp.estimators.control_variates import control_variate
+from invsamp.estimators.coupled_sums import coupled_sum
+from invsamp.kernels.schedules import exponential
 from invsamp.ladder import GradientNoise
 from invsamp.posing.adapters import with_jacobian
 from invsamp.presets import (
@@ -31,7 +32,6 @@ from invsamp.presets import (
     sghmc,
     sgld,
 )
-from invsamp.schedules import exponential
 from invsamp.swap.rules import delayed_acceptance
 from invsamp.swap.schemes import adjacent, seo
 from invsamp.variances.models import kernel_ridge, running_average

@@ -14,7 +14,7 @@ from invsamp.engine.engine import Engine
 from invsamp.engine.ladder_search import between
 from invsamp.engine.plan import Plan
 from invsamp.engine.starts import given_start
-from invsamp.metric import DenseMetric, DiagonalMetric
+from invsamp.kernels.metric import DenseMetric, DiagonalMetric
 from invsamp.results.run import Run
 
 PLAN = Plan(draws=10, warmup=310, thin=1, chains=3, seed=7)

@@ -11,12 +11,12 @@ from scipy.special import expit
 from invsamp.diagnostics.checks import diagnose
 from invsamp.estimators import noisy
 from invsamp.kernels import Langevin
+from invsamp.kernels.schedules import exponential
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
 from invsamp.posing.potential import FunctionPotential
 from invsamp.posing.target import Target
 from invsamp.presets import fast_resgld, sghmc, sgld
 from invsamp.sampler import sample
-from invsamp.schedules import exponential
 from invsamp.swap.rules import naive
 from invsamp.variances.models import known, running_average
 

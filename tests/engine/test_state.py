@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from invsamp import presets
-from invsamp.coupled_sums import coupled_sum
 from invsamp.engine import state
 from invsamp.estimators import minibatch, noisy
+from invsamp.estimators.coupled_sums import coupled_sum
+from invsamp.kernels.metric import DenseMetric
 from invsamp.ladder import GradientNoise
-from invsamp.metric import DenseMetric
 from invsamp.swap.rules import multi_variance
 from invsamp.swap.schemes import seo
 from invsamp.variances.models import kernel_ridge, known, running_average

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from asking import Asked
 
-from invsamp.coupled_sums import coupled_sum
+from invsamp.estimators.coupled_sums import coupled_sum
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.fidelities.hierarchy import _best_probabilities, measure_levels
 from invsamp.posing.potential import FunctionPotential

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from invsamp.coupled_sums import coupled_sum
 from invsamp.estimators import exact
+from invsamp.estimators.coupled_sums import coupled_sum
 from invsamp.fidelities.hierarchy import measure_levels
 from invsamp.ladder import GradientNoise
 from invsamp.posing.distributions import Normal, Uniform

@@ -36,4 +36,6 @@ HERE, THERE = np.array([0.8, 0.6]), np.array([1.0, 0.5])
 @pytest.fixture
 def all_pairs(monkeypatch):
     """Every batch of two of the six data once, one for each chain."""
-    monkeypatch.setattr("invsamp.estimators.random_subsets", lambda rng, chains, size, total: PAIRS[:chains])
+    monkeypatch.setattr(
+        "invsamp.estimators.minibatches.random_subsets", lambda rng, chains, size, total: PAIRS[:chains]
+    )

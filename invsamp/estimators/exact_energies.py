@@ -1,0 +1,37 @@
+"""The whole potential, without noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from invsamp.contract import Array, Gradients
+from invsamp.estimators.contract import BoundEstimator, Source
+from invsamp.evaluate.requests import Asks, Estimate, Request, Structure
+
+
+def exact() -> Exact:
+    """Estimator without noise: the whole potential."""
+    return Exact()
+
+
+@dataclass(frozen=True)
+class Exact:
+    """The potential itself."""
+
+    def bind(self, source: Source, structure: Structure | None) -> BoundEstimator:
+        """Join to a fidelity."""
+        return _BoundExact(source.fidelity)
+
+
+class _BoundExact:
+    exact = exact_energy = True
+    degrees_of_freedom: int | None = None
+
+    def __init__(self, fidelity: str) -> None:
+        self._fidelity = fidelity
+
+    def estimate(self, rng: np.random.Generator, position: Array, gradient: Gradients = True) -> Asks[Estimate]:
+        (found,) = yield (Request(self._fidelity, position, gradient),)
+        return found

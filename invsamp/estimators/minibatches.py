@@ -1,0 +1,136 @@
+"""Random subsets of the data terms, each chain with its own."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.arguments import array, integer
+from invsamp.contract import Array, Gradients
+from invsamp.estimators.batches import Groups, random_subsets
+from invsamp.estimators.contract import Source
+from invsamp.evaluate.requests import Asks, Batch, Estimate, Request, Structure
+
+
+def minibatch(size: int, groups: npt.ArrayLike | None = None) -> Minibatch:
+    r"""Estimator from ``size`` data terms, or groups of them, drawn without replacement, each chain with its own.
+
+    With :math:`g_i` the sum of the terms in group i of G,
+
+    .. math:: \hat g = g_0 + \frac{G}{n} \sum_{i \in B} g_i, \qquad
+              \mathrm{cov}\,\hat g = \frac{G^2}{n} \Bigl(1 - \frac{n}{G}\Bigr) S,
+
+    :math:`g_0` that of the prior and S the covariance of the group sums; what is stated is the unbiased estimate of S
+    within the batch. The energies likewise.
+
+    A forward model with ``rows`` (`invsamp.contract.RowsForwardModel`) evaluates the batch alone.
+
+    Parameters
+    ----------
+    size : int, >= 2
+        Terms or groups in a batch, n.
+    groups : array_like of int, optional
+        A label for each datum, in the shape of the data or flattened in C order: data of one label are drawn together,
+        as all times of one sensor, which one solve gives. They may differ in number. Default: each datum by itself.
+
+    Raises
+    ------
+    ValueError
+        If ``size`` is below 2 (no variance within the batch) or above the number of groups, or the labels are no
+        integers; in a run, if there are not as many labels as data, or fewer data than ``size``.
+    """
+    size = integer("size", size, least=2)  # so that a batch shows its own variance
+    if groups is None:
+        return Minibatch(size)
+    labels = np.asarray(array("groups", groups, whole=True), dtype=np.int64)
+    if size > (count := len(np.unique(labels))):
+        raise ValueError(f"size of a minibatch must be at most the {count} groups, got {size}")
+    return Minibatch(size, tuple(labels.ravel().tolist()))
+
+
+@dataclass(frozen=True)
+class Minibatch:
+    """A random subset of the data terms, or of groups of them. Made by `minibatch`."""
+
+    size: int
+    groups: tuple[int, ...] | None = None
+
+    def __repr__(self) -> str:
+        if self.groups is None:
+            return f"Minibatch(size={self.size})"
+        # a digest in place of thousands of labels: equal parts still print alike, and others do not
+        digest = zlib.crc32(np.array(self.groups, dtype=np.int64).tobytes())
+        return f"Minibatch(size={self.size} of {len(set(self.groups))} groups, labels {digest:08x})"
+
+    def bind(self, source: Source, structure: Structure | None) -> BoundMinibatch:
+        """Join to a fidelity that has data terms."""
+        size: int | None = getattr(source, "size", None)
+        if size is None:
+            raise ValueError(
+                "minibatch needs a potential with data terms (`terms`, `size`), and data that are independent given "
+                f"the parameters, got {source!r}"
+            )
+        if self.groups is None and self.size > size:
+            raise ValueError(f"size of a minibatch must be at most the {size} data terms, got {self.size}")
+        if self.groups is not None and len(self.groups) != size:
+            raise ValueError(f"groups must have one label for each of the {size} data terms, got {len(self.groups)}")
+        groups = None if self.groups is None else Groups.of(np.array(self.groups))
+        sums = bool(getattr(source, "sums", False)) and groups is None
+        return BoundMinibatch(source.fidelity, self.size, size, groups, structure, sums)
+
+
+class BoundMinibatch:
+    exact = exact_energy = False
+
+    def __init__(
+        self,
+        fidelity: str,
+        size: int,
+        data: int,
+        groups: Groups | None,
+        structure: Structure | None,
+        sums: bool = False,
+    ) -> None:
+        self._fidelity, self._size, self._structure, self._groups = fidelity, size, structure, groups
+        self._sums = sums  # then it has room for all data at once
+        self.degrees_of_freedom: int | None = size - 1
+        #: Number of terms or groups.
+        self.total = data if groups is None else len(groups.members)
+
+    def estimate(self, rng: np.random.Generator, position: Array, gradient: Gradients = True) -> Asks[Estimate]:
+        batch = self.drawn(rng, len(position))
+        (found,) = yield (Request(self._fidelity, position, gradient, batch),)
+        return found
+
+    def pair(self, rng: np.random.Generator, here: Array, there: Array) -> Asks[Estimate]:
+        batch = self.drawn(rng, len(here))._replace(reference=there, order=0)
+        (found,) = yield (Request(self._fidelity, here, False, batch),)
+        return found
+
+    def each(self, position: Array, members: npt.NDArray[np.intp]) -> Request:
+        """A request for terms one by one: of row i the terms ``members[i]`` (rows, k) as rows * k batches of one."""
+        batch = self.of(members.reshape(-1, 1))._replace(total=1, structure="isotropic")
+        return Request(self._fidelity, np.repeat(position, members.shape[1], axis=0), "apart", batch)
+
+    def drawn(self, rng: np.random.Generator, chains: int) -> Batch:
+        """A batch for each of some chains."""
+        return self.of(self.drawn_members(rng, chains))
+
+    def drawn_members(self, rng: np.random.Generator, chains: int) -> npt.NDArray[np.intp]:
+        """Terms or groups (chains, n) for each of some chains."""
+        return random_subsets(rng, chains, self._size, self.total)
+
+    def blocks(self, chains: int, numbers: int) -> list[Batch]:
+        """All data in batches that count fully, for each of some chains the same; so many data at a time, about."""
+        count = 1 if self._sums else max(1, -(-self.total * chains // numbers))
+        blocks = np.array_split(np.arange(self.total), min(count, self.total // 2))
+        return [self.of(np.tile(block, (chains, 1)))._replace(total=len(block), structure=None) for block in blocks]
+
+    def of(self, members: npt.NDArray[np.intp]) -> Batch:
+        """The batch of these terms or groups (chains, n)."""
+        if self._groups is None:
+            return Batch(members, None, self.total, self._structure)
+        return Batch(self._groups.members[members], self._groups.counted[members], self.total, self._structure)

@@ -1,0 +1,206 @@
+r"""Minibatches of terms less their quadratic expansions about fixed references: hardly any noise near these.
+
+With references :math:`s_r`, the terms' values :math:`l_i`, gradients :math:`g_i` and Hessians :math:`H_i` there, and r
+the reference nearest to a position,
+
+.. math:: q_i(\theta) = l_i + g_i \cdot \delta + \tfrac12 \delta^T H_i \delta, \quad \delta = \theta - s_r, \qquad
+          \hat U(\theta) = U_0(\theta) + \sum_i q_i(\theta) + \frac{G}{n} \sum_{i \in B} [l_i(\theta) - q_i(\theta)].
+
+The references are fixed, so that the noise is a function of the position alone. It is of third order in the distance,
+or of second order with a small factor where :math:`H_i` is the Gauss-Newton matrix.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.arguments import array, instance, one_of, store
+from invsamp.contract import Array, Gradients
+from invsamp.estimators.contract import BoundEstimator, Source
+from invsamp.estimators.minibatches import BoundMinibatch, Minibatch, minibatch
+from invsamp.evaluate.requests import Asks, Batch, Estimate, Memory, Request, Structure
+
+#: Of the differences of gradients that make Hessians, over what a coordinate varies by.
+DIFFERENCE = 1e-4
+Expansion = Literal["quadratic", "gauss_newton", "linear"]
+EXPANSIONS: tuple[Expansion, ...] = ("quadratic", "gauss_newton", "linear")
+
+
+def fixed_control(
+    size: int, references: npt.ArrayLike, groups: npt.ArrayLike | None = None, *, order: Expansion = "quadratic"
+) -> FixedControl:
+    r"""Minibatches less the expansions of their terms about fixed references, such as the posterior's modes.
+
+    An estimate costs its batch alone. The expansions are made before the first step: 1 + 2d passes over all data for
+    each reference ("gauss_newton": two, "linear": one), kept for each chain, so that groups should be hundreds rather
+    than millions.
+
+    Swaps between rungs of one fidelity may take one batch for both chains, ``swap_energies="paired"``: then their
+    noise is the same function of the two positions in either direction, as an exact penalty needs.
+
+    Parameters
+    ----------
+    size : int, >= 2
+        Terms or groups in a batch, n.
+    references : array_like of float (k, d)
+        Positions, in the coordinates that the sampler moves in, such as ``invsamp.maximize(posterior).position``: all
+        modes that matter, as noise is small near them only.
+    groups : array_like of int, optional
+        As of `minibatch`: experiments, where one solve gives all data of one.
+    order : "quadratic", "gauss_newton" or "linear"
+        How far terms are expanded. "quadratic": the Hessians are those of the terms, by central differences of their
+        gradients. "gauss_newton": without the model's second derivatives, :math:`H_i = J_i^T W_i J_i`, J the Jacobian
+        of the group's observations and W the second derivatives of their misfits: nearly as good where residuals
+        are small, for two passes in any dimension. It needs a `Posterior`.
+
+    Raises
+    ------
+    ValueError
+        As `minibatch`, or if references are no numbers (k, d); in a run, if d is not the problem's, or if a potential
+        does not tell what Gauss-Newton matrices are made of (`invsamp.contract.SensitivePotential`).
+
+    References
+    ----------
+    Baker, Fearnhead, Fox and Nemeth (2019), "Control variates for stochastic gradient MCMC", Statistics and Computing
+    29, for fixed references of order one.
+    """
+    at = array("references", references, ("k", "d"))
+    one_of("order", order, EXPANSIONS)
+    return FixedControl(minibatch(size, groups), tuple(map(tuple, at.tolist())), order)
+
+
+@dataclass(frozen=True)
+class FixedControl:
+    """Minibatches less expansions about fixed references. Made by `fixed_control`."""
+
+    batch: Minibatch
+    references: tuple[tuple[float, ...], ...]
+    order: Expansion = "quadratic"
+
+    def __post_init__(self) -> None:
+        instance("batch", self.batch, Minibatch, "a minibatch")
+        one_of("order", self.order, EXPANSIONS)
+        at = array("references", self.references, ("k", "d"))
+        store(self, references=tuple(map(tuple, at.tolist())))
+
+    def __repr__(self) -> str:
+        digest = zlib.crc32(np.array(self.references).tobytes())
+        return f"FixedControl({self.batch}, {len(self.references)} references {digest:08x}, {self.order})"
+
+    def bind(self, source: Source, structure: Structure | None) -> BoundEstimator:
+        """Join to a fidelity that has data terms."""
+        batch = self.batch.bind(source, structure)
+        if self.order == "gauss_newton" and not getattr(source, "sensitive", False):
+            raise ValueError(
+                "order must not be 'gauss_newton' for a potential without `sensitivities`, which a Posterior's has. "
+                f"'quadratic' takes differences of gradients. Got fidelity {source.fidelity!r}"
+            )
+        return _BoundFixed(source.fidelity, batch, np.array(self.references), self.order)
+
+
+class _BoundFixed:
+    exact = exact_energy = False
+    moves: ClassVar[bool] = False
+
+    def __init__(self, fidelity: str, batch: BoundMinibatch, references: Array, order: Expansion) -> None:
+        self._fidelity, self.batch, self._at, self._order = fidelity, batch, references, order
+        self.degrees_of_freedom = batch.degrees_of_freedom
+
+    def init(self, rng: np.random.Generator, position: Array) -> Asks[Memory]:
+        """Of each chain the same: values (k, G), gradients (k, G, d) and Hessians (k, G, d, d) of the terms, on axis
+        1."""
+        k, d = self._at.shape
+        if position.shape[1] != d:
+            raise ValueError(f"references must have the problem's {position.shape[1]} coordinates, got {d}")
+        groups = np.arange(self.batch.total)
+        step = DIFFERENCE * np.maximum(np.abs(self._at), 1.0)
+        shifts = np.concatenate([np.zeros((1, d)), np.eye(d), -np.eye(d)])[: None if self._order == "quadratic" else 1]
+        at = (self._at[:, None] + shifts * step[:, None]).reshape(-1, d)
+        asked = [self.batch.each(at, np.tile(groups, (len(at), 1)))]
+        if self._order == "gauss_newton":
+            bent = self.batch.each(self._at, np.tile(groups, (k, 1)))
+            assert bent.batch is not None
+            asked.append(bent._replace(batch=bent.batch._replace(curvature=True)))
+        found, *matrices = yield tuple(asked)
+        assert found.prior is not None and found.prior_gradient is not None  # of batches they are told
+        energies = (found.energy - found.prior).reshape(k, -1, len(groups))
+        gradients = (found.gradient - found.prior_gradient).reshape(k, -1, len(groups), d)
+        if not np.isfinite(energies).all() or any(of.failed for of in matrices):
+            raise ValueError(f"references must be positions at which all data can be solved, got {self._at.tolist()}")
+        hessians = np.zeros((k, len(groups), d, d))
+        if self._order == "quadratic":
+            # (k, direction, group, entry)
+            change = (gradients[:, 1 : 1 + d] - gradients[:, 1 + d :]) / (2.0 * step[:, :, None, None])
+            hessians = np.moveaxis(change, 1, 2)
+            hessians = 0.5 * (hessians + np.swapaxes(hessians, 2, 3))
+        for of in matrices:
+            assert of.gradient_variance is not None
+            hessians = of.gradient_variance.reshape(hessians.shape)
+        tables = {"values": energies[:, 0], "gradients": gradients[:, 0], "hessians": hessians}
+        return {name: np.repeat(table[None], len(position), axis=0) for name, table in tables.items()}
+
+    def updated(self, rng: np.random.Generator, memory: Memory, position: Array, iteration: int) -> Asks[Memory]:
+        """Nothing changes."""
+        yield from ()
+        return memory
+
+    def estimate(
+        self, rng: np.random.Generator, position: Array, gradient: Gradients, memory: Memory
+    ) -> Asks[Estimate]:
+        members = self.batch.drawn_members(rng, len(position))
+        near, away = self._nearest(position, memory)
+        known, whole = self._expanded(near, away, members, memory)
+        (found,) = yield (Request(self._fidelity, position, gradient, self._batch(members, known)),)
+        if not gradient:
+            return found._replace(energy=found.energy + whole[:, 0])
+        slope = found.gradient + whole[:, 1:]
+        slope[~np.isfinite(found.energy)] = 0.0
+        return found._replace(energy=found.energy + whole[:, 0], gradient=slope)
+
+    def pair(
+        self, rng: np.random.Generator, here: Array, there: Array, memory: Memory, memory_there: Memory
+    ) -> Asks[Estimate]:
+        members = self.batch.drawn_members(rng, len(here))
+        (known, whole), (known_there, whole_there) = (
+            self._expanded(*self._nearest(at, own), members, own) for at, own in ((here, memory), (there, memory_there))
+        )
+        batch = self._batch(members, known - known_there)._replace(reference=there, order=0)
+        (found,) = yield (Request(self._fidelity, here, False, batch),)
+        return found._replace(energy=found.energy + whole[:, 0] - whole_there[:, 0])
+
+    def _batch(self, members: npt.NDArray[np.intp], known: Array) -> Batch:
+        return self.batch.of(members)._replace(known=known)
+
+    def _nearest(self, position: Array, memory: Memory) -> tuple[npt.NDArray[np.intp], Array]:
+        """The reference of each position, by a fixed distance, and how far it is away (rows, d)."""
+        away = position[:, None] - self._at
+        if self._order == "linear":
+            near = np.square(away).sum(axis=2).argmin(axis=1)
+        else:
+            curvature = memory["hessians"][0].sum(axis=1)
+            near = np.abs(np.einsum("rkd,kde,rke->rk", away, curvature, away)).argmin(axis=1)
+        return near, away[np.arange(len(position)), near]
+
+    def _expanded(
+        self, near: npt.NDArray[np.intp], away: Array, members: npt.NDArray[np.intp], memory: Memory
+    ) -> tuple[Array, Array]:
+        """Expansions, energies and gradients, of the members (rows, n, 1 + d), and of all terms together (rows, 1 +
+        d)."""  # all chains know the same
+        values, gradients, hessians = (memory[name][0] for name in ("values", "gradients", "hessians"))
+        at, here = (near[:, None], members), away[:, None]
+        some = _quadratic(values[at], gradients[at], hessians[at], here)
+        value, slope, curvature = (table.sum(axis=1)[near][:, None] for table in (values, gradients, hessians))
+        return some, _quadratic(value, slope, curvature, here)[:, 0]
+
+
+def _quadratic(values: Array, gradients: Array, hessians: Array, away: Array) -> Array:
+    """Values and gradients (rows, n, 1 + d) of quadratic functions at a distance (rows, 1, d)."""
+    bent = np.einsum("rnde,rne->rnd", hessians, np.broadcast_to(away, gradients.shape))
+    slope = gradients + bent
+    value = values + ((gradients + 0.5 * bent) * away).sum(axis=2)
+    return np.concatenate([value[:, :, None], slope], axis=2)

@@ -1,0 +1,1 @@
+"""What data can tell of parameters: profile likelihoods, and the Fisher information."""

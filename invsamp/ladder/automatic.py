@@ -1,0 +1,42 @@
+"""A sampler that chooses itself, from what descents find and trials tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from invsamp.kernels import Hamiltonian, Kernel, Microcanonical
+from invsamp.ladder.rung import Rung
+from invsamp.ladder.sampler import Sampler
+from invsamp.ladder.spacing import AutoLadder
+from invsamp.laws import TemperedLikelihood
+
+#: Mean lengths of paths, by the square root of d, one after the other where a trial says that they are too short.
+LENGTHS = (1.0, 3.0, 9.0)
+
+
+@dataclass(frozen=True)
+class Automatic(Sampler):
+    """What `invsamp.sample` does where no sampler is given: see there.
+
+    What it is at a time is one of its `stages`: one kernel with longer and longer paths, and a ladder from prior to
+    posterior that warm-up finds.
+    """
+
+    rungs: Sequence[Rung] = field(default_factory=lambda: (Rung(kernel=Microcanonical()),))
+    preconditioner: str | None = "auto"
+
+    def __str__(self) -> str:
+        return "chosen by what descents find and trials tell"
+
+    def stages(self, dimension: int, fidelities: int) -> tuple[Sampler, ...]:
+        """For so many unknowns and fidelities, in the order in which they are tried."""
+        single = [Sampler((Rung(kernel=_kernel(dimension, n)),), preconditioner="auto") for n in LENGTHS]
+        count = max(2, fidelities)
+        rungs = [Rung(TemperedLikelihood(0.5**k), k, kernel=_kernel(dimension, LENGTHS[0])) for k in range(count)]
+        return (*single, Sampler(rungs, preconditioner="auto", ladder=AutoLadder()))
+
+
+def _kernel(dimension: int, length: float) -> Kernel:
+    # a direction cannot turn in one dimension
+    return Microcanonical(length) if dimension > 1 else Hamiltonian(0.8 * length)

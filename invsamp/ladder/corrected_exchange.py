@@ -1,0 +1,72 @@
+"""Moves on a coarse model that warm-up corrects, which the fine model only decides: as data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from invsamp.arguments import boolean, integer, one_of, optional, store
+from invsamp.corrections.chain import Chain
+from invsamp.corrections.learning import KINDS, LEAST_PAIRS, Kind
+from invsamp.kernels import CrankNicolson
+from invsamp.ladder.rung import Rung
+from invsamp.ladder.sampler import Sampler, Swap
+from invsamp.swap.rules import product_target
+from invsamp.swap.schemes import Upwards, deo
+
+#: Pairs of solves that teach a correction, and the exchanges after which the fine rung moves by itself.
+PAIRS, LOCAL = 100, 20
+
+
+@dataclass(frozen=True)
+class CorrectedExchange(Sampler):
+    """See `invsamp.surrogate_exchange`: the rungs are those of the exchange as far as they are known before it.
+
+    Parameters
+    ----------
+    correct : "auto", "none", "offset" or "affine"
+        What warm-up learns, as of `invsamp.correct`.
+    pairs : int
+        Of solves that it learns from, at the least ten.
+    every : int, optional
+        Steps of the coarse rungs between two exchanges. Default: by their autocorrelation and the costs.
+    local : int
+        Exchanges between two moves that the fine rung makes by itself.
+    enhanced : bool
+        Whether the covariance of what the correction leaves is added to the noise of the coarse law.
+    alone : Sampler, optional
+        What moves the coarse model. Default: chosen as `invsamp.sample` does.
+    """
+
+    rungs: Sequence[Rung] = field(default_factory=lambda: (Rung(kernel=CrankNicolson(LOCAL)), Rung(fidelity=1)))
+    swap: Swap = field(default_factory=lambda: Swap(product_target(), every=1))
+    correct: Kind | Literal["auto"] = "auto"
+    pairs: int = PAIRS
+    every: int | None = None
+    local: int = LOCAL
+    enhanced: bool = False
+    alone: Sampler | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of("correct", self.correct, ("auto", *KINDS))
+        every = optional(integer, "every", self.every, least=1)
+        pairs, local = integer("pairs", self.pairs, least=LEAST_PAIRS), integer("local", self.local, least=1)
+        store(self, pairs=pairs, local=local, every=every, enhanced=boolean("enhanced", self.enhanced))
+
+    def __str__(self) -> str:
+        often = "as often as pays" if self.every is None else f"every {self.every} steps"
+        moved = "what suits it" if self.alone is None else str(self.alone)
+        return f"a coarse model, corrected by {self.pairs} pairs, moved by {moved}; the fine one decides {often}"
+
+
+def exchange(coarse: Sampler, chain: Chain, local: int) -> Sampler:
+    """The fine rung above those that move on the first of some coarse fidelities, with those between that pass on."""
+    coarsest, *between = chain.levels
+    rungs = [replace(rung, fidelity=coarsest) for rung in coarse.rungs]
+    kernel = CrankNicolson(chain.steps * local)
+    names: list[str | int] = [0, *reversed(between)]
+    above = [Rung(rungs[0].law, fidelity, kernel=kernel) for fidelity in names]
+    scheme = Upwards(chain.often, len(above)) if between else deo()
+    return Sampler([*above, *rungs], Swap(product_target(), scheme, every=chain.every), coarse.preconditioner)

@@ -1,0 +1,183 @@
+"""One rung: a law with a fidelity, an estimator, a kernel and a step size; plain data, checked, never run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from invsamp.arguments import instance, integer, one_of, optional, real, store
+from invsamp.estimators import Estimator, Exact, Noisy
+from invsamp.estimators.coupled_sums import CoupledSum
+from invsamp.evaluate.requests import STRUCTURES, Structure
+from invsamp.kernels import Kernel, Langevin, LocalLangevin, PriorDraws
+from invsamp.kernels.schedules import Schedule
+from invsamp.laws import Law, LocalLaw, Tempered, as_law
+from invsamp.posing.names import check_statistics
+from invsamp.variances.models import Known, VarianceModel, known
+
+#: What is done where the noise of a gradient exceeds the noise that a step injects.
+Beyond = Literal["shrink", "effective_temperature", "refuse", "clip"]
+BEYOND: tuple[Beyond, ...] = ("shrink", "effective_temperature", "refuse", "clip")
+#: More levels below the finest than there are: the coarsest fidelity.
+COARSEST = 1000
+#: What parts are, in messages.
+ESTIMATOR = "an estimator, such as exact()"
+VARIANCE_MODEL = "a variance model, such as running_average()"
+
+
+@dataclass(frozen=True)
+class GradientNoise:
+    r"""Subtract the covariance of the gradient's noise from the noise that the kernel injects (f-reSGLD).
+
+    The budget is spent where :math:`\eta^2 S > 2 \tau \eta`, S the covariance (:math:`2 \alpha \tau \eta` with
+    friction :math:`\alpha`). What is then done is settled in warm-up, from the states visited in its last part, and
+    is the same at all states afterwards. A step shrunk state by state would not do: with step :math:`\eta(\theta)`
+    the law becomes :math:`\exp(-U / \tau) / \eta(\theta)`, as a chain rests where its steps are short.
+
+    - ``"shrink"``: the rung's step size, given or found, is held below :math:`2 \tau / s^2`, with :math:`s^2` the
+      largest eigenvalue of S exceeded at one state in a thousand. The law stays that of the temperature.
+    - ``"effective_temperature"``, for hot rungs only: the step size stays and the rung takes the temperature at which
+      its budget holds the noise, :math:`\eta s^2 / 2`, in its swaps too. (Nothing taken out at all would make
+      it :math:`\tau + \eta s^2 / 2`, and another one at each state.)
+    - ``"refuse"``: `RuntimeError` at the end of warm-up if more than 1% of the steps exceed the budget.
+    - ``"clip"``: nothing is injected in the directions that exceed it, which makes the draws too wide there.
+      `RuntimeError` at the end of warm-up above 10% of the steps.
+
+    Whatever is exceeded in the draws all the same is clipped and counted; above 1% of the steps the run warns.
+
+    Parameters
+    ----------
+    variance : VarianceModel
+        How the covariance is known: `known`, `running_average` or `kernel_ridge`.
+    structure : "isotropic", "diagonal" or "full"
+        Its form.
+    beyond : "shrink", "effective_temperature", "refuse" or "clip"
+        What is done where the noise exceeds the budget.
+
+    Raises
+    ------
+    ValueError
+        If the structure or ``beyond`` is unknown.
+    """
+
+    variance: VarianceModel = field(default_factory=known)
+    structure: Structure = "isotropic"
+    beyond: Beyond = "shrink"
+
+    def __post_init__(self) -> None:
+        instance("variance", self.variance, VarianceModel, VARIANCE_MODEL)
+        one_of("structure", self.structure, STRUCTURES)
+        one_of("beyond", self.beyond, BEYOND)
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One law with its chains.
+
+    Parameters
+    ----------
+    law : Law, or float >= 1
+        What it samples: `tempered` (a number stands for that temperature), `tempered_likelihood`, or a
+        `invsamp.laws.Law` of your own.
+    fidelity : str or int
+        Name of a fidelity, or the number of levels below the finest (0 the finest; the coarsest if there
+        are not that many).
+    estimator : Estimator
+        What it is told about the energy.
+    kernel : Langevin, Momentum, Hamiltonian, Microcanonical, or a `invsamp.kernels.Kernel` of your own
+        How it moves.
+    step_size : float, Schedule or None
+        None: found by warm-up.
+    energy_variance : VarianceModel
+        How the variance of its energies is known, for the penalty of a swap.
+    gradient_noise : GradientNoise, optional
+        Whether and how the gradient's noise is taken out of the injected noise.
+    probes : int
+        Repeated estimates per state from which a variance model learns.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, or parts do not go together: an adjusted kernel and noisy energies, a coupled sum
+        and noise that it does not state, an effective temperature and a schedule.
+    """
+
+    law: Law = field(default_factory=Tempered)
+    fidelity: str | int = 0
+    estimator: Estimator = field(default_factory=Exact)
+    kernel: Kernel = field(default_factory=Langevin)
+    step_size: float | Schedule | None = None
+    energy_variance: VarianceModel = field(default_factory=known)
+    gradient_noise: GradientNoise | None = None
+    probes: int = 10
+
+    def __post_init__(self) -> None:
+        store(
+            self,
+            law=as_law("law", self.law),
+            fidelity=as_fidelity("fidelity", self.fidelity),
+            step_size=as_step_size("step_size", self.step_size),
+            probes=integer("probes", self.probes, least=2),  # fewer would show no variance
+        )
+        instance("estimator", self.estimator, Estimator, ESTIMATOR)
+        instance("kernel", self.kernel, Kernel, "a Kernel, such as Langevin(...)")
+        check_statistics(f"the kernel {self.kernel.name!r}", self.kernel.statistics)
+        instance("energy_variance", self.energy_variance, VarianceModel, VARIANCE_MODEL)
+        optional(instance, "gradient_noise", self.gradient_noise, GradientNoise, "a GradientNoise")
+        # draws of the prior are accepted whatever their energies are
+        if self.kernel.adjusted and not isinstance(self.estimator, Exact) and not isinstance(self.kernel, PriorDraws):
+            raise ValueError(f"an adjusted kernel (as MALA) needs exact energies, got the estimator {self.estimator}")
+        if isinstance(self.estimator, CoupledSum) and self.gradient_noise and self.gradient_noise.variance == known():
+            raise ValueError(
+                "gradient_noise of a coupled sum must have a variance that is learnt or given, got known(): a single "
+                "draw does not state its own. Use running_average()"
+            )
+        if self.law.factors is None and not _tells_energies(self.estimator):
+            raise ValueError(
+                f"a law that is not linear in the energies needs exact ones, got {self.law} and {self.estimator}"
+            )
+        if self.law.factors is None and self.gradient_noise is not None:
+            raise ValueError(f"gradient_noise must be None under a law that is not linear in the energies: {self.law}")
+        if isinstance(self.kernel, LocalLangevin) and not isinstance(self.law, LocalLaw):
+            raise ValueError(f"local steps are for a law with a slope that changes, such as contour(), got {self.law}")
+        if isinstance(self.kernel, PriorDraws) and self.law.factors != (1.0, 0.0):
+            raise ValueError(f"prior_draws() is for the law of the prior, tempered_likelihood(0), got {self.law}")
+        if not (self.kernel.gradient or self.kernel.adjusted) and self.step_size is None:
+            raise ValueError(f"step_size of an unadjusted kernel without gradients must be given, got {self.kernel}")
+        noise = self.gradient_noise
+        if noise is not None and noise.beyond == "effective_temperature" and not isinstance(self.law, Tempered):
+            raise ValueError(f"beyond must not be 'effective_temperature' where the law has no temperature: {self.law}")
+        if noise is not None and noise.beyond == "effective_temperature" and callable(self.step_size):
+            raise ValueError(
+                f"step_size of a rung that takes its effective temperature must be one number, got {self.step_size!r}: "
+                "the temperature would change with it"
+            )
+
+    @property
+    def learns_variance(self) -> bool:
+        """Whether warm-up has a variance model to train: never where there is no noise."""
+        if isinstance(self.estimator, Exact):
+            return False
+        # swaps get a coupled sum's energies without noise
+        models: list[VarianceModel] = [] if isinstance(self.estimator, CoupledSum) else [self.energy_variance]
+        models += [self.gradient_noise.variance] if self.gradient_noise else []
+        return any(not isinstance(model, Known) for model in models)
+
+
+def _tells_energies(estimator: Estimator) -> bool:
+    """Whether its energies have no noise, whatever its gradients have."""
+    return isinstance(estimator, Exact) or (isinstance(estimator, Noisy) and estimator.energy_sd == 0.0)
+
+
+def as_fidelity(name: str, value: str | int) -> str | int:
+    """The name of a fidelity, or how many levels it is below the finest."""
+    if isinstance(value, str) and value:
+        return value
+    return integer(name, value, least=0, also=" of levels below the finest, or the name of a fidelity")
+
+
+def as_step_size(name: str, value: float | Schedule | None) -> float | Schedule | None:
+    """A step size, a schedule, or None."""
+    if value is None or (callable(value) and not isinstance(value, type)):
+        return value
+    return real(name, value, above=0, also=", a schedule or None")

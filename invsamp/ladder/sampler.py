@@ -1,0 +1,187 @@
+"""The sampler that rungs make up: plain data, printed, compared and checked, never run."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from invsamp.arguments import instance, integer, one_of, optional, real, sequence, store
+from invsamp.domains.boundary import Boundary, Reflect, as_boundary
+from invsamp.estimators import Exact
+from invsamp.ladder.rung import Rung
+from invsamp.ladder.spacing import AutoLadder
+from invsamp.laws import check_ladder
+from invsamp.laws.contours import Contour
+from invsamp.laws.cooling import Annealed
+from invsamp.swap.rules import SwapRule
+from invsamp.swap.schemes import SwapScheme, deo
+
+#: Where the energies of a swap come from.
+SwapEnergies = Literal["estimated", "exact", "paired"]
+SWAP_ENERGIES: tuple[SwapEnergies, ...] = ("estimated", "exact", "paired")
+PRECONDITIONERS = ("auto", None, "diagonal", "dense")
+#: Parameters up to which "auto" is dense. At a thousand, a dense preconditioner takes 4,000 gradients from each chain
+#: in warm-up, and milliseconds from each step; where parameters are correlated, draws are worth thirty times as much.
+MOST_DENSE = 1000
+#: What parts are, in messages.
+SWAP_RULE, SWAP_SCHEME = "a swap rule, such as fast()", "a swap scheme, such as deo()"
+
+
+@dataclass(frozen=True)
+class Swap:
+    """When and how neighbouring rungs exchange positions.
+
+    Parameters
+    ----------
+    rule : SwapRule, optional
+        Log acceptance. Default, by pair: `delayed_acceptance` where the fidelities differ (exact whatever the
+        coarse model is), its first stage sharpened by what warm-up learns of their difference
+        (`invsamp.swap.discrepancy`); `fast` where they are the same (exact for noise-free energies too).
+    scheme : SwapScheme
+        Who meets whom.
+    fraction : float in (0, 1], optional
+        Probability of an attempt after a step. Default: 1 for pairs whose energies are exact, of one fidelity and
+        known, so that a swap costs nothing, with three meetings of even and odd pairs in turn after each step (five
+        where fewer than 35% are rejected, one of two rungs); a tenth for pairs whose swaps cost solves.
+    every : int, optional
+        In place of that tenth: pairs whose swaps cost solves meet after every so many steps. Those whose swaps are
+        free meet as by default.
+    energies : "estimated", "exact" or "paired"
+        Whose energies decide: those of each rung's estimator, drawn afresh, or those of its whole potential, without
+        noise. The noise of a minibatch's energy mostly leaves no swap to accept; at a tenth of the steps the
+        whole energy is affordable. "paired": one batch for both chains, between rungs of one fidelity with equal
+        estimators (`minibatch`, `fixed_control`): noise is that of the differences of the terms, by the batch's own
+        sample variance, and the penalty is the same for the reverse swap.
+
+    Raises
+    ------
+    ValueError
+        If the fraction is out of range, or ``energies`` is unknown.
+    """
+
+    rule: SwapRule | None = None
+    scheme: SwapScheme = field(default_factory=deo)
+    fraction: float | None = None
+    energies: SwapEnergies = "estimated"
+    every: int | None = None
+
+    def __post_init__(self) -> None:
+        optional(instance, "rule", self.rule, SwapRule, SWAP_RULE)
+        instance("scheme", self.scheme, SwapScheme, SWAP_SCHEME)
+        one_of("energies", self.energies, SWAP_ENERGIES)
+        store(self, fraction=optional(real, "fraction", self.fraction, above=0, most=1))
+        store(self, every=optional(integer, "every", self.every, least=1))
+        if self.every is not None and self.fraction is not None:
+            raise ValueError(f"every must be None where fraction says how often, got {self.every}")
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """A composition of rungs from cold to hot, with their swaps; the presets make these.
+
+    Parameters
+    ----------
+    rungs : sequence of Rung
+        The law of the first is the posterior. Temperatures increase; tempered likelihoods decrease.
+    swap : Swap
+        Ignored with a single rung.
+    preconditioner : None, "auto", "diagonal" or "dense"
+        Found in warm-up for each rung and frozen after. "auto": None if a step size is given, else by the number of
+        parameters, dense up to `MOST_DENSE` and diagonal above.
+    boundary : "reflect", "ignore", "project" or Boundary
+        What moves do that leave the problem's domain: reflect (the only one that samples the restricted posterior),
+        or one of the baselines (`invsamp.domains.boundary`; `penalised` for the one with a strength).
+    ladder : AutoLadder, optional
+        Warm-up finds how many rungs there are and their laws. The rungs given are then those of its first round; the
+        first stays the first, the second one's parts are those of all others, and fidelities follow each other
+        as they do here.
+
+    Raises
+    ------
+    ValueError
+        If the first law is not the posterior or the next are not flatter, the preconditioner or the boundary is
+        unknown, or the cold rung is to take an effective temperature. If the ladder is to be found, and there is one
+        rung alone, or the step size follows a schedule.
+    """
+
+    rungs: Sequence[Rung]
+    swap: Swap = field(default_factory=Swap)
+    preconditioner: str | None = None
+    boundary: Boundary | str = field(default_factory=lambda: Reflect())
+    ladder: AutoLadder | None = None
+
+    def __post_init__(self) -> None:
+        store(self, rungs=sequence("rungs", self.rungs, "a sequence of Rung"), boundary=as_boundary(self.boundary))
+        for k, rung in enumerate(self.rungs):
+            instance(f"rungs[{k}]", rung, Rung, "a Rung")
+        instance("swap", self.swap, Swap, "a Swap")
+        one_of("preconditioner", self.preconditioner, PRECONDITIONERS)
+        if self.preconditioner == "auto" and any(rung.step_size is not None for rung in self.rungs):
+            store(self, preconditioner=None)  # steps are given in the coordinates that there are
+        # the same law of another fidelity: what meets there decides by both models
+        changes = [a.law != b.law or a.fidelity == b.fidelity for a, b in itertools.pairwise(self.rungs)]
+        check_ladder([rung.law for rung, other in zip(self.rungs, [True, *changes], strict=True) if other])
+        for rung in self.rungs:
+            if isinstance(rung.law, Contour) and not rung.law.together:
+                self._check_apart(rung)
+            if isinstance(rung.law, Annealed) and (len(self.rungs) > 1 or rung.gradient_noise is not None):
+                raise ValueError(
+                    "a temperature that falls is for one rung, whose gradients' noise is not taken out, got "
+                    f"{rung.law} in a sampler of {len(self.rungs)} rungs"
+                )
+        noise = self.rungs[0].gradient_noise
+        if noise is not None and noise.beyond == "effective_temperature":
+            raise ValueError("beyond must not be 'effective_temperature' on the cold rung: it samples the posterior")
+        if optional(instance, "ladder", self.ladder, AutoLadder, "an AutoLadder, as auto_ladder() returns it") is None:
+            return
+        if len(self.rungs) < 2:
+            raise ValueError(f"ladder needs two rungs to begin with, got {len(self.rungs)}")
+        if any(callable(rung.step_size) for rung in self.rungs):
+            raise ValueError("step_size must be a number or None where warm-up finds the ladder, got a schedule")
+
+    def _check_apart(self, rung: Rung) -> None:
+        if len(self.rungs) > 1 or self.preconditioner is not None or rung.step_size is None:
+            raise ValueError(
+                "a law that each chain learns for itself is for one rung with a given step size and no preconditioner, "
+                f"got {rung.law} in a sampler of {len(self.rungs)} rungs. Let the chains learn one law together"
+            )
+
+    def preconditioner_at(self, dimension: int) -> str | None:
+        """The preconditioner of that many parameters: what "auto" comes to."""
+        if self.preconditioner != "auto":
+            return self.preconditioner
+        return "dense" if dimension <= MOST_DENSE else "diagonal"
+
+    def __str__(self) -> str:
+        return self.told(f"auto (dense up to {MOST_DENSE} parameters)")
+
+    def told(self, auto: str) -> str:
+        """Its parts in words, with what is said of a preconditioner "auto"."""
+        kernels = " and ".join(dict.fromkeys(str(rung.kernel) for rung in self.rungs))
+        parts = [f"{kernels}, preconditioner {auto if self.preconditioner == 'auto' else self.preconditioner}"]
+        estimators = dict.fromkeys(r.estimator for r in self.rungs if not isinstance(r.estimator, Exact))
+        parts += [str(estimator) for estimator in estimators]
+        if len(self.rungs) > 1:
+            rule = "the default rule" if self.swap.rule is None else str(self.swap.rule)
+            told = {"estimated": "", "exact": " with exact energies", "paired": " with one batch for both"}
+            energies = told[self.swap.energies]
+            often = "" if self.swap.fraction is None else f" at {self.swap.fraction:g} of the steps"
+            rungs = f"{len(self.rungs)} rungs" if self.ladder is None else str(self.ladder)
+            parts.append(f"{rungs}, swaps by {rule}{energies}{often}")
+        if self.boundary != Reflect():
+            parts.append(f"boundary {self.boundary}")
+        return "; ".join(parts)
+
+
+def geometric(hottest: float, rungs: int) -> tuple[float, ...]:
+    """Temperatures from 1 to ``hottest`` in equal ratios.
+
+    Raises
+    ------
+    ValueError
+        Unless ``hottest`` > 1 and ``rungs`` >= 2.
+    """
+    hottest, rungs = real("hottest", hottest, above=1), integer("rungs", rungs, least=2)
+    return tuple(float(hottest ** (k / (rungs - 1))) for k in range(rungs))

@@ -1,0 +1,152 @@
+"""Ends of descents told apart: the distinct minima of an energy, each with its Gaussian (Laplace) and its share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.contract import Array
+from invsamp.domains import Domain
+from invsamp.evaluate.requests import Asks, Estimate
+from invsamp.modes.curvature import covariance_of, hessian
+from invsamp.modes.descent import Descent, descend
+
+#: In a bent valley steps gain little long before its lowest point: an end that would be another minimum, or one from
+#: which there is so much energy left to gain by its own Gaussian, is led on in units of that Gaussian's widths, until
+#: there is so little left, by so many evaluations and so often at the most.
+TO_GAIN, TOLERANCE, MOST, ROUNDS = 0.5, 1e-3, 300, 4
+#: Two ends are one minimum if one lies this many sds (Mahalanobis, per the square root of d) from the other, at most.
+APART = 0.5
+#: Or if the energy on the straight way between them, at so many points, rises by so much above the higher one, at most.
+BARRIER, POINTS = 1.0, 15
+
+
+class Minima(NamedTuple):
+    """Distinct minima, the lowest first."""
+
+    position: Array  # (k, d)
+    energies: Array  # (k,)
+    covariances: Array  # (k, d, d): inverse Hessians; NaN where they are not positive definite, or nobody asked
+    on_wall: npt.NDArray[np.bool_]  # (k,) whether a wall, or a cliff, is in the way of the Gaussian
+    counts: npt.NDArray[np.int64]  # (k,) descents that ended there
+
+    @property
+    def log_evidence(self) -> Array:
+        r"""Each one's share of the evidence, :math:`-U + \frac d2 \log 2\pi - \frac12 \log\det \nabla^2 U` (k,)."""
+        with np.errstate(invalid="ignore"):  # where there is no covariance
+            volumes = np.array([0.5 * np.linalg.slogdet(matrix)[1] for matrix in self.covariances])
+            if self.covariances.shape[-1] != self.position.shape[1]:  # nobody asked
+                volumes = np.full(len(self.energies), np.nan)
+        return np.asarray(0.5 * self.position.shape[1] * math.log(2.0 * math.pi) + volumes - self.energies)
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether each has its Gaussian."""
+        return bool(np.isfinite(self.log_evidence).all())
+
+    @property
+    def weights(self) -> Array:
+        """Shares of the mass (k,): by Laplace, and by the heights alone where some minimum has no Gaussian."""
+        logs = self.log_evidence if self.gaussian else -self.energies
+        shares = np.exp(logs - np.max(logs, initial=-np.inf))
+        return np.asarray(shares / shares.sum())
+
+
+def distinct(
+    evaluate: Callable[[Array], Asks[Estimate]],
+    end: Descent,
+    scale: Array,
+    domain: Domain,
+    *,
+    worse: float = math.inf,
+    gaussian: bool = True,
+) -> Asks[Minima]:
+    """Tell the ends of descents apart.
+
+    Parameters
+    ----------
+    evaluate : callable
+        Positions (k, d) -> energies and gradients.
+    end : Descent
+        Those that have not come to an end are left out.
+    scale : ndarray, shape (d,)
+        Of each coordinate.
+    domain : Domain
+    worse : float
+        Ends that lie so much above the lowest are left out, too.
+    gaussian : bool
+        Whether Hessians are wanted, each of some 4 d gradients.
+    """
+    lowest = np.min(end.energy, where=end.converged, initial=math.inf)
+    ended = np.flatnonzero(end.converged & (end.energy <= lowest + worse))
+    found: list[int] = []
+    precisions, walls, counts = list[Array](), list[bool](), list[int]()
+    for k in ended[np.argsort(end.energy[ended], kind="stable")].tolist():
+        matrix, wall = np.full((1, 1), np.nan), False
+        for attempt in range(ROUNDS if gaussian else 1):
+            at = end.position[k]
+            near = [_near(at - end.position[j], precision) for j, precision in zip(found, precisions, strict=True)]
+            if not any(near) and found:
+                near = yield from _joined(evaluate, end, k, found, domain)
+            if any(near) or not gaussian:
+                break
+            matrix, wall = yield from hessian(evaluate, at, float(end.energy[k]), end.gradient[k], scale, domain)
+            another = bool(found) and attempt == 0
+            if wall or attempt == ROUNDS - 1 or not (another or _left(matrix, end.gradient[k]) > TO_GAIN):
+                break
+            yield from _lead_on(evaluate, end, k, matrix, scale, domain)
+        if any(near):
+            counts[near.index(True)] += 1
+            continue
+        found.append(k)
+        precisions.append(matrix)
+        walls.append(wall)
+        counts.append(1)
+    covariances = [
+        np.full_like(matrix, np.nan) if wall or not gaussian else covariance_of(matrix)
+        for matrix, wall in zip(precisions, walls, strict=True)
+    ]
+    return Minima(
+        end.position[found],
+        end.energy[found],
+        np.stack(covariances) if covariances else np.empty((0, 0, 0)),
+        np.array(walls, dtype=bool),
+        np.array(counts, dtype=np.int64),
+    )
+
+
+def _left(precision: Array, gradient: Array) -> float:
+    """The energy that is left to gain by a Gaussian; NaN where there is none."""
+    return float(0.5 * gradient @ covariance_of(precision) @ gradient)
+
+
+def _lead_on(
+    evaluate: Callable[[Array], Asks[Estimate]], end: Descent, k: int, precision: Array, scale: Array, domain: Domain
+) -> Asks[None]:
+    """Let one descent go on from its end, which is replaced."""
+    widths = np.fmin(np.sqrt(np.diag(covariance_of(precision))), scale)
+    on = yield from descend(evaluate, end.position[k][None], widths, domain, tolerance=TOLERANCE, most=MOST)
+    for old, new in zip(end, on, strict=True):
+        old[k] = new[0]
+
+
+def _near(apart: Array, precision: Array) -> bool:
+    return len(precision) == len(apart) and float(apart @ precision @ apart) < APART**2 * len(apart)
+
+
+def _joined(
+    evaluate: Callable[[Array], Asks[Estimate]], end: Descent, k: int, found: list[int], domain: Domain
+) -> Asks[list[bool]]:
+    """Whether the energy hardly rises on the straight way from an end to each of those before."""
+    share = np.linspace(0.0, 1.0, POINTS + 2)[1:-1, None]
+    ways = np.concatenate([end.position[k] + share * (end.position[j] - end.position[k]) for j in found])
+    inside = domain.contains(ways)
+    energy = np.full(len(ways), np.inf)
+    if inside.any():
+        energy[inside] = (yield from evaluate(ways[inside])).energy
+    top = energy.reshape(len(found), POINTS).max(axis=1)
+    return [bool(value <= end.energy[k] + BARRIER) for value in top]  # it lies no lower than those before

@@ -1,0 +1,213 @@
+"""Modes and their Gaussians: found from anywhere, within walls, with the evidence that is known in closed form."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from laws import gaussian
+from scipy.stats import multivariate_normal
+
+import invsamp as iv
+from invsamp.domains import Box, Unbounded
+from invsamp.evaluate.requests import Estimate, answered
+from invsamp.modes.curvature import hessian
+from invsamp.modes.descent import Descent, descend
+from invsamp.modes.minima import distinct
+
+CENTRES, SDS, WEIGHTS = np.array([[-5.0, 0.0], [5.0, 0.0]]), np.array([1.0, 0.5]), np.array([0.3, 0.7])
+
+
+def two_modes(x):
+    apart = x[:, None, :] - CENTRES
+    logs = np.log(WEIGHTS / SDS**2) - 0.5 * (apart**2).sum(axis=2) / SDS**2
+    top = logs.max(axis=1, keepdims=True)
+    shares = np.exp(logs - top)
+    total = shares.sum(axis=1, keepdims=True)
+    slope = ((shares / total / SDS**2)[:, :, None] * apart).sum(axis=1)
+    return -(top + np.log(total))[:, 0], slope
+
+
+def linear_posterior(d, data=30):
+    """With its log evidence."""
+    rng = np.random.default_rng(d)
+    slopes, y = rng.standard_normal((data, d)), rng.standard_normal(data)
+    model = iv.with_jacobian(lambda theta: theta @ slopes.T, lambda theta: np.tile(slopes, (len(theta), 1, 1)))
+    covariance = slopes @ slopes.T + 0.25 * np.eye(data)
+    posterior = iv.Posterior(iv.Prior(b=iv.Normal(np.zeros(d), 1.0)), model, y, iv.GaussianNoise(0.5))
+    return posterior, multivariate_normal(np.zeros(data), covariance).logpdf(y)
+
+
+def led(function, position, domain=None, tolerance=1e-6, most=2000):
+    def evaluate(at):
+        return Estimate(*function(at))
+        yield
+
+    domain = Unbounded() if domain is None else domain
+    scale = np.ones(position.shape[1])
+    return answered(descend(evaluate, position, scale, domain, tolerance=tolerance, most=most), None)
+
+
+class TestMinima:
+    def evaluate(self, function):
+        def asked(at):
+            return Estimate(*function(at))
+            yield
+
+        return asked
+
+    def test_curvature_beside_a_cliff(self):
+        """A gradient beyond it says nothing of the curvature here."""
+
+        def function(x):
+            beyond = x[:, 0] > 1e-7
+            return 0.5 * (x**2).sum(axis=1) + 4000.0 * beyond, x + 500.0 * beyond[:, None]
+
+        at = np.zeros(2)
+        asking = hessian(self.evaluate(function), at, 0.0, at, np.ones(2), Unbounded())
+        matrix, walled = answered(asking, None)
+        np.testing.assert_allclose(matrix, np.eye(2), atol=1e-6)
+        assert walled
+
+    def test_an_end_above_its_minimum_is_led_on(self):
+        """Two ends in one bent valley are one minimum; of two wells they are two."""
+        ends = np.array([[0.0, 0.0], [1.5, -0.5], [8.0, 0.0]])
+
+        def wells(x):
+            left, right = 0.5 * np.square(x), 0.5 * np.square(x - [9.0, 0.0])
+            first = left.sum(axis=1) < right.sum(axis=1)
+            return np.where(first, left.sum(axis=1), right.sum(axis=1)), np.where(first[:, None], x, x - [9.0, 0.0])
+
+        energy, gradient = wells(ends)
+        end = Descent(ends, energy, gradient, np.ones(3, dtype=int), np.ones(3, dtype=bool))
+        found = answered(distinct(self.evaluate(wells), end, np.ones(2), Unbounded()), None)
+        np.testing.assert_allclose(found.position, [[0.0, 0.0], [9.0, 0.0]], atol=0.1)
+        assert found.counts.tolist() == [2, 1]
+
+
+class TestDescent:
+    rng = np.random.default_rng(0)
+
+    @pytest.mark.parametrize("sds", [np.full(5, 1e-6), np.logspace(-3, 3, 6), np.ones(1)])
+    def test_gaussians_of_any_scale(self, sds):
+        end = led(gaussian(np.diag(sds**-2.0)).function, self.rng.standard_normal((8, len(sds))))
+        assert end.converged.all()
+        assert end.energy.max() < 0.01
+        assert end.evaluations.max() < 200
+
+    def test_a_bent_valley(self):
+        def rosenbrock(x):
+            a, b = x.T
+            return (1 - a) ** 2 + 100 * (b - a * a) ** 2, np.stack(
+                [-2 * (1 - a) - 400 * a * (b - a * a), 200 * (b - a * a)], axis=1
+            )
+
+        end = led(rosenbrock, 2.0 * self.rng.standard_normal((8, 2)), tolerance=1e-10)
+        np.testing.assert_allclose(end.position, 1.0, atol=1e-4)
+
+    def test_uncentred_regressors(self):
+        """Chains strand here: condition numbers of 1e8, and energies of 1e9 at the starts."""
+        rng = np.random.default_rng(1)
+        x = np.column_stack([np.ones(1000), 100.0 + rng.standard_normal((1000, 4))])
+        y = x @ [1.0, 2.0, 3.0, -1.0, 0.5] + 0.9 * rng.standard_normal(1000)
+
+        def energy(p):
+            left, precision = y - p[:, :5] @ x.T, np.exp(-2.0 * np.maximum(p[:, 5], -50.0))
+            squares = (left**2).sum(axis=1)
+            value = 0.5 * squares * precision + 1000 * p[:, 5] + 0.5 * (p[:, :5] ** 2).sum(axis=1) / 100
+            slope = np.column_stack([-(left @ x) * precision[:, None] + p[:, :5] / 100, 1000 - squares * precision])
+            return value, slope
+
+        starts = rng.standard_normal((16, 6)) * np.array([10.0, 10.0, 10.0, 10.0, 10.0, 1.0])
+        end = led(energy, starts, tolerance=0.1)
+        assert end.converged.all()
+        # within what chains of 6 unknowns visit
+        assert np.ptp(end.energy) < 10.0
+        assert np.median(end.evaluations) < 200
+
+    def test_a_corner(self):
+        end = led(lambda x: (2.0 * x.sum(axis=1), np.full_like(x, 2.0)), self.rng.random((8, 3)), Box([0] * 3, [1] * 3))
+        assert end.energy.max() < 1e-4
+        assert (end.position >= 0.0).all()
+
+    def test_what_has_no_end(self):
+        end = led(lambda x: (-x.sum(axis=1), -np.ones_like(x)), np.zeros((3, 2)), most=50)
+        assert not end.converged.any()
+        assert (end.evaluations == 50).all()
+
+
+class TestModes:
+    def two(self, **settings):
+        target = iv.Target(iv.FunctionPotential(two_modes, 2), start=lambda rng, n: 5.0 * rng.standard_normal((n, 2)))
+        return iv.maximize(target, seed=1, **settings)
+
+    def test_two_with_their_weights(self):
+        modes = self.two()
+        np.testing.assert_allclose(modes.theta, CENTRES[::-1], atol=1e-5)
+        np.testing.assert_allclose(modes.weights, WEIGHTS[::-1], rtol=1e-5)
+        assert modes.counts.sum() == 16
+        assert str(modes).splitlines()[0].startswith("2 modes from 16 starts; evaluations: ")
+
+    def test_their_draws(self, agrees):
+        draws = self.two().draws(20_000, seed=1)
+        moments = np.column_stack([draws[:, 0], draws**2]).reshape(200, 100, 3).mean(axis=1)
+        assert agrees(moments, [2.0, 25.0 + WEIGHTS @ SDS**2, WEIGHTS @ SDS**2])
+
+    @pytest.mark.parametrize("d", [2, 20, 100])
+    def test_evidence_of_linear_models(self, d):
+        posterior, evidence = linear_posterior(d)
+        modes = iv.maximize(posterior, starts=4, seed=1)
+        assert modes.counts.tolist() == [4]
+        assert modes.log_evidence[0] == pytest.approx(evidence, abs=1e-5)
+
+    def test_coarse_fidelities_go_ahead(self):
+        posterior, _ = linear_posterior(20)
+        fine = posterior.forward["model"]
+        both = iv.Posterior(posterior.prior, {"coarse": fine, "fine": fine}, posterior.data, posterior.noise)
+        modes = iv.maximize(both, starts=4, seed=1)
+        alone = iv.maximize(posterior, starts=4, seed=1).evaluations["model"]
+        assert list(modes.evaluations) == ["coarse", "fine"]
+        assert modes.evaluations["fine"] < alone
+
+    def test_a_mode_against_a_wall_has_no_gaussian(self):
+        modes = iv.maximize(iv.Target(gaussian(np.eye(2), 2.0), Box([-1.0, -1.0], [1.0, 9.0])), seed=1)
+        np.testing.assert_allclose(modes.theta, [[1.0, 2.0]], atol=0.02)
+        assert modes.on_wall.all()
+        assert np.isnan(modes.covariances).all()
+        with pytest.raises(ValueError, match="draws needs a mode with a covariance, got none"):
+            modes.draws(4)
+
+    def test_a_flat_direction_has_none(self):
+        modes = iv.maximize(iv.Target(gaussian(np.diag([1.0, 0.0]))), seed=1)
+        assert np.isnan(modes.log_evidence).all()
+
+    def test_a_density_that_grows_without_end_is_told(self):
+        target = iv.Target(iv.FunctionPotential(lambda x: (-x.sum(axis=1), -np.ones_like(x)), 2))
+        with pytest.raises(RuntimeError, match="none of 3 descents has come to an end within 100 evaluations"):
+            iv.maximize(target, 3, seed=1, most=100)
+
+    def test_nothing_that_can_be_solved_is_told(self):
+        target = iv.Target(iv.FunctionPotential(lambda x: (np.full(len(x), np.nan), x), 2))
+        with pytest.raises(RuntimeError, match="the energy of fidelity 'target' is not finite at any of 16 starts"):
+            iv.maximize(target, seed=1)
+
+    def test_starts_a_run(self, draw):
+        run = draw(iv.Target(iv.FunctionPotential(two_modes, 2)), iv.mala(), start=self.two().draws(256, seed=1))
+        assert 0.5 < (run.theta[:, 0, 0] > 0).mean() < 0.9
+
+    def test_starts_a_run_by_itself(self, draw):
+        run = draw(iv.Target(iv.FunctionPotential(two_modes, 2)), iv.mala(), start=self.two())
+        assert 0.5 < (run.theta[:, 0, 0] > 0).mean() < 0.9
+
+    @pytest.mark.parametrize(
+        ("scale", "said"), [(0.5, "as it should be"), (0.1, "more than noise"), (9.0, "less than")]
+    )
+    def test_tells_how_well_data_are_met(self, scale, said):
+        rng = np.random.default_rng(3)
+        slopes = rng.standard_normal((60, 2))
+        y = slopes @ [1.0, -1.0] + 0.5 * rng.standard_normal(60)
+        model = iv.with_jacobian(lambda t: t @ slopes.T, lambda t: np.tile(slopes, (len(t), 1, 1)))
+        posterior = iv.Posterior(iv.Prior(b=iv.Normal(0.0, 100.0, shape=2)), model, y, iv.GaussianNoise(scale))
+        modes = iv.maximize(posterior, starts=2, seed=1)
+        left = np.linalg.lstsq(slopes, y, rcond=None)[1][0] / scale**2
+        assert modes.reduced_chi_squared[0] == pytest.approx(left / 58, rel=1e-3)
+        assert said in str(modes)
