@@ -34,6 +34,9 @@ REJECTION_LIMIT = 0.9
 MOVED_LIMIT = 0.05
 #: Fraction of the states visited that the pilot of a variance model may leave out.
 UNCOVERED_LIMIT = 0.05
+#: Virial of an unadjusted kernel's chains, over that of any law, and share of them far above the others' energies, that
+#: are too much: gradients tell no curvature there (`invsamp.engine.lessons`).
+VIRIAL_LIMIT, STRAY_LIMIT = 3.0, 0.5
 #: Fraction of the solves of one fidelity that may fail.
 FAILED_SOLVES_LIMIT = 0.05
 #: Fraction of steps that may find no reflected path back into the domain.
@@ -86,6 +89,7 @@ def diagnose(summary: pd.DataFrame, report: Facts, weight: Array | None = None) 
         *_contour_warnings(report),
         *_found_ladder_warnings(report),
         *_clipped_noise_warnings(report),
+        *_unsettled_warnings(report),
         *_uncovered_warnings(report),
         *_failed_solve_warnings(report),
         *_fallback_warnings(report),
@@ -388,6 +392,28 @@ def _uncovered_warnings(report: Facts) -> list[str]:
         for rung, fraction in enumerate(report.get("uncovered_variance") or [])
         if fraction is not None and fraction > UNCOVERED_LIMIT
     ]
+
+
+def _unsettled_warnings(report: Facts) -> list[str]:
+    """Rungs without acceptance whose chains had not arrived when warm-up ended, or were thrown about."""
+    found = []
+    for rung, of in enumerate(report.get("unsettled") or []):
+        if of is None:
+            continue
+        where = f"rung {rung}{_temperatures(report, rung)}"
+        if of["virial"] > VIRIAL_LIMIT:
+            found.append(
+                f"{where}: at the end of warm-up the draws' spread times their gradients was {of['virial']:.3g} times "
+                f"what any settled law has, so that steps are too long for it, or chains are still on their way. "
+                f"Reduce step_size, leave it out, or raise warmup."
+            )
+        elif of["stray"] > STRAY_LIMIT:
+            found.append(
+                f"{where}: at the end of warm-up the energies of {of['stray']:.0%} of the chains were far above those "
+                f"of the lowest: they are on their way, or in places without mass, and preconditioner and step size "
+                f"may be wrong. Raise warmup, or start elsewhere (start=iv.maximize(...))."
+            )
+    return found
 
 
 def _failed_solve_warnings(report: Facts) -> list[str]:

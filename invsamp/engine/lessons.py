@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.contract import Array
+from invsamp.diagnostics.checks import STRAY_LIMIT, VIRIAL_LIMIT
 from invsamp.engine.preconditioner import WIDEST, floored
 from invsamp.engine.streams import Saved
 from invsamp.kernels.metric import DenseMetric, Metric
@@ -42,11 +44,53 @@ def far(d: int) -> float:
     return max(10.0, 3.0 * math.sqrt(0.5 * d) + 0.5 * d)
 
 
+class Unsettled(NamedTuple):
+    r"""What tells a window in which chains have not arrived, or were thrown about.
+
+    Attributes
+    ----------
+    virial : float
+        :math:`E[(x - c) \cdot \nabla v] / d`, c the mean of the draws, of each chain where these lie apart. It is 1 of
+        any law, whatever c is, and less in walls; of chains that are on their way, or whose steps are too long, it is
+        their energy over that of the law.
+    stray : float
+        Share of the chains whose energies are far above those of the lowest.
+    """
+
+    virial: float
+    stray: float
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether gradients tell no curvature."""
+        return self.virial > VIRIAL_LIMIT or self.stray > STRAY_LIMIT
+
+
 class _Lessons(ABC):
     """What is common to lessons for a dense and for a diagonal metric: who teaches."""
 
     def __init__(self) -> None:
         self._energies: list[Array] = []
+
+    def unsettled(self) -> Unsettled:
+        """Whether these chains are where the law is; its virial is that of those that teach."""
+        teachers = self.teachers()
+        position, gradient, product = (part[teachers] for part in self._products())
+        mean, variance, _ = self._sequences(teachers)
+        if (mean.var(axis=0) > APART * variance.mean(axis=0)).any():  # the mean of all is far from each
+            centred = (position * gradient).sum(axis=1).mean()
+        else:
+            centred = position.mean(axis=0) @ gradient.mean(axis=0)
+        return Unsettled(float(product.mean() - centred) / self.dimension, float(1.0 - teachers.mean()))
+
+    def lower(self) -> npt.NDArray[np.intp]:
+        """Numbers of the chains whose energies are the lower ones: half of them, and all that teach."""
+        medians = np.median(self._energies, axis=0)
+        return np.flatnonzero(self.teachers() | (medians <= np.median(medians)))
+
+    @abstractmethod
+    def _products(self) -> tuple[Array, Array, Array]:
+        """Of each chain, means of x - o and of the gradient (chains, d), and of their product; o is one for all."""
 
     def __len__(self) -> int:
         return len(self._energies)
@@ -124,6 +168,11 @@ class DenseLessons(_Lessons):
         halves = np.concatenate([positions[:n], positions[-n:]], axis=1)
         return halves.mean(axis=0), halves.var(axis=0), n
 
+    def _products(self) -> tuple[Array, Array, Array]:
+        """As of all lessons."""
+        moved, slopes = np.array(self._positions) - self._positions[0].mean(axis=0), np.array(self._gradients)
+        return moved.mean(axis=0), slopes.mean(axis=0), (moved * slopes).sum(axis=2).mean(axis=0)
+
     def metric(self, present: Metric, scale: Array, step_scale: float, *, draws: bool, gradients: bool) -> Metric:
         """What the chains teach from draws, gradients or both.
 
@@ -148,35 +197,45 @@ class DiagonalLessons(_Lessons):
         super().__init__()
         self.dimension = d
         self._origin = np.zeros((chains, d))
-        self._sums = np.zeros((3, chains, d))
+        self._sums = np.zeros((4, chains, d))
+        self._product = np.zeros(chains)
 
     def add(self, position: Array, gradient: Array, energy: Array) -> None:
         """Positions and gradients of v (chains, d), and v (chains,), after a step."""
         if not self._energies:
             self._origin = position.copy()
         moved = position - self._origin
-        self._sums += (moved, moved * moved, gradient * gradient)
+        self._sums += (moved, moved * moved, gradient, gradient * gradient)
+        self._product += (moved * gradient).sum(axis=1)
         self._energies.append(energy.copy())
 
     def state(self) -> Saved:
         """For `restore`."""
-        return {"origin": self._origin, "sums": self._sums.copy(), "energies": np.array(self._energies)}
+        sums = {"sums": self._sums.copy(), "product": self._product.copy()}
+        return {"origin": self._origin, "energies": np.array(self._energies)} | sums
 
     def restore(self, state: Saved) -> None:
         """Go on from a state."""
-        self._origin, self._sums, self._energies = state["origin"], state["sums"].copy(), list(state["energies"])
+        self._origin, self._energies = state["origin"], list(state["energies"])
+        self._sums, self._product = state["sums"].copy(), state["product"].copy()
 
     def _sequences(self, teachers: npt.NDArray[np.bool_]) -> tuple[Array, Array, int]:
         """As of all lessons: the chains."""
-        mean, square, _ = self._sums[:, teachers] / len(self)
+        mean, square = self._sums[:2, teachers] / len(self)
         return mean + self._origin[teachers], square - mean * mean, len(self)
+
+    def _products(self) -> tuple[Array, Array, Array]:
+        """As of all lessons."""
+        mean, _, slope, _ = self._sums / len(self)
+        apart = self._origin - self._origin.mean(axis=0)
+        return mean + apart, slope, self._product / len(self) + (apart * slope).sum(axis=1)
 
     def metric(self, present: Metric, scale: Array, step_scale: float, *, draws: bool, gradients: bool) -> Metric:
         """As of `DenseLessons`; the variances of the coordinates, and of their gradients, alone."""
         n, teachers = len(self), self.teachers()
         if n * int(teachers.sum()) < INDEPENDENT * self.dimension ** (1 / 3):
             return present
-        mean, square, steep = self._sums[:, teachers] / n
+        mean, square, _, steep = self._sums[:, teachers] / n
         wide = (square - mean * mean).mean(axis=0)
         between = (mean + self._origin[teachers]).var(axis=0)
         wide = (wide + np.where(between > APART * wide, 0.0, between)) / step_scale

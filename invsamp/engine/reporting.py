@@ -48,6 +48,7 @@ def report(
         "clipped_noise": [r.counts.clipped / max(1, r.counts.steps * len(r.position)) for r in rungs],
         "descents": [_descents(r) for r in rungs],
         "uncovered_variance": [r.uncovered for r in rungs],
+        "unsettled": [None if r.unsettled is None else r.unsettled._asdict() for r in rungs],
         "reflections": [r.counts.reflected for r in rungs],
         "cliffs": [r.counts.cliffs for r in rungs],
         "reflection_fallbacks": [r.counts.fallbacks for r in rungs],

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from invsamp.contract import Array, Gradients
 from invsamp.domains import Domain, Unbounded
 from invsamp.engine.first_steps import check_memory, checked_step, steps_to_check
+from invsamp.engine.lessons import Unsettled
 from invsamp.engine.noise_models import NoiseModels, Samples
 from invsamp.engine.priors import Priors
 from invsamp.engine.streams import Saved, Stream, log_uniform, single_normal
@@ -60,7 +61,7 @@ class Counts:
 #: What of a rung changes in a run and is saved as it is; its streams, counts and variance models come on top.
 _CHANGING = (
     *("point", "memory", "estimator_memory", "iteration", "log_ratio", "bounces"),
-    *("exploring", "warming", "law_memory", "metric", "step_size", "longest_step", "uncovered", "led"),
+    *("exploring", "warming", "law_memory", "metric", "step_size", "longest_step", "uncovered", "led", "unsettled"),
 )
 PURPOSES = ("start", "move", "accept", "estimate", "swap", "probe", "kernel")
 #: What an unadjusted rung explores with in warm-up, where energies are exact: it cannot blow up on the way.
@@ -131,6 +132,7 @@ class RungAtWork:
         self.iteration = 0
         self._unchecked = steps_to_check(settings.kernel)
         self.uncovered: float | None = None  # fraction of the states that the pilot of its variances leaves out
+        self.unsettled: Unsettled | None = None  # of an unadjusted kernel's chains at the end of warm-up
         self.info = NOTHING  # of the last step
         self.log_ratio: Array | None = None  # (chains,) log ratios of the last adjusted, full step, as it tells
         self.bounces: npt.NDArray[np.int64] | None = None  # (chains,) walls hit in the last step
@@ -270,11 +272,12 @@ class RungAtWork:
         This runs at every step of every run: what would read better as functions of their own stands here in line.
         """
         self.iteration = iteration = self.iteration + 1
-        if self.schedule is not None:
+        if self.schedule is not None and not self.exploring:
             self.step_size = min(step_size_at(self.schedule, iteration - 1), self.longest_step)
         exploring, active, counts, here = self.exploring, self._active, self.counts, self.point
         kernel = EXPLORER if exploring else self.settings.kernel
-        short = self._shortens and iteration % SHORT_EVERY == 0 and kernel.adjusted and kernel.short_step < 1.0
+        shortens = (self._shortens or exploring) and iteration % SHORT_EVERY == 0
+        short = shortens and kernel.adjusted and kernel.short_step < 1.0
         step_size = kernel.short_step * self.step_size if short else self.step_size
         active.step_size = step_size * self._step_scale
         potential = self.potential

@@ -18,6 +18,7 @@ import numpy as np
 from invsamp.contract import AnyArray
 from invsamp.domains.boundary import Ignore, Penalise, Project, Reflect
 from invsamp.engine.ladder_search import Heir
+from invsamp.engine.lessons import Unsettled
 from invsamp.engine.scouting import Scouted
 from invsamp.engine.swaps.walkers import Walkers
 from invsamp.estimators import Exact, Minibatch, Noisy
@@ -101,7 +102,7 @@ _CLASSES: dict[str, type[Any]] = {
             Penalise,
         ),
         # of what they have come to
-        *(Point, Estimate, Walkers, Led, Minima, Scouted, Heir, IdentityMetric, DiagonalMetric, DenseMetric),
+        *(Point, Estimate, Walkers, Led, Unsettled, Minima, Scouted, Heir, IdentityMetric, DiagonalMetric, DenseMetric),
         *(KnownState, RunningAverageState, KernelRidgeState, DiscrepancyState, RidgeFit, Table),
     )
 }

@@ -19,7 +19,9 @@ only the variances, and of a Hessian H the norms of its rows, :math:`E[(H s)_i^2
 Step sizes in the whitened coordinates: an adjusted kernel aims at its best acceptance (`target_acceptance`). An
 unadjusted one explores with MALA where energies are exact, and then takes a fraction of its stability limit (2 / lambda
 without momentum), lambda the largest curvature met, by power iteration on differences of gradients with common random
-numbers. What chains learn together they learn from those whose energies are not far above the others'.
+numbers; or the step that was given, which is one in the metric that is found by then. What chains learn together they
+learn from those whose energies are not far above the others'; and from gradients alone nothing where draws and
+gradients together say that the chains have not arrived (`invsamp.engine.lessons.Unsettled`): then Hessians tell.
 """
 
 from __future__ import annotations
@@ -72,9 +74,13 @@ class Tuner:
         self._finds_step = settings.step_size is None
         self._scaled = preconditioner is not None
         self._finds_metric = self._scaled and settings.kernel.gradient
-        # energies without noise let an unadjusted rung find the typical set with the adjusted kernel, which
-        # cannot blow up on the way
-        self._explores_adjusted = self._finds_step and isinstance(settings.estimator, Exact)
+        # energies without noise let an unadjusted rung find the typical set with the adjusted kernel, which cannot
+        # blow up on the way: a step that was given is one in the metric that is to be found, and may be far too long
+        finds, exact = self._finds_step or self._finds_metric, isinstance(settings.estimator, Exact)
+        self._explores_adjusted = finds and exact and not settings.kernel.adjusted
+        # of noisy energies a given step is held back in the first window alone
+        given = not (self._finds_step or callable(settings.step_size))
+        self._holds_back = given and self._finds_metric and not (exact or settings.kernel.adjusted)
         self._lessons: DenseLessons | DiagonalLessons | None = None
         #: Whether the metric has come to rest, and the energies with it; what it is judged by.
         self.settled, self._level = False, math.inf
@@ -93,14 +99,12 @@ class Tuner:
         self._scale = self._spread() if self._scaled or self._finds_step else np.ones(0)
         if self._scaled:
             rung.metric = DiagonalMetric(self._scale)
-        if settings.step_size is None:
+        if self._finds_step or self._explores_adjusted:
             # a first guess only, in the coordinates that are stepped in; adaptation moves it by orders of magnitude
             unit = 1.0 if self._scaled else float(np.min(self._scale)) ** 2
             longest = settings.kernel.longest_step
             first = 0.01 * unit if math.isinf(longest) else 0.1 * longest
             rung.step_size = np.full((len(rung.position), 1), first)
-        elif not callable(settings.step_size):
-            rung.step_size = float(settings.step_size)
         self._direction = rung.streams["probe"].standard_normal(rung.position.shape)
         self._curvature = np.zeros(len(rung.position))
         self._teachers = np.ones(len(rung.position), dtype=bool)
@@ -151,9 +155,11 @@ class Tuner:
         rung, settings = self.rung, self.rung.settings
         self._moves, self._last, self._length = 0, last, length
         self._reflected = rung.counts.reflected + rung.counts.cliffs
-        teaches = self._finds_metric and rung.estimator.exact and not last
+        teaches = self._finds_metric and rung.estimator.exact and not (last and settings.kernel.adjusted)
         self._lessons = self._new_lessons() if teaches else None
-        rung.exploring = self._explores_adjusted and not last and not settings.kernel.adjusted
+        rung.exploring = self._explores_adjusted and not last
+        if not (rung.exploring or settings.step_size is None or callable(settings.step_size)):
+            rung.step_size = float(settings.step_size)
         if self._finds_step and not (last or rung.adjusted):
             # a guess, or a step of another metric, may throw the chains out of where they start
             yield from self._measure_curvature(iterations=5)
@@ -166,6 +172,10 @@ class Tuner:
                 yield from self._measure_curvature(iterations=10)
                 rung.step_size = float(self._stable_step(self._curvature).min())
         self._budget.open(length)
+        if self._holds_back and not rung.iteration:
+            # the first metric is that of the starts: a step that is right in the posterior's may blow chains up there
+            yield from self._measure_curvature(iterations=5)
+            rung.step_size = np.minimum(rung.step_size, self._stable_step(self._curvature)[:, None])
 
     def step(self, progress: float) -> Asks[None]:
         """One step of the rung, and what is learnt from it; ``progress`` in [0, 1) through the window."""
@@ -177,7 +187,7 @@ class Tuner:
         if self._lessons is not None and progress >= FIRST_PART:
             found = rung.estimate
             self._lessons.add(rung.position, rung.reduced_gradient(found), rung.reduced_energy(found))
-        if not self._finds_step:
+        if not (self._finds_step or rung.exploring):
             return
         if rung.adjusted:
             self._adapt_to_acceptance(progress)
@@ -195,6 +205,8 @@ class Tuner:
                 yield from self._measure_curvature(iterations=5)
             return
         rung.exploring = False
+        if self._lessons is not None and len(self._lessons) >= FEWEST:
+            rung.unsettled = self._lessons.unsettled()
         if not self._finds_step:
             return
         if rung.adjusted:
@@ -264,20 +276,22 @@ class Tuner:
     def _renew_metric(self) -> Asks[None]:
         rung, lessons = self.rung, self._lessons
         old = rung.metric
+        # neither walls nor cliffs are in the gradients; but how long an unadjusted step may be, curvature alone
+        # decides, and the distance between modes must not be in the metric of a ladder
+        adjusted = rung.settings.kernel.adjusted
+        turns = rung.counts.reflected + rung.counts.cliffs - self._reflected
+        turned = adjusted and turns > WALLED * self._length * len(rung.position)
+        uses = {"draws": (adjusted and self._alone) or turned, "gradients": not turned}
         if lessons is None or len(lessons) < FEWEST or lessons.falling():
             yield from self._take_hessians()
+        elif not uses["draws"] and lessons.unsettled().disturbed:
+            # gradients alone are curvature where chains have arrived, and nothing else
+            yield from self._take_hessians(lessons.lower())
         else:
-            # neither walls nor cliffs are in the gradients; but how long an unadjusted step may be, curvature alone
-            # decides, and the distance between modes must not be in the metric of a ladder
-            adjusted = rung.settings.kernel.adjusted
-            turns = rung.counts.reflected + rung.counts.cliffs - self._reflected
-            often = turns > WALLED * self._length * len(rung.position)
-            turned = adjusted and often
-            uses = {"draws": (adjusted and self._alone) or turned, "gradients": not turned}
             rung.metric = lessons.metric(old, self._scale, rung.step_scale, **uses)
             self._teachers = lessons.teachers()
             self._settle_down(old, lessons)
-        if self._finds_step and rung.adjusted:
+        if (self._finds_step or rung.exploring) and rung.adjusted:
             # the same move lengths as before the change, on average; adaptation does the rest
             ratio = size(old) / size(rung.metric)
             rung.step_size = np.clip(rung.step_size * ratio, 1e-3, 1.0)
@@ -292,22 +306,23 @@ class Tuner:
         # chains that move slowly teach little, and little changes: they have to agree as well
         self.settled = still and same and bool(self._teachers.all()) and lessons.disagreement() < AGREED
 
-    def _take_hessians(self) -> Asks[None]:
-        """The metric of the mean curvature where the chains are."""
+    def _take_hessians(self, rows: npt.NDArray[np.intp] | None = None) -> Asks[None]:
+        """The metric of the mean curvature where the chains are, or those of these numbers."""
         rung = self.rung
+        rows = np.arange(len(rung.position)) if rows is None else rows
         for _ in range(_ROUNDS if self._diagonal else 1):
-            found = yield from (self._row_norms() if self._diagonal else self._mean_hessian())
+            found = yield from (self._row_norms(rows) if self._diagonal else self._mean_hessian(rows))
             metric = metric_of(found, self._scale)
             if metric is None:
                 return  # the rung diverges: no metric helps, and the failed solves will tell
             rung.metric = metric
 
-    def _mean_hessian(self) -> Asks[Array]:
-        """Mean over the chains of v's Hessian times the step scale, by differences of gradients."""
+    def _mean_hessian(self, rows: npt.NDArray[np.intp]) -> Asks[Array]:
+        """Mean over these chains of v's Hessian times the step scale, by differences of gradients."""
         rung = self.rung
-        chains, d = rung.position.shape
+        chains, d = len(rows), rung.position.shape[1]
         along = np.tile(rung.metric.colour(_DIFFERENCE * np.eye(d)), (chains, 1))
-        change, known = yield from self._gradient_change(along)
+        change, known = yield from self._gradient_change(along, rows)
         white = (change / _DIFFERENCE).reshape(chains, d, d)
         complete = known.reshape(chains, d).all(axis=1)
         if not complete.any():
@@ -316,27 +331,30 @@ class Tuner:
         back = rung.metric.uncolour(np.eye(d))
         return back @ (0.5 * (mean + mean.T)) @ back.T
 
-    def _row_norms(self) -> Asks[Array]:
+    def _row_norms(self, rows: npt.NDArray[np.intp]) -> Asks[Array]:
         """Norms of the rows of v's Hessian times the step scale, in whitened coordinates, (d,), as curvatures."""
         rung, scale = self.rung, np.sqrt(np.asarray(self.rung.metric.matrix))
-        chains, d = rung.position.shape
+        chains, d = len(rows), rung.position.shape[1]
         squares, count = np.zeros(d), 0
         for _ in range(math.ceil(_PROBES / chains)):
             signs = rung.streams["probe"].choice((-1.0, 1.0), (chains, d))
             # one short move in all directions together: it seldom leaves the domain
-            change, known = yield from self._gradient_change(rung.metric.colour(_DIFFERENCE / np.sqrt(d) * signs))
+            change, known = yield from self._gradient_change(rung.metric.colour(_DIFFERENCE / np.sqrt(d) * signs), rows)
             squares += np.square(change[known] / _DIFFERENCE).sum(axis=0)
             count += int(known.sum())
         return np.sqrt(d * squares / count) / scale**2 if count else np.full(d, np.nan)
 
-    def _gradient_change(self, along: Array) -> Asks[tuple[Array, npt.NDArray[np.bool_]]]:
+    def _gradient_change(
+        self, along: Array, of: npt.NDArray[np.intp] | None = None
+    ) -> Asks[tuple[Array, npt.NDArray[np.bool_]]]:
         """Change of the whitened gradient from each chain along n moves (chains * n, d), and which could be solved.
 
-        The gradient is that of v times the step scale: of a tempered law, that of U. A move out of the domain is made
-        backwards, and the change taken with the other sign.
+        Of all chains, or of those of these numbers. The gradient is that of v times the step scale: of a tempered law,
+        that of U. A move out of the domain is made backwards, and the change taken with the other sign.
         """
-        chains, d = self.rung.position.shape
-        chain = np.repeat(np.arange(chains), len(along) // chains)
+        d = self.rung.position.shape[1]
+        of = np.arange(len(self.rung.position)) if of is None else of
+        chain = np.repeat(of, len(along) // len(of))
         rows = max(1, _AT_ONCE // d)
         parts = []
         for i in range(0, len(along), rows):
