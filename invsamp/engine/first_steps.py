@@ -11,11 +11,11 @@ from collections.abc import Collection, Generator, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from invsamp.contract import Array
 from invsamp.domains import Domain
 from invsamp.evaluate.requests import Asks, Batch, Estimate, Memory, Request, Rows
-from invsamp.kernels.contract import RESTED, Info, Kernel, Moved, Point
+from invsamp.kernels.contract import RESTED, Info, Kernel, Mask, Moved, Point
 
 #: Steps by a rung's own kernel that are looked at, in each process that goes on with a run.
 FIRST_STEPS = 8
@@ -39,15 +39,20 @@ def checked_step(
     ------
     PartError
         If it yields something else than requests, or returns positions that it cannot have found: outside the domain,
-        not finite, or with an energy that nobody told it there.
+        not finite, with an energy that nobody told it there, or of another chain.
     """
-    name, told = f"the kernel {kernel!r}", [here]
+    name, told = f"the kernel {kernel!r}", _Told(here)
     evaluate = rung.evaluate
 
     def told_at(position: Any, rows: Rows | None = None) -> Asks[Estimate]:
         _check_positions(name, "rung.evaluate of", position, here.position.shape[1])
+        chains = told.every if rows is None and len(position) == len(told.every) else rows
+        if chains is not None and np.shape(chains) != (len(position),):
+            raise _wrong(name, f"say of which chain each of the {len(position)} positions is, in rows", rows)
+        told.evaluating += 1
         estimate = yield from evaluate(position, rows)
-        told.append(Point(position, estimate))
+        told.evaluating -= 1
+        told.hear(position, estimate, chains)
         return estimate
 
     rung.evaluate = told_at
@@ -67,12 +72,45 @@ def checked_step(
         row = int(np.argmax(left))
         where = f"{point.position[row].tolist()} from {here.position[row].tolist()}"
         raise _wrong(name, f"stay within the domain {domain}, as rung.follow does, or refuse such moves", where)
-    unknown = ~_is_told(point, told)
-    if unknown.any():
-        row = int(np.argmax(unknown))
+    for row in map(int, np.flatnonzero(~told.belongs(point))):
         what = f"{point.estimate.energy[row]} at {point.position[row].tolist()} for chain {row}"
+        if told.anywhere(point, row):
+            raise _wrong(name, "leave each chain at a position that it asked for as that chain's own", what)
         raise _wrong(name, "return positions with the energy that it was told there", what)
     return point, memory, info
+
+
+class _Told:
+    """The energies that a kernel was told in a step, and of which chains the positions were."""
+
+    def __init__(self, here: Point) -> None:
+        chains, self.dimension = here.position.shape
+        self.every: Rows = np.arange(chains)
+        #: How many requests of `ActiveRung.evaluate` wait for their answers.
+        self.evaluating = 0
+        self._heard: list[tuple[Point, Rows | None]] = [(here, self.every)]
+
+    def hear(self, position: Array, estimate: Estimate, rows: Rows | None) -> None:
+        """Energies at positions of the chains ``rows``; None: of whichever."""
+        self._heard.append((Point(position, estimate), None if rows is None else np.asarray(rows)))
+
+    def belongs(self, point: Point) -> Mask:
+        """Which chains have an energy that they were told at their position, each for itself."""
+        known = np.zeros(len(self.every), dtype=bool)
+        for (position, estimate), rows in self._heard:
+            if rows is not None:
+                equal = (position == point.position[rows]).all(axis=1) & (
+                    estimate.energy == point.estimate.energy[rows]
+                )
+                known[rows[equal]] = True
+        if not known.all():
+            loose = {row for heard, rows in self._heard if rows is None for row in _rows(*heard)}
+            known |= [row in loose for row in _rows(*point)]
+        return known
+
+    def anywhere(self, point: Point, row: int) -> bool:
+        """Whether some chain was told the energy of this one."""
+        return any(_rows(*point)[row] in _rows(*heard) for heard, _ in self._heard)
 
 
 def check_memory(kind: str, part: object, memory: Any, chains: int | None = None) -> None:
@@ -106,7 +144,7 @@ def check_told(kernel: Kernel, info: Info, chains: int) -> None:
             raise _wrong(name, f"tell {what!r} as {kind.__name__}", values)
 
 
-def _asked(asking: object, name: str, fidelities: Collection[str], told: list[Point]) -> Asks[object]:
+def _asked(asking: object, name: str, fidelities: Collection[str], told: _Told) -> Asks[object]:
     if not isinstance(asking, Generator):
         raise _wrong(name, "have a step that is a generator, which yields what it asks for", asking)
     estimates = None
@@ -115,9 +153,11 @@ def _asked(asking: object, name: str, fidelities: Collection[str], told: list[Po
             requests = asking.send(estimates)
         except StopIteration as end:
             return end.value
-        _check_requests(name, requests, fidelities, told[0].position.shape[1])
+        _check_requests(name, requests, fidelities, told.dimension)
         estimates = yield requests
-        told += [Point(request.position, found) for request, found in zip(requests, estimates, strict=True)]
+        if not told.evaluating:  # else the kernel hears what the estimator makes of them
+            for request, found in zip(requests, estimates, strict=True):
+                told.hear(request.position, found, None)
 
 
 def _check_requests(name: str, requests: object, fidelities: Collection[str], d: int) -> None:
@@ -173,19 +213,7 @@ def _check_info(name: str, info: object, chains: int, adjusted: bool) -> None:
             raise _wrong(name, f"tell {what} as a count", count)
 
 
-def _is_told(point: Point, told: list[Point]) -> npt.NDArray[np.bool_]:
-    """Which chains have the energy that belongs to their position."""
-    known = np.zeros(len(point.position), dtype=bool)
-    for position, estimate in told:
-        if position.shape == point.position.shape:  # row for row, as it mostly is
-            known |= (position == point.position).all(axis=1) & (estimate.energy == point.estimate.energy)
-    if not known.all():
-        rows = {row for position, estimate in told for row in _rows(position, estimate)}
-        known = known | [row in rows for row in _rows(*point)]
-    return known
-
-
-def _rows(position: npt.NDArray[np.float64], estimate: Estimate) -> list[bytes]:
+def _rows(position: Array, estimate: Estimate) -> list[bytes]:
     """Positions and their energies, equal where the numbers are: zeros lose their sign."""
     return [row.tobytes() for row in np.column_stack([position, estimate.energy]) + 0.0]
 

@@ -117,6 +117,20 @@ def test_evaluating_at(position):
         iv.sample(TARGET, sampler(evaluating(position)), **LENGTH)
 
 
+def test_some_chains_asked_for_by_themselves():
+    def step(self, rung, here, memory, move):
+        rows = [2, 0]
+        estimate = here.estimate.replaced(rows, (yield from rung.evaluate(here.position[rows] / 2.0, rows)))
+        position = here.position.copy()
+        position[rows] /= 2.0
+        return Point(position, estimate), memory, Info(np.zeros(3))
+
+    assert iv.sample(TARGET, sampler(step), **LENGTH).theta.shape[1] == 300
+    halved = type("Walk", (Walk,), {"nonsense": lambda *args: (yield from args[1].evaluate(np.zeros((2, 2)), [1]))})()
+    with pytest.raises(PartError, match=r"say of which chain each of the 2 positions is, in rows, got \[1\]"):
+        iv.sample(TARGET, iv.Sampler([iv.Rung(kernel=halved, step_size=0.1)]), **LENGTH)
+
+
 at = Point._replace
 RETURNED = {
     "nothing": (lambda there, *kept: None, "a Point, its memory and an Info, got None"),
@@ -129,6 +143,10 @@ RETURNED = {
     "another's energy": (
         lambda there, *kept: (at(there, position=np.zeros((3, 2))), *kept),
         r"with the energy that it was told there, got [\d.]+ at \[0.0, 0.0\] for chain 0",
+    ),
+    "another chain's": (
+        lambda there, *kept: (Point(there.position[[1, 2, 0]], there.estimate.take([1, 2, 0])), *kept),
+        r"leave each chain at a position that it asked for as that chain's own, got .* for chain 0",
     ),
     "no energy": (lambda there, *kept: (Point(there.position, None), *kept), "Point of positions and an Est"),
     "energies (3, 1)": (
