@@ -1,5 +1,6 @@
 # make demo    two examples, short, with figures in demo/ (needs only Python 3.11 or newer)
-# make test    the test suite in an environment from PyPI and, where it can be had, what depends on it in one with dolfinx
+# make test    the tests that are not slow, in an environment from PyPI and, where it can be had, what depends on it in one with dolfinx
+# make test-slow   the slow ones; PART=2/5 is the second of five parts of them
 # make test-processors   the suite as it would run on other processors
 # make margins   the statistical tests with 20 shifts of all seeds, and by how much they hold
 # make test-dolfinx-0.9   the tests of what is built on dolfinx, in an unpacked Debian 13; test-dolfinx-0.11 in sid
@@ -7,7 +8,7 @@
 # make lint    style, types and the direction of imports
 # make bench   the benchmarks
 # make peers   other toolkits on the same problems, each in an environment of its own below .peers/, and the page about it
-# make test-python-3.13   the tests that are not slow with that version of Python, where it is there; or 3.12
+# make test-python-3.13   the tests of `make test` with that version of Python, where it is there; or 3.12
 # make test-lower-bounds   the suite with the oldest version of every dependency that pyproject.toml allows
 # make clean   removes environments, logs and figures
 #
@@ -17,7 +18,7 @@
 SHELL := bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-pypi test-dolfinx test-dolfinx-0.9 test-dolfinx-0.11 test-lower-bounds test-processors margins test-python-3.12 test-python-3.13 peers docs lint bench clean
+.PHONY: help demo test test-pypi test-slow test-dolfinx test-dolfinx-0.9 test-dolfinx-0.11 test-lower-bounds test-processors margins test-python-3.12 test-python-3.13 peers docs lint bench clean
 
 WORKERS ?= 2
 DEMO_HARE_LYNX ?= --draws 4000
@@ -61,8 +62,16 @@ closing_line = echo "$(1): $$(grep -aE ' in [0-9.]+s' $(2) | tail -n 1)" >> .mak
 test-pypi:
 	@.ci/environment .venv dev
 	@mkdir -p .make; echo "Tests in the PyPI environment"; \
-	$(ONE_THREAD) .venv/bin/python -P -m pytest $(TEST_PROCESSES) --durations=10 $(PYTEST_ARGUMENTS) 2>&1 | tee .make/test-pypi.log; \
+	$(ONE_THREAD) .venv/bin/python -P -m pytest $(TEST_PROCESSES) -m "not slow" --durations=10 $(PYTEST_ARGUMENTS) 2>&1 | tee .make/test-pypi.log; \
 	status=$$?; $(call closing_line,PyPI environment,.make/test-pypi.log); exit $$status
+
+# each has a quicker test beside it: see CONTRIBUTING.md
+PART ?= 1/1
+test-slow:
+	@.ci/environment .venv dev
+	@mkdir -p .make; echo "Slow tests, part $(PART)"; \
+	$(ONE_THREAD) .venv/bin/python -P -m pytest $(TEST_PROCESSES) -m slow --part $(PART) --durations=5 $(PYTEST_ARGUMENTS) 2>&1 | tee .make/test-slow.log; \
+	status=$$?; $(call closing_line,slow tests $(PART),.make/test-slow.log); exit $$status
 
 # what depends on dolfinx, MPI or the version of numpy; all else would only run twice
 test-dolfinx:
@@ -100,7 +109,7 @@ test-lower-bounds:
 	@PIP_ARGUMENTS="--constraint .make/lower-bounds.txt" .ci/environment .venv-lower test
 	$(ONE_THREAD) NUMBA_CACHE_DIR="$(CURDIR)/.venv-lower/numba-cache" .venv-lower/bin/python -P -m pytest $(TEST_PROCESSES) $(PYTEST_ARGUMENTS)
 
-# the tests that are not slow, with another version of Python where there is one
+# the tests of `make test`, with another version of Python where there is one
 test-python-3.12 test-python-3.13: VERSION = $(@:test-python-%=%)
 test-python-3.12 test-python-3.13:
 	@python=$$(.ci/find-python $(VERSION)) || { echo "skipped: there is no Python $(VERSION) here"; exit 0; }; \

@@ -24,6 +24,7 @@ import numpy as np
 from _common import options
 
 import invsamp as iv
+from invsamp.estimators import Estimator
 
 Value = tuple[np.ndarray, np.ndarray]
 RUNS, PILOT = 10, 10
@@ -198,7 +199,7 @@ def times(
     return np.where(near.any(axis=1), near.argmax(axis=1) + 1, iterations + 1)
 
 
-def noise(task: Task, over: float = 1.0) -> iv.Estimator:
+def noise(task: Task, over: float = 1.0) -> Estimator:
     """Of the gradients: a thousandth of the box."""
     return iv.noisy(0.0, (task.box[1] - task.box[0]) / 1000.0 / over)
 

@@ -22,6 +22,7 @@ with contextlib.suppress(ImportError):
 import hypothesis
 import numpy as np
 import numpy.typing as npt
+import parts
 import pytest
 from numba.core.dispatcher import Dispatcher
 from scipy.stats import t as student
@@ -78,6 +79,7 @@ COMPILATIONS, COMPILED_AT_IMPORT = pytest.StashKey[Compilations](), pytest.Stash
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fuzz", type=int, default=5_000, metavar="N", help="calls with wrong arguments that are tried")
     parser.addoption("--reseed", type=int, default=0, metavar="N", help="shift the seeds of all tests, N-th shift")
+    parser.addoption("--part", type=parts.read, metavar="K/N", help="of the slow tests only the K-th of N parts")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -99,9 +101,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("statistical")
         elif file.startswith(SEE_NUMPY) and not file.startswith(BLIND):
             item.add_marker("numpy")
+    if part := config.getoption("part"):
+        _leave_out(config, items, part)
     # Each process begins with its part of this order. What compiles the march is with the first, or each would compile
     # it; then come the long ones: at the end a process that is left alone with one would keep the others waiting
     items.sort(key=lambda item: (not _file(item).startswith(MARCH), item.get_closest_marker("slow") is None))
+
+
+def _leave_out(config: pytest.Config, items: list[pytest.Item], part: tuple[int, int]) -> None:
+    slow = [item.nodeid for item in items if item.get_closest_marker("slow")]
+    others = set(slow).difference(parts.within(slow, part))
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in others])
+    items[:] = [item for item in items if item.nodeid not in others]
 
 
 def _file(item: pytest.Item) -> str:

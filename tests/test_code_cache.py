@@ -110,6 +110,7 @@ def test_a_numba_cache_dir_of_somebody_else_is_not_used(home, tmp_path, monkeypa
     assert not list(theirs.iterdir())
 
 
+@pytest.mark.slow  # four processes
 @pytest.mark.parametrize("theirs", ["", "invsamp_*"])
 def test_a_folder_for_caches_of_somebody_else_is_not_used(home, tmp_path, monkeypatch, theirs):
     """Where the sources cannot be written to, numba stores in the user's folder for caches."""

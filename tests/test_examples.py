@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import re
 import runpy
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -36,6 +39,37 @@ def example(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
         return main(), tmp_path
 
     return run
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("[!_]*.py")), ids=lambda path: path.stem)
+def test_what_it_names_is_there(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names, and keywords of what it calls; so much is seen of every example, though they run in turns."""
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    try:
+        names = runpy.run_path(str(path))
+    except ModuleNotFoundError as missing:
+        assert missing.name in ("torch", "matplotlib")
+        pytest.skip(f"{missing.name} is not installed")
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and callable(called := meant(node.func, names)):
+            accepted = inspect.signature(called).parameters.values()
+            given = {keyword.arg for keyword in node.keywords} - {None}
+            if not any(p.kind is p.VAR_KEYWORD for p in accepted):
+                assert given <= {p.name for p in accepted}, ast.unparse(node)
+        elif isinstance(node, ast.Attribute):
+            meant(node, names)
+
+
+def meant(node: ast.expr, names: dict) -> object:
+    """What a name, or an attribute of the package's modules, stands for; None for all else."""
+    if isinstance(node, ast.Name):
+        found = names.get(node.id)
+    elif isinstance(node, ast.Attribute) and isinstance(module := meant(node.value, names), ModuleType):
+        found = getattr(module, node.attr)
+    else:
+        return None
+    own = getattr(found, "__module__", None) or getattr(found, "__name__", "")
+    return found if str(own).startswith("invsamp") else None
 
 
 def against_the_published_posterior(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

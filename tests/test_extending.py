@@ -124,14 +124,14 @@ TARGET = iv.Target(gaussian(np.linalg.inv(CORRELATED)))
 
 @pytest.mark.parametrize("name", ["walk", "ladder"])
 def test_the_kernel_has_its_law(script, draw, agrees, name):
-    run = draw(TARGET, getattr(script, name), draws=500, thin=4, warmup=500)
+    run = draw(TARGET, getattr(script, name), draws=120, thin=4, warmup=300)
     assert set(run.report["kernels"]) == {"rwm"}
     assert agrees(second_moments(run), upper(CORRELATED))
 
 
 def test_a_kernel_that_never_refuses_is_rejected(script, draw, agrees, monkeypatch):
     monkeypatch.setattr(script, "decided", lambda accept, there, here: there)
-    run = draw(TARGET, script.walk, draws=500, thin=4, warmup=500)
+    run = draw(TARGET, script.walk, draws=120, thin=4, warmup=300)
     assert not agrees(second_moments(run), upper(CORRELATED))
 
 

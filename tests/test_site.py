@@ -44,6 +44,17 @@ addEventListener("load", () => axe.run(document, {{runOnly: {rules}}}).then((fou
 """
 
 
+def test_every_public_name_has_its_line() -> None:
+    """The names alone, without a build."""
+    listed = set()
+    for page in (ROOT / "docs" / "api").glob("*.md"):
+        for block in re.findall(r"```{eval-rst}\n(.*?)```", page.read_text(), re.DOTALL):
+            (module,) = re.findall(r"currentmodule:: (\S+)", block)
+            listed |= {f"{module}.{name}" for name in re.findall(r"^   (\w+)$", block, re.MULTILINE)}
+    named = {name for name in public() if not name.startswith("invsamp.problems.")}
+    assert len(listed) > 100 and not named - listed - ELSEWHERE
+
+
 @pytest.mark.slow
 def test_the_site(tmp_path: Path) -> None:
     pytest.importorskip("myst_nb")

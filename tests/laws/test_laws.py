@@ -174,7 +174,8 @@ class TestNotLinear:
         rungs = [iv.Rung(law, kernel=iv.Langevin(adjusted=True), step_size=0.2) for law in (iv.tempered(1.0), self.law)]
         target = iv.Target(self.mixture)
         sampler = iv.Sampler(rungs, iv.Swap(fraction=0.5))
-        return draw(target, sampler, draws=1000, thin=4, warmup=2000, start=np.array([-4.0]), **settings)
+        length = {"draws": 1000, "thin": 4, "warmup": 2000, "start": np.array([-4.0])}
+        return draw(target, sampler, **length | settings)
 
     def test_both_rungs_have_their_law(self, draw, agrees, monkeypatch):
         run = self.run(draw)
@@ -190,7 +191,7 @@ class TestNotLinear:
         assert not agrees(((hot > 0.0) - right).mean(axis=1), 0.0)
         # swaps that take no notice of the law exchange all there is
         monkeypatch.setattr(Meeting, "_value", lambda meeting, weights, estimate: (0.0 * estimate.energy, 0.0))
-        assert not agrees(LINE.shares(self.run(draw)), truth)
+        assert not agrees(LINE.shares(self.run(draw, draws=200)), truth)
 
     def test_is_a_law(self):
         assert isinstance(self.law, Law)

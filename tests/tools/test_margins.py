@@ -6,8 +6,10 @@ import re
 import launch
 import margins
 import numpy as np
+import pytest
 
 
+@pytest.mark.slow
 def test_shifts_are_other_draws_and_their_margins_stand_in_a_table(tmp_path):
     command = ["--shifts", 2, "--folder", tmp_path, "tests/swap/test_schemes.py", "tests/estimators/test_batches.py"]
     printed = launch.python(margins.ROOT / "tests" / "tools" / "margins.py", *command).stdout
