@@ -14,13 +14,17 @@ from invsamp.solvers.ode.arrow import ArrowEquations, levenberg_marquardt
 Array = npt.NDArray[np.float64]
 
 
+#: Squared residuals, in units of what the noise leads to expect, from which on a fit does not fit.
+MISFIT = 4.0
+
+
 class Unsolvable(ValueError):
     """Some segment fails where a fit begins."""
 
 
 @dataclass(frozen=True, eq=False)
 class ShootingFit:
-    """Result of `MultipleShooting.fit`.
+    """Result of `MultipleShooting.fit`; prints as a table of the parameters, with what is wrong about it, if anything.
 
     Attributes
     ----------
@@ -59,6 +63,36 @@ class ShootingFit:
     def sd(self) -> Array:
         """Of ``values``, (q,)."""
         return np.sqrt(np.diag(self.covariance))
+
+    @property
+    def misfit(self) -> float:
+        """``chi_square`` for each degree of freedom: about 1 if the model and the sds are right."""
+        return self.chi_square / max(self.degrees_of_freedom, 1)
+
+    def warnings(self) -> list[str]:
+        """What is wrong about it: that it does not fit, or has come to no end."""
+        found = []
+        if self.misfit > MISFIT:
+            found.append(
+                f"the fit misses the data: squared residuals are {self.misfit:.3g} times what noise_sd leads to "
+                f"expect. It is in another minimum than that of the data, or they are of another model, or "
+                f"noise_sd is too small: begin with other parameters or starts, take shorter segments, observe more"
+            )
+        if not self.converged:
+            found.append(
+                f"the fit has come to no end in {self.iterations} iterations: either more are needed "
+                f"(max_iterations=), or the data leave something next to undetermined (see `sd`)"
+            )
+        return found
+
+    def __str__(self) -> str:
+        rows = zip(self.names, self.values, self.sd, strict=True)
+        lines = [
+            f"chi-squared {self.chi_square:.4g} for {self.degrees_of_freedom} degrees of freedom after "
+            f"{self.iterations} iterations",
+            *(f"{name:>12s} {value:12.5g} +- {sd:.2g}" for name, value, sd in rows),
+        ]
+        return "\n".join(lines + self.warnings())
 
     def start(self, rng: np.random.Generator, chains: int, spread: float = 1.0) -> Mapping[str, Array]:
         """Starting points for ``invsamp.sample(..., start=...)``: name -> (chains, ...), parameters and ``starts``.

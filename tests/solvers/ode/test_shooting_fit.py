@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy.optimize import least_squares
@@ -19,6 +21,7 @@ from shooting_cases import (
     shoot,
 )
 
+from invsamp.solvers.ode import MultipleShooting
 from invsamp.solvers.ode.arrow import levenberg_marquardt
 
 
@@ -144,13 +147,15 @@ class TestFit:
         np.testing.assert_allclose(wide["rho"] - fit.values[1], 3.0 * (start["rho"] - fit.values[1]), rtol=1e-9)
 
     def test_says_when_it_was_stopped(self):
-        fit = shoot(segments=4).fit(noisy(), [5.0, 15.0, 1.0], SD, max_iterations=1)
+        with pytest.warns(UserWarning, match="come to no end in 1 iterations"):
+            fit = shoot(segments=4).fit(noisy(), [5.0, 15.0, 1.0], SD, max_iterations=1)
         assert not fit.converged and fit.iterations == 1
+        assert fit.warnings()[-1] in str(fit)
 
     def test_says_what_it_needs(self):
         partly = shoot(segments=4, states=("x", "z"))
-        with pytest.raises(ValueError, match=r"starts must be given where states are not observed, here \['y'\]"):
-            partly.fit(noisy()[:, [0, 2]], TRUTH, 1.0)
+        with pytest.raises(ValueError, match=r"parameters must be such that .* along the data, to guess \['y'\], got"):
+            partly.fit(noisy()[:, [0, 2]], [1e200, 1.0, 1.0], 1.0)
         for settings, message in (
             ({"starts": "x"}, "starts must be finite numbers, got 'x'"),
             ({"max_iterations": 0}, "max_iterations must be an integer >= 1, got 0"),
@@ -163,3 +168,45 @@ class TestFit:
     def test_says_why_it_cannot_begin(self):
         with pytest.raises(ValueError, match=r"solvable where the fit begins, .*: [A-Z_]+ by RK45 after t = "):
             shoot(segments=4).fit(noisy(), [1e200, 1.0, 1.0], SD)
+
+
+class TestUnobserved:
+    """Lorenz until 25 with one state seen, some 20 times as long as errors take to grow tenfold."""
+
+    TIMES, MODEL = np.arange(501) * 0.05, dataclasses.replace(MODEL, rtol=1e-6, atol=1e-8)
+
+    def seen(self, name, seed):
+        """Observed with noise of 5%: the model, the data, their sd."""
+        column = MODEL.states.index(name)
+        path = self.MODEL.solve(TRUTH[None], np.ones(3), self.TIMES).states[0]
+        sd = 0.05 * path[:, column].std()
+        observed = path[:, [column]] + sd * np.random.default_rng(seed).standard_normal((len(self.TIMES), 1))
+        return MultipleShooting(self.MODEL, self.TIMES, 50, states=(name,), continuity=0.3), observed, sd, path
+
+    @pytest.mark.parametrize("name", ["x", "y"])
+    def test_is_fitted_from_afar(self, name, within):
+        shooting, observed, sd, path = self.seen(name, 3)
+        fit = shooting.fit(observed, [5.0, 15.0, 5.0], sd)
+        assert fit.converged and not fit.warnings() and "chi-squared" in str(fit)
+        score = (fit.values - TRUTH) / fit.sd
+        # what is not seen is found too: to 2% of its spread
+        error = fit.starts - path[np.round(shooting.begins / 0.05).astype(int)]
+        assert within(score, 5.0) and within(np.sqrt(np.mean(error**2, axis=0)) / path.std(axis=0), 0.1)
+        assert not within((0.8 * TRUTH - TRUTH) / fit.sd, 5.0)
+
+    def test_is_refused_where_it_misses_the_data(self):
+        """z says nothing of the signs of x and y."""
+        shooting, observed, sd, _ = self.seen("z", 3)
+        with pytest.warns(UserWarning, match="the fit misses the data: squared residuals are"):
+            fit = shooting.fit(observed, [8.0, 25.0, 2.0], sd, max_iterations=8)
+        assert fit.misfit > 4.0
+
+    def test_is_guessed_between_the_data_and_where_some_are_missing(self):
+        shooting, observed, sd, _ = self.seen("x", 4)
+        mask = np.ones((501, 1), dtype=bool)
+        mask[100:110] = False
+        begins = np.concatenate([[-0.1], np.arange(0.52, 25.0, 0.5)])
+        other = dataclasses.replace(shooting, segments=begins, mask=mask)
+        fit = other.fit(np.where(mask, observed, np.nan), [9.0, 26.0, 2.5], sd)
+        assert not fit.warnings()
+        np.testing.assert_allclose(fit.values, TRUTH, atol=5.0 * fit.sd.max())
