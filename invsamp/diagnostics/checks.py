@@ -423,11 +423,12 @@ def _failed_solve_warnings(report: Facts) -> list[str]:
         total = evaluations.get(fidelity, 0)
         if not total or failed / total <= FAILED_SOLVES_LIMIT:
             continue
-        message = report.get("failure_message")
+        message, cold = report.get("failure_message"), (report.get("fidelities") or [fidelity])[0]
+        cut = "the posterior is cut off" if fidelity == cold else f"moves on {fidelity!r} ended"
         last = f" The last failure said: {message}." if message else ""
         found.append(
             f"{failed} of {total} solves of {fidelity!r} failed ({failed / total:.1%}), above "
-            f"{FAILED_SOLVES_LIMIT:.0%}: the posterior is cut off where the model gives no answer.{last} Narrow the "
+            f"{FAILED_SOLVES_LIMIT:.0%}: {cut} where the model gives no answer.{last} Narrow the "
             f"prior or the domain to where the model is meant to work, or make its solver more robust."
         )
     return found

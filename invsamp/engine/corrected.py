@@ -117,6 +117,13 @@ class CorrectedEngine(Engine):
         report = super().report()
         report["decisions"] = [*self._told, *report["decisions"]]
         report["correction"] = None if self.found is None else self.found.report()
+        if self.found is not None and self.found.doubt is not None:
+            report["warnings"] = [
+                f"{self.found.doubt}. The fine rung gets there by its own moves alone, one at each exchange: the draws "
+                "are right in the limit of many, and slow to come from there. Sample the fine model by itself, or make "
+                "the coarse one answer there.",
+                *report["warnings"],
+            ]
         return report
 
     def state(self) -> Saved:

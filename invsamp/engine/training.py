@@ -28,6 +28,7 @@ from invsamp.diagnostics.draws import ess, rhat
 from invsamp.engine.engine import Engine
 from invsamp.engine.ladder_search import Heir
 from invsamp.engine.plan import Plan
+from invsamp.engine.probing import Probe, probed
 from invsamp.engine.rung import RungAtWork
 from invsamp.engine.streams import Saved
 from invsamp.evaluate.counted import CountedPotential
@@ -56,9 +57,10 @@ class Found(NamedTuple):
     sampler: Sampler  # the exchange
     heirs: list[Heir]  # of its rungs
     every: int  # coarse steps from draw to draw
-    pays: bool  # as far as costs and acceptances tell
+    pays: bool  # as far as costs, acceptances and failures tell
     learnt: tuple[str, ...]  # what there is to tell of the levels
     told: tuple[str, ...]  # and of how they meet
+    doubt: str | None = None  # what makes draws slow to come where no coarse model goes
 
     def report(self) -> Plain:
         """In plain types: of the level that moves, and of those between it and the finest."""
@@ -110,15 +112,20 @@ class Training:
         #: The run of the coarse fidelity alone.
         self.coarse = Engine(alone, sampler, own, {fidelity: self._potential})
         self._drawn: list[Array] = []
-        self._wanted, self._before = STEPS, 0
+        self._wanted, self._before, self._failed = STEPS, 0, 0
         self._states: Array | None = None  # of the pairs, positions (n, d)
         self._solved: list[tuple[Array, ...]] = []  # observations there by level, each of the model's own data
+        self._probe: Probe | None = None  # of failures, where there were any
         self.told: list[str] = []
         self._steps, self._gradients = 1.0, 1.0
 
     @property
     def over(self) -> bool:
-        """Whether all pairs are solved."""
+        """Whether all pairs are solved, and it is known what failures mean."""
+        return self._all_solved and (self._failed == 0 or self._probe is not None)
+
+    @property
+    def _all_solved(self) -> bool:
         return self._states is not None and sum(len(found[-1]) for found in self._solved) == len(self._states)
 
     def begin(self, positions: Array | None) -> None:
@@ -127,13 +134,16 @@ class Training:
         self.coarse.begin(positions if positions is None else positions[-chains:])
 
     def step(self) -> None:
-        """A step of the coarse chains, or some pairs."""
+        """A step of the coarse chains, some pairs, or a look at what failures mean."""
+        if self._all_solved:
+            self._do([self._look()])
+            return
         if self._states is not None:
             self._do([self._solve(self._states)])
             return
         coarse = self.coarse
         if not coarse.warming and not self._drawn:
-            self._before = self._potential.evaluations
+            self._before, self._failed = self._potential.evaluations, self._potential.failed
         coarse.step()
         if coarse.warmed is None or coarse.drawn == 0:
             return
@@ -152,6 +162,7 @@ class Training:
         self._steps = time_of(some)
         solves = self._potential.evaluations - self._before
         self._gradients = solves / draws[..., 0].size
+        self._failed = self._potential.failed - self._failed
         agreed = "" if worst <= AGREED else f"; they do not agree, R-hat {worst:.3f} is above {AGREED:g}"
         told = f"{self.fidelity!r} alone: {draws[..., 0].size:,} draws, {self._steps:.3g} of them worth one{agreed}"
         self.told = [*self.coarse.report()["decisions"], told]
@@ -166,6 +177,15 @@ class Training:
         for found in answers:
             found.gradient[~np.isfinite(found.energy)] = np.nan
         self._solved.append(tuple([found.gradient for found in answers]))
+
+    def _look(self) -> Asks[None]:
+        assert self._states is not None
+        rng = np.random.default_rng([self.coarse.plan.seed, *b"probe"])
+        known = self._states[whole(np.concatenate([found[-1] for found in self._solved]))]
+        domain = self.coarse.sampled.sampling_domain
+        self._probe = Probe(0, 0.0)
+        if len(known):
+            self._probe = yield from probed(known, self.fidelity, self._names[-1], domain, rng)
 
     def found(self) -> Found:
         """What came of it, when it is over; `ValueError` where fewer than ten pairs could be solved."""
@@ -186,17 +206,24 @@ class Training:
         heirs[:0] = [Heir(heirs[0].position.copy(), heirs[0].metric, None) for _ in chain.levels]
         levels = [learnts[name].level(name, costs.ratio(name, finest), costs.source) for name in chain.levels]
         passes = max(chain.least, alone.least) >= acceptance(GATE_SD)
-        pays = costs.ratio(self.fidelity, finest) >= GATE_RATIO and passes
+        doubt = None
+        if self._probe is not None and not self._probe.passed:
+            doubt = self._probe.told(self.fidelity, finest)
+        pays = costs.ratio(self.fidelity, finest) >= GATE_RATIO and passes and doubt is None
         told = [one.learnt for one in levels] if len(levels) > 1 and pays else [str(levels[0])]
+        told += [] if doubt is None else [doubt]
+        # there the fine rung gets by itself alone
+        local = settings.local if doubt is None else 1
         return Found(
             tuple(levels),
             tuple([corrections[name] for name in chain.levels]),
-            exchange(self.coarse.work.composition, chain, settings.local),
+            exchange(self.coarse.work.composition, chain, local),
             heirs,
             chain.steps,
             pays,
             tuple(told),
             self._words(chain, alone),
+            doubt,
         )
 
     def _learn(
@@ -239,6 +266,8 @@ class Training:
             "drawn": np.array(self._drawn),
             "wanted": self._wanted,
             "before": self._before,
+            "failed": self._failed,
+            "probe": None if self._probe is None else list(self._probe),
             "states": self._states,
             "solved": [list(pair) for pair in self._solved],
             "told": list(self.told),
@@ -252,6 +281,8 @@ class Training:
         self._drawn, self._wanted, self._before = list(state["drawn"]), state["wanted"], state["before"]
         self._states, self._solved = state["states"], [tuple(found) for found in state["solved"]]
         self.told, self._steps, self._gradients = list(state["told"]), state["steps"], state["gradients"]
+        probe = state.get("probe")  # runs of version 0.2.0 had none
+        self._failed, self._probe = state.get("failed", 0), None if probe is None else Probe(*probe)
 
 
 def _heir(rung: RungAtWork) -> Heir:

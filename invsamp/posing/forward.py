@@ -173,7 +173,9 @@ def _shaped(value: Any, shape: tuple[int, ...], what: str) -> Array:
         return value.copy()
     array = own_array(value, what)
     if array.shape != shape:
-        raise WrongShapeError(f"{what} must have shape {shape}, got {array.shape}")
+        part = "; a model of a part of the data says of which by data_indices"
+        fewer = what.startswith("observations") and array.shape[:-1] == shape[:1] and array.shape[-1] < shape[1]
+        raise WrongShapeError(f"{what} must have shape {shape}, got {array.shape}{part if fewer else ''}")
     return array
 
 

@@ -214,6 +214,7 @@ class Posterior:
         other.forward, other.costs = {name: self.forward[name]}, None
         other._observe(self.data)  # noqa: SLF001 (its own class)
         other._take_models(whole=False)  # noqa: SLF001
+        other._models = {name: self._models[name]}  # noqa: SLF001 (whose failures it tells)
         return other
 
     @property

@@ -7,11 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 from two_levels import DATA, FINE, MAP, NOISE, SHIFT, Line, exact, posed
 
 import invsamp as iv
 from invsamp.corrections.chain import OFTEN, CoarseSide, acceptance, how_often
 from invsamp.corrections.enhanced import Enhanced
+from invsamp.corrections.learning import LevelCorrection
+from invsamp.domains import Unbounded
+from invsamp.engine.probing import LOST, probed
+from invsamp.evaluate.requests import Estimate, answered
 from invsamp.ladder.corrected_exchange import CorrectedExchange
 from invsamp.results.run import Run
 from invsamp.storage.directory import RunDirectory
@@ -325,6 +330,72 @@ class TestHowOften:
         assert how_often(CoarseSide(np.inf, 1.0), 10.0) == OFTEN[-1]
 
 
+class Stops(Line):
+    """No answer where the first unknown is above a limit."""
+
+    def __init__(self, limit, *arguments, **settings):
+        super().__init__(*arguments, **settings)
+        self.limit = limit
+
+    def __call__(self, theta):
+        return np.where(theta[:, :1] > self.limit, np.nan, super().__call__(theta))
+
+
+def fails(share, *, fine=False):
+    """A posterior of which the coarse model fails in the upper ``share``; with ``fine`` both do."""
+    mean, covariance = exact()
+    limit = mean[0] + norm.isf(share) * np.sqrt(covariance[0, 0])
+    both = Stops(limit, cost=20.0) if fine else Line(cost=20.0)
+    return posed(coarse=Stops(limit, FINE, 0.1), fine=both)
+
+
+class TestFailingModels:
+    def test_who_asks_for_it_is_warned_and_the_fine_rung_moves_at_each_exchange(self):
+        with pytest.warns(UserWarning, match="'coarse' fails where 'fine' does not: .* slow to come from there"):
+            run = iv.sample(fails(0.1), LEARNING, **QUICK | {"draws": 40})
+        drawn = run.report["evaluations"]["fine"] - run.report["warmup_evaluations"]["fine"]
+        assert drawn == 2 * 4 * 40
+        assert not run.report["correction"]["pays"]  # so that it is declined where nobody asked
+
+    def test_where_both_fail_the_exchange_goes_on(self, quiet):
+        run = iv.sample(fails(0.1, fine=True), LEARNING, **QUICK)
+        assert run.report["correction"]["pays"] and run.report["failed_solves"]["coarse"] > 0
+
+    @pytest.mark.parametrize("limit", [0.5, 1.5, 8.0])
+    def test_most_of_what_is_lost_is_found(self, limit):
+        """Of normal states cut off at some sds: as much of the rest as a move reaches."""
+        states = np.random.default_rng(0).normal(size=(1000, 3))
+        states = states[states[:, 0] < limit]
+        lost = []
+        for seed in range(20):
+            asking = probed(states, "coarse", "fine", Unbounded(), np.random.default_rng(seed))
+            lost.append(answered(asking, normal_but_above(limit)).lost)
+        share = norm.sf(limit)
+        assert 0.4 * share - 1e-6 <= np.mean(lost) <= share
+        assert (np.array(lost) > LOST).all() if limit < 2.0 else max(lost) == 0.0
+
+    def test_goes_on_to_the_bit_from_before_the_look(self, tmp_path, quiet):
+        whole = iv.sample(fails(0.1), LEARNING, **QUICK)
+        stopped_at(tmp_path / "run", 402, fails(0.1), LEARNING)
+        run = iv.resume(tmp_path / "run", progress=False)
+        np.testing.assert_array_equal(run.theta, whole.theta)
+        assert run.report["evaluations"] == whole.report["evaluations"]
+
+
+def normal_but_above(limit):
+    """Answers of two standard normal laws, of which the coarse one fails above a limit of the first coordinate."""
+
+    def answer(requests):
+        found = []
+        for request in requests:
+            energy = 0.5 * np.square(request.position).sum(axis=1)
+            lost = (request.fidelity == "coarse") & (request.position[:, 0] > limit)
+            found.append(Estimate(np.where(lost, np.inf, energy), None))
+        return tuple(found)
+
+    return answer
+
+
 class TestBadInput:
     def test_is_told_by_name(self):
         with pytest.raises(ValueError, match="problem must be a Posterior with forward models of several fidelities"):
@@ -335,8 +406,33 @@ class TestBadInput:
             iv.surrogate_exchange(None)
         with pytest.raises(ValueError, match="pairs must be"):
             iv.surrogate_exchange(correct="auto", pairs=3)
+
+        class Part(Line):
+            def __call__(self, theta):
+                return super().__call__(theta)[:, :4]
+
+        fewer = posed(coarse=Part(), fine=Line(cost=20.0))
+        with pytest.raises(ValueError, match=r"'coarse' must have shape \(4, 6\), got \(4, 4\); .* by data_indices"):
+            iv.sample(fewer, LEARNING, **QUICK)
         with pytest.raises(ValueError, match="kernel must be None"):
             iv.surrogate_exchange(None, correct="auto", kernel=iv.Langevin(adjusted=True))
+
+    def test_why_a_coarse_model_has_no_answer_is_told(self):
+        class Raises(Line):
+            def __call__(self, theta):
+                raise ZeroDivisionError("no mesh")
+
+            linearize = __call__
+
+        with pytest.raises(RuntimeError, match=r"'coarse' is not finite at the starting points (?s:.*): .*no mesh"):
+            iv.sample(posed(coarse=Raises(), fine=Line(cost=20.0)), LEARNING, **QUICK)
+
+    def test_a_dearer_coarse_model_and_fewer_pairs_than_outputs_are_told(self, quiet):
+        wide = posed(coarse=Line(MAP @ FINE, SHIFT, 0.02, 50.0), fine=Line(cost=20.0))
+        run = iv.sample(wide, **QUICK)
+        assert any("'coarse' is 2.5 times dearer than 'fine' (counted)" in line for line in run.report["decisions"])
+        learnt = LevelCorrection("coarse", "affine", {"affine": 0.1}, 0.9, 20, 0, 30.0, "counted", 25)
+        assert "fewer pairs than its 25 outputs need: the map is held near an offset" in str(learnt)
 
     def test_a_fine_model_that_hardly_ever_solves(self, quiet):
         class Failing(Line):
