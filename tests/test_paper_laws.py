@@ -1,7 +1,7 @@
 """Samplers of the papers against their operators in one dimension: no limit of small steps, no Monte Carlo in truth.
 
 Two bumps that overlap, so that chains forget quickly. What a row of the table in docs/papers.md is held against where
-it is not here: `SHOWN` in `test_papers.py`.
+it is not here: `LAWS` in `test_papers.py`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ from functools import cached_property
 import numpy as np
 import pytest
 from operator_oracle import Level, TwoRungs, grid, on_grid, transition
-from scipy.stats import norm
 
 import invsamp as iv
-from invsamp.contract import Terms
 from invsamp.engine.swaps.pair import Pair
 from invsamp.evaluate.requests import Estimate
 from invsamp.problems.mixtures import GaussianMixture
@@ -198,42 +196,6 @@ def test_every_rung_has_its_law_whoever_meets(scheme, draw, agrees, monkeypatch)
     monkeypatch.setattr(Pair, "log_uniform", lambda pair: fair(pair) - 1.0)
     found = draw(iv.Target(BUMPS), sampler, **length)
     assert not agrees(np.concatenate([of_draws(found, k) for k in range(3)], axis=1), right)
-
-
-class Tilts:
-    """The bumps, and 48 terms a x whose sum is nothing: a batch's energy less that at a snapshot s has sd 2 |x - s|."""
-
-    dimension, size, batch = 1, 48, 16
-
-    def __init__(self):
-        slopes = norm.ppf((np.arange(self.size) + 0.5) / self.size)
-        self.slopes = 2.0 * slopes / (slopes.std(ddof=1) * self.size * np.sqrt(1.0 / self.batch - 1.0 / self.size))
-
-    def energy(self, position):
-        return BUMPS.energy(position)
-
-    def energy_and_gradient(self, position):
-        return BUMPS.energy_and_gradient(position)
-
-    def terms(self, position, indices):
-        slopes = self.slopes[indices]
-        return Terms(*BUMPS.energy_and_gradient(position), slopes * position, slopes[:, :, None])
-
-
-def test_energies_less_those_of_a_snapshot(draw, agrees, variance=1.0):
-    """VR-reSGLD with a snapshot at 0.3 that is never renewed, and one variance for all states: the operator's law, with
-    the bias that this makes; not the law of the noise's own variance."""
-
-    def sd(position, energy):
-        return 2.0 * np.abs(position[:, 0] - 0.3)
-
-    rungs = [replace(level, energy_sd=sd, gradient_sd=2.0, energy_variance=variance) for level in (COLD, HOT)]
-    settings = {"size": Tilts.batch, "refresh": 10**6, "energy_variance": iv.known(variance)}
-    sampler = iv.vr_resgld(PAIR, STEP, **settings, swap_fraction=1.0)
-    run = draw(iv.Target(Tilts()), sampler, start=np.array([0.3]), **LENGTH | {"chains": 128})
-    assert agrees(of_draws(run), shares(*marginal(iv.corrected(), rungs)))
-    told = [replace(level, energy_variance=None) for level in rungs]
-    assert not agrees(of_draws(run), shares(*marginal(iv.corrected(), told)))
 
 
 def test_a_cycle_with_momentum(draw, agrees):

@@ -127,13 +127,3 @@ class TestWindowsAtWork:
         run = draw(flat, sampler, draws=40, warmup=0, chains=3)
         assert run.report["swap_accepts"] == run.report["swap_attempts"] == [30]
         assert "DEO with window 4 (approximate)" in run.report["warnings"][0]
-
-    def test_the_draws_are_biased_where_moves_are_slow(self, draw, agrees):
-        """A mode's weight of .6; .502 by the operator with W = 8."""
-        found = {}
-        for scheme in (deo(), deo(8)):
-            sampler = iv.relangevin((1.0, 10.0), 0.1, scheme=scheme, swap_fraction=1.0, preconditioner=None)
-            run = draw(iv.Target(two_modes()), sampler, draws=250 if scheme == deo() else 500, thin=4, warmup=500)
-            found[scheme] = (run.theta[..., 0] > 0.0).mean(axis=1)
-        assert agrees(found[deo()], 0.6)
-        assert not agrees(found[deo(8)], 0.6)
