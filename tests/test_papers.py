@@ -89,7 +89,7 @@ LAWS = {
     "VR: VR-reSGLD, Algorithm 1": "test_paper_memories.py::test_energies_less_those_of_snapshots_that_are_renewed",
     "VR: VR-reSGLD, Algorithm 2": "test_paper_memories.py::test_energies_less_those_of_snapshots_that_are_renewed",
     "VR: VR-reSGHMC": "test_paper_memories.py::test_momentum_with_snapshots_that_are_renewed",
-    "VR: its exact form (ours)": "estimators/test_quadratic_controls.py::TestLaw test_calibrated_presets.py::test_apart",
+    "VR: its exact form (ours)": "estimators/test_quadratic_controls.py::TestLaw",
     "VR: the same by Gauss-Newton matrices (ours)": "test_examples.py::test_variance_reduction",
     "thesis: APE": "test_paper_laws.py swap/test_schemes.py::TestAnyTwoRungs",
     "thesis: ADJ, one pair": "test_paper_laws.py",
