@@ -190,7 +190,7 @@ def function(name: str, value: object, signature: str = "") -> Callable[..., Any
 def instance(name: str, value: object, kinds: type[Kind], right: str) -> Kind: ...
 @overload
 def instance(name: str, value: object, kinds: tuple[type, ...] | UnionType, right: str) -> Any: ...
-def instance(name: str, value: object, kinds: type[Any] | tuple[type, ...] | UnionType, right: str) -> Any:
+def instance(name: str, value: object, kinds: type[object] | tuple[type, ...] | UnionType, right: str) -> Any:
     """An object of one of the classes or runtime protocols ``kinds``; ``right`` describes it in words.
 
     A class is none of its own objects, though it has all that a protocol asks for.

@@ -140,7 +140,7 @@ def _told(report: Facts) -> Iterator[str]:
         yield f"seconds: {report['seconds']:.3g}"
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 

@@ -188,7 +188,7 @@ def _parts(
     return problem, used, _recorded(path, header.about, problem, kept, record)
 
 
-def _recorded(path: Path, about: Facts, problem: Problem, kept: Record | None, record: Any) -> Record:
+def _recorded(path: Path, about: Facts, problem: Problem, kept: Record | None, record: object) -> Record:
     """What the run records, by the functions that are given, or else those of the pickle."""
     if record is None and kept is not None:
         return kept

@@ -78,7 +78,7 @@ def data() -> Array:
     return values
 
 
-def posterior(levels: Sequence[int] = (PUBLISHED_CELLS,), backend: str = "skfem", comm: Any = None) -> Posterior:
+def posterior(levels: Sequence[int] = (PUBLISHED_CELLS,), backend: str = "skfem", comm: object = None) -> Posterior:
     """Unknown ``log_a``, shape (8, 8), Normal(4, 2); 169 data with Gaussian noise of sd 0.05; bilinear squares.
 
     Parameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from invsamp.posing.posterior import Posterior
 
@@ -39,6 +39,6 @@ def costs_of(posterior: Posterior) -> Costs:
     return Costs({name: ASSUMED**k for k, name in enumerate(posterior.fidelities)}, "assumed")
 
 
-def _work(model: Any) -> float | None:
+def _work(model: object) -> float | None:
     counted = getattr(model, "work", None)
     return float(counted) if counted is not None and math.isfinite(counted) and counted > 0.0 else None

@@ -184,7 +184,7 @@ class _Changed:
     """A problem with other walls or a penalty."""
 
     def __init__(
-        self, problem: Problem, domain: Any | None = None, penalty: tuple[Violation, float] | None = None
+        self, problem: Problem, domain: object | None = None, penalty: tuple[Violation, float] | None = None
     ) -> None:
         self._problem, self._penalty = problem, penalty
         self.sampling_domain = problem.sampling_domain if domain is None else domain

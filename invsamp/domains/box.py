@@ -159,7 +159,7 @@ class Box(Walled):
         return f"Box(lower={self.lower.tolist()}, upper={self.upper.tolist()})"
 
 
-def without_inf(bound: Array) -> Any:
+def without_inf(bound: Array) -> object:
     """A bound for JSON, which has no infinity: None in its place."""
     listed = [value if np.isfinite(value) else None for value in bound.ravel().tolist()]
     return listed if bound.ndim else listed[0]

@@ -67,7 +67,7 @@ class Record:
 
 
 def as_record(
-    problem: Problem, record: Mapping[str, Callable[[Array], Any]] | None, keep: bool | Sequence[str]
+    problem: Problem, record: Mapping[str, Callable[[Array], object]] | None, keep: bool | Sequence[str]
 ) -> Record:
     """What the arguments of `invsamp.sample` mean; `ValueError` if they mean nothing."""
     functions = {} if record is None else mapping("record", record, "a mapping of names to functions of theta, or None")

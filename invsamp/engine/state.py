@@ -63,7 +63,7 @@ from invsamp.variances.models import Known, KnownState, RunningAverage, RunningA
 from invsamp.variances.ridge import RidgeFit, Table
 
 #: Parts that a state may hold: named tuples and frozen dataclasses. What is read back is one of these, or plain.
-_CLASSES: dict[str, type[Any]] = {
+_CLASSES: dict[str, type[object]] = {
     part.__name__: part
     for part in (
         # of samplers
@@ -251,7 +251,7 @@ def _fields(part: type[Any]) -> tuple[str, ...]:
     return part._fields if issubclass(part, tuple) else tuple(field.name for field in dataclasses.fields(part))  # type: ignore[attr-defined, no-any-return]
 
 
-def _make(part: type[Any], fields: dict[str, object]) -> object:
+def _make(part: type[object], fields: dict[str, object]) -> object:
     if issubclass(part, tuple):
         return part(**fields)
     # without __init__: what it would compute anew (an inverse, say) could differ in the last bit on another machine

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from math import isfinite
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -163,7 +163,7 @@ def rows_of(request: Request, rows: slice) -> Request:
     return request._replace(position=np.ascontiguousarray(request.position[rows]), batch=batch)
 
 
-def kind_of(request: Request) -> tuple[Any, ...]:
+def kind_of(request: Request) -> tuple[object, ...]:
     """Requests of one kind take about as long for a row, and treat rows alike."""
     batch = request.batch
     of_batch = batch and (batch.members.shape[1:], *map(_kind, batch[2:]))

@@ -11,7 +11,7 @@ from invsamp.parallel.messages import Communicator
 from invsamp.parallel.world import world
 
 
-def distributed(build: Callable[[Any], object]) -> Distributed:
+def distributed(build: Callable[[object], object]) -> Distributed:
     """Forward model whose solves are distributed over the processes that a run gives it.
 
     Parameters
@@ -40,7 +40,7 @@ def distributed(build: Callable[[Any], object]) -> Distributed:
 class Distributed:
     """A forward model that is made again for the processes at hand. Made by `distributed`."""
 
-    def __init__(self, build: Callable[[Any], object]) -> None:
+    def __init__(self, build: Callable[[object], object]) -> None:
         self._build = build
         self._bound: Communicator | None = None
         self._made: tuple[Communicator | None, object] | None = None  # communicator, and the model on it

@@ -108,7 +108,7 @@ class WorkerPool:
         """End a worker."""
         self._workers.pop(number).end()
 
-    def listen(self, timeout: float | None) -> list[tuple[int, Any]]:
+    def listen(self, timeout: float | None) -> list[tuple[int, object]]:
         """Answers that have come within the timeout (None: wait), with the workers' numbers; None of one that died."""
         starting = [worker.began + START_LIMIT for worker in self._workers.values() if worker.description is None]
         if starting:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any
 
 from invsamp.parallel.worker import Description, Request, serve
 from invsamp.posing.forward import ModelError
@@ -67,7 +66,7 @@ class Worker:
         """
         return self.connection, self._process.sentinel
 
-    def receive(self) -> Any:
+    def receive(self) -> object:
         """The next message, with what has to be done about those of the start; None if the process has ended."""
         try:
             if not self.connection.poll(0):

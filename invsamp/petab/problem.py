@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -82,7 +81,7 @@ def load(path: str | Path, **settings: object) -> PetabProblem:
     return PetabProblem(posterior, nominal, model, tables)
 
 
-def posterior(path: str | Path, **settings: Any) -> Posterior:
+def posterior(path: str | Path, **settings: object) -> Posterior:
     """The posterior of a PEtab problem: `load` says what it takes and what it does not.
 
     Examples

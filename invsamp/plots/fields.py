@@ -18,11 +18,11 @@ from invsamp.plots.figure import FAINT, INK, Run, checked_run, clean, new_figure
 
 def plot_field(
     run: Run,
-    field: Any,
-    mesh: Any,
+    field: object,
+    mesh: object,
     *,
     sensors: npt.ArrayLike | None = None,
-    truth: Any = None,
+    truth: object = None,
     level: float | None = None,
     on: Literal["nodes", "cells"] = "nodes",
     label: str | None = None,

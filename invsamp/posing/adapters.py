@@ -241,7 +241,7 @@ def scalar_function(
 
 
 def from_torch(
-    function: Callable[[Any], object],
+    function: Callable[[object], object],
     parameters: Iterable[str] | None = None,
     *,
     dtype: str = "float64",

@@ -188,7 +188,7 @@ class _WithAxis:
 
     function: Callable[[Any], Any]
 
-    def __call__(self, theta: Any) -> Any:
+    def __call__(self, theta: Any) -> object:
         return self.function(theta).reshape(len(theta), -1)
 
 

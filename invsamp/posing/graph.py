@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -29,7 +28,7 @@ class Graph:
         return "\n".join(self.lines)
 
 
-def told(name: str, shape: tuple[int, ...], value: Any, how: str = "") -> str:
+def told(name: str, shape: tuple[int, ...], value: object, how: str = "") -> str:
     """One line: a distribution with its parameters, a formula, or numbers."""
     sizes = f"[{', '.join(map(str, shape))}]" if shape else ""
     if isinstance(value, str):

@@ -216,7 +216,7 @@ def address(url: str) -> SplitResult:
 
 
 #: What `socket.getaddrinfo` gave, by host and port.
-_KNOWN: dict[tuple[str, int], list[Any]] = {}
+_KNOWN: dict[tuple[str, int], list[object]] = {}
 
 
 def _addresses(host: str, port: int, deadline: float) -> list[Any]:

@@ -94,7 +94,7 @@ class Posterior:
         domain: DomainLike | None = None,
         transforms: Mapping[str, str] | None = None,
         *,
-        log_likelihood: Any = None,
+        log_likelihood: object = None,
         costs: Mapping[str, float] | None = None,
     ) -> None:
         instance("prior", prior, Prior, "a Prior")
@@ -542,7 +542,7 @@ class Posterior:
         self._columns = {name: self._model_columns(name, found) for name, found in names.items()}
         self.fidelities = tuple(self.forward)
 
-    def _bound_part(self, fidelity: str, model: Any) -> BoundNoise:
+    def _bound_part(self, fidelity: str, model: object) -> BoundNoise:
         """The noise of the data that a model predicts: all, unless it says which by ``data_indices``."""
         bound, size = self._bound, self._bound.outputs
         indices = getattr(model, "data_indices", None)
@@ -579,7 +579,7 @@ class Posterior:
             raise ValueError(f"theta must have shape (batch, {self.dimension}), got {points.shape}")
         return points
 
-    def _model_names(self, fidelity: str, model: Any) -> list[str]:
+    def _model_names(self, fidelity: str, model: object) -> list[str]:
         """Names of what a model gets, fixed or not."""
         names = getattr(model, "parameters", None)
         if names is None:
@@ -633,7 +633,7 @@ def _refuse_beside_likelihood(given: Facts) -> None:
             raise ValueError(f"{name} must be None beside a log_likelihood, which says all of the data, got {value!r}")
 
 
-def _densities(log_likelihood: Any) -> Plain:
+def _densities(log_likelihood: object) -> Plain:
     """Log likelihoods by fidelity."""
     if not isinstance(log_likelihood, Mapping):
         return {"model": as_density("log_likelihood", log_likelihood)}

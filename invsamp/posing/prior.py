@@ -128,7 +128,7 @@ class Prior:
         return self.order, tuple(self.distributions.items()), fixed, tuple(self.tied.items())
 
     @classmethod
-    def from_table(cls, table: Any) -> Prior:
+    def from_table(cls, table: object) -> Prior:
         """Prior from a table of bounds and scales, such as a pandas DataFrame.
 
         Parameters
@@ -375,7 +375,7 @@ def _told_apart(values: Facts) -> tuple[dict[str, Distribution], dict[str, Array
     return free, fixed, tied
 
 
-def _row(name: str, row: Any) -> Distribution | float:
+def _row(name: str, row: object) -> Distribution | float:
     """What a row of a table says of a parameter."""
     known = {"lower", "upper", "scale", "fixed"}
     cells = {key: cell for key, cell in mapping(f"table[{name!r}]", row).items() if key in known and cell == cell}

@@ -281,7 +281,7 @@ def _size(names: Sequence[str] | Facts) -> int:
     return sum(math.prod(shape) for shape in names.values()) if isinstance(names, Mapping) else len(names)
 
 
-def _sized(level: Any, names: Sequence[str] | Facts | None) -> Any:
+def _sized(level: object, names: Sequence[str] | Facts | None) -> Any:
     """A density that knows its dimension; other potentials as they are."""
     if not isinstance(level, LogDensity):
         return level

@@ -94,7 +94,7 @@ def columns(
     return found["step_size"], found["fidelities"], found["estimator"]
 
 
-def _is_sequence(value: object) -> TypeGuard[Sequence[Any]]:
+def _is_sequence(value: object) -> TypeGuard[Sequence[object]]:
     if isinstance(value, np.ndarray):
         return value.ndim > 0
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)

@@ -38,7 +38,7 @@ class Source(Protocol):
         """Whether there is such a variable."""
         ...
 
-    def read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[Any, ...] = ()) -> Array:
+    def read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[object, ...] = ()) -> Array:
         """Values (chain, draw, ...) of some draws, and of some entries of the axes behind these."""
         ...
 
@@ -111,7 +111,7 @@ class Dataset:
         """Whether there is such a variable."""
         return group in self.data.groups() and name in self.data[group].data_vars
 
-    def read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[Any, ...] = ()) -> Array:
+    def read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[object, ...] = ()) -> Array:
         """Values (chain, draw, ...) of some draws, and of some entries of the axes behind these."""
         values: Array = self.data[group][name].to_numpy()[(slice(None), draws, *rest)]
         return values

@@ -17,7 +17,7 @@ from invsamp.storage import layout
 
 
 def derived(
-    name: str, function: Callable[[Array], Any], theta: Array, predict: Callable[[Array], Array] | None = None
+    name: str, function: Callable[[Array], object], theta: Array, predict: Callable[[Array], Array] | None = None
 ) -> Array:
     """Values (chains, draws, *shape) of a function of draws theta (chains, draws, d), or of what is predicted at them.
 

@@ -132,7 +132,7 @@ class Draws:
         """Shape of every parameter."""
         return {name: shape[1:] for name, (shape, _) in self.variables["posterior"].items()}
 
-    def read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[Any, ...] = ()) -> AnyArray:
+    def read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[object, ...] = ()) -> AnyArray:
         """Array (chain, draw, ...) of one variable, of some draws, and some entries of what follows the draw."""
         try:
             return self._read(self._entries, group, name, draws, rest)
@@ -262,7 +262,7 @@ def _described(item: Hdf5) -> tuple[tuple[int, ...], np.dtype[Any]]:
     return (item.shape[0], *item.shape[2:]), np.dtype(bool) if _is_boolean(item) else item.dtype
 
 
-def _values(item: Hdf5, key: Any) -> AnyArray:
+def _values(item: Hdf5, key: object) -> AnyArray:
     """Some of the values of a variable."""
     found: AnyArray = item[key]
     return found.astype(bool) if _is_boolean(item) else found

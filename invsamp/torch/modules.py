@@ -33,7 +33,7 @@ class ModuleFunction:
         Of the trainable parameters, in the order of the vector.
     """
 
-    def __init__(self, module: Torch, dtype: Any, device: Any) -> None:
+    def __init__(self, module: Torch, dtype: object, device: object) -> None:
         self._tell_shared(module)
         self._module = copy.deepcopy(module).to(device=device, dtype=dtype)
         held = {name: part for name, part in self._module.named_parameters() if part.requires_grad}

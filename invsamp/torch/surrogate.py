@@ -152,7 +152,7 @@ class _Fitted(torch.nn.Module):
         for name, values in zip(("centre", "spread", "mean", "scale"), held, strict=True):
             self.register_buffer(name, torch.from_numpy(np.asarray(values)))
 
-    def forward(self, theta: Any) -> Any:
+    def forward(self, theta: object) -> Any:
         return self.mean + self.scale * self.net((theta - self.centre) / self.spread)
 
 

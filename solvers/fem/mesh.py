@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -325,7 +324,7 @@ def _numbers(name: str, values: npt.ArrayLike, tail: tuple[int, ...], bound: int
     return numbers
 
 
-def _asked(predicate: Any, points: Array) -> Mask:
+def _asked(predicate: object, points: Array) -> Mask:
     if not callable(predicate):
         raise ValueError(f"a part of a mesh must be a name or a predicate on points (k, 2), got {predicate!r}")
     mask = np.asarray(predicate(points))

@@ -175,7 +175,7 @@ def _elements(form: Form, basis: Given) -> Array:
 
 
 @BilinearForm
-def _mass(u: Any, v: Any, _: object) -> Any:
+def _mass(u: Any, v: Any, _: object) -> object:
     return u * v
 
 

@@ -36,7 +36,7 @@ class Compiled(NamedTuple):
     function: Jitted  # keeps the machine code alive
 
 
-def compiled(source: str, name: str, *, key: str | None, scope: Mapping[str, Any] | None = None) -> Compiled:
+def compiled(source: str, name: str, *, key: str | None, scope: Mapping[str, object] | None = None) -> Compiled:
     """Compile the function ``evaluate(t, y, p, out)`` of a piece of source.
 
     Parameters

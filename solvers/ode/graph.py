@@ -1,8 +1,9 @@
-"""Tracing of large right-hand sides: a graph of operations without repetitions, its derivatives, its machine code.
+"""Tracing of large right-hand sides: a graph of operations without repetitions, and its derivatives.
 
 SymPy takes minutes for fifty states, and numba for the source that comes out of it. Here an operation is a row of a
 table, which finds common subexpressions as they arise; derivatives are taken backwards from each output, so that their
-cost is proportional to what the output depends on; and LLVM gets the operations themselves, without a detour by Python.
+cost is proportional to what the output depends on; and LLVM gets the operations themselves, without a detour by Python
+(`invsamp.solvers.ode.machine_code`).
 """
 
 from __future__ import annotations
@@ -14,9 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from invsamp.solvers.ode.tracing import Rhs, Untraceable, converter, vector_entries
 from invsamp.solvers.ode.twins import twin
@@ -24,14 +22,18 @@ from invsamp.solvers.ode.twins import twin
 Array = npt.NDArray[np.float64]
 
 
+#: An operation: its name, and the places of its operands; of inputs their number, of a constant its value.
+Row = tuple[Any, ...]
+
+
 class Graph:
     """Operations in the order in which they can be computed: (name, operands), or ("constant", value)."""
 
     def __init__(self) -> None:
-        self.rows: list[tuple[Any, ...]] = []
-        self.places: dict[tuple[Any, ...], int] = {}
+        self.rows: list[Row] = []
+        self.places: dict[Row, int] = {}
 
-    def node(self, name: str, *operands: Any) -> Node:
+    def node(self, name: str, *operands: object) -> Node:
         """The node of an operation, which exists once."""
         row = (name, *operands)
         if row not in self.places:
@@ -39,9 +41,9 @@ class Graph:
             self.rows.append(row)
         return Node(self, self.places[row])
 
-    def constant(self, value: Any) -> Node:
-        """A number as a node."""
-        return self.node("constant", float(value))
+    def constant(self, value: object) -> Node:
+        """A number as a node; one that is a node stays."""
+        return value if isinstance(value, Node) else self.node("constant", float(value))  # type: ignore[arg-type]
 
 
 class Node:
@@ -58,43 +60,43 @@ class Node:
         row = self.graph.rows[self.index]
         return row[1] if row[0] == "constant" else None
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: object) -> Node:
         return _binary("add", self, other)
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: object) -> Node:
         return _binary("add", other, self)
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: object) -> Node:
         return _binary("sub", self, other)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: object) -> Node:
         return _binary("sub", other, self)
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: object) -> Node:
         return _binary("mul", self, other)
 
-    def __rmul__(self, other: Any) -> Any:
+    def __rmul__(self, other: object) -> Node:
         return _binary("mul", other, self)
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: object) -> Node:
         return _binary("div", self, other)
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: object) -> Node:
         return _binary("div", other, self)
 
-    def __pow__(self, other: Any) -> Any:
+    def __pow__(self, other: object) -> Node:
         return _binary("pow", self, other)
 
-    def __rpow__(self, other: Any) -> Any:
+    def __rpow__(self, other: object) -> Node:
         return _binary("pow", other, self)
 
-    def __neg__(self) -> Any:
+    def __neg__(self) -> Node:
         return 0.0 - self
 
-    def __pos__(self) -> Any:
+    def __pos__(self) -> Node:
         return self
 
-    def __abs__(self) -> Any:
+    def __abs__(self) -> Node:
         return _unary("fabs", self)
 
     def __bool__(self) -> bool:
@@ -104,16 +106,16 @@ class Node:
         raise TypeError("a number was asked for")
 
     # whoever asks for the answer is told by __bool__
-    def __lt__(self, other: Any) -> Any:
+    def __lt__(self, other: object) -> Node:
         return _compared("<", self, other)
 
-    def __le__(self, other: Any) -> Any:
+    def __le__(self, other: object) -> Node:
         return _compared("<=", self, other)
 
-    def __gt__(self, other: Any) -> Any:
+    def __gt__(self, other: object) -> Node:
         return _compared(">", self, other)
 
-    def __ge__(self, other: Any) -> Any:
+    def __ge__(self, other: object) -> Node:
         return _compared(">=", self, other)
 
 
@@ -149,7 +151,7 @@ def trace_graph(rhs: Rhs, n: int, q: int, *, whole: bool = True) -> Traced:
     t, x, p = graph.node("t"), [graph.node("y", i) for i in range(n)], [graph.node("p", j) for j in range(q)]
     try:
         values = list(vector_entries(twin(rhs, converter(_elementary))(t, tuple(x), tuple(p))))
-        outputs = tuple((each if isinstance(each, Node) else graph.constant(each)).index for each in values)
+        outputs = tuple(graph.constant(each).index for each in values)
     except Exception as error:
         raise Untraceable(f"rhs must be traceable, but tracing raised {type(error).__name__}: {error}") from error
     if whole and len(outputs) != n:
@@ -164,177 +166,7 @@ def trace_graph(rhs: Rhs, n: int, q: int, *, whole: bool = True) -> Traced:
     return Traced(graph, outputs, by_states, by_parameters)
 
 
-def graph_source(rhs: Rhs, n: int, q: int, columns: int, own: Sequence[int]) -> str:
-    """Source of ``evaluate(t, y, p, out)``: states, and ``columns`` of sensitivities, first to the parameters ``own``.
-
-    It reads the name ``operations``, which is that of `operations`.
-    """
-    if not columns:
-        return "import numpy as np\n\n\ndef evaluate(t, y, p, out):\n    operations(t, y, p, out, np.empty(0))\n"
-    traced = trace_graph(rhs, n, q)
-    starts = np.searchsorted(traced.by_states.rows, np.arange(n + 1)).tolist()
-    entries = len(traced.by_states.nodes)
-    column = {parameter: k for k, parameter in enumerate(own)}
-    by_own = [
-        (entries + e, row, column[parameter])
-        for e, (row, parameter) in enumerate(zip(*traced.by_parameters[:2], strict=True))
-        if parameter in column
-    ]
-    return f"""import numpy as np
-
-STARTS = np.array({starts})
-COLUMNS = np.array({list(traced.by_states.columns)}, dtype=np.int64)
-BY_OWN = np.array({by_own}, dtype=np.int64).reshape(-1, 3)
-
-
-def evaluate(t, y, p, out):
-    v = np.empty({entries + len(traced.by_parameters.nodes)})
-    operations(t, y, p, out, v)
-    for first in range({n}, {n * (1 + columns)}, {n}):
-        for i in range({n}):
-            total = 0.0
-            for e in range(STARTS[i], STARTS[i + 1]):
-                total += v[e] * y[first + COLUMNS[e]]
-            out[first + i] = total
-    for k in range({len(by_own)}):
-        out[{n} + BY_OWN[k, 2] * {n} + BY_OWN[k, 1]] += v[BY_OWN[k, 0]]
-"""
-
-
-def values_source(function: Rhs, n: int, q: int, slopes: bool) -> str:
-    """Source of ``evaluate(t, y, p, out)`` for any function of (t, x, p): its values, then, row by row, its Jacobian.
-
-    It reads the name ``operations``, which is that of `operations`.
-    """
-    traced = trace_graph(function, n, q, whole=False)
-    count, by = len(traced.outputs), (traced.by_states, traced.by_parameters)
-    rows = [row for each in by for row in each.rows]
-    columns = [*by[0].columns, *(n + column for column in by[1].columns)]
-    places = [count + row * (n + q) + column for row, column in zip(rows, columns, strict=True)]
-    fill = f"""
-    for k in range({count}, {count * (1 + n + q)}):
-        out[k] = 0.0
-    for e in range({len(places)}):
-        out[PLACES[e]] = v[e]
-"""
-    return f"""import numpy as np
-
-PLACES = np.array({places}, dtype=np.int64)
-
-
-def evaluate(t, y, p, out):
-    v = np.empty({len(places)})
-    operations(t, y, p, out, v)
-{fill if slopes else ""}"""
-
-
-def operations(rhs: Rhs, n: int, q: int, slopes: bool, *, whole: bool = True) -> Any:
-    """Compiled ``operations(t, y, p, out, v)``: the right-hand side to out, its derivatives by states and p to v."""
-
-    def planned() -> tuple[Graph, list[Planned]]:
-        traced = trace_graph(rhs, n, q, whole=whole)
-        wanted = [(k, 3, k, node) for k, node in enumerate(traced.outputs)]
-        if slopes:
-            rows = traced.by_states.rows + traced.by_parameters.rows
-            nodes = traced.by_states.nodes + traced.by_parameters.nodes
-            wanted += [(row, 4, k, node) for k, (row, node) in enumerate(zip(rows, nodes, strict=True))]
-        return traced.graph, wanted
-
-    return emitted(planned)
-
-
-def emitted(planned: Callable[[], tuple[Graph, list[Planned]]]) -> Any:
-    """Compiled ``operations(t, y, p, out, v)`` that computes what is planned when it is compiled."""
-
-    def typed(typingctx: Any, t: Any, y: Any, p: Any, out: Any, v: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            t, y, p, out, v = values
-            table = context.make_array(signature.args[4])(context, builder, v).data
-            graph, wanted = planned()
-            for piece in _pieces(graph, [entry[1:] for entry in sorted(wanted)]):
-                function = _function(builder.module, graph, piece)
-                builder.call(function, [t, y, p, out, table])
-            return context.get_dummy_value()
-
-        return types.void(t, y, p, out, v), codegen
-
-    return intrinsic(typed)
-
-
-_LLVM = {
-    **{"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"},
-    **{"and": "and_", "or": "or_", "not": "not_"},  # of conditions
-}
-_COMPARISONS = ("<", "<=", ">", ">=")
-_DOUBLE = ir.DoubleType()
-
-
-#: Operations in a function: what LLVM needs grows faster than their number.
-_MOST_OPERATIONS = 600
-#: Which argument of a function, its position there, and the node that is written to it.
-Wanted = tuple[int, int, int]
-#: The same after what it belongs to, in whose order it is computed.
-Planned = tuple[int, int, int, int]
-
-
-def _pieces(graph: Graph, wanted: Sequence[Wanted]) -> list[list[Wanted]]:
-    """What is wanted, in pieces; what several of them need is computed in each."""
-    pieces: list[list[Wanted]] = [[]]
-    needed: set[int] = set()
-    for entry in wanted:
-        more = set(reachable(graph, [entry[2]], needed))
-        if pieces[-1] and len(needed) + len(more) > _MOST_OPERATIONS:
-            pieces.append([])
-            needed, more = set(), set(reachable(graph, [entry[2]]))
-        pieces[-1].append(entry)
-        needed |= more
-    return pieces
-
-
-def _function(module: Any, graph: Graph, wanted: Sequence[Wanted]) -> Any:
-    """LLVM's function ``f(t, y, p, out, v)`` that computes what is wanted."""
-    pointer = _DOUBLE.as_pointer()
-    kind = ir.FunctionType(ir.VoidType(), [_DOUBLE, pointer, pointer, pointer, pointer])
-    function = ir.Function(module, kind, module.get_unique_name("operations"))
-    function.linkage = "internal"
-    function.attributes.add("noinline")
-    builder = ir.IRBuilder(function.append_basic_block())
-    inputs = {"t": function.args[0], "y": function.args[1], "p": function.args[2]}
-    _emit(builder, graph, inputs, [(function.args[target], k, node) for target, k, node in wanted])
-    builder.ret_void()
-    return function
-
-
-def _emit(builder: Any, graph: Graph, inputs: dict[str, Any], wanted: Sequence[tuple[Any, int, int]]) -> None:
-    """Write the operations that are wanted as LLVM's instructions: (target, position, node)."""
-    needed = reachable(graph, [node for *_, node in wanted])
-    values: dict[int, Any] = {}
-
-    def place(base: Any, k: int) -> Any:
-        return builder.gep(base, [ir.Constant(ir.IntType(64), k)])
-
-    for index in needed:
-        name, *operands = graph.rows[index]
-        if name == "constant":
-            values[index] = ir.Constant(_DOUBLE, operands[0])
-        elif name == "t":
-            values[index] = inputs["t"]
-        elif name in inputs:
-            values[index] = builder.load(place(inputs[name], operands[0]))
-        elif name in _LLVM:
-            values[index] = getattr(builder, _LLVM[name])(*(values[k] for k in operands))
-        elif name in _COMPARISONS:
-            values[index] = builder.fcmp_ordered(name, *(values[k] for k in operands))
-        elif name == "select":
-            values[index] = builder.select(*(values[k] for k in operands))
-        else:
-            known = {"fabs": "llvm.fabs.f64", "sqrt": "llvm.sqrt.f64"}.get(name, name)
-            kind = ir.FunctionType(_DOUBLE, [_DOUBLE] * len(operands))
-            function = builder.module.globals.get(known) or ir.Function(builder.module, kind, known)
-            values[index] = builder.call(function, [values[k] for k in operands])
-    # read all, then write: the arrays need not lie apart
-    for target, k, node in wanted:
-        builder.store(values[node], place(target, k))
+COMPARISONS = ("<", "<=", ">", ">=")
 
 
 def reachable(graph: Graph, nodes: Sequence[int], known: Collection[int] = ()) -> list[int]:
@@ -349,13 +181,13 @@ def reachable(graph: Graph, nodes: Sequence[int], known: Collection[int] = ()) -
     return sorted(found)
 
 
-def operands_of(row: tuple[Any, ...]) -> tuple[int, ...]:
+def operands_of(row: Row) -> tuple[int, ...]:
     return () if row[0] in ("constant", "t", "y", "p") else row[1:]
 
 
 def _backwards(graph: Graph, output: int) -> dict[tuple[str, int], int]:
     """Nodes of the derivatives of one node by the states and parameters that it depends on."""
-    adjoint: dict[int, Any] = {output: graph.constant(1.0)}
+    adjoint: dict[int, Node] = {output: graph.constant(1.0)}
     found: dict[tuple[str, int], int] = {}
     for index in reversed(reachable(graph, [output])):
         row, outer = graph.rows[index], adjoint.pop(index, None)
@@ -378,7 +210,7 @@ def _backwards(graph: Graph, output: int) -> dict[tuple[str, int], int]:
     return found
 
 
-def _of_either_side(graph: Graph, condition: Node, a: Node, b: Node) -> dict[int, Any]:
+def _of_either_side(graph: Graph, condition: Node, a: Node, b: Node) -> dict[int, Node]:
     """Derivatives of a choice by states and parameters, by their places: those of the side that is chosen.
 
     It is chosen between the derivatives: those of the other side may be no numbers, and zero times that is none.
@@ -386,12 +218,12 @@ def _of_either_side(graph: Graph, condition: Node, a: Node, b: Node) -> dict[int
     sides = [_backwards(graph, side.index) for side in (a, b)]
     both = [[Node(graph, side[key]) if key in side else 0.0 for side in sides] for key in {**sides[0], **sides[1]}]
     return {
-        graph.places[key]: where(condition, *pair) for key, pair in zip({**sides[0], **sides[1]}, both, strict=True)
+        graph.places[key]: _selected(condition, *pair) for key, pair in zip({**sides[0], **sides[1]}, both, strict=True)
     }
 
 
 #: Of each operation, from itself and its operands: derivatives by the operands.
-RULES: dict[str, Callable[..., tuple[Any, ...]]] = {
+RULES: dict[str, Callable[..., tuple[Node, ...]]] = {
     "add": lambda z, a, b: (_one(z), _one(z)),
     "sub": lambda z, a, b: (_one(z), -_one(z)),
     "mul": lambda z, a, b: (b, a),
@@ -418,16 +250,14 @@ RULES: dict[str, Callable[..., tuple[Any, ...]]] = {
     "erf": lambda z, a: (2.0 / math.sqrt(math.pi) * _unary("exp", -(a * a)),),
     "fabs": lambda z, a: (a / z,),
 }
-CONDITIONS = (*_COMPARISONS, "and", "or", "not")
+CONDITIONS = (*COMPARISONS, "and", "or", "not")
 
 
-def _compared(name: str, a: Any, b: Any) -> Any:
-    return a.graph.node(
-        name, *(each.index if isinstance(each, Node) else a.graph.constant(each).index for each in (a, b))
-    )
+def _compared(name: str, a: Node, b: object) -> Node:
+    return a.graph.node(name, a.index, a.graph.constant(b).index)
 
 
-def _joined(name: str, *conditions: Any) -> Any:
+def _joined(name: str, *conditions: object) -> Node | bool:
     """The node of a logical operation, whose operands may be known."""
     unknown = [each for each in conditions if isinstance(each, Node)]
     known = [bool(each) for each in conditions if not isinstance(each, Node)]
@@ -441,11 +271,15 @@ def _joined(name: str, *conditions: Any) -> Any:
     return unknown[0].graph.node(name, *(each.index for each in unknown))
 
 
-def where(condition: Any, a: Any, b: Any) -> Any:
+def where(condition: object, a: object, b: object) -> object:
     """The node of one of two numbers or nodes."""
     if not isinstance(condition, Node):
         return a if condition else b
-    a, b = (each if isinstance(each, Node) else condition.graph.constant(each) for each in (a, b))
+    return _selected(condition, a, b)
+
+
+def _selected(condition: Node, first: object, second: object) -> Node:
+    a, b = condition.graph.constant(first), condition.graph.constant(second)
     return a if a.index == b.index else condition.graph.node("select", condition.index, a.index, b.index)
 
 
@@ -453,12 +287,12 @@ def _one(node: Node) -> Node:
     return node.graph.constant(1.0)
 
 
-def _binary(name: str, a: Any, b: Any) -> Any:
+def _binary(name: str, first: object, second: object) -> Node:
     """The node of an operation of two numbers or nodes, in the simplest form that has the same value."""
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+    if isinstance(first, np.ndarray) or isinstance(second, np.ndarray):
         return NotImplemented
-    graph = a.graph if isinstance(a, Node) else b.graph
-    a, b = (each if isinstance(each, Node) else graph.constant(each) for each in (a, b))
+    graph = (first if isinstance(first, Node) else second).graph  # type: ignore[attr-defined]  # one of them is a node
+    a, b = graph.constant(first), graph.constant(second)
     left, right = a.value, b.value
     if left is not None and right is not None:
         try:
@@ -486,7 +320,7 @@ def _binary(name: str, a: Any, b: Any) -> Any:
     return graph.node(name, a.index, b.index)
 
 
-_FOLD: dict[str, Callable[[float, float], Any]] = {
+_FOLD: dict[str, Callable[[float, float], float]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
@@ -496,7 +330,7 @@ _FOLD: dict[str, Callable[[float, float], Any]] = {
 }
 
 
-def _power(graph: Graph, a: Node, b: Node) -> Any:
+def _power(graph: Graph, a: Node, b: Node) -> Node:
     exponent = b.value
     if exponent == 0.0:
         return graph.constant(1.0)
@@ -504,11 +338,11 @@ def _power(graph: Graph, a: Node, b: Node) -> Any:
         return _unary("sqrt", a)
     if exponent is None or exponent != int(exponent) or abs(exponent) > 8:
         return graph.node("pow", a.index, b.index)
-    product: Any = functools.reduce(lambda left, right: left * right, [a] * int(abs(exponent)))
+    product = functools.reduce(lambda left, right: left * right, [a] * int(abs(exponent)))
     return product if exponent > 0 else 1.0 / product
 
 
-def _unary(name: str, a: Any) -> Any:
+def _unary(name: str, a: object) -> Any:
     if not isinstance(a, Node):
         return getattr(math, name)(a)
     return a.graph.node(name, a.index)

@@ -307,7 +307,7 @@ class OdeModel:
         given: Mapping[str, float | str] | None = None,
         states: Sequence[str] | None = None,
         of: Function | None = None,
-        jacobian: Callable[[Any, Any, Any], npt.ArrayLike] | None = None,
+        jacobian: Callable[[object, object, object], npt.ArrayLike] | None = None,
         mask: npt.ArrayLike | None = None,
     ) -> OdeObservation:
         """Forward model that observes states, or functions of them, at given times.

@@ -24,7 +24,8 @@ from numba.extending import overload
 
 from invsamp.solvers.ode.fingerprint import fingerprint
 from invsamp.solvers.ode.generated import Compiled, compiled, digest, is_stored, stored
-from invsamp.solvers.ode.graph import graph_source, operations, trace_graph, values_source
+from invsamp.solvers.ode.graph import trace_graph
+from invsamp.solvers.ode.machine_code import graph_source, operations, values_source
 from invsamp.solvers.ode.tables import Table, without_tables
 from invsamp.solvers.ode.tracing import Rhs, sensitivities_source, slopes_source, states_source, trace
 from invsamp.solvers.ode.twins import twin

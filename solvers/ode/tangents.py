@@ -20,14 +20,12 @@ from invsamp.solvers.ode.graph import (
     RULES,
     Graph,
     Node,
-    Planned,
-    emitted,
     operands_of,
-    operations,
     reachable,
     trace_graph,
     where,
 )
+from invsamp.solvers.ode.machine_code import Planned, emitted, operations
 from invsamp.solvers.ode.right_hand_side import key_of
 from invsamp.solvers.ode.tracing import Rhs
 
@@ -142,7 +140,7 @@ def _plan(rhs: Rhs, n: int, q: int, own: tuple[int, ...]) -> tuple[Graph, list[P
     return graph, wanted, *pairs
 
 
-def _tangents(graph: Graph, nodes: Sequence[int], direction: dict[tuple[Any, ...], Node]) -> list[Node]:
+def _tangents(graph: Graph, nodes: Sequence[int], direction: dict[tuple[object, ...], Node]) -> list[Node]:
     """Nodes of the derivatives of some in the direction that is given for inputs."""
     slopes: dict[int, Any] = {}
     for index in reachable(graph, nodes):

@@ -6,7 +6,7 @@ import functools
 import math
 import types
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -182,7 +182,7 @@ def _larger(a: Term, b: Term) -> Term:
 
 
 @functools.cache
-def _numpy_functions(elementary: Callable[[], dict[str, object]]) -> dict[str, Any]:
+def _numpy_functions(elementary: Callable[[], dict[str, object]]) -> dict[str, object]:
     """What a right-hand side may call from `numpy`: elementary functions entry by entry, and arrays of symbols."""
 
     def by_entry(function: Term) -> Term:

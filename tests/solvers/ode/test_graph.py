@@ -10,8 +10,9 @@ from scipy.integrate import solve_ivp
 
 from invsamp.solvers.ode import OdeModel, Status
 from invsamp.solvers.ode.generated import compiled
-from invsamp.solvers.ode.graph import Untraceable, graph_source, operations, trace_graph
+from invsamp.solvers.ode.graph import Untraceable, trace_graph
 from invsamp.solvers.ode.integrators import evaluate
+from invsamp.solvers.ode.machine_code import graph_source, operations
 from invsamp.solvers.ode.tracing import sensitivities_source, trace
 
 MATRIX = np.array([[-1.0, 0.5], [0.0, -2.0]])
