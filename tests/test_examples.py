@@ -213,8 +213,8 @@ def test_population(example, within) -> None:
 
 
 @pytest.mark.slow
-def test_petab_problem(example) -> None:
-    _, out = example("petab_problem", 60)
+def test_petab(example) -> None:
+    _, out = example("petab", 60)
     summary = json.loads((out / "summary.json").read_text())
     # of AMICI's tests; see tests/data/petab
     assert summary["log_likelihood_at_nominal"] == pytest.approx(-138.222, abs=0.01)

@@ -33,10 +33,13 @@ def failure(status: npt.NDArray[np.int64], ended: Array, until: float, *, method
         advice = f"{max_steps} steps do not get there{tried}: a larger max_steps, or a looser rtol"
     elif kind == Status.NON_FINITE:
         advice = "the solution blows up, or leaves where rhs is defined: keep the parameters away from there"
-    elif kind == Status.STEP_TOO_SMALL:
+    elif kind == Status.TOO_MANY_EVENTS:
         advice = (
-            "the solution blows up, or rhs jumps: give the times of jumps as breakpoints; or events follow ever faster"
+            f"the events have no end: they follow ever faster, or what one changes sets off the next, and {max_steps} "
+            f"steps do not get past. Let an event change the states far enough, or stop= end what comes to rest"
         )
+    elif kind == Status.STEP_TOO_SMALL:
+        advice = "the solution blows up, or rhs jumps: give the times of jumps as breakpoints"
     elif kind == Status.STOPPED:
         advice = "the event came before the last observation: a value after it does not exist"
     else:

@@ -33,6 +33,7 @@ class Status(enum.IntEnum):
     STOPPED = 4  # by the model's `stop`: what comes before is good
     NO_SENSITIVITIES = 5  # the states are good, their derivatives cannot be had
     STIFF = 6  # an explicit method does not get there because of stiffness: Rodas5P and LSODA are for that
+    TOO_MANY_EVENTS = 7  # they follow ever faster, or each other without end
 
 
 class Control(NamedTuple):

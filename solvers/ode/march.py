@@ -34,7 +34,9 @@ Integers = npt.NDArray[np.int64]
 
 SAFETY, LEAST_FACTOR, MOST_FACTOR = 0.9, 0.2, 10.0
 OK, TOO_MANY_STEPS, NON_FINITE, STEP_TOO_SMALL, STOPPED = range(5)
-STIFF = 6
+STIFF, TOO_MANY_EVENTS = 6, 7
+#: Events on the way to a failure from which on they are what it comes from, if there is one in so many steps.
+_MANY_EVENTS, _STEPS_PER_EVENT = 100, 10
 #: Steps in a row at the edge of stability that tell stiffness, and within it that take the word back.
 _STIFF_STEPS, _OTHER_STEPS = 15, 6
 #: How far on either side of an event, in parts of a step, the right-hand side is asked: it may switch there.
@@ -139,7 +141,7 @@ def _trajectory(
             out[done, i] = y[i]
         done += 1
     status = OK if _is_finite(y) and _is_finite(p) else NON_FINITE
-    evaluations = steps = pause = 0
+    evaluations = steps = pause = happened = 0
     if len(pauses) > 0 and math.isnan(pauses[-1]):  # they are sorted: NaN comes last
         status = NON_FINITE
     while pause < len(pauses) and pauses[pause] < t:
@@ -153,9 +155,10 @@ def _trajectory(
         if fired >= 0:
             more = happen(rhs, n, events, fired, t, p, sides, work)
             if more < 0:
-                status = STEP_TOO_SMALL
+                status = TOO_MANY_EVENTS
                 break
             evaluations += more
+            happened += 1
         while pause < len(pauses) and pauses[pause] == t:
             lower, changed = t + inset(t), True
             evaluations += leave(rhs, n, events, which[pause], t, p, jumps[pause], shifts[pause], sides, work)
@@ -180,6 +183,9 @@ def _trajectory(
         )  # fmt: skip
         evaluations += evaluated
         steps += stepped
+    lost = status in (TOO_MANY_STEPS, STEP_TOO_SMALL)
+    if lost and happened >= _MANY_EVENTS and happened * _STEPS_PER_EVENT >= steps:
+        status = TOO_MANY_EVENTS
     for row in range(done if status == OK or status == STOPPED else 0, len(times)):  # noqa: SIM109
         for i in range(len(y)):
             out[row, i] = math.nan

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 
 import numpy as np
 import pandas as pd
@@ -261,11 +262,18 @@ class TestRefusals:
             iv.petab.posterior(tmp_path / "nowhere.yaml")
 
     def test_without_the_extra_it_says_what_to_install(self, monkeypatch):
-        import sys
-
         monkeypatch.setitem(sys.modules, "petab.v1", None)
         with pytest.raises(ModuleNotFoundError, match=r"pip install 'invsamp\[petab\]'"):
             iv.petab.posterior(DATA / "test_suite" / "0001" / "_0001.yaml")
+
+    def test_a_file_of_its_name_in_its_place(self, monkeypatch, tmp_path):
+        for name in [each for each in sys.modules if each.partition(".")[0] == "petab"]:
+            monkeypatch.delitem(sys.modules, name)
+        (tmp_path / "petab.py").touch()
+        monkeypatch.syspath_prepend(tmp_path)
+        with pytest.raises(ModuleNotFoundError, match=r"the package petab, in whose place .*petab\.py is found"):
+            iv.petab.posterior(DATA / "test_suite" / "0001" / "_0001.yaml")
+        monkeypatch.delitem(sys.modules, "petab")
 
 
 def test_parameter_without_value_is_told(tmp_path):

@@ -18,6 +18,7 @@ from invsamp.solvers.ode.integrators import Status
         (Status.STEP_TOO_SMALL, "The solution blows up, or rhs jumps: .*breakpoints"),
         (Status.STOPPED, "The event came before the last observation"),
         (Status.STIFF, "(The system is stiff, and )?100 (explicit )?steps do not get there"),
+        (Status.TOO_MANY_EVENTS, "The events have no end: .* 100 steps do not get past"),
         (Status.NO_SENSITIVITIES, "The states are solved, .* Try method=.*, a larger max_steps"),
     ],
 )

@@ -3,10 +3,14 @@
 Boehm et al. (2014, J. Proteome Res. 13, 5685) followed a protein's two forms, STAT5A and STAT5B, into the nucleus and
 out of it. Six rates and three noise levels were fitted to 48 data; an optimum alone does not say which of the rates are
 known. The files are those of the PEtab benchmark collection, read as they are.
+
+The script has the name of the package that reads the formulas, and a script's folder is the first in which Python
+looks: so its folder goes to the end of the path. Whoever calls a script of his own petab.py is told of it.
 """
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +20,7 @@ from matplotlib import pyplot as plt
 
 import invsamp as iv
 
+sys.path.sort(key=lambda folder: Path(folder).resolve() == Path(__file__).resolve().parent)
 NAME = "Boehm_JProteomeRes2014"
 FILE = Path(__file__).parents[1] / "tests" / "data" / "petab" / NAME / f"{NAME}.yaml"
 #: A parameter whose draws spread over more than this part of what its bounds allow is not told by the data.
@@ -24,13 +29,13 @@ UNTOLD = 0.25
 
 def main() -> iv.Run:
     """Pose, check against the published fit, sample from there, and say what is known."""
-    given = options("petab_problem", "A published model of signalling, read from its PEtab files.", draws=1000)
+    given = options("petab", "A published model of signalling, read from its PEtab files.", draws=1000)
     problem = iv.petab.load(FILE)
     posterior = problem.posterior
     fit = float(posterior.log_likelihood(problem.nominal).sum())
     start = inside(posterior, problem.nominal)
     run = iv.sample(posterior, iv.mala(), draws=given.draws, chains=4, seed=given.seed, start=start)
-    given.show(run)
+    given.show(run), given.show(iv.information(posterior, start))
     given.save("data", shown(run, posterior, problem))
     given.save_summary({"log_likelihood_at_nominal": fit, **told(run, posterior), "warnings": run.warnings()})
     return run

@@ -1,0 +1,164 @@
+"""Two published models beside pyPESTO, which solves them with AMICI: modes, what the data tell, and sampling.
+
+    .peers/pypesto/bin/python benchmarks/published_models.py [--problems Boehm Fiedler] [--seeds 1 2]
+        [--parts modes sampling] [--draws 1000] [--steps 20000] [--profiles] [--out published.jsonl]
+
+Boehm et al. (2014) and Fiedler et al. (2016) of the PEtab benchmark collection, as they stand in `tests/data/petab`.
+Modes are the maxima that sixteen descents from the prior find, with how often; what the data tell is the Fisher
+information at the best of them, and, with --profiles, profile likelihoods. Then, in turns for each seed and in one
+process: `iv.sample(posterior)` with nothing chosen; pyPESTO's ten optimisations by AMICI's gradients and, from the best
+of them, adaptive parallel tempering (three temperatures) and adaptive Metropolis alone, burn-in dropped as its Geweke
+test says. Effective draws are the least of all parameters, on the logarithms; seconds are of a processor and of
+everything from the start to the draws, compiled models excepted. The environment has pypesto, amici and petab beside
+invsamp, and its `bin` is on PATH, so that AMICI compiles models by the swig that it was built by.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is imported
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import argparse
+import json
+import logging
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import invsamp as iv
+from invsamp.diagnostics import ess
+
+FILES = Path(__file__).parents[1] / "tests" / "data" / "petab"
+NAMES = {"Boehm": "Boehm_JProteomeRes2014", "Fiedler": "Fiedler_BMCSystBiol2016"}
+PARTS = ("modes", "sampling")
+STARTS, TEMPERATURES = 10, 3
+
+
+def identified(posterior: iv.Posterior, profiles: bool) -> dict[str, Any]:
+    """Modes, and what the data tell at the best of them."""
+    began = time.process_time()
+    modes = iv.maximize(posterior, seed=1)
+    seconds = time.process_time() - began
+    print(modes)
+    information = iv.information(posterior, modes, seed=1)
+    print(information)
+    if profiles:
+        print(iv.profile(posterior, modes=modes, level=0.95, seed=1))
+    best = posterior.log_likelihood(modes.theta[:1]).sum()
+    return {"energies": modes.energies.tolist(), "counts": np.asarray(modes.counts).tolist(), "seconds": seconds,
+            "log_likelihood": float(best), "told": information.told, "of": posterior.dimension,
+            "standard_deviations": information.standard_deviations()}  # fmt: skip
+
+
+def ours(posterior: iv.Posterior, seed: int, draws: int) -> dict[str, Any]:
+    """Nothing chosen."""
+    began = time.process_time()
+    run = iv.sample(posterior, draws=draws, seed=seed, progress=False)
+    seconds = time.process_time() - began
+    return judged(np.log10(run.theta), seconds, sum(run.report["evaluations"].values())) | {"warnings": run.warnings()}
+
+
+class Peer:
+    """pyPESTO's problem of the files, which AMICI solves."""
+
+    def __init__(self, name: str, labels: tuple[str, ...]) -> None:
+        import petab.v1 as petab
+        from pypesto.petab import PetabImporter
+
+        logging.disable(logging.WARNING)
+        files = petab.Problem.from_yaml(str(FILES / name / f"{name}.yaml"))
+        petab.flatten_timepoint_specific_output_overrides(files)
+        folder = Path(tempfile.gettempdir()) / "invsamp_published_models" / name
+        importer = PetabImporter(files, output_folder=str(folder), model_name=name)
+        self.problem = importer.create_problem(verbose=False)
+        self.nominal = np.array(files.x_nominal_free_scaled)
+        self.order = [[self.problem.x_names[k] for k in self.problem.x_free_indices].index(label) for label in labels]
+        self.calls = 0
+        called = self.problem.objective.call_unprocessed
+
+        def counted(*given: Any, **named: Any) -> Any:
+            self.calls += 1
+            return called(*given, **named)
+
+        self.problem.objective.call_unprocessed = counted
+
+    def sampled(self, seed: int, steps: int) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Each sampler's name and draws, with the seconds of the optimisations that both begin with."""
+        from pypesto import optimize, sample
+
+        np.random.seed(seed)  # noqa: NPY002
+        began, self.calls = time.process_time(), 0
+        result = optimize.minimize(self.problem, n_starts=STARTS, progress_bar=False)
+        optimised, calls = time.process_time() - began, self.calls
+        values = [float(each["fval"]) for each in result.optimize_result.list[:STARTS]]
+        for label, make in {
+            "adaptive parallel tempering": lambda: sample.AdaptiveParallelTemperingSampler(
+                sample.AdaptiveMetropolisSampler(), n_chains=TEMPERATURES, options={"show_progress": False}
+            ),
+            "adaptive Metropolis": lambda: sample.AdaptiveMetropolisSampler(options={"show_progress": False}),
+        }.items():
+            began, self.calls = time.process_time(), 0
+            count = steps // TEMPERATURES if "tempering" in label else steps
+            result = sample.sample(self.problem, count, make(), result=result)
+            seconds = optimised + time.process_time() - began
+            burnt = int(sample.geweke_test(result))
+            chain = result.sample_result.trace_x[0, burnt:][:, self.order]
+            known = chain if len(chain) > 100 else result.sample_result.trace_x[0, -100:][:, self.order]
+            yield label, judged(known[None], seconds, calls + self.calls) | {"burn-in": burnt, "optima": values}
+
+
+def judged(decades: Any, seconds: float, solves: int) -> dict[str, Any]:
+    """Of draws (chains, draws, d) on decades."""
+    size = float(np.nanmin(ess(decades)))
+    return {"ess": size, "seconds": seconds, "per_second": size / seconds, "solves": solves,
+            "mean": decades.mean(axis=(0, 1)).tolist(), "sd": decades.std(axis=(0, 1)).tolist()}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--problems", nargs="+", choices=list(NAMES), default=list(NAMES))
+    parser.add_argument("--seeds", nargs="*", type=int, default=[1, 2])
+    parser.add_argument("--draws", type=int, default=1000, help="of each of four chains")
+    parser.add_argument("--steps", type=int, default=20_000, help="of pyPESTO, at all temperatures together")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--profiles", action="store_true")
+    parser.add_argument("--out", type=Path, help="a line of JSON for each result")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    for name in given.problems:
+        problem = iv.petab.load(FILES / NAMES[name] / f"{NAMES[name]}.yaml")
+        posterior, peer = problem.posterior, Peer(NAMES[name], problem.posterior.labels)
+        posterior.potential().energy_and_gradient(posterior.sample_start(np.random.default_rng(0), 2))  # compiled
+        theirs, fit = peer.problem.objective(peer.nominal), -posterior.log_likelihood(problem.nominal).sum()
+        print(f"\n{name}: minus log likelihood at the published fit {fit:.4f}, AMICI's {theirs:.4f}", flush=True)
+        if "modes" in given.parts:
+            kept(given.out, name, "modes", 1, identified(posterior, given.profiles))
+        for seed in given.seeds if "sampling" in given.parts else []:
+            mine = ours(posterior, seed, given.draws)
+            for label, each in [("invsamp", mine), *peer.sampled(seed, given.steps)]:
+                kept(given.out, name, label, seed, each)
+                off = np.abs(np.subtract(each["mean"], mine["mean"])) / mine["sd"]
+                print(
+                    f"{name} seed {seed} {label:28s} {each['ess']:7.0f} effective draws, {each['seconds']:6.1f} s, "
+                    f"{each['per_second']:6.2f} per second, {each['solves']} solves; means off invsamp's by up to "
+                    f"{off.max():.2f} sd",
+                    flush=True,
+                )
+
+
+def kept(path: Path | None, name: str, label: str, seed: int, found: dict[str, Any]) -> None:
+    """Append a line."""
+    if path is not None:
+        with path.open("a") as file:
+            file.write(json.dumps({"problem": name, "what": label, "seed": seed, **found}) + "\n")
+
+
+if __name__ == "__main__":
+    main()
