@@ -33,7 +33,9 @@ unexport PYTHONDONTWRITEBYTECODE
 # each process takes half of the tests, and at the end what the other one has not begun: a file's fixtures are made once
 TEST_PROCESSES = -n $(WORKERS) --dist worksteal
 # the test processes share the cores; nested threads would only slow them down
-ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+ONE_THREAD = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(IN_MEMORY)
+# where a test waits for its disk, memory is as good: thousands of files are written for good
+IN_MEMORY := $(shell [ "$$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)" -gt 4000000 ] 2>/dev/null && echo PYTEST_DEBUG_TEMPROOT=/dev/shm)
 # Open MPI refuses to run as root, and on few cores, unless told
 OPEN_MPI := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
 	PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe

@@ -10,6 +10,7 @@ import zlib
 
 import numpy as np
 import pytest
+from parts import cases
 from replicated import Family, ranks
 from scipy.stats import norm
 
@@ -139,14 +140,15 @@ def plan_of(name):
     return {"warmup": 500 if name == "contour_exchange" else 150, "thin": 6}
 
 
-#: Over some families they are quick enough; over the others slow, for what they tell.
-LONG = {*UNADJUSTED, "contour_exchange"}
-QUICK = {("sgld", "walls"), ("r2sgld", "walls"), ("fast_resgld", "walls")}
+#: Of each preset the family in the first tier, and others where that is cheap.
+QUICK = {*((name, "decay") for name in EXACT), *((name, "linear") for name in UNADJUSTED)} - {
+    ("contour_exchange", "decay")
+}
+QUICK |= {("mala", "bimodal"), ("mala", "walls"), ("pcn", "mixed"), ("sgld", "walls")}
 
 
 def case(name, family):
-    slow = name in LONG and family != "linear" and (name, family) not in QUICK
-    return pytest.param(name, family, marks=pytest.mark.slow if slow else ())
+    return pytest.param(name, family, marks=() if (name, family) in QUICK else pytest.mark.slow)
 
 
 def test_every_preset_is_here():
@@ -165,7 +167,7 @@ def test_unadjusted(name, family, draw, within):
     assert within(*of_unadjusted(ranks(FAMILIES[family], UNADJUSTED[name], draw, draws=DRAWS, **plan_of(name))))
 
 
-@pytest.mark.parametrize("name", [name for name in EXACT if name not in LONG])
+@pytest.mark.parametrize("name", [name for name in EXACT if name != "contour_exchange"])
 def test_too_hot_is_rejected(name, draw, within):
     family = sorted(FAMILIES)[zlib.crc32(name.encode()) % len(FAMILIES)]
     found = ranks(FAMILIES[family], EXACT[name], draw, draws=DRAWS, temperature=2.5, **plan_of(name))
@@ -178,7 +180,7 @@ def test_too_hot_is_rejected_beyond_what_is_allowed(name, draw, within):
     assert not within(*of_unadjusted(found))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", cases(FAMILIES, {"linear", "walls"}))
 def test_wrong_noise_is_rejected(family, draw, within):
     noise = WRONG_NOISE[family]
     found = ranks(FAMILIES[family], EXACT["mala"], draw, draws=DRAWS, noise=noise, **plan_of("mala"))

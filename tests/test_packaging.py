@@ -109,7 +109,7 @@ def test_wheel_imports_away_from_the_checkout(wheel: Path, tmp_path: Path) -> No
 
     # control: a module that only the checkout could have is missed
     shutil.rmtree(folder / "invsamp" / "solvers")
-    result = run(sys.executable, "-I", "-c", IMPORT_ALL, folder, "", *names, cwd=tmp_path)
+    result = run(sys.executable, "-I", "-c", IMPORT_ALL, folder, "", "invsamp.solvers.ode", cwd=tmp_path)
     assert result.returncode != 0 and "invsamp.solvers" in result.stderr
 
 

@@ -64,7 +64,7 @@ LADDERS = {
 GRADED = {3: ["fine", "medium", "coarse"], 4: ["fine", "medium", "coarse", "coarse"]}
 
 
-@pytest.mark.parametrize("rungs", [3, 4])
+@pytest.mark.parametrize("rungs", [3, pytest.param(4, marks=pytest.mark.slow)])
 class TestLadders:
     def run(self, draw, rungs, draws=800, **settings):
         temperatures, steps = LADDERS[rungs]

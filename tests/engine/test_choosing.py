@@ -219,7 +219,11 @@ class TestItIsARun:
         assert more.report["modes"]["visits"] == [4 * 80]
 
     @pytest.mark.parametrize("jumps", [True, False], ids=["jumps", "ladder"])
-    @pytest.mark.parametrize("stop", [20, 450, 700, 900], ids=["warm-up", "later", "ladder", "much later"])
+    @pytest.mark.parametrize(
+        "stop",
+        [20, pytest.param(450, marks=pytest.mark.slow), 700, pytest.param(900, marks=pytest.mark.slow)],
+        ids=["warm-up", "later", "ladder", "much later"],
+    )
     def test_goes_on_after_a_kill(self, stop, jumps, tmp_path, monkeypatch):
         if not jumps:
             monkeypatch.setattr(choosing, "ModeJumps", lambda kernel, *modes: kernel)

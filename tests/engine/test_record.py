@@ -71,7 +71,9 @@ def test_in_place_of_parameters(sampler, draw, monkeypatch):
         some.posterior_predictive(POSTERIOR)
 
 
-@pytest.mark.parametrize("keep", [True, ("b",), False], ids=["all", "some", "none"])
+@pytest.mark.parametrize(
+    "keep", [pytest.param(True, marks=pytest.mark.slow), ("b",), False], ids=["all", "some", "none"]
+)
 def test_saved_and_resumed(keep, draw, tmp_path):
     sampler = iv.relangevin((1, 4))
     settings = {"record": RECORD, "keep": keep}

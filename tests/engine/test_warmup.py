@@ -276,7 +276,9 @@ class TestManyParameters:
 
         return Target(FunctionPotential(function, d), domain, start=start)
 
-    @pytest.mark.parametrize("make", [mala, ghmc, hmc, relangevin, sgld, sghmc])
+    @pytest.mark.parametrize(
+        "make", [mala, sgld, *(pytest.param(other, marks=pytest.mark.slow) for other in (ghmc, hmc, relangevin, sghmc))]
+    )
     def test_finds_scales_over_four_orders_of_magnitude(self, draw, make):
         run = draw(self.target(), make(), draws=10, warmup=100, chains=4)
         for matrix in run.report["preconditioner_matrices"]:
@@ -358,7 +360,11 @@ class TestDiagonalLaw:
         assert not agrees(self.squares(draw, sgld(0.2, preconditioner="diagonal")), [15.0, self.CORRELATION])
 
 
-@pytest.mark.parametrize("sampler", [sgld(0.1), mala(), ghmc(), hmc(), relangevin()], ids=str)
+@pytest.mark.parametrize(
+    "sampler",
+    [sgld(0.1), *(pytest.param(other, marks=pytest.mark.slow) for other in (mala(), ghmc(), hmc())), relangevin()],
+    ids=str,
+)
 def test_memory_is_linear_in_the_dimension(sampler):
     def most(dimension):
         """Bytes at once, in units of the chains' positions."""

@@ -135,7 +135,7 @@ class TestDimension:
         return self.run(draw, modes, kernel, **settings)[1].report["acceptance"][0]
 
     def test_acceptance_does_not_depend_on_the_mesh(self, draw):
-        coarse, fine = (self.acceptance(draw, modes, CrankNicolson()) for modes in (20, 200))
+        coarse, fine = (self.acceptance(draw, modes, CrankNicolson(), draws=100) for modes in (20, 200))
         assert abs(fine - coarse) < 0.02
         coarse, fine = (self.acceptance(draw, modes, RandomWalk(), draws=50, warmup=50) for modes in (20, 200))
         assert fine < 0.1 * coarse

@@ -14,30 +14,22 @@ import pytest
 from invsamp.results.run import Run
 
 SCRIPT = Path(layout_runs.__file__)
-#: Number of processes -> runs, of one to four rungs; `test_sharing` makes them by threads in place of processes,
-#: some of them by four and five.
+#: Number of processes -> runs, of one to four rungs; `test_sharing` makes most of them, and others, by threads in place
+#: of processes, some by four and five.
 RUNS = {
     2: (
         "one rung",
         "hmc",
         "four rungs",
-        "shared pilot",
         "coupled sums",
-        "control variates",
-        "contour",
         "one batch for both",
-        "nothing chosen",
     ),
     3: (
-        "four rungs",
-        "multi-variance",
+        "shared pilot",
         "prior to posterior",
         "corrected coarse model",
         "interacting contours",
-        "table of terms",
-        "found",
         "minibatches that swap",
-        "running average",
         "found, noisy",
         "nothing chosen",
     ),

@@ -13,6 +13,7 @@ import layout_runs
 import numpy as np
 import pytest
 import threads
+from parts import cases
 
 import invsamp as iv
 from invsamp.engine import training
@@ -35,6 +36,12 @@ SAMPLERS = layout_runs.SAMPLERS | {
         TEMPERATURES, estimator=iv.minibatch(3), swap_energies="exact", scheme=iv.adjacent()
     ),
     "groups": iv.sgld(0.01, estimator=iv.minibatch(2, [k // 3 for k in range(12)])),
+}
+
+#: Each has something of its own to send.
+QUICK = {
+    *("one rung", "hmc", "prior to posterior", "four rungs", "minibatches that swap", "one batch for both"),
+    *("corrected coarse model", "contour", "interacting contours", "shared pilot", "coupled sums", "groups"),
 }
 
 
@@ -90,7 +97,7 @@ def make(name, comm=None, problem=None, **settings):
 
 @pytest.mark.filterwarnings("ignore")
 class TestInvariance:
-    @pytest.mark.parametrize("name", SAMPLERS)
+    @pytest.mark.parametrize("name", cases(SAMPLERS, QUICK))
     def test_of_every_sampler(self, name):
         wanted = digest(make(name))
         for run in threads.run(3, lambda comm: make(name, comm)):

@@ -103,7 +103,7 @@ class TestStarts:
 
 
 class TestRuns:
-    @pytest.mark.parametrize("given", [True, False])
+    @pytest.mark.parametrize("given", [pytest.param(True, marks=pytest.mark.slow), False])
     @pytest.mark.parametrize("name", SMALL)
     def test_sample_the_restricted_posterior(self, draw, agrees, name, given):
         domain, prior, laws = SMALL[name]

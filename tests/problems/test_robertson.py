@@ -59,6 +59,7 @@ def test_prior_draws_have_finite_energies():
     assert np.isfinite(energy).mean() > 0.95
 
 
+@pytest.mark.slow
 def test_a_run_from_the_prior_finds_the_rates(within, laplace, draw):
     posterior = reactions()
     near = laplace(posterior, POINT)

@@ -21,7 +21,7 @@ def truth(d, wide=3.0):
     return -0.5 * d / (1.0 + wide**2) - 0.5 * d * math.log(2.0 * math.pi * (1.0 + wide**2))
 
 
-@pytest.mark.parametrize("d", [2, 20])
+@pytest.mark.parametrize("d", [2, pytest.param(20, marks=pytest.mark.slow)])
 def test_of_a_ladder_that_was_found(d, draw, within):
     run = draw(posterior(d), iv.relangevin(ladder="auto"), draws=400, warmup=700, chains=16)
     found = run.log_evidence()

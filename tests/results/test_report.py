@@ -117,7 +117,7 @@ def test_as_a_method_and_as_a_command(run: Run, posterior: iv.Posterior, tmp_pat
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no browser (chromium) is installed")
-@pytest.mark.parametrize("width", [1200, 400])
+@pytest.mark.parametrize("width", [pytest.param(1200, marks=pytest.mark.slow), 400])
 def test_in_a_browser(run: Run, posterior: iv.Posterior, tmp_path: Path, width: int) -> None:
     measure = """<script>onload = () => document.title = JSON.stringify({
         wide: document.documentElement.scrollWidth, window: innerWidth,

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Collection, Iterable
+
+import pytest
 
 
 def read(text: str) -> tuple[int, int]:
@@ -12,6 +15,11 @@ def read(text: str) -> tuple[int, int]:
     if not found or not 1 <= int(found[1]) <= int(found[2]):
         raise argparse.ArgumentTypeError(f"must be K/N with 1 <= K <= N, got {text!r}")
     return int(found[1]), int(found[2])
+
+
+def cases(names: Iterable[str], quick: Collection[str]) -> list[object]:
+    """Cases of a test of which only some belong to the first tier; the others are slow."""
+    return [pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in names]
 
 
 def unit(node: str) -> str:

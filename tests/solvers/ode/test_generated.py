@@ -226,6 +226,7 @@ print(OdeModel(scope["rhs"], ["x"], ["k"]).derivatives)
 """
 
 
+@pytest.mark.slow
 def test_functions_made_by_exec_are_found_by_the_next_process(tmp_path):
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "numba")}
     for _ in range(2):
