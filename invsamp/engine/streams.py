@@ -13,6 +13,8 @@ from invsamp.contract import AnyArray, Array, Plain
 
 #: What a part of a run saves: a tree of plain values, arrays and parts, for `invsamp.engine.state.encode`.
 Saved = Plain
+#: Of normal numbers in single precision that are made at a time.
+PAIRS = 2**14
 
 
 class Stream:
@@ -66,16 +68,19 @@ def single_normal(rng: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArr
     """
     count = math.prod(shape)
     half = -(-count // 2)
-    uniform = rng.random(2 * half, dtype=np.float32)
-    radius, angle = uniform[:half], uniform[half:]
-    np.subtract(1.0, radius, out=radius)
-    np.sqrt(np.float32(-2.0) * np.log(radius, out=radius), out=radius)
-    angle *= np.float32(2.0 * np.pi)
     found = np.empty(2 * half, np.float32)
-    np.cos(angle, out=found[:half])
-    np.sin(angle, out=found[half:])
-    found[:half] *= radius
-    found[half:] *= radius
+    rng.random(dtype=np.float32, out=found)
+    for begin in range(0, half, PAIRS):  # in place, a piece that fits into a cache at a time: half the time
+        first, second = found[begin : min(begin + PAIRS, half)], found[half + begin : half + begin + PAIRS]
+        radius = np.subtract(np.float32(1.0), first)
+        np.log(radius, out=radius)
+        radius *= np.float32(-2.0)
+        np.sqrt(radius, out=radius)
+        second *= np.float32(2.0 * np.pi)
+        np.cos(second, out=first)
+        np.sin(second, out=second)
+        first *= radius
+        second *= radius
     return found[:count].reshape(shape)
 
 

@@ -44,14 +44,18 @@ class ModuleFunction:
         self._sizes = [math.prod(shape) for shape in self.shapes.values()]
         self.dimension = sum(self._sizes)
 
-    def __call__(self, vector: Tensor, x: tuple[Tensor, ...]) -> Tensor:
-        """Outputs for inputs of n rows, at a vector (d,); what `torch.func` transforms."""
-        return torch.func.functional_call(self._module, self.blocks(vector), x)
+    def __call__(self, blocks: tuple[Tensor, ...], x: tuple[Tensor, ...]) -> Tensor:
+        """Outputs for inputs of n rows, at parameters in the order of ``shapes``; what `torch.func` transforms."""
+        return torch.func.functional_call(self._module, self.named(blocks), x)
 
-    def blocks(self, vector: Tensor) -> dict[str, Tensor]:
-        """A vector (d,) as parameters by name."""
-        parts = vector.split(self._sizes)
-        return {name: part.view(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
+    def blocks(self, vector: Tensor) -> tuple[Tensor, ...]:
+        """Vectors (..., d) as parameters (..., *shape)."""
+        parts = vector.split(self._sizes, dim=-1)
+        return tuple(part.view(*vector.shape[:-1], *own) for part, own in zip(parts, self.shapes.values(), strict=True))
+
+    def named(self, blocks: tuple[Tensor, ...]) -> dict[str, Tensor]:
+        """Parameters by name."""
+        return dict(zip(self.shapes, blocks, strict=True))
 
     @property
     def initial(self) -> Array:

@@ -22,7 +22,8 @@ class Outputs:
         rows = numbers("theta", theta)
         if rows.ndim != 2 or rows.shape[1] < module.dimension:
             raise ValueError(f"theta must have shape (batch, {module.dimension}), got {rows.shape}")
-        weights = torch.as_tensor(rows[:, : module.dimension], dtype=module.dtype, device=module.device)
+        vectors = torch.as_tensor(rows[:, : module.dimension], dtype=module.dtype, device=module.device)
+        weights = module.blocks(vectors)
         said = torch.func.vmap(module, in_dims=(0, None))
         found = []
         with torch.no_grad():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -10,7 +12,12 @@ from invsamp.contract import Array, BatchTerms, Gradients, Parts, Tensor, Terms
 from invsamp.posing.distribution import Distribution
 from invsamp.torch.likelihoods import Likelihood
 from invsamp.torch.modules import ModuleFunction, as_array
-from invsamp.torch.priors import FunctionPrior, NormalPrior
+from invsamp.torch.priors import Blocks, FunctionPrior, NormalPrior, Slopes
+
+#: Parameters from which on a gradient of each chain is less work than one backward pass over all: by a tenth.
+WIDE = 2**16
+#: A gradient by block, (chains, *shape).
+Slope = Blocks | None
 
 
 class ModulePotential:
@@ -65,32 +72,32 @@ class ModulePotential:
 
     def parts(self, position: Array, gradient: Gradients) -> Parts:
         """Energy and, of it, what is the prior's; all data are taken, a block at a time."""
-        vectors = self._vectors(position)
-        slope = torch.zeros_like(vectors) if gradient else None
+        blocks = self._blocks(position)
+        slopes: Slope = None
         misfit = np.zeros(len(position))
         for begin in range(0, self.size, self._block):
             rows = slice(begin, begin + self._block)
             x, y = tuple(part[rows] for part in self._x), self._y[rows]
-            energies, by_block = self._evaluated(vectors, x, y, (0, None, None), gradient=slope is not None)
+            energies, more = self._evaluated(blocks, x, y, (0, None, None), gradient=bool(gradient))
             misfit += as_array(energies).sum(axis=1)
-            if slope is not None:
-                slope += by_block
-        prior, prior_slope = self._with_prior(position, vectors, slope, gradient == "apart")
-        return Parts(prior + misfit, None if slope is None else as_array(slope), prior, prior_slope)
+            slopes = more if slopes is None or more is None else tuple(map(torch.add, slopes, more))
+        prior, whole, apart = self._with_prior(position, blocks, slopes, gradient)
+        return Parts(prior + misfit, whole, prior, apart)
 
     def batch_terms(
         self, position: Array, indices: npt.NDArray[np.intp], gradient: Gradients, scale: float
     ) -> BatchTerms:
         """Energies of the data ``indices`` (chains, batch) one by one, and gradients; see `BatchPotential`."""
-        vectors = self._vectors(position)
-        energies, slope = self._evaluated(vectors, *self._at(indices), (0, 0, 0), gradient=bool(gradient), scale=scale)
-        prior, prior_slope = self._with_prior(position, vectors, slope, gradient == "apart")
-        return BatchTerms(prior, as_array(energies), None if slope is None else as_array(slope), prior_slope)
+        blocks = self._blocks(position)
+        energies, slopes = self._evaluated(blocks, *self._at(indices), (0, 0, 0), gradient=bool(gradient), scale=scale)
+        prior, whole, apart = self._with_prior(position, blocks, slopes, gradient)
+        return BatchTerms(prior, as_array(energies), whole, apart)
 
     def terms(self, position: Array, indices: npt.NDArray[np.intp]) -> Terms:
         """The same with a gradient for each datum: (chains, batch, dimension) numbers."""
         vectors = self._vectors(position)
-        prior, prior_slope = self._with_prior(position, vectors, None, True)
+        blocks = self._split(vectors)
+        prior, prior_slope, _ = self._with_prior(position, blocks, tuple(map(torch.zeros_like, blocks)), True)
         assert prior_slope is not None  # it was asked for
         x, y = self._at(indices)
         each = torch.func.vmap(torch.func.grad(self._alone, has_aux=True), in_dims=(None, 0, 0))
@@ -99,11 +106,11 @@ class ModulePotential:
 
     def log_likelihood(self, position: Array) -> Array:
         """Log likelihood of each datum, shape (chains, n)."""
-        vectors, found = self._vectors(position), []
+        blocks, found = self._blocks(position), []
         for begin in range(0, self.size, self._block):
             rows = slice(begin, begin + self._block)
             x, y = tuple(part[rows] for part in self._x), self._y[rows]
-            found.append(-as_array(self._evaluated(vectors, x, y, (0, None, None), gradient=False)[0]))
+            found.append(-as_array(self._evaluated(blocks, x, y, (0, None, None), gradient=False)[0]))
         return np.concatenate(found, axis=1)
 
     def check(self) -> None:
@@ -124,7 +131,7 @@ class ModulePotential:
                 f"{found[at]} for datum {at}: are its inputs and targets finite?"
             )
         first = tuple(part[:1] for part in self._x), self._y[:1]
-        alone = -as_array(self._evaluated(self._vectors(position), *first, (0, None, None), gradient=False)[0])[0, 0]
+        alone = -as_array(self._evaluated(self._blocks(position), *first, (0, None, None), gradient=False)[0])[0, 0]
         if not np.isclose(alone, found[0], rtol=1e-3, atol=1e-4):
             raise ValueError(
                 "likelihood must return the log likelihood of each datum by itself, got one that depends on the other "
@@ -139,36 +146,54 @@ class ModulePotential:
 
     def _evaluated(
         self,
-        vectors: Tensor,
+        blocks: Blocks,
         x: tuple[Tensor, ...],
         y: Tensor,
         axes: tuple[object, ...],
         *,
         gradient: bool,
         scale: float = 1.0,
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> tuple[Tensor, Slope]:
         """Energies (chains, n), and gradients of ``scale`` times their sum where they are wanted."""
         if not gradient:
             with torch.no_grad():
-                return torch.func.vmap(self._energies, in_dims=axes)(vectors, x, y), None
-        # each chain's energies depend on its own row: one backward pass over all of them is less work for torch.func
+                return torch.func.vmap(self._energies, in_dims=axes)(blocks, x, y), None
+        if self.dimension >= WIDE:
+            slope = torch.func.grad(partial(self._summed, scale), has_aux=True)
+            slopes, energies = torch.func.vmap(slope, in_dims=axes)(blocks, x, y)
+            return energies, slopes
+        # each chain's energies depend on its own rows: one backward pass over all of them is less work for torch.func
         with torch.enable_grad():
-            leaf = vectors.detach().requires_grad_()
-            energies = torch.func.vmap(self._energies, in_dims=axes)(leaf, x, y)
-            (slope,) = torch.autograd.grad(energies, leaf, torch.full_like(energies, scale))
-        return energies.detach(), slope
+            leaves = tuple(block.detach().requires_grad_() for block in blocks)
+            energies = torch.func.vmap(self._energies, in_dims=axes)(leaves, x, y)
+            weights = torch.full_like(energies, scale)
+            return energies.detach(), torch.autograd.grad(energies, leaves, weights, materialize_grads=True)
 
-    def _energies(self, vector: Tensor, x: tuple[Tensor, ...], y: Tensor) -> Tensor:
-        """Minus log likelihoods (n,) at one position (dimension,)."""
+    def _energies(self, blocks: Blocks, x: tuple[Tensor, ...], y: Tensor) -> Tensor:
+        """Minus log likelihoods (n,) at one position."""
         if not self._laws:
-            return self._likelihood.energies(self._module(vector, x), y, {})
-        weights, logs = vector[: self._module.dimension], vector[self._module.dimension :]
-        unknowns = {name: torch.exp(logs[k]) for k, name in enumerate(self._laws)}
-        return self._likelihood.energies(self._module(weights, x), y, unknowns)
+            return self._likelihood.energies(self._module(blocks, x), y, {})
+        count = len(self._module.shapes)
+        unknowns = {name: torch.exp(log) for name, log in zip(self._laws, blocks[count:], strict=True)}
+        return self._likelihood.energies(self._module(blocks[:count], x), y, unknowns)
+
+    def _summed(self, scale: float, blocks: Blocks, x: tuple[Tensor, ...], y: Tensor) -> tuple[Tensor, Tensor]:
+        """``scale`` times the sum of the energies (n,) at one position, and these."""
+        energies = self._energies(blocks, x, y)
+        return scale * energies.sum(), energies
 
     def _alone(self, vector: Tensor, x: tuple[Tensor, ...], y: Tensor) -> tuple[Tensor, Tensor]:
-        energy = self._energies(vector, tuple(part[None] for part in x), y[None])[0]
+        energy = self._energies(self._split(vector), tuple(part[None] for part in x), y[None])[0]
         return energy, energy
+
+    def _blocks(self, position: Array) -> Blocks:
+        """Positions (chains, dimension) as parameters (chains, *shape), then logarithms of the unknowns (chains,)."""
+        return self._split(self._vectors(position))
+
+    def _split(self, vectors: Tensor) -> Blocks:
+        """Vectors (..., dimension) as these."""
+        end = self._module.dimension
+        return *self._module.blocks(vectors[..., :end]), *(vectors[..., k] for k in range(end, self.dimension))
 
     def _vectors(self, position: Array) -> Tensor:
         """Positions as the module takes them: a copy, as they may be the chains' own."""
@@ -177,21 +202,39 @@ class ModulePotential:
         return torch.from_numpy(own).to(self._module.device)
 
     def _with_prior(
-        self, position: Array, vectors: Tensor, slope: Tensor | None, apart: bool
-    ) -> tuple[Array, Array | None]:
-        """Prior energies (chains,) of positions; their gradients are added to ``slope``, and come ``apart``."""
-        own = torch.zeros_like(vectors) if apart else slope
-        end = self._module.dimension
-        weights = None if own is None else own[:, :end]
-        value = self._prior.energy(position[:, :end], vectors[:, :end], weights)
-        for k, law in enumerate(self._laws.values(), end):
+        self, position: Array, blocks: Blocks, slopes: Slope, gradient: Gradients
+    ) -> tuple[Array, Array | None, Array | None]:
+        """Prior energies (chains,); ``slopes`` with their gradients, and these apart, where they are wanted."""
+        if slopes is None:
+            count = len(self._module.shapes)
+            return self._prior.energy(position, blocks[:count]) + self._of_unknowns(position, None), None, None
+        misfit = [slope.detach().cpu().numpy().reshape(len(position), -1) for slope in slopes]
+        whole = np.empty(position.shape)
+        if gradient != "apart":
+            return self._added(position, blocks, misfit, whole), whole, None
+        apart = np.empty(position.shape)
+        prior = self._added(position, blocks, list(map(np.zeros_like, misfit)), apart)
+        np.concatenate(misfit, axis=1, out=whole)
+        whole += apart
+        return prior, whole, apart
+
+    def _added(self, position: Array, blocks: Blocks, misfit: Slopes, gradient: Array) -> Array:
+        """Prior energies (chains,), and into ``gradient`` (chains, d) their gradients and that of the misfit."""
+        count = len(self._module.shapes)
+        for k, slope in enumerate(misfit[count:], self._module.dimension):
+            gradient[:, k] = slope[:, 0]
+        found = self._prior.add(position, blocks[:count], misfit[:count], gradient)
+        return found + self._of_unknowns(position, gradient)
+
+    def _of_unknowns(self, position: Array, gradient: Array | None) -> Array:
+        """Prior energies (chains,) of the likelihood's unknowns, to whose ``gradient`` theirs is added."""
+        found = np.zeros(len(position))
+        for k, law in enumerate(self._laws.values(), self._module.dimension):
             logs = position[:, k]
             with np.errstate(all="ignore"):
                 scale = np.exp(logs[:, None])
                 log_density, by_scale = law.evaluate(scale)
-            value = value - (log_density + law.log_constant + logs)  # with the Jacobian of the logarithm
-            if own is not None:
-                own[:, k] -= torch.as_tensor((by_scale * scale + 1.0)[:, 0], dtype=own.dtype, device=own.device)
-        if own is not None and apart and slope is not None:
-            slope += own
-        return value, as_array(own) if own is not None and apart else None
+            found -= log_density + law.log_constant + logs  # with the Jacobian of the logarithm
+            if gradient is not None:
+                gradient[:, k] -= (by_scale * scale + 1.0)[:, 0]
+        return found

@@ -10,20 +10,32 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from numba import njit
 
 from invsamp import arguments
 from invsamp.arguments import mapping, real
-from invsamp.contract import Array, Tensor
+from invsamp.contract import AnyArray, Array, Tensor
 from invsamp.torch.modules import ModuleFunction, as_array
 
 PRIOR = "a standard deviation, a mapping from names of parameters or layers to these, or a function of the parameters"
 
+#: Of each parameter, (n, *shape); what is told of each, (n, size).
+Blocks = tuple[Tensor, ...]
+Slopes = list[AnyArray]
+
 
 class WeightPrior(Protocol):
-    """Energy of the parameters of a network, and its gradient."""
+    """Energy of the parameters of a network, the first columns of a position, and its gradient.
 
-    def energy(self, weights: Array, vectors: Tensor, slope: Tensor | None) -> Array:
-        """Energies (n,) at weights (n, d), which are ``vectors`` too; gradients are added to ``slope`` (n, d)."""
+    They come as ``blocks``, too: tensors (n, *shape), one for each parameter.
+    """
+
+    def energy(self, position: Array, blocks: Blocks) -> Array:
+        """Energies (n,) at positions (n, dimension)."""
+        ...
+
+    def add(self, position: Array, blocks: Blocks, slopes: Slopes, gradient: Array) -> Array:
+        """Energies (n,), and into ``gradient`` (n, dimension) their gradients and ``slopes`` (n, size), by block."""
         ...
 
 
@@ -34,15 +46,21 @@ class NormalPrior:
     sds: Mapping[str, float]
     sizes: tuple[int, ...]
 
-    def energy(self, weights: Array, vectors: Tensor, slope: Tensor | None) -> Array:
-        """Energies (n,) at weights (n, d), which are ``vectors`` too; gradients are added to ``slope`` (n, d)."""
-        found = np.full(len(weights), self._constant)
+    def energy(self, position: Array, blocks: Blocks) -> Array:
+        """Energies (n,) at positions (n, dimension)."""
+        found = np.full(len(position), self._constant)
         for begin, end, precision in self._alike:
             with np.errstate(over="ignore"):  # of chains that run away: their energies are infinite
-                squares = np.array([np.dot(row, row) for row in weights[:, begin:end]])
-            found += 0.5 * precision * squares
-            if slope is not None:
-                slope[:, begin:end].add_(vectors[:, begin:end], alpha=precision)
+                found += 0.5 * precision * np.array([np.dot(row, row) for row in position[:, begin:end]])
+        return found
+
+    def add(self, position: Array, blocks: Blocks, slopes: Slopes, gradient: Array) -> Array:
+        """Energies (n,), and into ``gradient`` (n, dimension) their gradients and ``slopes`` (n, size), by block."""
+        found = np.full(len(position), self._constant)
+        held, begin = np.ascontiguousarray(position), 0
+        for slope, sd in zip(slopes, self.sds.values(), strict=True):
+            _add_normal(held, np.ascontiguousarray(slope), begin, sd**-2.0, gradient, found)
+            begin += slope.shape[1]
         return found
 
     def sample(self, rng: np.random.Generator, n: int) -> Array:
@@ -80,27 +98,52 @@ class FunctionPrior:
 
     def __init__(self, function: Callable[[dict[str, Tensor]], Tensor], module: ModuleFunction) -> None:
         self.function, self._module = function, module
-        found = self._energy(torch.as_tensor(module.initial, dtype=module.dtype, device=module.device))
+        initial = torch.as_tensor(module.initial, dtype=module.dtype, device=module.device)
+        found = self._energy(module.blocks(initial))
         if found.shape != () or not bool(torch.isfinite(found)):
             raise ValueError(
                 "prior must return a finite log density, a number, at the parameters that the module came with, got "
                 f"{found if found.shape == () else tuple(found.shape)}"
             )
 
-    def energy(self, weights: Array, vectors: Tensor, slope: Tensor | None) -> Array:
-        """Energies (n,) at weights (n, d), which are ``vectors`` too; gradients are added to ``slope`` (n, d)."""
-        if slope is None:
-            with torch.no_grad():
-                return as_array(torch.func.vmap(self._energy)(vectors))
-        found, energy = torch.func.vmap(torch.func.grad_and_value(self._energy))(vectors)
-        slope += found
+    def energy(self, position: Array, blocks: Blocks) -> Array:
+        """Energies (n,) at positions (n, dimension)."""
+        with torch.no_grad():
+            return as_array(torch.func.vmap(self._energy)(blocks))
+
+    def add(self, position: Array, blocks: Blocks, slopes: Slopes, gradient: Array) -> Array:
+        """Energies (n,), and into ``gradient`` (n, dimension) their gradients and ``slopes`` (n, size), by block."""
+        own, energy = torch.func.vmap(torch.func.grad_and_value(self._energy))(blocks)
+        begin = 0
+        for slope, part in zip(slopes, own, strict=True):
+            end = begin + slope.shape[1]
+            np.add(slope, as_array(part).reshape(slope.shape), out=gradient[:, begin:end])
+            begin = end
         return as_array(energy)
 
-    def _energy(self, vector: Tensor) -> Tensor:
-        return -self.function(self._module.blocks(vector))
+    def _energy(self, blocks: Blocks) -> Tensor:
+        return -self.function(self._module.named(blocks))
 
     def __str__(self) -> str:
         return f"the function {getattr(self.function, '__qualname__', self.function)}"
+
+
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def _add_normal(
+    position: Array, slope: AnyArray, begin: int, precision: float, gradient: Array, energy: Array
+) -> None:
+    """Add the energy of a block (n, size) from column ``begin`` on, and into ``gradient`` its gradient and ``slope``.
+
+    All in one pass: what a step takes besides the network is mostly to fetch the numbers.
+    """
+    end = begin + slope.shape[1]
+    for i in range(position.shape[0]):
+        held, given, found = position[i, begin:end], slope[i], gradient[i, begin:end]
+        squares = 0.0
+        for j in range(len(held)):
+            squares += held[j] * held[j]
+            found[j] = given[j] + precision * held[j]
+        energy[i] += 0.5 * precision * squares
 
 
 def as_prior(value: object, module: ModuleFunction) -> NormalPrior | FunctionPrior:
