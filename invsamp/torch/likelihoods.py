@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
@@ -32,7 +33,8 @@ class Likelihood(Protocol):
         ...
 
     def check(self, output: Tensor, target: Tensor) -> None:
-        """`ValueError` unless outputs and targets are of a kind that it knows."""
+        """`ValueError` unless outputs (some, ...) of the first data and all targets (n, ...) are of a kind that it
+        knows."""
         ...
 
 
@@ -47,16 +49,22 @@ class Categorical:
         return torch.nn.functional.cross_entropy(output, target, reduction="none")
 
     def check(self, output: Tensor, target: Tensor) -> None:
-        """`ValueError` unless outputs are (n, classes) and targets whole numbers below the number of classes."""
+        """`ValueError` unless outputs are logits (n, classes) and targets whole numbers below the number of classes."""
         if output.ndim != 2:
             raise ValueError(f"module must return logits (n, classes) for categorical(), got {tuple(output.shape)}")
         if target.ndim != 1 or target.dtype != torch.int64:
+            hint = " (one column for each class: targets.argmax(1))" if target.shape[1:] == output.shape[1:] else ""
             raise ValueError(
-                f"targets must be whole numbers (n,) for categorical(), got {target.dtype} of {tuple(target.shape)}"
+                f"targets must be whole numbers (n,) for categorical(){hint}, got {target.dtype} of "
+                f"{tuple(target.shape)}"
             )
         low, high, classes = int(target.min()), int(target.max()), output.shape[1]
+        if classes == 1:
+            raise ValueError("module must return a logit for each class for categorical(), got 1: two for two classes")
         if low < 0 or high >= classes:
             raise ValueError(f"targets must be classes from 0 to {classes - 1}, got {low if low < 0 else high}")
+        if bool((output >= 0.0).all()) and torch.allclose(output.sum(dim=1), torch.ones_like(output[:, 0]), atol=1e-5):
+            raise ValueError("module must return logits for categorical(), got probabilities: leave its softmax out")
 
 
 @dataclass(frozen=True)
@@ -92,9 +100,10 @@ class Gaussian:
 
     def check(self, output: Tensor, target: Tensor) -> None:
         """`ValueError` unless outputs and targets have one shape."""
-        if output.shape != target.shape:
+        if output.shape[1:] != target.shape[1:]:
+            hint = " (targets[:, None])" if output.shape[1:] == (1,) and target.ndim == 1 else ""
             raise ValueError(
-                f"targets must have the shape of what the module returns, {tuple(output.shape)}, got "
+                f"targets must have the shape of what the module returns, {_rows_of(output)}{hint}, got "
                 f"{tuple(target.shape)}"
             )
         if not target.is_floating_point():
@@ -111,6 +120,8 @@ class FunctionLikelihood:
     def energies(self, output: Tensor, target: Tensor, unknowns: dict[str, Tensor]) -> Tensor:
         """Minus what the function returns, (n,)."""
         found = self.function(output, target)
+        if not isinstance(found, torch.Tensor):
+            raise ValueError(f"likelihood must return a tensor, made by functions of torch, got {type(found).__name__}")
         if found.shape != output.shape[:1]:
             raise ValueError(
                 f"likelihood must return the log likelihood of each datum, shape ({len(output)},), got "
@@ -119,7 +130,30 @@ class FunctionLikelihood:
         return -found
 
     def check(self, output: Tensor, target: Tensor) -> None:
-        """Nothing is known of it."""
+        """Warn where outputs that come nearer to the targets are less likely: it is a loss then, not minus one."""
+        target = target[: len(output)]
+        if target.shape == output.shape and target.is_floating_point():
+            nearer = target
+        elif target.dtype == torch.int64 and target.ndim == 1 and output.ndim == 2 and bool((target >= 0).all()):
+            if int(target.max()) >= output.shape[1]:
+                return
+            nearer = output + torch.nn.functional.one_hot(target, output.shape[1])
+        else:
+            return
+        try:
+            here, there = (self.energies(part, target, {}).sum() for part in (output, nearer))
+        except ValueError:
+            raise
+        except Exception as error:  # whatever a function of the user's raises
+            raise ValueError(
+                f"likelihood must take outputs and targets, got {type(error).__name__}: {error}"
+            ) from error
+        if bool(there > here):
+            message = (
+                f"the log likelihood falls from {-here:.4g} to {-there:.4g} where outputs come nearer to the targets: "
+                "is it a loss? A log likelihood is minus a loss"
+            )
+            warnings.warn(message, stacklevel=4)
 
 
 def categorical() -> Categorical:
@@ -152,9 +186,16 @@ def as_likelihood(value: object) -> Likelihood:
             f"likelihood must be categorical(), gaussian(...) or a function, got {value!r}: a loss is minus a log "
             "likelihood, and mostly a mean. Write lambda output, target: -loss(output, target), with reduction='none'"
         )
+    if value is categorical or value is gaussian:
+        name = value.__name__
+        raise ValueError(f"likelihood must be called: {name}({'0.1' if value is gaussian else ''}), got {name}")
     if isinstance(value, Likelihood) and not isinstance(value, type):
         return value
     return FunctionLikelihood(arguments.function("likelihood", value, "(output, target) -> log likelihoods (n,)"))
+
+
+def _rows_of(output: Tensor) -> str:
+    return f"({', '.join(['n', *map(str, output.shape[1:])])}{',' if output.ndim == 1 else ''})"
 
 
 def _no_prior(name: str, value: object) -> None:

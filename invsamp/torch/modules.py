@@ -35,6 +35,9 @@ class ModuleFunction:
 
     def __init__(self, module: Torch, dtype: object, device: object) -> None:
         self._tell_shared(module)
+        empty = [name for name, part in module.named_parameters() if part.is_meta]
+        if empty:
+            raise ValueError(f"module must hold numbers, got parameters on the meta device: {empty}")
         self._module = copy.deepcopy(module).to(device=device, dtype=dtype)
         held = {name: part for name, part in self._module.named_parameters() if part.requires_grad}
         if not held:
@@ -87,11 +90,7 @@ class ModuleFunction:
         """
         some = tuple(part[:TRIED] for part in x)
         before = {name: part.clone() for name, part in self._module.named_buffers()}
-        try:
-            with torch.no_grad():
-                first, again = self._module(*some), self._module(*some)
-        except Exception as error:  # whatever a module of the user's raises
-            raise ValueError(f"module must take the inputs, got {type(error).__name__}: {error}") from error
+        first, again = self.tried("inputs", x), self.tried("inputs", x)
         changed = [name for name, part in self._module.named_buffers() if not torch.equal(part, before[name])]
         if changed:
             raise ValueError(
@@ -103,7 +102,9 @@ class ModuleFunction:
         if first.shape[:1] != some[0].shape[:1]:
             raise ValueError(f"module must return a row for each datum, got {tuple(first.shape)} for {len(some[0])}")
         if not torch.equal(first, again) and bool(torch.isfinite(first).all()):
-            raise ValueError("module must give the same outputs for the same inputs (dropout): call module.eval()")
+            raise ValueError(
+                "module must give the same outputs for the same inputs, got others (dropout, noise): call module.eval()"
+            )
         fewer = (len(first) + 1) // 2
         with torch.no_grad():
             alone = self._module(*(part[:fewer] for part in some))
@@ -113,6 +114,19 @@ class ModuleFunction:
                 "normalisation in training mode): call module.eval()"
             )
         return first
+
+    def tried(self, name: str, x: tuple[Tensor, ...]) -> Any:
+        """What the module says of the first inputs, called ``name``; `ValueError` if it does not take them."""
+        try:
+            with torch.no_grad():
+                return self._module(*(part[:TRIED] for part in x))
+        except Exception as error:  # whatever a module of the user's raises
+            whole = any(part.dtype == torch.int64 for part in x)
+            hint = " (whole numbers stay whole: give x.astype('float32') unless it wants such)" if whole else ""
+            raise ValueError(
+                f"{name} must be such as the module takes{hint}, got {[tuple(part.shape) for part in x]} and "
+                f"{type(error).__name__}: {error}"
+            ) from error
 
     def _tell_shared(self, module: Torch) -> None:
         """Warn of parameters that several layers share: they are one block."""

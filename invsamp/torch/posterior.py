@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +19,7 @@ from invsamp.torch.modules import ModuleFunction
 from invsamp.torch.outputs import Outputs
 from invsamp.torch.potential import ModulePotential
 from invsamp.torch.priors import FunctionPrior, NormalPrior, as_prior
+from invsamp.torch.tensors import as_data, as_device, as_inputs, same_rows
 
 #: Name of the one fidelity.
 FIDELITY = "module"
@@ -103,12 +103,9 @@ def module_posterior(
     used = first.dtype if dtype is None else dtype
     if used not in (torch.float32, torch.float64):
         raise ValueError(f"dtype must be torch.float32 or torch.float64, got {used}")
-    try:
-        place = torch.device(first.device if device is None else device)
-    except (RuntimeError, TypeError) as error:
-        raise ValueError(f"device must be one of torch's, got {device!r}: {error}") from None
+    place = as_device(first.device if device is None else device)
     function = ModuleFunction(module, used, place)
-    x, y = _data(data, used, place)
+    x, y = as_data(data, used, place)
     told = as_likelihood(likelihood)
     chosen = as_prior(prior, function)
     potential = ModulePotential(function, told, chosen, (x, y), integer("block", block, least=1))
@@ -217,8 +214,15 @@ class ModulePosterior:
         -------
         Outputs
             Theta (batch, dimension) -> outputs (batch, n, ...), arrays in the module's precision.
+
+        Raises
+        ------
+        ValueError
+            If the inputs are none, lie on another device, or are not such as the module takes.
         """
-        rows = _inputs("x", x, self._module.dtype, self._module.device)
+        rows = as_inputs("x", x, self._module.dtype, self._module.device)
+        same_rows("x", rows)
+        self._module.tried("x", rows)
         return Outputs(self._module, rows, integer("block", block, least=1))
 
     def log_likelihood(self, theta: object, fidelity: str | None = None) -> Array:
@@ -318,34 +322,3 @@ def _within(domain: Domain, position: Array) -> npt.NDArray[np.bool_]:
     if isinstance(domain, Box):
         return np.asarray((position >= domain.lower) & (position <= domain.upper))
     return np.zeros(position.shape, dtype=bool)
-
-
-def _data(data: object, dtype: object, device: object) -> tuple[tuple[Tensor, ...], Tensor]:
-    if not isinstance(data, tuple | list) or len(data) != 2:
-        raise ValueError(f"data must be a pair (inputs, targets), got {type(data).__name__}")
-    x, y = _inputs("inputs", data[0], dtype, device), _tensor("targets", data[1], dtype, device)
-    sizes = {len(part) if part.ndim else 0 for part in (*x, y)}
-    if len(sizes) > 1 or 0 in sizes:
-        raise ValueError(f"data must have as many inputs as targets, at least one, got {[len(p) for p in (*x, y)]}")
-    return x, y
-
-
-def _inputs(name: str, given: object, dtype: object, device: object) -> tuple[Tensor, ...]:
-    parts = given if isinstance(given, tuple) else (given,)
-    return tuple(_tensor(name, part, dtype, device) for part in parts)
-
-
-def _tensor(name: str, given: object, dtype: Torch, device: Any) -> Tensor:
-    """A tensor on a device; numbers that are not whole in its precision, whole ones as they are."""
-    if isinstance(given, torch.Tensor):
-        if given.device.type != device.type or (device.index is not None and given.device.index != device.index):
-            raise ValueError(f"{name} must be on the device {device} of the module, got a tensor on {given.device}")
-        found = given.detach()
-    else:
-        try:
-            found = torch.as_tensor(np.asarray(given), device=device)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{name} must be a tensor or an array of numbers, got {type(given).__name__}") from error
-    if found.ndim == 0:
-        raise ValueError(f"{name} must have a row for each datum, got a number")
-    return found.to(dtype) if found.is_floating_point() else found.to(torch.int64)

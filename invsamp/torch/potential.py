@@ -116,14 +116,16 @@ class ModulePotential:
     def check(self) -> None:
         """`ValueError` unless module, likelihood and data fit together, and losses are finite where the module is."""
         output = self._module.check(self._x)
-        self._likelihood.check(output, self._y[: len(output)])
+        self._likelihood.check(output, self._y)
         position = np.zeros((1, self.dimension))
         position[0, : self._module.dimension] = self._module.initial
         try:
             found = self.log_likelihood(position)[0]
             self.batch_terms(position, np.zeros((1, 2), dtype=np.intp), True, 1.0)
         except RuntimeError as error:  # of torch.func
-            raise ValueError(f"module must be one that torch.func can transform (vmap, grad), got {error}") from error
+            raise ValueError(
+                f"module and likelihood must be such as torch.func can transform (vmap, grad), got {error}"
+            ) from error
         if not np.isfinite(found).all():
             at = int(np.argmin(np.isfinite(found)))
             raise ValueError(

@@ -129,9 +129,7 @@ class FunctionPrior:
 
 
 @njit(cache=True, fastmath={"reassoc", "contract"})
-def _add_normal(
-    position: Array, slope: AnyArray, begin: int, precision: float, gradient: Array, energy: Array
-) -> None:
+def _add_normal(position: Array, slope: AnyArray, begin: int, precision: float, gradient: Array, energy: Array) -> None:
     """Add the energy of a block (n, size) from column ``begin`` on, and into ``gradient`` its gradient and ``slope``.
 
     All in one pass: what a step takes besides the network is mostly to fetch the numbers.

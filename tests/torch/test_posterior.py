@@ -171,6 +171,31 @@ class TestBatches:
         np.testing.assert_allclose(whole.prior_energy + whole.energies.sum(axis=1), energy, rtol=1e-12)
         np.testing.assert_allclose(whole.gradient, gradient, atol=1e-10)
 
+    @pytest.mark.parametrize("unknown", [False, True])
+    def test_wide_networks_have_the_same_gradients(self, unknown, monkeypatch):
+        class Lazy(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.used, self.not_used = network(2), nn.Linear(2, 2)
+
+            def forward(self, x):
+                return self.used(x)
+
+        law = gaussian("noise" if unknown else 0.5)
+        posterior = module_posterior(Lazy().double(), (X, TARGETS), law, {"used": 2.0, "not_used": 0.5}, block=7)
+        potential = posterior.potential()
+        theta = RNG.standard_normal((3, posterior.dimension))
+
+        def asked():
+            return *potential.batch_terms(theta, self.indices, "apart", 3.0), *potential.parts(theta, True)
+
+        narrow = asked()
+        monkeypatch.setattr("invsamp.torch.potential.WIDE", 1)
+        for one, other in zip(narrow, asked(), strict=True):
+            if one is not None:
+                np.testing.assert_allclose(one, other, rtol=1e-12)
+        assert posterior.check_gradient().passed
+
     def test_positions_are_left_alone(self):
         theta = self.theta.copy()
         theta.flags.writeable = False  # as a run hands them over
@@ -291,6 +316,10 @@ class TestPredictions:
             single(theta[:, :5])
         with pytest.raises(ValueError, match="x must be"):
             posterior.outputs("x")
+        with pytest.raises(ValueError, match=r"x must be such as the module takes, got \[\(30, 2\)\]"):
+            posterior.outputs(X[:, :2])
+        with pytest.raises(ValueError, match=r"x must have rows, .* at least one, got \[0\]"):
+            posterior.outputs(X[:0])
         with pytest.raises(ValueError, match="block must be"):
             posterior.outputs(X, block=0)
 
@@ -311,7 +340,10 @@ class TestRefused:
         [
             (nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)), r"buffers \[.*running_mean.*eval\(\)"),
             (nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4, track_running_stats=False)), r"depend on the other rows"),
-            (nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5)), r"same outputs for the same inputs \(dropout\)"),
+            (
+                nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5)),
+                r"same inputs, got others \(dropout",
+            ),
             (nn.Tanh(), "module must have parameters that are trainable"),
             (nn.Linear(3, 4).requires_grad_(False), "module must have parameters that are trainable"),
             (nn.LSTM(3, 4), "module must return one tensor, got tuple"),
@@ -328,10 +360,31 @@ class TestRefused:
             def forward(self, x):
                 return super().forward(x) * (1.0 if float(self.weight.sum()) > 0 else 2.0)
 
-        with pytest.raises(ValueError, match=r"module must be one that torch.func can transform.*item\(\)"):
+        with pytest.raises(ValueError, match=r"such as torch.func can transform.*item\(\)"):
             module_posterior(Odd(3, 4).double(), (X, LABELS), categorical())
-        with pytest.raises(ValueError, match="module must take the inputs, got RuntimeError"):
+        with pytest.raises(ValueError, match=r"such as the module takes, got \[\(30, 3\)\] and RuntimeError"):
             module_posterior(nn.Linear(2, 4).double(), (X, LABELS), categorical())
+
+    @pytest.mark.parametrize(
+        ("outputs", "targets", "loss"),
+        [
+            (4, LABELS, lambda o, t: nn.functional.cross_entropy(o, t, reduction="none")),
+            (2, TARGETS, lambda o, t: ((o - t) ** 2).sum(dim=1)),
+        ],
+    )
+    def test_a_loss_that_was_not_turned_over_is_told(self, outputs, targets, loss, recwarn):
+        with pytest.warns(UserWarning, match="log likelihood falls from .* is it a loss"):
+            module_posterior(network(outputs), (X, targets), loss)
+        recwarn.clear()
+        module_posterior(network(outputs), (X, targets), lambda o, t: -loss(o, t))
+        assert not recwarn.list
+
+    def test_precisions_are_those_of_the_module(self):
+        single, double = (torch.tensor(X, dtype=dtype) for dtype in (torch.float32, torch.float64))
+        posterior = module_posterior(network(), (single, LABELS), categorical())
+        assert posterior.outputs(double)(np.zeros((1, posterior.dimension))).dtype == np.float64
+        halves = nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 4).double())
+        assert module_posterior(halves, (double, LABELS), categorical()).check_gradient().passed
 
     def test_normalisation_at_rest_is_fine(self):
         module = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5)).double().eval()
@@ -344,7 +397,31 @@ class TestRefused:
             ({"data": (X, LABELS[:-1])}, r"as many inputs as targets.*\[30, 29\]"),
             ({"data": (X, LABELS + 1)}, "targets must be classes from 0 to 3, got 4"),
             ({"data": (X, LABELS.astype(float))}, "targets must be whole numbers"),
-            ({"data": (X, TARGETS), "likelihood": gaussian(1.0)}, r"targets must have the shape .* \(4, 4\), got"),
+            ({"data": (X, LABELS[:, None])}, r"targets must be whole numbers \(n,\) for categorical\(\), got"),
+            ({"data": (X, np.eye(4)[LABELS])}, r"targets must be whole numbers .*targets.argmax\(1\)"),
+            ({"data": (X, np.append(LABELS[:-1], 9))}, "targets must be classes from 0 to 3, got 9"),
+            ({"data": (X, LABELS.astype(str))}, "targets must be a tensor or an array of numbers, got an array of <U"),
+            ({"data": (X.astype(complex), LABELS)}, "inputs must be real numbers, got torch.complex128"),
+            ({"data": (X[:0], LABELS[:0])}, r"as many inputs as targets, at least one, got \[0, 0\]"),
+            ({"data": (X.astype(int), LABELS)}, "inputs must be such as the module takes .whole numbers stay whole"),
+            ({"module": network(1)}, "a logit for each class for categorical.*, got 1: two for two classes"),
+            ({"module": nn.Sequential(network(), nn.Softmax(dim=1))}, "got probabilities: leave its softmax out"),
+            ({"module": network().to("meta")}, "device must be one that holds numbers, got 'meta'"),
+            (
+                {"module": nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 4, device="meta"))},
+                r"parameters on the meta device: \['1.weight', '1.bias'\]",
+            ),
+            ({"device": "cuda:99"}, "device must be one that this machine has, got 'cuda:99': "),
+            ({"data": (X, TARGETS), "likelihood": gaussian(1.0)}, r"targets must have the shape .* \(n, 4\), got"),
+            (
+                {"module": network(1), "data": (X, TARGETS[:, 0]), "likelihood": gaussian(1.0)},
+                r"shape .* \(n, 1\) \(targets\[:, None\]\), got \(30,\)",
+            ),
+            ({"likelihood": categorical}, r"likelihood must be called: categorical\(\), got categorical"),
+            ({"likelihood": gaussian}, r"likelihood must be called: gaussian\(0.1\), got gaussian"),
+            ({"likelihood": lambda o, t: np.zeros(len(o))}, "likelihood must return a tensor, .* got ndarray"),
+            ({"likelihood": lambda o, t: 0.0}, "likelihood must return a tensor, .* got float"),
+            ({"likelihood": lambda o, t: o.logits}, "likelihood must take outputs and targets, got AttributeError"),
             ({"data": (np.where(np.arange(30) == 7, np.nan, X.T).T, LABELS)}, "log likelihood of nan for datum 7"),
             ({"data": (torch.empty(30, 3, device="meta"), LABELS)}, "inputs must be on the device cpu .* got .* meta"),
             ({"data": ("inputs", LABELS)}, "inputs must be a tensor or an array of numbers|row for each datum"),
