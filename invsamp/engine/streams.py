@@ -64,15 +64,19 @@ class Stream:
 def single_normal(rng: np.random.Generator, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
     """Standard normal numbers in single precision, in a third of the time: for energies that have no more digits.
 
-    Pairs by Box and Muller (1958); with 24 bits none is beyond 5.8, of which exact ones are once in 10^8.
+    Pairs by Box and Muller (1958); with 23 bits none is beyond 5.7, as two exact ones in 10^8 are.
     """
     count = math.prod(shape)
     half = -(-count // 2)
-    found = np.empty(2 * half, np.float32)
-    rng.random(dtype=np.float32, out=found)
+    bits = rng.integers(2**64, size=half, dtype=np.uint64).view(np.uint32)
+    found = bits.view(np.float32)
     for begin in range(0, half, PAIRS):  # in place, a piece that fits into a cache at a time: half the time
-        first, second = found[begin : min(begin + PAIRS, half)], found[half + begin : half + begin + PAIRS]
-        radius = np.subtract(np.float32(1.0), first)
+        end = min(begin + PAIRS, half)
+        for piece in (bits[begin:end], bits[half + begin : half + end]):
+            piece >>= np.uint32(9)
+            piece |= np.uint32(0x3F800000)  # the bits of uniform numbers in [1, 2)
+        first, second = found[begin:end], found[half + begin : half + end]
+        radius = np.subtract(np.float32(2.0), first)
         np.log(radius, out=radius)
         radius *= np.float32(-2.0)
         np.sqrt(radius, out=radius)

@@ -161,8 +161,7 @@ class ModulePotential:
             with torch.no_grad():
                 return torch.func.vmap(self._energies, in_dims=axes)(blocks, x, y), None
         if self.dimension >= WIDE:
-            slope = torch.func.grad(partial(self._summed, scale), has_aux=True)
-            slopes, energies = torch.func.vmap(slope, in_dims=axes)(blocks, x, y)
+            slopes, energies = torch.func.vmap(partial(self._sloped, scale), in_dims=axes)(blocks, x, y)
             return energies, slopes
         # each chain's energies depend on its own rows: one backward pass over all of them is less work for torch.func
         with torch.enable_grad():
@@ -179,10 +178,15 @@ class ModulePotential:
         unknowns = {name: torch.exp(log) for name, log in zip(self._laws, blocks[count:], strict=True)}
         return self._likelihood.energies(self._module(blocks[:count], x), y, unknowns)
 
-    def _summed(self, scale: float, blocks: Blocks, x: tuple[Tensor, ...], y: Tensor) -> tuple[Tensor, Tensor]:
-        """``scale`` times the sum of the energies (n,) at one position, and these."""
-        energies = self._energies(blocks, x, y)
-        return scale * energies.sum(), energies
+    def _sloped(self, scale: float, blocks: Blocks, x: tuple[Tensor, ...], y: Tensor) -> tuple[Blocks, Tensor]:
+        """The gradient of ``scale`` times the sum of the energies (n,) at one position, and these."""
+
+        def summed(parts: Blocks) -> tuple[Tensor, Tensor]:
+            energies = self._energies(parts, x, y)
+            return scale * energies.sum(), energies
+
+        slopes, energies = torch.func.grad(summed, has_aux=True)(blocks)
+        return slopes, energies
 
     def _alone(self, vector: Tensor, x: tuple[Tensor, ...], y: Tensor) -> tuple[Tensor, Tensor]:
         energy = self._energies(self._split(vector), tuple(part[None] for part in x), y[None])[0]

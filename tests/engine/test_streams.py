@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from invsamp.engine.streams import Stream, log_uniform
+from invsamp.engine.streams import PAIRS, Stream, log_uniform, single_normal
 
 
 def test_stream_does_not_depend_on_its_blocks():
@@ -34,3 +34,26 @@ def test_logs_of_uniform_numbers_accept_with_their_ratio(within):
     """200,000 draws: a share of 0.3 is off by more than 0.005 once in a million."""
     below = log_uniform(np.random.default_rng(0), (200_000,)) < np.log(0.3)
     assert within(below.mean() - 0.3, 0.005)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.02])
+def test_normal_numbers_in_single_precision(within, factor):
+    """Of 64 streams of 12,003: their means, squares, fourth powers, and products of those that come in pairs.
+
+    Control: an sd that is 2% off.
+    """
+    half = 6002
+    values = factor * np.stack([single_normal(np.random.default_rng(seed), (3, 4001)).ravel() for seed in range(64)])
+    assert values.dtype == np.float32 and values.shape == (64, 12_003) and np.abs(values).max() < 5.7 * factor
+    values = values.astype(float)
+    pairs = values[:, : half - 1] * values[:, half:]
+    scores = [values, values**2 - 1.0, values**4 - 3.0, pairs, pairs**2 - 1.0]
+    z = [part.mean() / part.std() * np.sqrt(part.size) for part in scores]
+    assert bool(within(np.abs(z), 5.0)) is (factor == 1.0)
+
+
+def test_normal_numbers_of_many_pieces_are_independent(within):
+    """Correlation of each number with that of the next piece."""
+    values = single_normal(np.random.default_rng(0), (4, PAIRS)).astype(float).ravel()
+    assert np.isfinite(values).all() and len(np.unique(values)) > 0.99 * len(values)
+    assert within(abs(np.corrcoef(values[:PAIRS], values[PAIRS : 2 * PAIRS])[0, 1]) * np.sqrt(PAIRS), 5.0)
