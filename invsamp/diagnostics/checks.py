@@ -206,7 +206,7 @@ def _likely(report: Facts) -> str:
 
 
 def _ess_warnings(summary: pd.DataFrame, report: Facts) -> list[str]:
-    wanted, found = _ess_wanted(report), []
+    wanted, found = ess_wanted(report.get("chains", 4)), []
     for column, meaning in (("ess_bulk", "means"), ("ess_tail", "5% and 95% quantiles")):
         bad = summary[column][summary[column] < wanted].sort_values()
         if not len(bad):
@@ -221,13 +221,14 @@ def _ess_warnings(summary: pd.DataFrame, report: Facts) -> list[str]:
     return found
 
 
-def _ess_wanted(report: Facts) -> float:
+def ess_wanted(chains: int) -> float:
+    """Effective draws below which a run of so many chains warns."""
     # many short chains are a run too: what means need does not grow with their number
-    return ESS_PER_CHAIN * min(report.get("chains", 4), 4)
+    return ESS_PER_CHAIN * min(chains, 4)
 
 
 def _weight_warnings(weight: Array, report: Mapping[str, object]) -> list[str]:
-    effective, wanted = weights.effective(weight), _ess_wanted(report)
+    effective, wanted = weights.effective(weight), ess_wanted(report.get("chains", 4))
     if effective >= wanted:
         return []
     return [

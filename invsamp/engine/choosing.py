@@ -19,8 +19,8 @@ from invsamp.ladder.automatic import LENGTHS, Automatic
 
 #: Steps of a trial after warm-up, whose draws decide and are not kept.
 TRIAL = 200
-#: A trial has failed if some R-hat is above, or a draw worth less than such a share of an independent one.
-WORST_RHAT, LEAST_WORTH = 1.1, 0.06
+#: A trial has failed if some R-hat is above, or a draw worth too little (`invsamp.engine.spending`).
+WORST_RHAT = 1.1
 #: Above this R-hat chains that began in several modes have stayed there: longer paths would not help.
 APART = 1.5
 #: Parameters, evenly spread, by which a trial is judged.
@@ -140,10 +140,11 @@ class Choice:
         """How many times longer the next stage's paths would be."""
         return LENGTHS[self.stage + 1] / LENGTHS[self.stage] if self.stage + 1 < len(LENGTHS) else 1.0
 
-    def judged(self, dimension: int, heir: Heir, affords: bool) -> bool:
+    def judged(self, dimension: int, heir: Heir, least: float, affords: bool) -> bool:
         """Whether the trial, which ends, lets this stage pass; otherwise the next one is that of the run.
 
-        ``heir`` is what it has come to, ``affords`` whether there may be a trial of longer paths.
+        ``heir`` is what it has come to, ``least`` the share of an independent draw that one has to be worth, and
+        ``affords`` whether there may be a trial of longer paths.
         """
         draws = np.stack(self._positions, axis=1)
         energies = np.stack(self._energies, axis=1)[..., None]
@@ -152,7 +153,7 @@ class Choice:
         values = np.concatenate([draws, np.square(centred), energies], axis=2)
         worst = 1.0 if len(draws) == 1 else float(np.nanmax(rhat(values), initial=1.0))
         worth = float(np.nanmin(ess(values), initial=np.inf)) / values[..., 0].size
-        if worst <= WORST_RHAT and worth >= LEAST_WORTH:
+        if worst <= WORST_RHAT and worth >= least:
             self.told.append(
                 f"a trial of {TRIAL} steps passed: R-hat {worst:.3f}, a draw is worth {min(worth, 1.0):.2g}"
             )

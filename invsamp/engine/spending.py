@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from invsamp.contract import Plain
+from invsamp.diagnostics.checks import ess_wanted
 from invsamp.engine.plan import Plan
 from invsamp.engine.scouting import LEAST_LOOK, MOST_POINTS
 from invsamp.engine.streams import Saved
@@ -14,6 +15,10 @@ from invsamp.evaluate.counted import CountedPotential
 #: their ends apart; looks for modes that these miss; stages that failed their trials, and their warm-ups; the warm-up
 #: of the stage that draws; its trial.
 PURPOSES = ("descents", "looks", "failed", "warm-up", "trial")
+
+#: By how much the effective draws that a trial promises have to exceed those below which a run warns, as a trial is too
+#: short to tell of what is slow; and shares of an independent draw that one has to be worth, at the least and most.
+MARGIN, LEAST_WORTH, MOST_WORTH = 2.0, 0.06, 0.2
 
 #: Steps that a run is taken to have at the least: what is right for its posterior is worth that much.
 LEAST_STEPS = 1000
@@ -34,11 +39,14 @@ class Spending:
         Evaluations that descents may take: as many as there will be draws, at least `LEAST_LOOK`.
     points_most : int
         Prior points that are looked at in few dimensions: as many as there will be draws, at most `MOST_POINTS`.
+    worth : float
+        Share of an independent draw that each has to be worth for a trial to pass.
     """
 
     def __init__(self, plan: Plan, potentials: Mapping[str, CountedPotential]) -> None:
         draws = plan.chains * plan.draws * plan.thin
         self.descents_most, self.points_most = max(draws, LEAST_LOOK), min(draws, MOST_POINTS)
+        self.worth = min(max(MARGIN * ess_wanted(plan.chains) / draws, LEAST_WORTH), MOST_WORTH)
         self._potentials, self._steps = potentials, max(plan.draws * plan.thin, LEAST_STEPS)
         self._by = dict.fromkeys(PURPOSES, 0)
 

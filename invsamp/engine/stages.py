@@ -277,8 +277,8 @@ class Stages:
             return False
         self._on_trial, led = False, choice.led
         heir = Heir(cold.position, cold.metric, float(np.mean(cold.step_size)))
-        affords = self.spending.affords(self._plan.warmup + TRIAL, TRIAL, choice.longer)
-        if choice.judged(work.problem.dimension, heir, affords):
+        affords = self.spending.affords(self._shortened + TRIAL, TRIAL, choice.longer)
+        if choice.judged(work.problem.dimension, heir, self.spending.worth, affords):
             self.spending.drawing(tried=True)
             for rung in work.rungs:
                 rung.counts = Counts()
@@ -296,6 +296,11 @@ class Stages:
                 place(work.problem, rung, work.given, self._plan.chains)
         self._begin_warm_up()
         return False
+
+    @property
+    def _shortened(self) -> int:
+        """Steps of a warm-up that goes on from one of shorter paths: metric and step size are nearly known."""
+        return max(SHORTEST, self._plan.warmup // 3)
 
     def _new_search(self) -> LadderSearch | None:
         if self._chosen.ladder is None:
@@ -319,6 +324,8 @@ class Stages:
             steps, windows = self._following[1], (1.0,)
         elif self.choice is not None and self.choice.returned is not None:
             steps, windows = SHORTEST, (1.0,)
+        elif self.choice is not None and self.choice.stage and self.search is None:
+            steps = self._shortened
         elif self.search is not None:
             steps, windows = self.search.length, WINDOWS if self.search.last else HALVES
         return WarmUp(
