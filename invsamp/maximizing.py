@@ -12,25 +12,35 @@ from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Asks, Estimate, Request, answered
 from invsamp.modes import Modes
 from invsamp.modes.descent import Descent, descend
+from invsamp.modes.low_rank import LowRankGaussian, evidence, low_rank
 from invsamp.modes.minima import distinct
 from invsamp.posing.names import labels
+from invsamp.posing.reference import reference_of
 from invsamp.sampler import as_problem
 
 #: Of prior draws, whose spread is the scale of the first steps.
 SCALE_DRAWS = 256
 #: Coarse fidelities only lead near the finest one's modes.
 COARSE_TOLERANCE = 0.1
+#: Unknowns up to which Hessians are dense unless directions are given, and directions of the others at the most.
+MOST_DENSE, DIRECTIONS = 500, 200
 #: Of the finest: so much energy at the most is left to gain.
 TOLERANCE = 1e-8
 
 
-def maximize(problem: Problem, starts: int = 16, *, seed: int | None = None, most: int = 2000) -> Modes:
+def maximize(
+    problem: Problem, starts: int = 16, *, seed: int | None = None, most: int = 2000, directions: int | None = None
+) -> Modes:
     r"""Maxima of a posterior density, by descents from draws of the prior, coarse fidelities first.
 
     The density is that of positions, in which samplers move: for a parameter that is sampled as its logarithm, the
     maximum lies elsewhere than that of the parameter's own density. A mode's Laplace approximation is
 
     .. math:: \log Z \approx -U + \tfrac{d}{2} \log 2 \pi - \tfrac12 \log \det \nabla^2 U.
+
+    Up to 500 unknowns the Hessian is dense, by some 4 d gradients. Of more it is that of the prior's Gaussian law in
+    positions (exact for normal and log-normal parameters, or one of the same quartiles) and the directions in which it
+    differs from that, which the data inform: `invsamp.modes.low_rank`, some two gradients for each and a hundred more.
 
     Parameters
     ----------
@@ -41,6 +51,8 @@ def maximize(problem: Problem, starts: int = 16, *, seed: int | None = None, mos
         Of the starts.
     most : int
         Evaluations of one descent in one fidelity.
+    directions : int, optional
+        Let the Hessian be of low rank, with so many directions at the most. Default: 200 above 500 unknowns.
 
     Returns
     -------
@@ -53,6 +65,8 @@ def maximize(problem: Problem, starts: int = 16, *, seed: int | None = None, mos
     """
     problem = as_problem(problem)
     integer("starts", starts, least=1), integer("most", most, least=10)
+    if optional(integer, "directions", directions, least=1) is None and problem.dimension > MOST_DENSE:
+        directions = DIRECTIONS
     rng = np.random.default_rng(optional(integer, "seed", seed, least=0))
     scale = problem.sample_start(rng, SCALE_DRAWS).std(axis=0)
     position, evaluations = problem.sample_start(rng, starts), {}
@@ -68,15 +82,16 @@ def maximize(problem: Problem, starts: int = 16, *, seed: int | None = None, mos
             f"none of {starts} descents has come to an end within {most} evaluations, the lowest at the energy "
             f"{end.energy.min():.6g}: the density grows without end, or `most` is too small"
         )
-    asking = distinct(_evaluating(solver), end, scale, problem.sampling_domain)
+    asking = distinct(_evaluating(solver), end, scale, problem.sampling_domain, gaussian=directions is None)
     found = answered(asking, solver.answer_all)
+    gaussians = None if directions is None else _low_rank(problem, solver, found.position, directions, rng)
     chi_squared, data = _chi_squared(solver, found.position)
     return Modes(
         theta=problem.to_theta(found.position),
         position=found.position,
         energies=found.energies,
         covariances=found.covariances,
-        log_evidence=found.log_evidence,
+        log_evidence=found.log_evidence if gaussians is None else evidence(found.energies, gaussians),
         counts=found.counts,
         on_wall=found.on_wall,
         unfinished=starts - len(ended),
@@ -85,7 +100,18 @@ def maximize(problem: Problem, starts: int = 16, *, seed: int | None = None, mos
         to_theta=problem.to_theta,
         chi_squared=chi_squared,
         data=data,
+        gaussians=gaussians,
     )
+
+
+def _low_rank(
+    problem: Problem, solver: CountedPotential, position: Array, directions: int, rng: np.random.Generator
+) -> tuple[LowRankGaussian | None, ...]:
+    """The Gaussians of low rank at minima (k, d)."""
+    evaluate, reference = _evaluating(solver), reference_of(problem)
+    domain = problem.sampling_domain
+    askings = [low_rank(evaluate, at, reference, domain, directions, rng) for at in position]
+    return tuple(answered(asking, solver.answer_all) for asking in askings)
 
 
 def _chi_squared(solver: CountedPotential, position: Array) -> tuple[Array | None, int]:

@@ -291,7 +291,7 @@ class _Walks:
 
     def walk(self, best: Array, k: int, modes: Modes) -> Profile:
         """Both sides of one parameter, together."""
-        spread = float(np.sqrt(modes.covariances[0, k, k]))
+        spread = float(modes.sds[0, k])
         step = np.sqrt(2.0 * self.rise * SHARE) * (spread if np.isfinite(spread) else 0.1 * float(self.scale[k]))
         fixed = np.where(np.arange(len(best)) == k, 0.0, self.scale)
         energy = float(self._fit(best[None], fixed).energy[0])

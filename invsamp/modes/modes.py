@@ -11,9 +11,12 @@ import numpy.typing as npt
 
 from invsamp.arguments import integer, optional
 from invsamp.contract import Array
+from invsamp.modes.low_rank import LowRankGaussian
 
 #: Sds of chi-squared by which it may be off before that is told.
 OFF = 3.0
+#: Parameters of a mode that are printed.
+SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,8 @@ class Modes:
     energies : ndarray, shape (k,)
         Minus the log posterior density of positions.
     covariances : ndarray, shape (k, d, d)
-        Of positions: the inverse of the energy's Hessian. NaN where it is not positive definite.
+        Of positions: the inverse of the energy's Hessian. NaN where it is not positive definite. Empty where Hessians
+        are of low rank: see ``gaussians``.
     log_evidence : ndarray, shape (k,)
         Log of each mode's share of the evidence by Laplace; NaN where there is no covariance.
     counts : ndarray, shape (k,)
@@ -46,6 +50,8 @@ class Modes:
         units of the noise. None where noise has unknowns of its own, or a density is no posterior of data.
     data : int
         How many data that is of.
+    gaussians : tuple of LowRankGaussian or None
+        Each mode's, where Hessians are of low rank; None for one against walls, or where there is no minimum.
     """
 
     theta: Array
@@ -61,6 +67,7 @@ class Modes:
     to_theta: Callable[[Array], Array] = field(repr=False)
     chi_squared: Array | None = None
     data: int = 0
+    gaussians: tuple[LowRankGaussian | None, ...] | None = None
 
     @property
     def reduced_chi_squared(self) -> Array | None:
@@ -80,6 +87,14 @@ class Modes:
         shares = np.exp(self.log_evidence - np.nanmax(self.log_evidence, initial=-np.inf))
         return np.asarray(shares / np.nansum(shares))
 
+    @property
+    def sds(self) -> Array:
+        """Of positions (k, d), by each mode's Gaussian; NaN where there is none."""
+        if self.gaussians is None:
+            return np.sqrt(np.diagonal(self.covariances, axis1=1, axis2=2))
+        none = np.full(self.position.shape[1], np.nan)
+        return np.sqrt([none if found is None else found.variances for found in self.gaussians])
+
     def draws(self, n: int, seed: int | None = None) -> Array:
         """Natural parameters (n, d) from the modes' Gaussians by their weights: starts for `sample`.
 
@@ -93,6 +108,11 @@ class Modes:
         weights = np.nan_to_num(self.weights)
         if not weights.any():
             raise ValueError("draws needs a mode with a covariance, got none: they lie against walls, or are flat")
+        if self.gaussians is not None:
+            which = rng.choice(len(weights), n, p=weights)
+            parts = [found.draws(rng, n) for found in self.gaussians if found is not None]
+            place = np.cumsum([found is not None for found in self.gaussians]) - 1
+            return self.to_theta(np.stack(parts)[place[which], np.arange(n)])
         factors = np.linalg.cholesky(self.covariances[weights > 0.0])
         which = rng.choice(len(factors), n, p=weights[weights > 0.0])
         noise = np.einsum("nij,nj->ni", factors[which], rng.standard_normal((n, self.position.shape[1])))
@@ -102,10 +122,17 @@ class Modes:
         starts, solves = int(self.counts.sum()), ", ".join(f"{n} of {name}" for name, n in self.evaluations.items())
         lines = [f"{len(self)} mode{'s' * (len(self) != 1)} from {starts} starts; evaluations: {solves}"]
         for k in range(len(self)):
-            values = ", ".join(f"{name} {value:.4g}" for name, value in zip(self.labels, self.theta[k], strict=True))
+            shown = zip(self.labels[:SHOWN], self.theta[k, :SHOWN], strict=True)
+            values = ", ".join(f"{name} {value:.4g}" for name, value in shown)
+            values += f", and {len(self.labels) - SHOWN} more" if len(self.labels) > SHOWN else ""
             wall = ", against a wall" if self.on_wall[k] else ""
             which = f"weight {self.weights[k]:.3g}, from {self.counts[k]} starts{wall}"
             lines.append(f"energy {self.energies[k]:.6g}, {which}: {values}")
+            if self.gaussians is not None and (found := self.gaussians[k]) is not None:
+                lines.append(
+                    f"  its Gaussian is the prior's but for {len(found.values)} directions; all others may change the "
+                    f"log evidence by {found.remainder:+.2g}"
+                )
         if (reduced := self.reduced_chi_squared) is not None and len(self):
             lines.append(self._fit(float(reduced[0])))
         if self.unfinished:
