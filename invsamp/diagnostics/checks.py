@@ -227,7 +227,7 @@ def ess_wanted(chains: int) -> float:
     return ESS_PER_CHAIN * min(chains, 4)
 
 
-def _weight_warnings(weight: Array, report: Mapping[str, object]) -> list[str]:
+def _weight_warnings(weight: Array, report: Facts) -> list[str]:
     effective, wanted = weights.effective(weight), ess_wanted(report.get("chains", 4))
     if effective >= wanted:
         return []

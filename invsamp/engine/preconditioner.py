@@ -8,6 +8,7 @@ import numpy as np
 
 from invsamp.contract import Array
 from invsamp.kernels.metric import DenseMetric, DiagonalMetric, Metric
+from invsamp.ladder.preconditioner import Given
 
 #: Widest scale of a preconditioner, in units of the starting points' spread or of what it was before: a parameter that
 #: nothing informs is uniform between walls, and must not be stepped over them many times.
@@ -18,7 +19,7 @@ FLAT = 1e-9
 _OF_A_RUNG, _OF_A_CHAIN, _OTHERS = 4, 3, 6
 
 
-def check_memory(preconditioner: str | None, rungs: int, chains: int, dimension: int) -> None:
+def check_memory(preconditioner: str | Given | None, rungs: int, chains: int, dimension: int) -> None:
     """`ValueError` if the matrices of a dense preconditioner are larger than the machine's memory."""
     if preconditioner != "dense" or not hasattr(os, "sysconf"):
         return

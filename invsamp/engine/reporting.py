@@ -33,7 +33,7 @@ def report(
     return {
         "sampler": sampler.told(auto=f"{preconditioner}{why}"),
         "sampler_settings": repr(sampler),
-        "preconditioner": preconditioner,
+        "preconditioner": None if preconditioner is None else str(preconditioner),
         "laws": [str(r.law) for r in rungs],
         "learnt_laws": [r.law.told(r.law_memory) if isinstance(r.law, ToldLaw) else None for r in rungs],
         "temperatures": temperatures_of([r.law for r in rungs]),

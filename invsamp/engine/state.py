@@ -43,11 +43,12 @@ from invsamp.kernels import (
     RmsLangevin,
     Stein,
 )
-from invsamp.kernels.metric import DenseMetric, DiagonalMetric, IdentityMetric
+from invsamp.kernels.metric import DenseMetric, DiagonalMetric, IdentityMetric, LowRankMetric
 from invsamp.kernels.schedules import Constant, Cycles, CyclicCosine, Exponential, Polynomial
 from invsamp.ladder import GradientNoise, Rung, Sampler, Swap
 from invsamp.ladder.automatic import Automatic
 from invsamp.ladder.corrected_exchange import CorrectedExchange
+from invsamp.ladder.preconditioner import Given
 from invsamp.ladder.spacing import AutoLadder
 from invsamp.laws import Tempered, TemperedLikelihood
 from invsamp.laws.contour_learning import Gain, Learning
@@ -103,6 +104,7 @@ _CLASSES: dict[str, type[object]] = {
         ),
         # of what they have come to
         *(Point, Estimate, Walkers, Led, Unsettled, Minima, Scouted, Heir, IdentityMetric, DiagonalMetric, DenseMetric),
+        *(LowRankMetric, Given),
         *(KnownState, RunningAverageState, KernelRidgeState, DiscrepancyState, RidgeFit, Table),
     )
 }

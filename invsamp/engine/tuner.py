@@ -41,6 +41,7 @@ from invsamp.engine.streams import Saved
 from invsamp.estimators import Exact
 from invsamp.evaluate.requests import Asks
 from invsamp.kernels.metric import DiagonalMetric, Metric
+from invsamp.ladder.preconditioner import Given
 from invsamp.laws import noise_room
 
 #: Step size of an unadjusted kernel as a fraction of the stability limit: the stiffest direction's variance
@@ -67,13 +68,16 @@ _DIFFERENCE = 1e-3  # length of a finite difference in whitened coordinates, whe
 class Tuner:
     """Warm-up of one rung."""
 
-    def __init__(self, problem: Problem, rung: RungAtWork, preconditioner: str | None, alone: bool = True) -> None:
+    def __init__(
+        self, problem: Problem, rung: RungAtWork, preconditioner: str | Given | None, alone: bool = True
+    ) -> None:
         self.rung, self._diagonal, self._alone = rung, preconditioner == "diagonal", alone
         settings = rung.settings
         self._problem = problem
         self._finds_step = settings.step_size is None
         self._scaled = preconditioner is not None
-        self._finds_metric = self._scaled and settings.kernel.gradient
+        self._given = preconditioner if isinstance(preconditioner, Given) else None
+        self._finds_metric = self._scaled and settings.kernel.gradient and self._given is None
         # energies without noise let an unadjusted rung find the typical set with the adjusted kernel, which cannot
         # blow up on the way: a step that was given is one in the metric that is to be found, and may be far too long
         finds, exact = self._finds_step or self._finds_metric, isinstance(settings.estimator, Exact)
@@ -98,7 +102,7 @@ class Tuner:
         rung, settings = self.rung, self.rung.settings
         self._scale = self._spread() if self._scaled or self._finds_step else np.ones(0)
         if self._scaled:
-            rung.metric = DiagonalMetric(self._scale)
+            rung.metric = DiagonalMetric(self._scale) if self._given is None else self._given.metric
         if self._finds_step or self._explores_adjusted:
             # a first guess only, in the coordinates that are stepped in; adaptation moves it by orders of magnitude
             unit = 1.0 if self._scaled else float(np.min(self._scale)) ** 2
@@ -245,6 +249,8 @@ class Tuner:
         """Lead the chains down, and take the first metric from the curvature there."""
         rung = self.rung
         rung.led = led = yield from lead_down(rung, self._scale)
+        if self._given is not None:
+            yield from spread(rung)
         if not self._finds_metric:
             return
         if self._diagonal:
@@ -381,7 +387,7 @@ class Tuner:
     def _stable_step(self, curvature: Array) -> Array:
         rung = self.rung
         # a flat energy has no stability limit; a whitened posterior is one wide, others hardly wider than their starts
-        least = 1.0 if self._finds_metric else 1.0 / (WIDEST * float(self._scale.max())) ** 2
+        least = 1.0 if self._finds_metric or self._given else 1.0 / (WIDEST * float(self._scale.max())) ** 2
         kernel = rung.settings.kernel
         step = STABILITY_FRACTION * kernel.stability_limit / np.maximum(curvature, least)
         noise = rung.gradient_variance()

@@ -18,6 +18,7 @@ from invsamp.engine.tuner import Tuner
 from invsamp.evaluate.requests import Asks
 from invsamp.kernels import ModeJumps
 from invsamp.ladder import Rung
+from invsamp.ladder.preconditioner import Given
 from invsamp.laws.contours import Contour
 from invsamp.variances.kernel_ridge import KernelRidge
 
@@ -60,7 +61,7 @@ class WarmUp:
         rungs: list[RungAtWork],
         exchange: Exchange | None,
         steps: int,
-        preconditioner: str | None,
+        preconditioner: str | Given | None,
         do: Callable[[Sequence[Asks[Any]]], list[Any]],
         windows: Sequence[float] = WINDOWS,
         may_stop: bool = False,
@@ -180,7 +181,7 @@ def _alone(rungs: Sequence[RungAtWork]) -> bool:
     return len(rungs) == 1 and not isinstance(rungs[0].settings.kernel, ModeJumps)
 
 
-def check_length(rungs: Sequence[Rung], preconditioner: str | None, steps: int, chains: int) -> None:
+def check_length(rungs: Sequence[Rung], preconditioner: str | Given | None, steps: int, chains: int) -> None:
     """`ValueError` if warm-up has something to find and is too short for it."""
     learns = any(rung.learns_variance for rung in rungs)
     if steps < SHORTEST and (learns or preconditioner is not None or any(rung.step_size is None for rung in rungs)):

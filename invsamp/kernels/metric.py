@@ -1,12 +1,13 @@
 """Whitened coordinates: theta = L w, with the preconditioner P = L L^T.
 
-A Langevin step in w is the preconditioned step in theta. The three classes share one interface, so the
+A Langevin step in w is the preconditioned step in theta. The classes share one interface, so the
 loop never asks which of them it holds.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -100,4 +101,45 @@ class DenseMetric:
         return self.factor.T @ covariance @ self.factor
 
 
-Metric = IdentityMetric | DiagonalMetric | DenseMetric
+@dataclass(frozen=True, eq=False)
+class LowRankMetric:
+    r"""Preconditioner :math:`L (I + V \Lambda V^T)^{-1} L^T`, with L diagonal (d,) or lower triangular (d, d).
+
+    Its square root is :math:`L (I + V ((1 + \Lambda)^{-1/2} - 1) V^T)`; V (d, r) is orthonormal, all entries of
+    :math:`\Lambda` (r,) are above -1.
+    """
+
+    factor: Array
+    vectors: Array
+    values: Array
+
+    @cached_property
+    def matrix(self) -> Array:
+        """P (d, d): what walls need, and nothing else."""
+        root = self.colour(np.eye(len(self.factor)))
+        return root.T @ root
+
+    def whiten(self, gradient: Array) -> Array:
+        """The root's transpose times g."""
+        scaled = gradient * self.factor if self.factor.ndim == 1 else gradient @ self.factor
+        return self._along(scaled, 1.0 / np.sqrt(1.0 + self.values))
+
+    def colour(self, move: Array) -> Array:
+        """The root times v."""
+        turned = self._along(move, 1.0 / np.sqrt(1.0 + self.values))
+        return turned * self.factor if self.factor.ndim == 1 else turned @ self.factor.T
+
+    def uncolour(self, move: Array) -> Array:
+        """The root's inverse times v."""
+        scaled = move / self.factor if self.factor.ndim == 1 else np.linalg.solve(self.factor, move.T).T
+        return self._along(np.asarray(scaled), np.sqrt(1.0 + self.values))
+
+    def whiten_covariance(self, covariance: Array) -> Array:
+        """The root's transpose times S times the root, always full."""
+        return DenseMetric(self.colour(np.eye(len(self.factor))).T).whiten_covariance(covariance)
+
+    def _along(self, values: Array, factors: Array) -> Array:
+        return np.asarray(values + ((values @ self.vectors) * (factors - 1.0)) @ self.vectors.T)
+
+
+Metric = IdentityMetric | DiagonalMetric | DenseMetric | LowRankMetric

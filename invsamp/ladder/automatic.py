@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from invsamp.kernels import Hamiltonian, Kernel, Microcanonical
+from invsamp.ladder.preconditioner import Given
 from invsamp.ladder.rung import Rung
 from invsamp.ladder.sampler import Sampler
 from invsamp.ladder.spacing import AutoLadder
 from invsamp.laws import TemperedLikelihood
+from invsamp.modes import Modes
 
 #: Mean lengths of paths, by the square root of d, one after the other where a trial says that they are too short.
 LENGTHS = (1.0, 3.0, 9.0)
@@ -24,7 +26,7 @@ class Automatic(Sampler):
     """
 
     rungs: Sequence[Rung] = field(default_factory=lambda: (Rung(kernel=Microcanonical()),))
-    preconditioner: str | None = "auto"
+    preconditioner: str | Modes | Given | None = "auto"
 
     def __str__(self) -> str:
         return "chosen by what descents find and trials tell"

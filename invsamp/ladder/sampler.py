@@ -10,11 +10,13 @@ from typing import Literal
 from invsamp.arguments import instance, integer, one_of, optional, real, sequence, store
 from invsamp.domains.boundary import Boundary, Reflect, as_boundary
 from invsamp.estimators import Exact
+from invsamp.ladder.preconditioner import Given, given
 from invsamp.ladder.rung import Rung
 from invsamp.ladder.spacing import AutoLadder
 from invsamp.laws import check_ladder
 from invsamp.laws.contours import Contour
 from invsamp.laws.cooling import Annealed
+from invsamp.modes import Modes
 from invsamp.swap.rules import SwapRule
 from invsamp.swap.schemes import SwapScheme, deo
 
@@ -87,9 +89,10 @@ class Sampler:
         The law of the first is the posterior. Temperatures increase; tempered likelihoods decrease.
     swap : Swap
         Ignored with a single rung.
-    preconditioner : None, "auto", "diagonal" or "dense"
+    preconditioner : None, "auto", "diagonal", "dense" or Modes
         Found in warm-up for each rung and frozen after. "auto": None if a step size is given, else by the number of
-        parameters, dense up to `MOST_DENSE` and diagonal above.
+        parameters, dense up to `MOST_DENSE` and diagonal above. What `invsamp.maximize` found: the Gaussian of the mode
+        of most mass from the first step on, of low rank where it is; it is kept as a `Given`.
     boundary : "reflect", "ignore", "project" or Boundary
         What moves do that leave the problem's domain: reflect (the only one that samples the restricted posterior),
         or one of the baselines (`invsamp.domains.boundary`; `penalised` for the one with a strength).
@@ -108,7 +111,7 @@ class Sampler:
 
     rungs: Sequence[Rung]
     swap: Swap = field(default_factory=Swap)
-    preconditioner: str | None = None
+    preconditioner: str | Modes | Given | None = None
     boundary: Boundary | str = field(default_factory=lambda: Reflect())
     ladder: AutoLadder | None = None
 
@@ -117,7 +120,10 @@ class Sampler:
         for k, rung in enumerate(self.rungs):
             instance(f"rungs[{k}]", rung, Rung, "a Rung")
         instance("swap", self.swap, Swap, "a Swap")
-        one_of("preconditioner", self.preconditioner, PRECONDITIONERS)
+        if isinstance(self.preconditioner, Modes):
+            store(self, preconditioner=given(self.preconditioner))
+        elif not isinstance(self.preconditioner, Given):
+            one_of("preconditioner", self.preconditioner, PRECONDITIONERS)
         if self.preconditioner == "auto" and any(rung.step_size is not None for rung in self.rungs):
             store(self, preconditioner=None)  # steps are given in the coordinates that there are
         # the same law of another fidelity: what meets there decides by both models
@@ -148,8 +154,20 @@ class Sampler:
                 f"got {rung.law} in a sampler of {len(self.rungs)} rungs. Let the chains learn one law together"
             )
 
-    def preconditioner_at(self, dimension: int) -> str | None:
-        """The preconditioner of that many parameters: what "auto" comes to."""
+    def preconditioner_at(self, dimension: int) -> str | Given | None:
+        """The preconditioner of that many parameters: what "auto" comes to.
+
+        Raises
+        ------
+        ValueError
+            If one that is given is of other unknowns.
+        """
+        assert not isinstance(self.preconditioner, Modes)  # it is kept as a `Given`
+        if isinstance(self.preconditioner, Given) and self.preconditioner.dimension != dimension:
+            raise ValueError(
+                f"preconditioner must be modes of the problem's {dimension} unknowns, got some of "
+                f"{self.preconditioner.dimension}"
+            )
         if self.preconditioner != "auto":
             return self.preconditioner
         return "dense" if dimension <= MOST_DENSE else "diagonal"

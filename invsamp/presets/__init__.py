@@ -28,9 +28,10 @@ energy_variance : VarianceModel
 swap, scheme, swap_fraction
     Rule, who meets whom (even and odd pairs in turn by default), and the probability of an attempt after a step, by
     default several attempts where they cost nothing and a tenth where they cost solves: see `invsamp.ladder.Swap`.
-preconditioner : "auto", None, "diagonal" or "dense"
+preconditioner : "auto", None, "diagonal", "dense" or Modes
     "auto": None where a step size is given; where warm-up finds them all, "dense" up to 1000 parameters and "diagonal"
-    above, so that memory and work are linear in their number.
+    above, so that memory and work are linear in their number. What `invsamp.maximize` found: the Gaussian of its mode
+    of most mass, in place before the first step; warm-up finds step sizes alone.
 swap_energies : "estimated", "exact" or "paired"
     Whether swaps take the energies of the rungs' estimators, drawn afresh, or whole ones without noise, which is what
     minibatches need to swap at all; or one batch for both chains.

@@ -16,6 +16,7 @@ from invsamp.ladder import COARSEST, Rung, Sampler
 from invsamp.laws import tempered
 from invsamp.laws.contour_learning import Field, Gain, Learning
 from invsamp.laws.contours import GAIN, Contour, Weighting, contour, published
+from invsamp.modes import Modes
 from invsamp.presets.shared import StepSizes, columns, exchange, plain_kernel
 from invsamp.swap.rules import SwapRule
 from invsamp.swap.schemes import SwapScheme, sweep
@@ -37,7 +38,7 @@ def contour_exchange(
     swap: SwapRule | None = None,
     swap_fraction: float = 0.1,
     scheme: SwapScheme | None = None,
-    preconditioner: str | None = "auto",
+    preconditioner: str | Modes | None = "auto",
     boundary: Boundary | str = "reflect",
 ) -> Sampler:
     """Replica exchange with contour rungs in place of a ladder; exact, and draws have no weights.

@@ -23,6 +23,7 @@ from invsamp.ladder import (
     SwapEnergies,
 )
 from invsamp.laws import Law
+from invsamp.modes import Modes
 from invsamp.presets.shared import Ladder, StepSizes, exchange, graded, laws_of, plain_kernel, rungs_of
 from invsamp.swap import rules
 from invsamp.swap.schemes import SwapScheme
@@ -44,7 +45,7 @@ def relangevin(
     swap: rules.SwapRule | None = None,
     swap_fraction: float | None = None,
     scheme: SwapScheme | None = None,
-    preconditioner: str | None = "auto",
+    preconditioner: str | Modes | None = "auto",
     boundary: Boundary | str = "reflect",
 ) -> Sampler:
     """Replica-exchange Langevin (reLD) with exact energies; exact in every part by default.
@@ -96,7 +97,7 @@ def resgld(
     swap_fraction: float | None = None,
     swap_energies: SwapEnergies = "estimated",
     scheme: SwapScheme | None = None,
-    preconditioner: str | None = "auto",
+    preconditioner: str | Modes | None = "auto",
     boundary: Boundary | str = "reflect",
 ) -> Sampler:
     """Replica-exchange SGLD with one fidelity and noisy energies; its gradients' noise is not taken out.
@@ -144,7 +145,7 @@ def r2sgld(
     swap_fraction: float | None = None,
     swap_energies: SwapEnergies = "estimated",
     scheme: SwapScheme | None = None,
-    preconditioner: str | None = "auto",
+    preconditioner: str | Modes | None = "auto",
 ) -> Sampler:
     """r2SGLD: replica-exchange SGLD of which every rung is reflected at the domain's boundary.
 
@@ -196,7 +197,7 @@ def multi_variance_resgld(
     swap_fraction: float | None = None,
     swap_energies: SwapEnergies = "estimated",
     scheme: SwapScheme | None = None,
-    preconditioner: str | None = "auto",
+    preconditioner: str | Modes | None = "auto",
     boundary: Boundary | str = "reflect",
 ) -> Sampler:
     """m-reSGLD: each rung its own fidelity and noise, swaps by both rungs' energies at both positions.
@@ -247,7 +248,7 @@ def fast_resgld(
     swap_fraction: float | None = None,
     swap_energies: SwapEnergies = "estimated",
     scheme: SwapScheme | None = None,
-    preconditioner: str | None = "auto",
+    preconditioner: str | Modes | None = "auto",
     boundary: Boundary | str = "reflect",
 ) -> Sampler:
     """f-reSGLD: the noise of each fidelity's gradient is taken out of the injected noise, that of its energy out of
@@ -318,7 +319,7 @@ def vr_resgld(
     energy_variance: VarianceModel | None = None,
     swap_fraction: float | None = None,
     scheme: SwapScheme | None = None,
-    preconditioner: str | None = "auto",
+    preconditioner: str | Modes | None = "auto",
     boundary: Boundary | str = "reflect",
 ) -> Sampler:
     """Variance-reduced replica-exchange SGLD as published: energies of swaps less those of a snapshot. Approximate.
@@ -370,7 +371,7 @@ def paired_resgld(
     structure: Structure = "isotropic",
     swap_fraction: float | None = None,
     scheme: SwapScheme | None = None,
-    preconditioner: str | None = "auto",
+    preconditioner: str | Modes | None = "auto",
     boundary: Boundary | str = "reflect",
 ) -> Sampler:
     """Replica exchange by minibatches whose noise nearly vanishes: fixed references, one batch for both chains of a

@@ -16,6 +16,7 @@ from invsamp.kernels.schedules import Schedule
 from invsamp.ladder import SWAP_ENERGIES, SWAP_RULE, Rung, Sampler, Swap, SwapEnergies, as_fidelity
 from invsamp.ladder.spacing import AutoLadder, auto_ladder
 from invsamp.laws import Law, TemperedLikelihood, as_ladder
+from invsamp.modes import Modes
 from invsamp.swap import rules
 from invsamp.swap.schemes import SwapScheme, deo
 
@@ -106,7 +107,7 @@ def exchange(
     swap: rules.SwapRule | None,
     swap_fraction: float | None,
     scheme: SwapScheme | None,
-    preconditioner: str | None,
+    preconditioner: str | Modes | None,
     boundary: Boundary | str,
     swap_energies: SwapEnergies = "estimated",
 ) -> Sampler:

@@ -11,6 +11,7 @@ from invsamp.kernels.schedules import Schedule, cyclic_cosine
 from invsamp.ladder import GradientNoise, Rung, Sampler
 from invsamp.laws import Law
 from invsamp.laws.cooling import of_temperature
+from invsamp.modes import Modes
 
 
 def sgld(
@@ -19,7 +20,7 @@ def sgld(
     estimator: Estimator | None = None,
     gradient_noise: GradientNoise | None = None,
     fidelity: str | int = 0,
-    preconditioner: str | None = "auto",
+    preconditioner: str | Modes | None = "auto",
     boundary: Boundary | str = "reflect",
     temperature: float | Law = 1.0,
 ) -> Sampler:
@@ -53,7 +54,7 @@ def cyclic_sgld(
     estimator: Estimator | None = None,
     gradient_noise: GradientNoise | None = None,
     fidelity: str | int = 0,
-    preconditioner: str | None = None,
+    preconditioner: str | Modes | None = None,
     boundary: Boundary | str = "reflect",
     temperature: float | Law = 1.0,
 ) -> Sampler:
@@ -105,7 +106,7 @@ def sghmc(
     estimator: Estimator | None = None,
     gradient_noise: GradientNoise | None = None,
     fidelity: str | int = 0,
-    preconditioner: str | None = "auto",
+    preconditioner: str | Modes | None = "auto",
     boundary: Boundary | str = "reflect",
     temperature: float | Law = 1.0,
 ) -> Sampler:
@@ -141,7 +142,7 @@ def mala(
     step_size: float | Schedule | None = None,
     *,
     fidelity: str | int = 0,
-    preconditioner: str | None = "auto",
+    preconditioner: str | Modes | None = "auto",
     boundary: Boundary | str = "reflect",
 ) -> Sampler:
     """Metropolis-adjusted Langevin, for exact energies: no bias from the step size, nor from reflection.
@@ -163,7 +164,7 @@ def ghmc(
     *,
     friction: float = 0.05,
     fidelity: str | int = 0,
-    preconditioner: str | None = "auto",
+    preconditioner: str | Modes | None = "auto",
     boundary: Boundary | str = "reflect",
 ) -> Sampler:
     r"""Generalised Hamiltonian Monte Carlo: MALA with momentum, which refusals and walls turn. Exact as MALA is.
@@ -195,7 +196,7 @@ def hmc(
     *,
     length: float = 0.8,
     fidelity: str | int = 0,
-    preconditioner: str | None = "auto",
+    preconditioner: str | Modes | None = "auto",
     boundary: Boundary | str = "reflect",
 ) -> Sampler:
     r"""Hamiltonian Monte Carlo with jittered path lengths: a draw costs several gradients. Exact as MALA is.
@@ -226,7 +227,7 @@ def mams(
     *,
     length: float = 1.0,
     fidelity: str | int = 0,
-    preconditioner: str | None = "auto",
+    preconditioner: str | Modes | None = "auto",
     boundary: Boundary | str = "reflect",
 ) -> Sampler:
     r"""The Metropolis-adjusted microcanonical sampler: `hmc` at constant speed. Exact as MALA is; two unknowns or more.
@@ -285,5 +286,5 @@ def pcn(
     return _single(Rung(fidelity=fidelity, kernel=CrankNicolson(), step_size=step_size), None, boundary)
 
 
-def _single(rung: Rung, preconditioner: str | None, boundary: Boundary | str) -> Sampler:
+def _single(rung: Rung, preconditioner: str | Modes | None, boundary: Boundary | str) -> Sampler:
     return Sampler((rung,), preconditioner=preconditioner, boundary=boundary)

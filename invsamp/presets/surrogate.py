@@ -13,6 +13,7 @@ from invsamp.kernels.schedules import Schedule
 from invsamp.ladder import COARSEST, Rung, Sampler, Swap, as_fidelity
 from invsamp.ladder.corrected_exchange import LOCAL, PAIRS, CorrectedExchange
 from invsamp.laws import Law, as_ladder, tempered
+from invsamp.modes import Modes
 from invsamp.swap.rules import product_target
 
 #: Steps between two exchanges where nothing is measured.
@@ -31,7 +32,7 @@ def surrogate_exchange(
     local: int = LOCAL,
     kernel: Kernel | None = None,
     coarse: str | int = COARSEST,
-    preconditioner: str | None = "auto",
+    preconditioner: str | Modes | None = "auto",
 ) -> Sampler:
     r"""Few fine solves: a coarse model does the moving, the fine one only decides. Exact.
 
@@ -130,7 +131,7 @@ def two_stage(
     kernel: Kernel | None = None,
     coarse: str | int = COARSEST,
     steps: int = 1,
-    preconditioner: str | None = "auto",
+    preconditioner: str | Modes | None = "auto",
     boundary: Boundary | str = "reflect",
 ) -> Sampler:
     r"""Delayed acceptance within a move: a coarse model screens proposals, the fine one decides on those that pass.

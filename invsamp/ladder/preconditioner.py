@@ -1,0 +1,66 @@
+"""A preconditioner that is known before a run: the Gaussian of a mode."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from invsamp.kernels.metric import DenseMetric, LowRankMetric
+from invsamp.modes import Modes
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """It is in place before the first step, for all rungs, and stays: warm-up finds step sizes alone.
+
+    Parameters
+    ----------
+    metric : DenseMetric or LowRankMetric
+        That of the energy, as of a posterior's.
+    """
+
+    metric: DenseMetric | LowRankMetric
+
+    @property
+    def dimension(self) -> int:
+        """Unknowns."""
+        return len(self.metric.factor)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Given) and type(self.metric) is type(other.metric) and self._same(other.metric)
+
+    def __hash__(self) -> int:
+        return hash((type(self.metric), self.dimension))
+
+    def _same(self, other: DenseMetric | LowRankMetric) -> bool:
+        probe = np.cos(np.arange(self.dimension))[None]
+        return len(other.factor) == self.dimension and np.array_equal(self.metric.colour(probe), other.colour(probe))
+
+    def __repr__(self) -> str:
+        rank = f", {len(self.metric.values)} directions" if isinstance(self.metric, LowRankMetric) else ""
+        return f"Given({self.dimension} unknowns{rank})"
+
+    def __str__(self) -> str:
+        return "given (a mode's Gaussian)"
+
+
+def given(modes: Modes) -> Given:
+    """The Gaussian of that mode which has the most mass.
+
+    Raises
+    ------
+    ValueError
+        If none has a Gaussian.
+    """
+    known = np.isfinite(modes.log_evidence)
+    if not known.any():
+        raise ValueError(
+            "preconditioner must be modes of which one has a Gaussian, got none: they lie against walls, or are flat"
+        )
+    best = int(np.argmax(np.where(known, modes.log_evidence, -np.inf)))
+    if modes.gaussians is None:
+        return Given(DenseMetric(np.linalg.cholesky(modes.covariances[best])))
+    found = modes.gaussians[best]
+    assert found is not None  # it has a share of the evidence
+    return Given(LowRankMetric(found.factor, found.vectors, found.values))
