@@ -1,19 +1,22 @@
 """How the documentation site is built: `make docs` writes it to docs/_build, without network."""
 
+import os
 import re
 import shutil
 import sys
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
-
-import invsamp
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 project = "invsamp"
 author = "The invsamp developers"
 copyright = author
-version = release = invsamp.__version__
+# of the sources: what is installed may be older
+version = release = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]["version"]
+# the command `invsamp` of this environment, for the tutorials
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 
 # made anew each time: pages of names that are no more would stay
 shutil.rmtree(Path(__file__).parent / "api" / "generated", ignore_errors=True)

@@ -54,6 +54,7 @@ def draw_accuracy(table: Mapping[str, Mapping[str, Any]], truth: np.ndarray) -> 
             )
         tidy(axes)
         axes.set_title(name, loc="left", fontsize=10)
+        axes.locator_params(axis="x", nbins=4)
     panels[0].set_yticks(places, table)
     panels[0].invert_yaxis()
     panels[0].set_xlabel("bars: three standard errors; grey line: quadrature", fontsize=8)

@@ -36,7 +36,8 @@ class ForwardModel(Protocol):
     """Map from parameters to noise-free observations, on a batch.
 
     A model may also carry ``parameters`` (tuple of the names of the prior's parameters that make up its
-    theta columns, in that order; a vector-valued parameter takes one column per entry), ``cost``
+    theta columns, in that order; a vector-valued parameter takes one column per entry), ``sizes`` (how many entries
+    it takes of each of ``parameters``, checked against the prior), ``cost``
     (seconds per evaluation), ``work`` (what a solve takes, counted and never timed: unknowns times steps, say, in a
     unit that all fidelities of a problem share), ``n_observations`` (checked against the data), ``data_indices`` (of a
     coarse model that predicts a part of the data: which, counted in C order), ``message`` (what the last row that was

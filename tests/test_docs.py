@@ -7,6 +7,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+import socket
 from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
@@ -39,6 +40,33 @@ def run(code: str, page: str, names: dict, **changes: str) -> dict:
         code = code.replace(old, new)
     exec(compile(code, page, "exec"), names)
     return names
+
+
+def cells(page: str) -> list[str]:
+    """Code of a page that runs when the site is built, without what says how it is shown, and what is for a shell."""
+    found = re.findall(r"```{code-cell}\n(.*?)```", PAGES[page].read_text(), re.DOTALL)
+    found = [re.sub(r"\A(---\n.*?\n---\n|(:.*\n)+)", "", code, flags=re.DOTALL) for code in found]
+    return [code for code in found if not code.startswith("!")]
+
+
+@pytest.mark.parametrize("page", [page for page, path in PAGES.items() if "```{code-cell}" in path.read_text()])
+@pytest.mark.filterwarnings("ignore::UserWarning")  # so few draws are not to be trusted
+def test_tutorials_run(page: str) -> None:
+    """With a fifth of their draws; tests/test_site.py runs them as they are, and looks at what they show."""
+    names: dict = {}
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = str(free.getsockname()[1])
+    try:
+        for code in cells(page):
+            for long, short in {"1000": "200", "1500": "300", "plate(64)": "plate(24)", "4297": port}.items():
+                code = code.replace(long, short)
+            exec(compile(code, page, "exec"), names)
+    finally:
+        if "process" in names:
+            names["process"].kill()
+            names["process"].wait()
+    assert isinstance(names["run"], iv.Run)
 
 
 def test_dynamics_identifies_its_system() -> None:

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,7 @@ def test_the_site(tmp_path: Path) -> None:
     assert built.returncode == 0, built.stderr[-9000:]
     for page, folder in (("index.html", "./"), ("api/generated/invsamp.sample.html", "../../")):
         assert f'<a href="{folder}../0.1.0/index.html">0.1.0</a>' in (site / page).read_text()
+    every_page_says_its_version(site)
     every_public_name_has_a_page(site)
     tutorials_show_what_they_did(site)
     if BROWSER is not None:
@@ -93,10 +95,18 @@ def every_public_name_has_a_page(site: Path) -> None:
 def tutorials_show_what_they_did(site: Path) -> None:
     for page in [site / "start.html", *(site / "tutorials").glob("*.html")]:
         text = page.read_text()
-        assert str(ROOT) not in text and sys.prefix not in text, f"{page.name} shows a path of the machine"
+        for strange in (str(ROOT), sys.prefix, "/tmp/", "not found", "UserWarning:", "it/s]"):
+            assert strange not in text, f"{page.name} shows {strange}"
         for image in re.findall(r"<img [^>]*>", text):
             assert re.search(r'alt="[^"]{10,}"', image), f"{page.name} has a figure without words: {image}"
     assert "no warnings" in (site / "start.html").read_text()
+    assert "1500 of 1500 draws" in (site / "tutorials" / "lasting.html").read_text()  # what the command says
+
+
+def every_page_says_its_version(site: Path) -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    for page in ("index.html", "api/generated/invsamp.sample.html"):
+        assert f"<summary>{version}</summary>" in (site / page).read_text()
 
 
 def a_browser_shows_it(site: Path) -> None:

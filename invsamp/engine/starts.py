@@ -15,8 +15,8 @@ from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import answered
 from invsamp.posing.prior import by_name
 
-#: How often chains whose starting point cannot be solved are started elsewhere.
-START_TRIES = 50
+#: How often chains whose start cannot be solved are started elsewhere, and of how many of these an error tells.
+START_TRIES, STARTS_SHOWN = 50, 2
 
 
 def given_start(
@@ -89,9 +89,11 @@ def place(problem: Problem, rung: RungAtWork, positions: Array | None, chains: i
     if not len(failed):
         return
     message = failure_message(problem, rung.potential)
+    points = problem.to_theta(rung.position[failed]).tolist()
+    more = f" and {len(points) - STARTS_SHOWN} more" if len(points) > STARTS_SHOWN else ""
     raise RuntimeError(
         f"the energy of fidelity {rung.fidelity!r} is not finite at the starting points "
-        f"{problem.to_theta(rung.position[failed]).tolist()}" + (f": {message}" if message else "")
+        f"{points[:STARTS_SHOWN]}{more}" + (f": {message}" if message else "")
     )
 
 

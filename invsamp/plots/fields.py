@@ -69,9 +69,10 @@ def plot_field(
         maps.append((f"probability above {level:g}", drawn.exceedance(level), "cividis", (0.0, 1.0)))
     low, high = drawn.points.min(axis=0), drawn.points.max(axis=0)
     tall = float(np.clip((high[1] - low[1]) / (high[0] - low[0]), 0.25, 2.0))
-    figure = new_figure(3.6 * len(maps), 0.7 + 2.9 * tall)
-    panels = figure.subplots(1, len(maps), squeeze=False)[0]
-    for axes, (heading, values, colours, limits) in zip(panels, maps, strict=True):
+    rows, columns = (2, 2) if len(maps) == 4 else (1, len(maps))
+    figure = new_figure(3.6 * columns, rows * (0.7 + 2.9 * tall))
+    panels = figure.subplots(rows, columns, squeeze=False)
+    for axes, (heading, values, colours, limits) in zip(panels.flat, maps, strict=True):
         _map(axes, triangles, values if on == "nodes" else _per_triangle(values, drawn.cells), colours, limits)
         if marked is not None:
             axes.plot(*marked.T, "o", color=INK, mfc="white", ms=4, mew=0.9)

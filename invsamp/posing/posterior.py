@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -521,6 +521,9 @@ class Posterior:
     def _observe(self, data: Array, *, unseen: bool = False) -> None:
         """Bind the noise to data."""
         self._data_shape = data.shape
+        for name, model in self.forward.items():  # before the noise: of data that are not its own it tells riddles
+            if getattr(model, "data_indices", None) is None:
+                self._check_count(name, model, data.size)
         self._bound = BoundNoise(self.noise, data, self.prior, unseen=unseen)
         self._bounds = {name: self._bound_part(name, model) for name, model in self.forward.items()}
 
@@ -554,13 +557,16 @@ class Posterior:
                     f"forward[{fidelity!r}].data_indices must be distinct indices of the {size} data, got {indices}"
                 )
             bound = bound.subset(chosen)
+            self._check_count(fidelity, model, bound.outputs)
+        return bound
+
+    def _check_count(self, fidelity: str, model: Any, size: int) -> None:
         count = getattr(model, "n_observations", None)
-        if count is not None and count != bound.outputs:
+        if count is not None and count != size:
             raise ValueError(
                 f"data must hold the observations of the forward model {fidelity!r}: it has {count}, got "
-                f"{bound.outputs} data (shape {self._data_shape})"
+                f"{size} data (shape {self._data_shape})"
             )
-        return bound
 
     def _scatter(self, fidelity: str, values: Array, missing: float) -> Array:
         """Values (batch, m) of the data that a fidelity predicts in the shape of all data."""
@@ -591,7 +597,18 @@ class Posterior:
             f"forward[{fidelity!r}].parameters",
             [name for name in names if name not in self.prior.fixed and name not in self.prior.tied],
         )
+        self._check_sizes(fidelity, model, names)
         return list(names)
+
+    def _check_sizes(self, fidelity: str, model: Any, names: Sequence[str]) -> None:
+        """Of each parameter the model takes as many entries as the prior gives it, where it says how many."""
+        shapes = self.prior.known_names.shapes
+        for name, size in zip(names, getattr(model, "sizes", ()), strict=False):
+            if name in shapes and (given := math.prod(shapes[name])) != size:
+                wanted = f"shape={size}" if size > 1 else "one number"
+                raise ValueError(
+                    f"prior must give {name!r} {wanted}, as forward[{fidelity!r}] takes it, got {given} entries"
+                )
 
     def _model_fixed(self, names: list[str]) -> Array | None:
         """Values of all that a model gets, NaN for what is not fixed; None if nothing is."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 SHOWN, SEPARATIONS, CHAINS = 20, 3, 8
 
 
+#: How columns are written that are counts, or near one.
+COUNTS = {"ess_bulk": "{:.0f}".format, "ess_tail": "{:.0f}".format, "r_hat": "{:.3f}".format}
+
+
 def printed(
     summary: pd.DataFrame,
     report: Mapping[str, object],
@@ -25,11 +30,34 @@ def printed(
     modes: Mapping[str, Separation] | None = None,
 ) -> str:
     """A run's summary and report, and what it warns of, as text; ``modes`` are those that parameters show."""
-    shown = summary.drop(columns=["mcse_mean", "mcse_sd"]).head(SHOWN)
-    counts = {"ess_bulk": "{:.0f}".format, "ess_tail": "{:.0f}".format, "r_hat": "{:.3f}".format}
-    table = shown.to_string(float_format="{:#.4g}".format, formatters=counts)
-    more = f"\n... and {len(summary) - SHOWN} more parameters: see summary()" if len(summary) > SHOWN else ""
-    return "\n".join([_headline(report), table + more, *_modes(modes), verdict(messages)])
+    table = _shown(summary).to_string(float_format="{:#.4g}".format, formatters=COUNTS)
+    return "\n".join([*_headline(report), table, *_more(summary), *_modes(modes), verdict(messages)])
+
+
+def printed_html(
+    summary: pd.DataFrame,
+    report: Mapping[str, object],
+    messages: Sequence[str],
+    modes: Mapping[str, Separation] | None = None,
+) -> str:
+    """The same for a notebook: sentences that wrap, and a table that can be pushed aside where it is too wide."""
+    table = _shown(summary).to_html(float_format="{:#.4g}".format, formatters=COUNTS, border=0)
+    count, *warnings = verdict(messages).split("\n  - ")
+    told = "".join(f"<li>{escape(warning)}</li>" for warning in warnings)
+    return (
+        f"<p>{'<br>'.join(escape(line) for line in _headline(report))}</p>\n"
+        f'<div style="overflow-x: auto">{table}</div>\n'
+        f"<p>{''.join(f'{escape(line)}<br>' for line in (*_more(summary), *_modes(modes)))}<b>{escape(count)}</b></p>"
+        + (f"\n<ul>{told}</ul>" if told else "")
+    )
+
+
+def _shown(summary: pd.DataFrame) -> pd.DataFrame:
+    return summary.drop(columns=["mcse_mean", "mcse_sd"]).head(SHOWN)
+
+
+def _more(summary: pd.DataFrame) -> list[str]:
+    return [f"... and {len(summary) - SHOWN} more parameters: see summary()"] * (len(summary) > SHOWN)
 
 
 def verdict(messages: Sequence[str]) -> str:
@@ -65,7 +93,7 @@ def _spent(spent: Facts) -> str:
     return "of all evaluations: " + ", ".join(parts)
 
 
-def _headline(report: Facts) -> str:
+def _headline(report: Facts) -> list[str]:
     lines = [f"Run of {report.get('sampler', 'a sampler')}"]
     counts = [f"{report[key]} {key}" for key in ("chains", "draws", "warmup") if key in report]
     if report.get("thin", 1) != 1:
@@ -95,4 +123,4 @@ def _headline(report: Facts) -> str:
     ]
     if solves:
         lines.append("evaluations: " + ", ".join(solves))
-    return "\n".join(line for line in lines if line)
+    return [line for line in lines if line]

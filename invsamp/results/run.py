@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import math
 import os
@@ -36,7 +35,7 @@ from invsamp.results.fields import Field, FieldDraws, Mesh, field_draws
 from invsamp.results.loo import leave_one_out
 from invsamp.results.pictures import Pictures
 from invsamp.results.predictive import log_likelihood, predict
-from invsamp.results.printing import printed, verdict
+from invsamp.results.printing import printed, printed_html, verdict
 from invsamp.results.stored import Stored
 from invsamp.storage import layout
 from invsamp.storage.contents import attributes_of, constants, groups_of
@@ -651,9 +650,13 @@ class Run(Pictures):
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the table, and what it warns of."""
-        return f"<pre>{html.escape(repr(self))}</pre>"
+        return printed_html(*self._to_print())
 
     def __repr__(self) -> str:
+        return printed(*self._to_print())
+
+    def _to_print(self) -> tuple[pd.DataFrame, Facts, list[str], Mapping[str, Separation]]:
+        """Table, report, warnings and modes."""
         summary, report = self.summary(), self.report
         messages = diagnose(self._judged(summary), report, self.weights) + self._fit()
-        return printed(summary, report, messages, self._separations() if self.rungs > 1 else {})
+        return summary, report, messages, self._separations() if self.rungs > 1 else {}

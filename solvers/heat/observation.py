@@ -61,6 +61,11 @@ class HeatObservation:
         return self.equation.parameters
 
     @property
+    def sizes(self) -> tuple[int, ...]:
+        """Entries of each of them."""
+        return self.equation.sizes
+
+    @property
     def comm(self) -> Comm:
         """The communicator over which the mesh is spread, or None."""
         return self.equation.comm

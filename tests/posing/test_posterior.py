@@ -209,6 +209,32 @@ class TestPartOfTheData:
         with pytest.raises(ValueError, match=r"'fine': it has 3, got 8 data \(shape \(8,\)\)"):
             self.posterior([0, 1, 2], self.TIMES[:3], self.TIMES[:3])
 
+    def test_data_that_are_not_the_models_are_told_before_the_noise_is_asked(self) -> None:
+        prior = iv.Prior(z=iv.Normal(0, 1, shape=2), w=iv.Normal(0, 1), sd=iv.LogNormal(0, 1, shape=2))
+        with pytest.raises(ValueError, match=r"it has 1, got 3 data \(shape \(3,\)\)"):
+            iv.Posterior(prior, Pair(), np.ones(3), iv.LogNormalNoise("sd"))
+
+
+class Pair:
+    parameters, sizes, n_observations = ("z", "w"), (2, 1), 1
+
+    def __call__(self, theta: np.ndarray) -> np.ndarray:
+        return theta[:, :1]
+
+    def linearize(self, theta: np.ndarray) -> object:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("given", [(), 3, (2, 2)])
+def test_vectors_are_as_long_as_the_model_takes_them(given: object) -> None:
+    data, noise = [1.0], iv.GaussianNoise(1.0)
+    iv.Posterior(iv.Prior(w=iv.Normal(0, 1), z=iv.Normal(0, 1, shape=2)), Pair(), data, noise)
+    count = int(np.prod(given))
+    with pytest.raises(ValueError, match=rf"give 'z' shape=2, as forward\['model'\] takes it, got {count} entr"):
+        iv.Posterior(iv.Prior(w=iv.Normal(0, 1), z=iv.Normal(0, 1, shape=given)), Pair(), data, noise)
+    with pytest.raises(ValueError, match="give 'w' one number"):
+        iv.Posterior(iv.Prior(z=iv.Normal(0, 1, shape=2), w=iv.Normal(0, 1, shape=2)), Pair(), data, noise)
+
 
 class TestElsewhere:
     """Predictions of what was not measured."""

@@ -33,7 +33,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attributes)))
-        if tag not in ("meta", "img"):
+        if tag not in ("meta", "img", "br"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -113,7 +113,14 @@ def test_as_a_method_and_as_a_command(run: Run, posterior: iv.Posterior, tmp_pat
         run.report_html(out, "posterior")
     with pytest.raises(FileNotFoundError):
         run.report_html(tmp_path / "no" / "report.html")
-    assert "<pre>" in run._repr_html_()
+
+
+def test_in_a_notebook_it_is_what_is_printed(run: Run) -> None:
+    shown = Page(run._repr_html_())
+    words = " ".join(shown.text.split())
+    for line in repr(run).splitlines():
+        assert " ".join(line.strip(" -").split()) in words
+    assert [tag for tag, _ in shown.tags].count("table") == 1
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no browser (chromium) is installed")
