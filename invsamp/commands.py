@@ -8,13 +8,14 @@ import os
 import pickletools
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from invsamp import doctor, plots
-from invsamp.contract import Facts, Plain
+from invsamp.contract import Plain
+from invsamp.diagnostics.report import Report
 from invsamp.results.run import Run
 from invsamp.resuming import resume
 from invsamp.storage import layout
@@ -99,7 +100,7 @@ def _info(parsed: argparse.Namespace) -> None:
         print(layout.to_json(told))
         return
     print("\n".join(f"{name}: {told[name]}" for name in ("state", "posterior") if name in told))
-    print("\n".join(_told(told)))
+    print("\n".join(_told(run.report, run.shapes)))
     print(run.verdict)
 
 
@@ -123,14 +124,13 @@ def _state(path: Path) -> Plain:
     return {"state": state, "finished": finished, "at_work": at_work, "posterior": header.about["posterior"]}
 
 
-def _told(report: Facts) -> Iterator[str]:
+def _told(report: Report, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
     """What a person wants to know of a report, line by line."""
     for key in ("sampler", "seed", "chains", "draws", "warmup", "thin", "laws", "fidelities", "kernels", "step_sizes"):
-        if report.get(key) is not None:
-            value = report[key]
+        value: object = report.get(key)
+        if value is not None:
             yield f"{key.replace('_', ' ')}: {', '.join(map(_short, value)) if isinstance(value, list) else value}"
-    shapes = report["parameters"].items()
-    yield "parameters: " + ", ".join(f"{name}{list(shape) if shape else ''}" for name, shape in shapes)
+    yield "parameters: " + ", ".join(f"{name}{list(shape) if shape else ''}" for name, shape in shapes.items())
     seconds = report.get("evaluation_seconds") or {}
     for name, count in (report.get("evaluations") or {}).items():
         failed = (report.get("failed_solves") or {}).get(name, 0)

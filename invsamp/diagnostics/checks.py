@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from invsamp.contract import Array, Facts
+from invsamp.contract import Array
 from invsamp.diagnostics import weights
 from invsamp.diagnostics.ladders import law_labels, swap_rates
+from invsamp.diagnostics.report import Report
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,7 +62,7 @@ CHAIN_LIMIT = 0.1
 DEAR, SOME_SECONDS = 2.0, 5.0
 
 
-def diagnose(summary: pd.DataFrame, report: Facts, weight: Array | None = None) -> list[str]:
+def diagnose(summary: pd.DataFrame, report: Report, weight: Array | None = None) -> list[str]:
     """Reasons not to trust the draws, each with its figures and what to do; empty if there are none.
 
     Parameters
@@ -97,7 +98,7 @@ def diagnose(summary: pd.DataFrame, report: Facts, weight: Array | None = None) 
     ]
 
 
-def _draw_warnings(summary: pd.DataFrame, report: Facts) -> list[str]:
+def _draw_warnings(summary: pd.DataFrame, report: Report) -> list[str]:
     found = []
     broken = summary.index[~np.isfinite(summary["mean"])]
     if len(broken):
@@ -119,7 +120,7 @@ def _draw_warnings(summary: pd.DataFrame, report: Facts) -> list[str]:
     return found
 
 
-def _mode_warnings(report: Facts) -> list[str]:
+def _mode_warnings(report: Report) -> list[str]:
     """What descents from the prior found, held against what the draws visit: R-hat cannot tell of a missed mode."""
     modes, found = report.get("modes"), []
     if (above := report.get("led_astray")) is not None:
@@ -167,7 +168,7 @@ def _numbers(values: Sequence[float]) -> str:
     return "(" + ", ".join(f"{value:.3g}" for value in values[:4]) + (", ...)" if len(values) > 4 else ")")
 
 
-def _r_hat_warnings(summary: pd.DataFrame, report: Mapping[str, object]) -> list[str]:
+def _r_hat_warnings(summary: pd.DataFrame, report: Report) -> list[str]:
     if report.get("chains") == 1:
         return [
             "there is one chain only, so R-hat cannot tell whether other starting points lead elsewhere. "
@@ -185,11 +186,11 @@ def _r_hat_warnings(summary: pd.DataFrame, report: Mapping[str, object]) -> list
     ]
 
 
-def _likely(report: Facts) -> str:
+def _likely(report: Report) -> str:
     """What the run knows of that would keep chains apart."""
     causes = []
-    modes = report.get("modes") or {}
-    if len(modes.get("theta") or []) > 1:
+    modes = report.get("modes")
+    if modes and len(modes["theta"]) > 1:
         causes.append(f"descents found {len(modes['theta'])} modes")
     if report.get("led_astray") is not None:
         causes.append("the density is highest where there is next to no mass (a funnel)")
@@ -205,7 +206,7 @@ def _likely(report: Facts) -> str:
     return f"Likely: {'; '.join(causes)}. " if causes else ""
 
 
-def _ess_warnings(summary: pd.DataFrame, report: Facts) -> list[str]:
+def _ess_warnings(summary: pd.DataFrame, report: Report) -> list[str]:
     wanted, found = ess_wanted(report.get("chains", 4)), []
     for column, meaning in (("ess_bulk", "means"), ("ess_tail", "5% and 95% quantiles")):
         bad = summary[column][summary[column] < wanted].sort_values()
@@ -227,7 +228,7 @@ def ess_wanted(chains: int) -> float:
     return ESS_PER_CHAIN * min(chains, 4)
 
 
-def _weight_warnings(weight: Array, report: Facts) -> list[str]:
+def _weight_warnings(weight: Array, report: Report) -> list[str]:
     effective, wanted = weights.effective(weight), ess_wanted(report.get("chains", 4))
     if effective >= wanted:
         return []
@@ -238,7 +239,7 @@ def _weight_warnings(weight: Array, report: Facts) -> list[str]:
     ]
 
 
-def _swap_warnings(report: Facts) -> list[str]:
+def _swap_warnings(report: Report) -> list[str]:
     found = []
     for pair, sd in enumerate(report.get("swap_noise_sd") or []):
         if sd > SWAP_NOISE_LIMIT:
@@ -272,13 +273,13 @@ def _swap_warnings(report: Facts) -> list[str]:
     return found
 
 
-def _standing(report: Facts, pair: int) -> dict[str, float]:
+def _standing(report: Report, pair: int) -> dict[str, float]:
     """Chains by number that hardly ever exchange, and how often they do."""
     worst = (report.get("swap_worst_chains") or [{}] * (pair + 1))[pair]
     return {chain: chance for chain, chance in worst.items() if chance < CHAIN_LIMIT}
 
 
-def _dear_coarse(report: Facts) -> str | None:
+def _dear_coarse(report: Report) -> str | None:
     """What a clock says of a coarse model that was taken for much cheaper than it is."""
     learnt = report.get("correction")
     if not learnt or learnt["source"] == "stated":
@@ -295,7 +296,7 @@ def _dear_coarse(report: Facts) -> str | None:
     )
 
 
-def _same_law(report: Facts, pair: int) -> bool:
+def _same_law(report: Report, pair: int) -> bool:
     """Whether two rungs have one law, of two models: then a swap is all that moves the colder one."""
     laws, fidelities = report.get("laws") or [], report.get("fidelities") or []
     least = report.get("swap_least_chances")
@@ -304,7 +305,7 @@ def _same_law(report: Facts, pair: int) -> bool:
     return bool(laws[pair] == laws[pair + 1] and fidelities[pair] != fidelities[pair + 1])
 
 
-def _round_trip_warnings(report: Facts) -> list[str]:
+def _round_trip_warnings(report: Report) -> list[str]:
     if len(report.get("swap_attempts") or []) == 0 or report.get("round_trips") != 0:
         return []
     return [
@@ -313,7 +314,7 @@ def _round_trip_warnings(report: Facts) -> list[str]:
     ]
 
 
-def _contour_warnings(report: Facts) -> list[str]:
+def _contour_warnings(report: Report) -> list[str]:
     found = []
     for rung, told in enumerate(report.get("learnt_laws") or []):
         if told is None or "energy_round_trips" not in told:
@@ -337,14 +338,15 @@ def _contour_warnings(report: Facts) -> list[str]:
     return found
 
 
-def _found_ladder_warnings(report: Facts) -> list[str]:
+def _found_ladder_warnings(report: Report) -> list[str]:
     """Whether a ladder that warm-up found is what it was looking for."""
     ladder = report.get("ladder")
     if not ladder:
         return []
-    found, rejections = [], [r for r in report.get("swap_rejection") or [] if r is not None and np.isfinite(r)]
+    found, told = [], report.get("swap_rejection") or []
+    rejections = [r for r in told if r is not None and np.isfinite(r)]
     if rejections and max(rejections) > REJECTION_LIMIT:
-        pair = int(np.argmax(report["swap_rejection"]))
+        pair = told.index(max(rejections))
         limited = f" Raise most ({len(ladder['betas'])} rungs now) in auto_ladder()." if ladder["limited"] else ""
         found.append(
             f"rungs {pair} and {pair + 1}{_temperatures(report, pair, pair + 1)} of the ladder that warm-up found "
@@ -367,7 +369,7 @@ def _found_ladder_warnings(report: Facts) -> list[str]:
     return found
 
 
-def _clipped_noise_warnings(report: Facts) -> list[str]:
+def _clipped_noise_warnings(report: Report) -> list[str]:
     found = []
     for rung, fraction in enumerate(report.get("clipped_noise") or []):
         if fraction is None or fraction <= CLIPPED_NOISE_LIMIT:
@@ -385,7 +387,7 @@ def _clipped_noise_warnings(report: Facts) -> list[str]:
     return found
 
 
-def _uncovered_warnings(report: Facts) -> list[str]:
+def _uncovered_warnings(report: Report) -> list[str]:
     return [
         f"rung {rung}{_temperatures(report, rung)}: the variance of the noise was extrapolated at {fraction:.0%} of "
         f"the states that warm-up visited, above {UNCOVERED_LIMIT:.0%}, as its pilot has no states near them. Raise "
@@ -395,7 +397,7 @@ def _uncovered_warnings(report: Facts) -> list[str]:
     ]
 
 
-def _unsettled_warnings(report: Facts) -> list[str]:
+def _unsettled_warnings(report: Report) -> list[str]:
     """Rungs without acceptance whose chains had not arrived when warm-up ended, or were thrown about."""
     found = []
     for rung, of in enumerate(report.get("unsettled") or []):
@@ -417,7 +419,7 @@ def _unsettled_warnings(report: Facts) -> list[str]:
     return found
 
 
-def _failed_solve_warnings(report: Facts) -> list[str]:
+def _failed_solve_warnings(report: Report) -> list[str]:
     found = []
     evaluations = report.get("evaluations") or {}
     for fidelity, failed in (report.get("failed_solves") or {}).items():
@@ -435,7 +437,7 @@ def _failed_solve_warnings(report: Facts) -> list[str]:
     return found
 
 
-def _fallback_warnings(report: Facts) -> list[str]:
+def _fallback_warnings(report: Report) -> list[str]:
     steps = report.get("chains", 0) * report.get("draws", 0) * report.get("thin", 1)
     found = []
     for rung, count in enumerate(report.get("reflection_fallbacks") or []):
@@ -449,7 +451,7 @@ def _fallback_warnings(report: Facts) -> list[str]:
     return found
 
 
-def _boundary_warnings(report: Facts) -> list[str]:
+def _boundary_warnings(report: Report) -> list[str]:
     """Draws of another law than the restricted posterior's, as the baselines have them."""
     boundary, outside = report.get("boundary"), report.get("outside") or [0.0]
     if outside[0] > 0.0:
@@ -470,7 +472,7 @@ def _list(names: Sequence[object], limit: int = 3) -> str:
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
 
 
-def _temperatures(report: Facts, *rungs: int) -> str:
+def _temperatures(report: Report, *rungs: int) -> str:
     values, laws = report.get("temperatures") or [], law_labels(report)
     if max(rungs) >= len(laws):
         return ""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from invsamp.contract import Array, Facts
+from invsamp.contract import Array
 from invsamp.diagnostics import convergence
+from invsamp.diagnostics.report import Misfit
 
 #: R-hat of the misfit above which nothing is said: it is not known yet.
 _UNKNOWN = 1.1
 
 
-def fit_warnings(misfit: Array, weight: Array | None, noise: Facts) -> list[str]:
+def fit_warnings(misfit: Array, weight: Array | None, noise: Misfit) -> list[str]:
     """That the model does not fit its data, or fits them better than noise as stated allows; else nothing.
 
     A right model is warned of in less than one run in 1,000, whatever the prior and the number of data

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, integer, mapping, numbers, one_of
-from invsamp.contract import Array, Facts
+from invsamp.contract import Array
+from invsamp.diagnostics.report import Report
 
 #: Where a round trip begins: at the first end that a walker reaches, at the coldest rung, or where the walker starts.
 Origin = Literal["end", "coldest", "start"]
@@ -142,7 +142,7 @@ def replica_paths(replica: npt.ArrayLike) -> npt.NDArray[np.intp]:
     return np.moveaxis(np.argsort(at_rung, axis=0), -1, 0)
 
 
-def swap_rates(report: Mapping[str, object]) -> Array:
+def swap_rates(report: Report) -> Array:
     """Fraction of the tried swaps that were accepted, shape (rungs - 1,); NaN where none was tried."""
     counts = mapping("report", report, "the report of a run")
     attempts = numbers("swap_attempts of report", counts.get("swap_attempts") or [])
@@ -150,6 +150,6 @@ def swap_rates(report: Mapping[str, object]) -> Array:
     return np.divide(accepts, attempts, out=np.full(attempts.shape, np.nan), where=attempts > 0)
 
 
-def law_labels(report: Facts) -> list[str]:
+def law_labels(report: Report) -> list[str]:
     """What each rung samples, from cold to hot, as "T = 4"; empty where a run does not say."""
     return list(report.get("laws") or []) or [f"T = {value:.3g}" for value in report.get("temperatures") or []]

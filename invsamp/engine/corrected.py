@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from invsamp.contract import Array, Plain, Problem
+from invsamp.contract import Array, Problem
 from invsamp.corrections.costs import costs_of
 from invsamp.corrections.learning import GATE_RATIO, Correction, cheaper
+from invsamp.diagnostics.report import Report
 from invsamp.domains.boundary import Reflect
 from invsamp.engine.engine import Engine
 from invsamp.engine.plan import Plan
@@ -112,7 +113,7 @@ class CorrectedEngine(Engine):
         """Whether the next step is one of warm-up."""
         return self._learning or super().warming
 
-    def report(self) -> Plain:
+    def report(self) -> Report:
         """As of any run, with what was learnt."""
         report = super().report()
         report["decisions"] = [*self._told, *report["decisions"]]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from invsamp.contract import Array, Plain, Problem
+from invsamp.contract import Array, Problem
+from invsamp.diagnostics.report import Report
 from invsamp.domains.boundary import as_boundary
 from invsamp.engine import gradients, reporting
 from invsamp.engine.at_work import AtWork
@@ -228,7 +229,7 @@ class Engine:
         self.kept += positions.shape[2]
         self.work.count(positions)
 
-    def report(self) -> Plain:
+    def report(self) -> Report:
         """Settings, counts and figures of the run so far, in plain types."""
         work = self.work
         report = reporting.report(work.composition, work.rungs, work.exchange, self.potentials)

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from invsamp.contract import Array, Plain
+from invsamp.contract import Array
+from invsamp.diagnostics.report import FoundLadder, Round
 from invsamp.engine.rung import RungAtWork
 from invsamp.engine.streams import Saved
 from invsamp.engine.swaps.exchange import Exchange
@@ -74,7 +75,7 @@ class LadderSearch:
         self._from = [1.0] * len(self._names)
         self.round = 0
         #: Of the rounds that are over, in plain types.
-        self.told: list[Plain] = []
+        self.told: list[Round] = []
         self._start_energy = math.nan
 
     @property
@@ -135,23 +136,23 @@ class LadderSearch:
             "round": self.round,
             "betas": list(self.betas),
             "from": list(self._from),
-            "told": [dict(one) for one in self.told],
+            "told": [one.copy() for one in self.told],
             "start_energy": self._start_energy,
         }
 
     def restore(self, state: Saved) -> None:
         """Go on from a state."""
         self.round, self.betas, self._from = state["round"], tuple(state["betas"]), list(state["from"])
-        self.told, self._start_energy = [dict(one) for one in state["told"]], state["start_energy"]
+        self.told, self._start_energy = [one.copy() for one in state["told"]], state["start_energy"]
 
-    def report(self) -> Plain:
+    def report(self) -> FoundLadder:
         """What was found, in plain types."""
         return {
             "path": "likelihood" if self._split else "temperature",
             "betas": list(self.betas),
             "hottest_is_prior": self.to_prior,
             "limited": len(self.betas) == self._settings.most,
-            "rounds": [dict(one) for one in self.told],
+            "rounds": [one.copy() for one in self.told],
         }
 
     def _rung(self, k: int, beta: float) -> Rung:

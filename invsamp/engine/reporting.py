@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from invsamp.contract import NoisyPotential, Plain
+from invsamp.contract import NoisyPotential
+from invsamp.diagnostics.report import Descents, Misfit, Report, Unsettled
 from invsamp.engine.rung import RungAtWork
 from invsamp.engine.swaps.exchange import Exchange
 from invsamp.engine.tuner import STABILITY_FRACTION
@@ -19,7 +20,7 @@ from invsamp.storage.contents import versions
 
 def report(
     sampler: Sampler, rungs: Sequence[RungAtWork], exchange: Exchange | None, potentials: Mapping[str, CountedPotential]
-) -> Plain:
+) -> Report:
     """Settings, what rungs (cold to hot) and their swaps have to tell, and counts by fidelity, in plain types."""
     # from cold to hot
     used = [e.fidelity for r in rungs for e in (r.potential, *r.potentials)]
@@ -48,7 +49,7 @@ def report(
         "clipped_noise": [r.counts.clipped / max(1, r.counts.steps * len(r.position)) for r in rungs],
         "descents": [_descents(r) for r in rungs],
         "uncovered_variance": [r.uncovered for r in rungs],
-        "unsettled": [None if r.unsettled is None else r.unsettled._asdict() for r in rungs],
+        "unsettled": [_unsettled(r) for r in rungs],
         "reflections": [r.counts.reflected for r in rungs],
         "cliffs": [r.counts.cliffs for r in rungs],
         "reflection_fallbacks": [r.counts.fallbacks for r in rungs],
@@ -62,16 +63,19 @@ def report(
     }
 
 
-def _misfit(cold: RungAtWork) -> Plain | None:
+def _misfit(cold: RungAtWork) -> Misfit | None:
     """What the misfit of the data should be, where the draws are those of the posterior, and told exactly."""
     potential = cold.potential.potential
     if not (cold.settings.kernel.adjusted and cold.estimator.exact and isinstance(potential, NoisyPotential)):
         return None
     found = potential.expected_misfit()
-    return None if found is None else found._asdict()
+    if found is None:
+        return None
+    data, least, mean, sd, low, high = found
+    return {"data": data, "least": least, "mean": mean, "sd": sd, "low": low, "high": high}
 
 
-def _swaps(exchange: Exchange | None) -> Plain:
+def _swaps(exchange: Exchange | None) -> Report:
     pairs = [] if exchange is None else exchange.pairs
     return {
         "swap_rules": [str(pair.rule) for pair in pairs],
@@ -96,10 +100,17 @@ def _acceptance(rung: RungAtWork) -> float | None:
     return rung.counts.accepted / max(1, full_steps) if rung.adjusted else None
 
 
-def _descents(rung: RungAtWork) -> Plain | None:
+def _descents(rung: RungAtWork) -> Descents | None:
     """Where the chains were led down to in warm-up; None where they were not."""
     led = rung.led
-    return None if led is None else {"energies": led.energies, "moved": led.moved, "unfinished": led.unfinished}
+    if led is None:
+        return None
+    return {"energies": led.energies.tolist(), "moved": led.moved, "unfinished": led.unfinished}
+
+
+def _unsettled(rung: RungAtWork) -> Unsettled | None:
+    found = rung.unsettled
+    return None if found is None else {"virial": found.virial, "stray": found.stray}
 
 
 def _step_size(rung: RungAtWork) -> float:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Array, DrawablePrior, Plain, Problem
+from invsamp.contract import Array, DrawablePrior, Problem
+from invsamp.diagnostics.report import FoundModes
 from invsamp.domains import Domain
 from invsamp.engine.lessons import far
 from invsamp.engine.streams import Saved
@@ -181,7 +182,7 @@ class Visits:
         """Go on from a state."""
         self.scouted, self._counts, self._scale = state["scouted"], state["counts"].copy(), state["scale"]
 
-    def report(self, problem: Problem) -> Plain | None:
+    def report(self, problem: Problem) -> FoundModes | None:
         """Modes with their weights and visits, in plain types; None if nobody looked, or there is none."""
         if self.scouted is None:
             return None

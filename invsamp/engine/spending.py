@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from invsamp.contract import Plain
 from invsamp.diagnostics.checks import ess_wanted
+from invsamp.diagnostics.report import Spent
 from invsamp.engine.plan import Plan
 from invsamp.engine.scouting import LEAST_LOOK, MOST_POINTS
 from invsamp.engine.streams import Saved
@@ -89,10 +89,19 @@ class Spending:
         """Go on from a state."""
         self._by = dict(state)
 
-    def report(self) -> Plain:
+    def report(self) -> Spent:
         """In plain types, with the limits."""
-        most = {"descents_most": self.descents_most, "points_most": self.points_most}
-        return self._by | {"draws": self._unbooked} | most
+        by = self._by
+        return {
+            "descents": by["descents"],
+            "looks": by["looks"],
+            "failed": by["failed"],
+            "warm-up": by["warm-up"],
+            "trial": by["trial"],
+            "draws": self._unbooked,
+            "descents_most": self.descents_most,
+            "points_most": self.points_most,
+        }
 
     @property
     def _unbooked(self) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from invsamp.contract import Array, DrawablePrior, SplitPotential
+from invsamp.diagnostics.report import Report
 from invsamp.engine import gradients
 from invsamp.engine.at_work import AtWork
 from invsamp.engine.choosing import TRIAL, Choice
@@ -134,7 +135,7 @@ class Stages:
         self._warm_up = self._new_warm_up()
         self._warm_up.begin(heirs)
 
-    def report(self) -> Saved:
+    def report(self) -> Report:
         """What was found and chosen, in plain types."""
         return {
             "ladder": None if self.search is None else self.search.report(),

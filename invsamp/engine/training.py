@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from invsamp.contract import Array, Plain
+from invsamp.contract import Array
 from invsamp.corrections.chain import Chain, CoarseSide, acceptance, chosen
 from invsamp.corrections.costs import Costs
 from invsamp.corrections.learning import (
@@ -25,6 +25,7 @@ from invsamp.corrections.learning import (
     whole,
 )
 from invsamp.diagnostics.draws import ess, rhat
+from invsamp.diagnostics.report import LearntCorrection, LearntLevel
 from invsamp.engine.engine import Engine
 from invsamp.engine.ladder_search import Heir
 from invsamp.engine.plan import Plan
@@ -62,15 +63,24 @@ class Found(NamedTuple):
     told: tuple[str, ...]  # and of how they meet
     doubt: str | None = None  # what makes draws slow to come where no coarse model goes
 
-    def report(self) -> Plain:
+    def report(self) -> LearntCorrection:
         """In plain types: of the level that moves, and of those between it and the finest."""
         first, *between = [_told(level) for level in self.levels]
-        return first | {"pays": self.pays, "every": self.every, "between": between}
+        return {**first, "pays": self.pays, "every": self.every, "between": between}
 
 
-def _told(level: LevelCorrection) -> Plain:
-    names = "fidelity", "kind", "efficiency", "pairs", "failed", "relative_cost", "source", "enhanced"
-    return {name: getattr(level, name) for name in names} | {"sd": dict(level.sd)}
+def _told(level: LevelCorrection) -> LearntLevel:
+    return {
+        "fidelity": level.fidelity,
+        "kind": level.kind,
+        "efficiency": level.efficiency,
+        "pairs": level.pairs,
+        "failed": level.failed,
+        "relative_cost": level.relative_cost,
+        "source": level.source,
+        "enhanced": level.enhanced,
+        "sd": dict(level.sd),
+    }
 
 
 class Training:

@@ -100,9 +100,9 @@ def ladder_of(
         if fidelities is not None:
             raise ValueError(f"fidelities are those of temperatures, got {fidelities!r} without any")
         report = thetas.report if isinstance(thetas, Run) else {}
-        if len(report.get("temperatures") or []) < 2 or len(report.get("fidelities") or []) < 2:
+        temperatures, fidelities = report.get("temperatures") or [], report.get("fidelities") or []
+        if len(temperatures) < 2 or len(fidelities) < 2:
             return None
-        temperatures, fidelities = report["temperatures"], report["fidelities"]
     temperatures = check_temperatures(temperatures)
     if len(temperatures) < 2:
         raise ValueError(f"temperatures must have at least two entries to swap between, got {list(temperatures)}")

@@ -17,7 +17,8 @@ from matplotlib.lines import Line2D
 
 from invsamp import arguments
 from invsamp.arguments import mapping, numbers, optional, real, wrong
-from invsamp.contract import Array, InferenceData, Plain
+from invsamp.contract import Array, InferenceData
+from invsamp.diagnostics.report import Report
 from invsamp.diagnostics.weights import effective, quantiles
 from invsamp.domains import Domain
 from invsamp.posing.names import labels as labels_of
@@ -49,7 +50,7 @@ class Run(Protocol):
         ...
 
     @property
-    def report(self) -> Plain:
+    def report(self) -> Report:
         """Counts and settings."""
         ...
 

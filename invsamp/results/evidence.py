@@ -6,14 +6,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from invsamp.contract import Array, Facts
+from invsamp.contract import Array
 from invsamp.diagnostics.evidence import LogEvidence, log_evidence
+from invsamp.diagnostics.report import Report
 
 #: What helps in most cases.
 WHAT_TO_DO = 'Sample with relangevin(ladder="auto"), or with tempered_likelihood laws from 1 to 0 as temperatures'
 
 
-def evidence_of(report: Facts, misfit: Callable[[int], Array | None]) -> LogEvidence:
+def evidence_of(report: Report, misfit: Callable[[int], Array | None]) -> LogEvidence:
     """Evidence of the model that a run sampled.
 
     Parameters
@@ -46,13 +47,13 @@ def evidence_of(report: Facts, misfit: Callable[[int], Array | None]) -> LogEvid
     return log_evidence(betas, np.stack(found))  # type: ignore[arg-type]
 
 
-def _betas(report: Facts) -> list[float]:
+def _betas(report: Report) -> list[float]:
     """Of the ladder, from 1 to 0; `ValueError` where it is none of tempered likelihoods."""
     factors = report.get("law_factors")
     told = f"got {', '.join(report.get('laws') or []) or 'a run that does not say what its rungs sample'}"
-    if not factors or any(pair is None or pair[0] != 1.0 for pair in factors):
+    betas = [float(pair[1]) for pair in factors or [] if pair is not None and pair[0] == 1.0]
+    if not factors or len(betas) < len(factors):
         raise ValueError(f"log_evidence needs a ladder of tempered likelihoods, {told}. {WHAT_TO_DO}")
-    betas = [float(pair[1]) for pair in factors]
     if len(betas) < 2 or betas[-1] != 0.0:
         raise ValueError(
             f"log_evidence needs a ladder that ends at the prior, at beta = 0, {told}: nothing else is known to be "

@@ -6,14 +6,15 @@ import contextlib
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any, TypeVar
 
 import numpy as np
 
-from invsamp.contract import Array, Plain, Problem
+from invsamp.contract import Array, Problem
+from invsamp.diagnostics.report import Report
 from invsamp.engine.draws import Draws
 from invsamp.engine.engine import Engine
+from invsamp.engine.plan import Plan
 from invsamp.engine.segment import Segment
 from invsamp.results.arrays import Arrays
 from invsamp.results.run import Run
@@ -31,7 +32,7 @@ def handed_back(engine: Engine, kept: Draws) -> Run:
     """
     problem, faults = engine.problem, _Faults()
     draws = faults.tried("the count of the draws outside of the domain", kept.take, kept.view)
-    report = faults.tried("the report", engine.report, lambda: asdict(engine.plan))
+    report = faults.tried("the report", engine.report, lambda: _planned(engine.plan))
     positions = draws.positions
     if positions is None:
         return _recorded(engine, draws, faults.added_to(report))
@@ -58,7 +59,7 @@ def handed_back(engine: Engine, kept: Draws) -> Run:
     run = faults.tried("the record of the run", whole, lambda: None)
     if run is None:
         faults.messages[-1] += ". The draws are here all the same, as the parameter 'theta'"
-        return _plain("theta", theta, {}, asdict(engine.plan), faults)
+        return _plain("theta", theta, {}, _planned(engine.plan), faults)
     return run
 
 
@@ -81,7 +82,7 @@ def warn(message: str, stacklevel: int) -> None:
             print(f"warning: {message}", file=sys.stderr)
 
 
-def _recorded(engine: Engine, draws: Segment, report: Plain) -> Run:
+def _recorded(engine: Engine, draws: Segment, report: Report) -> Run:
     """The run of which not all parameters are kept: those that are stand among what was recorded."""
     problem, kept = engine.problem, engine.record.kept(engine.problem)
     groups = groups_of(None, {}, draws.statistics, draws.recorded)
@@ -104,9 +105,14 @@ class _Faults:
             self.messages.append(f"after the last step {what} failed ({type(error).__name__}: {error})")
         return instead()
 
-    def added_to(self, report: Plain) -> Plain:
+    def added_to(self, report: Report) -> Report:
         """A report that says so."""
         return report | {"warnings": [*report.get("warnings", []), *self.messages]}
+
+
+def _planned(plan: Plan) -> Report:
+    """What is known of a run whatever fails."""
+    return {"draws": plan.draws, "warmup": plan.warmup, "thin": plan.thin, "chains": plan.chains, "seed": plan.seed}
 
 
 def _natural(problem: Problem, positions: Array) -> Array | None:
@@ -116,5 +122,5 @@ def _natural(problem: Problem, positions: Array) -> Array | None:
     return theta
 
 
-def _plain(name: str, values: Any, statistics: Any, report: Plain, faults: _Faults) -> Run:
+def _plain(name: str, values: Any, statistics: Any, report: Report, faults: _Faults) -> Run:
     return Run.from_arrays(None, {name: values.shape[3:]}, values, statistics, faults.added_to(report))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from invsamp.contract import Facts
 from invsamp.diagnostics.ladders import law_labels, swap_rates
+from invsamp.diagnostics.report import Report, Spent
 from invsamp.diagnostics.separation import Separation
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ COUNTS = {"ess_bulk": "{:.0f}".format, "ess_tail": "{:.0f}".format, "r_hat": "{:
 
 def printed(
     summary: pd.DataFrame,
-    report: Mapping[str, object],
+    report: Report,
     messages: Sequence[str],
     modes: Mapping[str, Separation] | None = None,
 ) -> str:
@@ -75,7 +75,7 @@ def _modes(modes: Mapping[str, Separation] | None) -> list[str]:
     return found
 
 
-def _ends_at(report: Facts) -> str:
+def _ends_at(report: Report) -> str:
     """What round trips of a ladder were to."""
     hottest = (report.get("law_factors") or [None])[-1]
     if hottest == [1.0, 0.0]:
@@ -84,7 +84,7 @@ def _ends_at(report: Facts) -> str:
     return ", to a rung that is not the prior" if report.get("ladder") else ""
 
 
-def _spent(spent: Facts) -> str:
+def _spent(spent: Spent) -> str:
     """What came before the draws, in evaluations."""
     parts = [f"descents {spent['descents']:,} (of about {spent['descents_most']:,} at the most)"]
     parts += [f"looks for further modes {spent['looks']:,}"] * (spent["looks"] > 0)
@@ -93,7 +93,7 @@ def _spent(spent: Facts) -> str:
     return "of all evaluations: " + ", ".join(parts)
 
 
-def _headline(report: Facts) -> list[str]:
+def _headline(report: Report) -> list[str]:
     lines = [f"Run of {report.get('sampler', 'a sampler')}"]
     counts = [f"{report[key]} {key}" for key in ("chains", "draws", "warmup") if key in report]
     if report.get("thin", 1) != 1:

@@ -12,8 +12,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from invsamp import plots
-from invsamp.contract import Facts
 from invsamp.diagnostics.ladders import swap_rates
+from invsamp.diagnostics.report import Report
 from invsamp.plots.figure import Run
 from invsamp.posing.posterior import Posterior
 
@@ -98,7 +98,7 @@ def _verdict(messages: Sequence[str]) -> str:
     return f'<section class="verdict warned"><h2>{count}: read before use</h2><ul>{listed}</ul></section>'
 
 
-def _posed(report: Facts, shapes: Mapping[str, tuple[int, ...]]) -> str:
+def _posed(report: Report, shapes: Mapping[str, tuple[int, ...]]) -> str:
     posed = report.get("posed") or {}
     prior = posed.get("prior") or {}
     rows = [
@@ -108,7 +108,7 @@ def _posed(report: Facts, shapes: Mapping[str, tuple[int, ...]]) -> str:
     tables = [_words("Unknowns, and their priors", rows)]
     others = []
     for name, value in posed.items():
-        if name == "data":
+        if name == "data" and isinstance(value, Sequence):
             others.append(("data", f"{int(np.prod(value))} numbers, shape {tuple(value)}"))
         elif isinstance(value, Mapping) and name != "prior":
             others += [(f"{name} {key}", text) for key, text in value.items()]
@@ -117,10 +117,11 @@ def _posed(report: Facts, shapes: Mapping[str, tuple[int, ...]]) -> str:
     return "\n".join([*tables, _words("The rest", others)] if others else tables)
 
 
-def _chosen(report: Facts) -> str:
+def _chosen(report: Report) -> str:
     rungs = len(report.get("laws") or [])
     found = [f"<p>{escape(str(report.get('sampler', 'A sampler')))}.</p>"]
     found += [f"<p>{escape(line)}</p>" for line in report.get("decisions") or []]
+    told: Mapping[str, Sequence[object]] = {key: of for key, of in report.items() if isinstance(of, list)}
     columns = {
         "law": "laws",
         "fidelity": "fidelities",
@@ -129,14 +130,14 @@ def _chosen(report: Facts) -> str:
         "how it was found": "step_size_source",
         "accepted": "acceptance",
     }
-    names = ["rung", *(title for title, key in columns.items() if report.get(key))]
-    rows = [[k, *(report[key][k] for key in columns.values() if report.get(key))] for k in range(rungs)]
+    names = ["rung", *(title for title, key in columns.items() if told.get(key))]
+    rows = [[k, *(told[key][k] for key in columns.values() if told.get(key))] for k in range(rungs)]
     if rungs:
         found.append(_table("Rungs, the cold one first: it is the one whose draws count", names, rows))
     rates = swap_rates(report)
     if len(rates):
-        told = [[f"{k} and {k + 1}", rate] for k, rate in enumerate(rates)]
-        found.append(_table("Swaps between neighbours", ["rungs", "accepted"], told))
+        accepted = [[f"{k} and {k + 1}", rate] for k, rate in enumerate(rates)]
+        found.append(_table("Swaps between neighbours", ["rungs", "accepted"], accepted))
         trips = report.get("round_trips")
         if trips is not None:
             found.append(f"<p>{trips} round trips through the ladder.</p>")
@@ -179,7 +180,7 @@ def _figure(text: str, make: Callable[[], Figure]) -> str:
     return f"<figure>{shown}<figcaption>{escape(text)}</figcaption></figure>"
 
 
-def _costs(report: Facts) -> str:
+def _costs(report: Report) -> str:
     seconds, failed = report.get("evaluation_seconds") or {}, report.get("failed_solves") or {}
     warmup, swaps = report.get("warmup_evaluations") or {}, report.get("swap_solves") or {}
     rows = [
@@ -195,7 +196,7 @@ def _costs(report: Facts) -> str:
     return "\n".join(found) or "<p>Nothing was counted.</p>"
 
 
-def _footer(report: Facts) -> str:
+def _footer(report: Report) -> str:
     told = [f"{report[key]} {key}" for key in ("chains", "draws", "warmup") if key in report]
     told += [f"seed {report['seed']}"] if "seed" in report else []
     versions = [f"{name} {version}" for name, version in (report.get("versions") or {}).items()]

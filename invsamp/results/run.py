@@ -14,12 +14,13 @@ import numpy.typing as npt
 
 from invsamp import arguments, storage
 from invsamp.arguments import array, floats, instance, integer, mapping, one_of, optional
-from invsamp.contract import Array, Facts, Observed, Plain, Problem
+from invsamp.contract import Array, Facts, Observed, Problem
 from invsamp.diagnostics import weights
 from invsamp.diagnostics.checks import diagnose
 from invsamp.diagnostics.draws import table
 from invsamp.diagnostics.evidence import LogEvidence
 from invsamp.diagnostics.fit import fit_warnings
+from invsamp.diagnostics.report import Report
 from invsamp.diagnostics.separation import Separation, separation
 from invsamp.domains import Domain, from_dict
 from invsamp.posing.names import check_predicts, check_quantities, labels
@@ -153,7 +154,7 @@ class Run(Pictures):
         return Run(Arrays(groups, attributes_of(names_shapes, told, domain, shapes)))
 
     @property
-    def report(self) -> Plain:
+    def report(self) -> Report:
         """Counts and settings of the run, see `from_arrays`; a fresh copy."""
         return json.loads(self._source.attributes["report"])
 

@@ -1,0 +1,184 @@
+"""What a run tells of itself, by name: the fields of ``run.report``, as JSON has them.
+
+All may be missing, of a run that somebody else recorded. Lists have an entry for each rung, the cold one first, or for
+each pair of neighbours; mappings one for each fidelity.
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from invsamp.contract import Plain
+
+
+class Descents(TypedDict):
+    """Where the chains of a rung were led down to in warm-up."""
+
+    energies: list[float]
+    moved: int
+    unfinished: int
+
+
+class Unsettled(TypedDict):
+    """See `invsamp.engine.lessons.Unsettled`."""
+
+    virial: float
+    stray: float
+
+
+class Misfit(TypedDict):
+    """See `invsamp.contract.ExpectedMisfit`."""
+
+    data: int
+    least: float
+    mean: float
+    sd: float
+    low: float
+    high: float
+
+
+class FoundModes(TypedDict):
+    """Minima that descents found, with their weights by Laplace and the draws that visited each."""
+
+    theta: list[list[float]]
+    energies: list[float]
+    weights: list[float]
+    by_laplace: bool
+    visits: list[int]
+    descents: int
+    unfinished: int
+    endless: int
+    away: list[str]
+    searched: int
+    from_prior: bool
+
+
+class Round(TypedDict):
+    """A round of warm-up in which a ladder is looked for."""
+
+    steps: int
+    betas: list[float]
+    rejections: list[float]
+    barrier: float
+    barrier_error: float
+
+
+class FoundLadder(TypedDict):
+    """The ladder that warm-up found."""
+
+    path: str
+    betas: list[float]
+    hottest_is_prior: bool
+    limited: bool
+    rounds: list[Round]
+
+
+#: Evaluations, of all fidelities, by what they were for.
+Spent = TypedDict(
+    "Spent",
+    {
+        "descents": int,
+        "descents_most": int,
+        "points_most": int,
+        "looks": int,
+        "failed": int,
+        "warm-up": int,
+        "trial": int,
+        "draws": int,
+    },
+    total=False,
+)
+
+
+class LearntLevel(TypedDict):
+    """What was learnt of a coarse fidelity."""
+
+    fidelity: str
+    kind: str
+    efficiency: float
+    pairs: int
+    failed: int
+    relative_cost: float
+    source: str
+    enhanced: bool
+    sd: dict[str, float]
+
+
+class LearntCorrection(LearntLevel, total=False):
+    """What was learnt of the coarse fidelity that moves, and of those between it and the finest."""
+
+    pays: bool
+    every: int
+    between: list[LearntLevel]
+
+
+class Report(TypedDict, total=False):
+    """Settings, counts and figures of a run."""
+
+    sampler: str
+    sampler_settings: str
+    preconditioner: str | None
+    boundary: str
+    posed: dict[str, object]
+    decisions: list[str]
+    warnings: list[str]
+    seed: int
+    draws: int
+    warmup: int
+    warmup_most: int
+    thin: int
+    chains: int
+    seconds: float
+    interrupted: bool
+    processes: dict[str, object]
+    versions: dict[str, str]
+    # of each rung
+    laws: list[str]
+    learnt_laws: list[Plain | None]  # what they say, somebody's own too
+    temperatures: list[float] | None
+    law_factors: list[list[float] | None]
+    exact_energies: list[bool]
+    fidelities: list[str]
+    kernels: list[str]
+    step_sizes: list[float | None]
+    step_size_source: list[str]
+    preconditioner_matrices: list[list[object] | None]
+    acceptance: list[float | None]
+    clipped_noise: list[float | None]
+    descents: list[Descents | None]
+    uncovered_variance: list[float | None]
+    unsettled: list[Unsettled | None]
+    reflections: list[int]
+    cliffs: list[int]
+    reflection_fallbacks: list[int]
+    outside: list[float]
+    # of each fidelity
+    evaluations: dict[str, int]
+    evaluation_seconds: dict[str, float]
+    warmup_evaluations: dict[str, int]
+    gradient_check_evaluations: dict[str, int]
+    failed_solves: dict[str, int]
+    failure_message: str | None
+    swap_solves: dict[str, int]
+    swap_solves_per_attempt: dict[str, float]
+    # of each pair
+    swap_rules: list[str]
+    swap_attempts: list[int]
+    swap_accepts: list[int]
+    swap_least_chances: list[float]
+    swap_worst_chains: list[dict[str, float]]
+    swap_first_stage_accepts: list[int]
+    swap_rejection: list[float | None]
+    swap_noise_sd: list[float]
+    discrepancy_residual_sd: list[float | None]
+    # of the ladder
+    swap_parities: int
+    swaps_apart: list[list[int]]
+    round_trips: int
+    ladder: FoundLadder | None
+    # of the posterior
+    modes: FoundModes | None
+    led_astray: float | None
+    misfit: Misfit | None
+    spent: Spent | None
+    correction: LearntCorrection | None
