@@ -21,6 +21,8 @@ R_HAT_LIMIT = 1.01
 APART_LIMIT = 1.1
 #: Effective draws that bulk and tail need per chain, for up to four chains (Vehtari et al. 2021, section 4: 400).
 ESS_PER_CHAIN = 100.0
+#: Share of the draws that weights have to leave, where there are too few draws anyway.
+WEIGHTS_LEFT = 0.5
 #: Fraction of accepted swaps below which a pair of rungs hardly exchanges anything.
 SWAP_RATE_LIMIT = 0.02
 #: Sd of the noise in the log swap ratio above which fewer than 13% of the swaps between equals are accepted.
@@ -230,7 +232,8 @@ def ess_wanted(chains: int) -> float:
 
 def _weight_warnings(weight: Array, report: Report) -> list[str]:
     effective, wanted = weights.effective(weight), ess_wanted(report.get("chains", 4))
-    if effective >= wanted:
+    # where all draws together are too few, their ESS says so
+    if effective >= min(wanted, WEIGHTS_LEFT * weight.size):
         return []
     return [
         f"the weights of the {weight.size} draws are worth {effective:.0f} equal ones at the most, below {wanted:.0f}: "

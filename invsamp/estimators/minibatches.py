@@ -71,7 +71,7 @@ class Minibatch:
         if size is None:
             raise ValueError(
                 "minibatch needs a potential with data terms (`terms`, `size`), and data that are independent given "
-                f"the parameters, got {source!r}"
+                f"the parameters, got fidelity {source.fidelity!r}, which has none"
             )
         if self.groups is None and self.size > size:
             raise ValueError(f"size of a minibatch must be at most the {size} data terms, got {self.size}")

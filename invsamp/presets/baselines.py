@@ -27,7 +27,7 @@ def deo_sgd(
     Parameters
     ----------
     step_size, highest : float, > 0
-        Lowest and highest learning rate.
+        Lowest and highest learning rate: the second must be above the first.
     processes, target, window, buffer
         As of `invsamp.kernels.DeoSgd`.
 
@@ -39,7 +39,9 @@ def deo_sgd(
     ----------
     Deng (2021), thesis, Purdue, Algorithm 4.
     """
-    return _baseline(DeoSgd(processes, highest, target, window, buffer), step_size, estimator, fidelity)
+    lowest = real("step_size", step_size, above=0)
+    kernel = DeoSgd(processes, real("highest", highest, above=lowest), target, window, buffer)
+    return _baseline(kernel, lowest, estimator, fidelity)
 
 
 def psgld(

@@ -640,7 +640,10 @@ class Run(Pictures):
         group, rest = ("hot_stats", (rung - 1,)) if rung else ("sample_stats", ())
         if not self._source.holds(group, "log_weight"):
             return None
-        return weights.normalised(self._source.read(group, "log_weight", slice(None, None, every), rest))
+        log_weight = self._source.read(group, "log_weight", slice(None, None, every), rest)
+        if not log_weight.any():  # of a rung beside one whose draws have weights
+            return None
+        return weights.normalised(log_weight)
 
     def _keep(self, group: str, dataset: xr.Dataset) -> xr.Dataset:
         """Store a dataset as a group, in place of an earlier one."""

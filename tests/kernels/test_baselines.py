@@ -101,6 +101,10 @@ WAVES = iv.FunctionPotential(
 
 
 class TestDeoSgd:
+    def test_rates_that_fall_are_refused(self):
+        with pytest.raises(ValueError, match=r"highest must be a finite number > 0\.1, got 0\.01"):
+            iv.deo_sgd(0.1, highest=0.01)
+
     def run(self, **settings):
         sampler = iv.deo_sgd(0.003, processes=8, estimator=iv.noisy(2.0, 2.0), **settings)
         return iv.sample(
