@@ -36,7 +36,7 @@ def printed(
 
 def printed_html(
     summary: pd.DataFrame,
-    report: Mapping[str, object],
+    report: Report,
     messages: Sequence[str],
     modes: Mapping[str, Separation] | None = None,
 ) -> str:

@@ -659,7 +659,7 @@ class Run(Pictures):
     def __repr__(self) -> str:
         return printed(*self._to_print())
 
-    def _to_print(self) -> tuple[pd.DataFrame, Facts, list[str], Mapping[str, Separation]]:
+    def _to_print(self) -> tuple[pd.DataFrame, Report, list[str], Mapping[str, Separation]]:
         """Table, report, warnings and modes."""
         summary, report = self.summary(), self.report
         messages = diagnose(self._judged(summary), report, self.weights) + self._fit()
