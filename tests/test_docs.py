@@ -49,7 +49,14 @@ def cells(page: str) -> list[str]:
     return [code for code in found if not code.startswith("!")]
 
 
-@pytest.mark.parametrize("page", [page for page, path in PAGES.items() if "```{code-cell}" in path.read_text()])
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.slow if page == "tutorials/languages.md" else ())  # servers, processes
+        for page, path in PAGES.items()
+        if "```{code-cell}" in path.read_text()
+    ],
+)
 @pytest.mark.filterwarnings("ignore::UserWarning")  # so few draws are not to be trusted
 def test_tutorials_run(page: str) -> None:
     """With a fifth of their draws; tests/test_site.py runs them as they are, and looks at what they show."""

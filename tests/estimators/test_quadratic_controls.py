@@ -281,11 +281,10 @@ class TestLaw:
     )
 
     def run(self, draw, sampler, seed):
-        run = draw(self.POSTERIOR, sampler, draws=150, thin=10, warmup=300, chains=128, seed=seed)
+        run = draw(self.POSTERIOR, sampler, draws=50, thin=4, warmup=100, chains=128, seed=seed)
         theta = run.theta[..., 0]
         return run, np.stack([theta, theta**2, np.abs(theta) < 0.5], axis=-1).mean(axis=1)
 
-    @pytest.mark.slow
     def test_of_paired_minibatches_is_that_of_exact_energies(self, draw, agrees, monkeypatch):
         steps = (5e-4, 2e-3)
         _, exact = self.run(draw, iv.resgld((1.0, 6.0), steps, swap_fraction=0.5), 1)

@@ -93,13 +93,17 @@ def divergences():
     return found
 
 
+#: Times the floor: between r2SGLD, 1.23 at this length, and the nearest baseline, 2.98. At the published one it is 1.4.
+BAR = 1.75
+
+
 def test_bars(divergences, within):
-    """The bar of the published length, which no baseline passes, and how far they are from it."""
+    """A bar that no baseline passes, and how far they are from it."""
     means = {name: row.mean for name, row in divergences.items()}
-    assert within(means["r2SGLD"], 1.4)
+    assert within(means["r2SGLD"], BAR)
     for baseline, share in (("reSGLD", 0.6), ("R-SGLD", 0.4)):
         assert within(means["r2SGLD"], share * means[baseline])
-        assert not within(means[baseline], 1.4)
+        assert not within(means[baseline], BAR)
 
 
 def test_pooled_chains_show_no_bias(divergences, within):
