@@ -18,7 +18,7 @@ PURPOSES = ("descents", "looks", "failed", "warm-up", "trial")
 
 #: By how much the effective draws that a trial promises have to exceed those below which a run warns, as a trial is too
 #: short to tell of what is slow; and shares of an independent draw that one has to be worth, at the least and most.
-MARGIN, LEAST_WORTH, MOST_WORTH = 2.0, 0.06, 0.2
+MARGIN, LEAST_WORTH, MOST_WORTH = 2.0, 0.06, 0.12
 
 #: Steps that a run is taken to have at the least: what is right for its posterior is worth that much.
 LEAST_STEPS = 1000

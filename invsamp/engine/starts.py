@@ -12,11 +12,12 @@ from invsamp.contract import Array, ExplainsFailures, KnownPrior, Problem
 from invsamp.domains import Domain
 from invsamp.engine.rung import RungAtWork
 from invsamp.evaluate.counted import CountedPotential
-from invsamp.evaluate.requests import answered
+from invsamp.evaluate.requests import Rows, answered
 from invsamp.posing.prior import by_name
 
-#: How often chains whose start cannot be solved are started elsewhere, and of how many of these an error tells.
-START_TRIES, STARTS_SHOWN = 50, 2
+#: How often chains whose start cannot be solved are started elsewhere, how often where some other can, and of how many
+#: of these an error tells.
+START_TRIES, FEW_TRIES, STARTS_SHOWN = 100, 50, 2
 
 
 def given_start(
@@ -73,27 +74,34 @@ def _pack(shapes: Mapping[str, tuple[int, ...]], start: Mapping[str, Array]) -> 
 def place(problem: Problem, rung: RungAtWork, positions: Array | None, chains: int) -> None:
     """Place the chains where the energy is finite; a given start is taken as it is.
 
-    Other starts lie inside the domain even where the sampler may leave it.
+    Other starts lie inside the domain even where the sampler may leave it. Where next to no start can be solved, chains
+    for which none was found begin with those for which one was.
     """
     rng = rung.streams["start"]
     rung.start(problem.sample_start(rng, chains) if positions is None else positions.copy())
-    for _ in range(START_TRIES):
+    for attempt in range(START_TRIES):
         failed = np.flatnonzero(~np.isfinite(rung.estimate.energy))
         if not len(failed):
             return
-        if positions is not None:
+        if positions is not None or (attempt >= FEW_TRIES and len(failed) < chains):
             break
         rung.position[failed] = problem.sample_start(rng, len(failed))
         answered(rung.reevaluate(failed), rung.answer)
     failed = np.flatnonzero(~np.isfinite(rung.estimate.energy))
+    if positions is None and 0 < len(failed) < chains:
+        _join(rung, failed)
+        return
     if not len(failed):
         return
     message = failure_message(problem, rung.potential)
     points = problem.to_theta(rung.position[failed]).tolist()
     more = f" and {len(points) - STARTS_SHOWN} more" if len(points) > STARTS_SHOWN else ""
+    tried = "" if positions is not None else f", nor at {START_TRIES} others of each chain"
     raise RuntimeError(
         f"the energy of fidelity {rung.fidelity!r} is not finite at the starting points "
-        f"{points[:STARTS_SHOWN]}{more}" + (f": {message}" if message else "")
+        f"{points[:STARTS_SHOWN]}{more}{tried}"
+        + (f": {message}" if message else "")
+        + ". Give start= points that can be solved, or narrow the prior or the domain to where the model works"
     )
 
 
@@ -112,8 +120,13 @@ def place_again(problem: Problem, rung: RungAtWork, positions: Array) -> None:
     if not good.any():
         place(problem, rung, None, len(positions))
         return
-    there = np.flatnonzero(good)[np.arange(len(failed)) % np.count_nonzero(good)]
-    rung.position[failed] = rung.position[there]
+    _join(rung, failed)
+
+
+def _join(rung: RungAtWork, failed: Rows) -> None:
+    """Let chains without a place begin where others do."""
+    good = np.flatnonzero(np.isfinite(rung.estimate.energy))
+    rung.position[failed] = rung.position[good[np.arange(len(failed)) % len(good)]]
     answered(rung.reevaluate(failed), rung.answer)
 
 
