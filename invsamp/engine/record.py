@@ -53,7 +53,12 @@ class Record:
                 found[name] = theta[:, first : first + size].reshape(len(theta), *shape).copy()
             first += size
         for name, function in self.functions.items():
-            found[name] = arguments.by_row(f"the result of record[{name!r}]", function(theta.copy()), len(theta))
+            try:
+                value = function(theta.copy())
+            except Exception as error:
+                error.add_note(f"in record[{name!r}], of theta as an array {theta.shape}")
+                raise
+            found[name] = arguments.by_row(f"the result of record[{name!r}]", value, len(theta))
         return found
 
     def kept(self, problem: Problem) -> dict[str, tuple[int, ...]]:

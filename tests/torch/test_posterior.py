@@ -334,6 +334,13 @@ class TestPredictions:
         assert iv.predicted_classes(run, "logits").scores(LABELS).nll < 2 * np.log(4)
 
 
+    def test_a_module_is_no_function_of_theta(self, draw):
+        posterior = module_posterior(network(), (X, LABELS), categorical())
+        with pytest.raises(TypeError, match="must be Tensor") as raised:
+            draw(posterior, iv.sgld(1e-3), draws=2, warmup=2, chains=2, record={"logits": network()})
+        assert raised.value.__notes__ == ["in record['logits'], of theta as an array (2, 44)"]
+
+
 class TestRefused:
     @pytest.mark.parametrize(
         ("module", "message"),
