@@ -45,10 +45,9 @@ SEE_NUMPY = (
         f"engine/test_{name}.py"
         for name in ("draws", "first_steps", "progress", "rung", "state", "statistics", "undeclared")
     ),
-    "engine/swaps",
 )
 BLIND = ("posing/test_umbridge.py", "storage/test_crash_matrix.py", "storage/test_lock.py")
-#: Tests that solve ordinary differential equations. The compiled march takes twenty seconds on its first use.
+#: Tests that solve ordinary differential equations. The compiled march takes half a minute on its first use.
 MARCH = ("solvers/ode/", "problems/", "slow/test_multiple_shooting.py")
 #: Between the seeds of two shifts, so that tests that count seeds up share none.
 APART = 1000

@@ -132,6 +132,7 @@ def test_an_own_numba_cache_dir_is_used_and_nothing_is_said(home, tmp_path, monk
     assert lines("    import os, warnings\n" + WORK) == [str(tmp_path / "own"), str(tmp_path / "own" / "invsamp"), ""]
 
 
+@pytest.mark.slow
 def test_for_real_on_a_file_system_that_is_read_only(home, tmp_path):
     """The package, and HOME, where not even root can write."""
     alone = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"']

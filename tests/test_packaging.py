@@ -146,6 +146,7 @@ def test_direction_of_imports() -> None:
     tool("importlinter", "lint-imports", "--no-cache")
 
 
+@pytest.mark.slow  # and in `.ci/run` at each commit, by `make lint`
 def test_types() -> None:
     tool("mypy", "mypy")
 

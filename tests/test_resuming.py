@@ -228,6 +228,7 @@ def test_a_finished_run_is_handed_back_where_nobody_can_write(tmp_path, monkeypa
         resume(tmp_path / "run", draws=12, progress=False)
 
 
+@pytest.mark.slow
 def test_for_real_on_a_file_system_that_is_read_only(tmp_path):
     alone = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"']
     if not shutil.which("unshare") or subprocess.run([*alone, tmp_path, "true"], capture_output=True).returncode:

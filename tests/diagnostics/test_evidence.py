@@ -34,7 +34,7 @@ class Gaussian:
         return 0.5 * ((theta - 1.0) ** 2).sum(axis=3) + 0.5 * self.d * math.log(2.0 * math.pi)
 
 
-@pytest.mark.parametrize("d", [2, 20, 100])
+@pytest.mark.parametrize("d", [2, 20, pytest.param(100, marks=pytest.mark.slow)])
 def test_is_that_of_gaussians_and_errors_are_what_they_say(d, agrees, within):
     model, rng = Gaussian(d), np.random.default_rng(0)
     found = [log_evidence(model.betas, model.misfits(rng)) for _ in range(64)]

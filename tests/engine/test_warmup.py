@@ -284,11 +284,13 @@ class TestManyParameters:
         for matrix in run.report["preconditioner_matrices"]:
             np.testing.assert_allclose(matrix, self.SDS**2, rtol=1e-6)
 
+    @pytest.mark.slow
     def test_arrives(self, draw):
         run = draw(self.target(), hmc(), draws=100, warmup=600, chains=4)
         assert run.report["acceptance"] == pytest.approx([0.8], abs=0.1)
         assert self.variances(run) == pytest.approx(np.ones(12), abs=0.15)
 
+    @pytest.mark.slow
     def test_without_it_hardly_moves_where_it_is_soft(self, draw):
         run = draw(self.target(), mala(preconditioner=None), draws=100, warmup=600, chains=4)
         assert np.ptp(run.theta[..., -100:], axis=1).mean() < 0.2

@@ -136,6 +136,7 @@ class TestRungs:
         run = self.run(draw, start=None)
         assert not agrees(LINE.shares(run), LINE.truth(MIXTURE, (iv.tempered(1.0), KNOWN)))
 
+    @pytest.mark.slow
     def test_the_posterior_is_right_whatever_was_learnt(self, draw, agrees, monkeypatch):
         sampler, truth = iv.contour_exchange(8.0, swap_fraction=0.5), LINE.truth(MIXTURE, (iv.tempered(1.0),))
         length = {"thin": 4, "warmup": 1000, "chains": 128, "start": np.array([-4.0])}

@@ -42,7 +42,9 @@ class TestDerivatives:
         noise = np.random.default_rng(0).standard_normal((41, 1))
         assert match(polynomials(("u",), 1), times, noise, savitzky_golay(9, 2)).design[:, 1].std() < 0.7
 
-    @pytest.mark.parametrize("method", [finite_differences(), savitzky_golay(7, 3), weak(8, 8)])
+    @pytest.mark.parametrize(
+        "method", [finite_differences(), savitzky_golay(7, 3), pytest.param(weak(8, 8), marks=pytest.mark.slow)]
+    )
     def test_gain_is_the_noise_of_the_data(self, method, agrees):
         """The equation v' = 0, whose right-hand side passes no noise on."""
         times = 0.1 * np.arange(60)
