@@ -333,7 +333,6 @@ class TestPredictions:
         np.testing.assert_allclose(run.draws("logits").reshape(40, 30, 4), expected)
         assert iv.predicted_classes(run, "logits").scores(LABELS).nll < 2 * np.log(4)
 
-
     def test_a_module_is_no_function_of_theta(self, draw):
         posterior = module_posterior(network(), (X, LABELS), categorical())
         with pytest.raises(TypeError, match="must be Tensor") as raised:
