@@ -6,7 +6,7 @@ import itertools
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +28,8 @@ class Fitted(Protocol):
         """Values (n, m)."""
         ...
 
-    def pulled(self, theta: Array, cotangent: Array) -> Array:
-        """Products (n, p) of cotangents (n, m) with its Jacobians."""
+    def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
+        """Values, and the product of cotangents (n, m) with the Jacobians there."""
         ...
 
 
@@ -42,16 +42,14 @@ class Method(Protocol):
 
 
 @dataclass(frozen=True)
-class ResidualModel:
-    r"""A coarse model, or nothing, plus what was fitted to the difference. Made by `polynomial_model` and the like.
+class Surrogate:
+    r"""A coarse model, or nothing, plus what was fitted to the difference.
 
     .. math:: y(\theta) = y_0(\theta) + r(\theta)
     """
 
     coarse: ForwardModel | None
-    method: Method
-    parameters: tuple[str, ...] | None = None
-    found: Fitted | None = field(default=None, repr=False, compare=False)
+    found: Fitted | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     @property
     def data_indices(self) -> npt.NDArray[np.intp] | None:
@@ -75,13 +73,13 @@ class ResidualModel:
         if found is None:
             assert below is not None  # `_found` has seen to it
             return below
-        at, more = theta.copy(), found(theta)
+        more, pulled = found.linearize(theta)
         if below is None:
-            return more, lambda cotangent: found.pulled(at, cotangent)
+            return more, pulled
         y, product = below
-        return np.asarray(y) + more, lambda cotangent: product(cotangent) + found.pulled(at, cotangent)
+        return np.asarray(y) + more, lambda cotangent: product(cotangent) + pulled(cotangent)
 
-    def fit(self, theta: Array, observations: Array) -> ResidualModel:
+    def fit(self, theta: Array, observations: Array) -> Self:
         """The model fitted to observations (n, m) of the fine one at theta (n, p); this one is left as it is.
 
         Raises
@@ -97,13 +95,29 @@ class ResidualModel:
             y = y[:, self.data_indices]
         if self.coarse is not None:
             y = y - real_array(self.coarse(x), "the result of the coarse model")
-        return replace(self, found=self.method.fitted(x, y))
+        return self.fitted(x, y)
+
+    def fitted(self, theta: Array, missing: Array) -> Self:
+        """The model fitted to what is missing (n, m) at theta (n, p)."""
+        raise NotImplementedError
 
     @property
     def _found(self) -> Fitted | None:
         if self.found is None and self.coarse is None:
             raise ModelError("the surrogate has not been fitted: model.fit(theta, observations)")
         return self.found
+
+
+@dataclass(frozen=True)
+class ResidualModel(Surrogate):
+    """A surrogate by any method. Made by `polynomial_model` and the like."""
+
+    method: Method
+    parameters: tuple[str, ...] | None = None
+
+    def fitted(self, theta: Array, missing: Array) -> ResidualModel:
+        """The model fitted to what is missing (n, m) at theta (n, p)."""
+        return replace(self, found=self.method.fitted(theta, missing))
 
 
 def polynomial_model(
@@ -227,7 +241,11 @@ class _Polynomial:
         products = _products((theta - self.centre) / self.spread, self.powers)
         return np.asarray(np.einsum("bk,mk->bm", products, self.factor) + self.constant)
 
-    def pulled(self, theta: Array, cotangent: Array) -> Array:
+    def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
+        at = theta.copy()
+        return self(theta), lambda cotangent: self._pulled(at, cotangent)
+
+    def _pulled(self, theta: Array, cotangent: Array) -> Array:
         x, weights = (theta - self.centre) / self.spread, np.einsum("bm,mk->bk", cotangent, self.factor)
         gradient = np.zeros(x.shape)
         for j in range(x.shape[1]):
@@ -248,7 +266,11 @@ class _Process:
     def __call__(self, theta: Array) -> Array:
         return np.asarray(np.einsum("bn,nm->bm", self._covariances(theta)[0], self.weights) + self.level)
 
-    def pulled(self, theta: Array, cotangent: Array) -> Array:
+    def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
+        at = theta.copy()
+        return self(theta), lambda cotangent: self._pulled(at, cotangent)
+
+    def _pulled(self, theta: Array, cotangent: Array) -> Array:
         near, away = self._covariances(theta)
         slopes = near * np.einsum("bm,nm->bn", cotangent, self.weights)
         return np.asarray(-np.einsum("bn,bnp->bp", slopes, away) / self.scale)
@@ -269,7 +291,11 @@ def _products(x: Array, powers: npt.NDArray[np.int_]) -> Array:
 
 
 def _model(coarse: ForwardModel | None, method: Method, parameters: Iterable[str] | None) -> ResidualModel:
+    return ResidualModel(coarse, method, known_parameters(coarse, parameters))
+
+
+def known_parameters(coarse: ForwardModel | None, parameters: Iterable[str] | None) -> tuple[str, ...] | None:
+    """Names of what a surrogate depends on: those given, or the coarse model's."""
     optional(instance, "coarse", coarse, ForwardModel, "a forward model, with linearize, or None")
     names = parameter_names(parameters)
-    own = getattr(coarse, "parameters", None) if names is None else names
-    return ResidualModel(coarse, method, own)
+    return getattr(coarse, "parameters", None) if names is None else names

@@ -5,26 +5,24 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from invsamp.arguments import array, instance, integer, optional, sequence
+from invsamp.arguments import integer, sequence
 from invsamp.contract import Array, ForwardModel, VectorJacobianProduct
-from invsamp.posing.adapters import parameter_names
-from invsamp.posing.forward import ModelError, real_array
+from invsamp.corrections.residuals import Surrogate, known_parameters
 
 #: Every so manieth pair is held out, to stop the training by.
 HELD_OUT = 5
 #: First rate of Adam, which falls along a cosine.
 RATE = 1e-2
-FEWEST = 10
 
 
 @dataclass(frozen=True)
-class NetworkModel:
+class NetworkModel(Surrogate):
     """A forward model that a network is, or corrects. Made by `network_model`.
 
     Attributes
@@ -34,63 +32,16 @@ class NetworkModel:
         the coarse model, or of the mean); None before it is fitted. Above 1 it does harm.
     """
 
-    coarse: ForwardModel | None
     hidden: tuple[int, ...]
     steps: int
     seed: int
     parameters: tuple[str, ...] | None = None
     error: float | None = None
-    _fitted: Any = field(default=None, repr=False, compare=False)
 
-    def __call__(self, theta: Array) -> Array:
-        """Observations (n, m)."""
-        base = 0.0 if self.coarse is None else real_array(self.coarse(theta), "the result of the coarse model")
-        if (fitted := self._network()) is None:
-            return np.asarray(base)
-        with torch.no_grad():
-            return np.asarray(base + fitted(torch.from_numpy(np.array(theta))).numpy())
-
-    def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
-        """Observations and the vector-Jacobian product."""
-        below = None if self.coarse is None else self.coarse.linearize(theta)
-        fitted = self._network()
-        if fitted is None:
-            assert below is not None  # `_network` has seen to it
-            return below
-        leaf = torch.from_numpy(np.array(theta)).requires_grad_()
-        more = fitted(leaf)
-
-        def vjp(cotangent: Array) -> Array:
-            weights = torch.from_numpy(np.array(cotangent))
-            (gradient,) = torch.autograd.grad(more, leaf, weights, retain_graph=True)
-            own = np.asarray(gradient.numpy())
-            return own if below is None else own + below[1](cotangent)
-
-        y = more.detach().numpy()
-        return np.asarray(y if below is None else below[0] + y), vjp
-
-    def fit(self, theta: Array, observations: Array) -> NetworkModel:
-        """The model fitted to observations (n, m) of the fine one at theta (n, p); this one is left as it is.
-
-        Raises
-        ------
-        ValueError
-            If there are fewer than ten pairs, or they do not fit together.
-        """
-        x = array("theta", theta, ("n", "p"))
-        y = array("observations", observations, (len(x), "m"))
-        if len(x) < FEWEST:
-            raise ValueError(f"theta must hold at least {FEWEST} states, got {len(x)}")
-        if self.coarse is not None:
-            y = y - real_array(self.coarse(x), "the result of the coarse model")
-        fitted, error = _trained(x, y, self)
-        return replace(self, error=error, _fitted=fitted)
-
-    def _network(self) -> Any:
-        """The network that was fitted; None where there is none yet, and the coarse model stands for itself."""
-        if self._fitted is None and self.coarse is None:
-            raise ModelError("the network has not been fitted: network_model(...).fit(theta, observations)")
-        return self._fitted
+    def fitted(self, theta: Array, missing: Array) -> NetworkModel:
+        """The model fitted to what is missing (n, m) at theta (n, p)."""
+        found, error = _trained(theta, missing, self)
+        return replace(self, error=error, found=found)
 
 
 def network_model(
@@ -129,14 +80,34 @@ def network_model(
     ValueError
         If an argument is wrong.
     """
-    optional(instance, "coarse", coarse, ForwardModel, "a forward model, with linearize, or None")
+    own = known_parameters(coarse, parameters)
     widths = tuple(integer(f"hidden[{k}]", width, least=1) for k, width in enumerate(sequence("hidden", hidden)))
-    names = parameter_names(parameters)
-    own = getattr(coarse, "parameters", None) if names is None else names
     return NetworkModel(coarse, widths, integer("steps", steps, least=1), integer("seed", seed, least=0), own)
 
 
-class _Fitted(torch.nn.Module):
+@dataclass(frozen=True, eq=False)
+class _Trained:
+    """A perceptron as a function of arrays."""
+
+    network: _Perceptron
+
+    def __call__(self, theta: Array) -> Array:
+        with torch.no_grad():
+            return np.asarray(self.network(torch.from_numpy(np.array(theta))).numpy())
+
+    def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
+        leaf = torch.from_numpy(np.array(theta)).requires_grad_()
+        values = self.network(leaf)
+
+        def product(cotangent: Array) -> Array:
+            weights = torch.from_numpy(np.array(cotangent))
+            (gradient,) = torch.autograd.grad(values, leaf, weights, retain_graph=True)
+            return np.asarray(gradient.numpy())
+
+        return values.detach().numpy(), product
+
+
+class _Perceptron(torch.nn.Module):
     """A perceptron between standardised inputs and outputs."""
 
     def __init__(self, x: Array, y: Array, hidden: tuple[int, ...]) -> None:
@@ -156,13 +127,13 @@ class _Fitted(torch.nn.Module):
         return self.mean + self.scale * self.net((theta - self.centre) / self.spread)
 
 
-def _trained(x: Array, y: Array, model: NetworkModel) -> tuple[Any, float]:
+def _trained(x: Array, y: Array, model: NetworkModel) -> tuple[_Trained, float]:
     """A network fitted to residuals y (n, m) at x (n, p), and its error on those that were held out."""
     order = np.random.default_rng(model.seed).permutation(len(x))
     held, rest = order[::HELD_OUT], np.setdiff1d(order, order[::HELD_OUT])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(model.seed)
-        fitted = _Fitted(x[rest], y[rest], model.hidden)
+        fitted = _Perceptron(x[rest], y[rest], model.hidden)
     tensors = [torch.from_numpy(np.array(part)) for part in (x[rest], y[rest], x[held], y[held])]
     adam = torch.optim.Adam(fitted.parameters(), lr=RATE)
     best, kept = math.inf, fitted.state_dict()
@@ -180,4 +151,4 @@ def _trained(x: Array, y: Array, model: NetworkModel) -> tuple[Any, float]:
                 best, kept = missed, {name: part.clone() for name, part in fitted.state_dict().items()}
     fitted.load_state_dict(kept)
     reference = np.square(y[held] - (0.0 if model.coarse is not None else y[rest].mean(axis=0))).mean()
-    return fitted.requires_grad_(False), math.sqrt(best / reference) if reference > 0.0 else 0.0
+    return _Trained(fitted.requires_grad_(False)), math.sqrt(best / reference) if reference > 0.0 else 0.0

@@ -65,8 +65,22 @@ def test_not_fitted():
     theta = STATES[:3]
     np.testing.assert_array_equal(network_model(COARSE)(theta), COARSE(theta))
     np.testing.assert_array_equal(network_model(COARSE).linearize(theta)[0], COARSE(theta))
-    with pytest.raises(ModelError, match="the network has not been fitted"):
+    with pytest.raises(ModelError, match="the surrogate has not been fitted"):
         network_model()(theta)
+
+
+def test_of_a_coarse_model_that_predicts_some_of_the_data():
+    class Some:
+        data_indices = np.array([0, 2])
+
+        def __call__(self, theta):
+            return rough(theta)[:, self.data_indices]
+
+        def linearize(self, theta):
+            return self(theta), lambda cotangent: np.einsum("bm,bmp->bp", cotangent, rough_slope(theta)[:, [0, 2]])
+
+    fitted = network_model(Some(), (5,), steps=50).fit(STATES, fine(STATES))
+    assert fitted(STATES).shape == (120, 2) and posterior(fitted).check_gradient(fidelity="coarse").passed
 
 
 def test_as_a_fidelity_that_is_corrected():
