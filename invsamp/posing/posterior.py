@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -511,7 +512,11 @@ class Posterior:
         # not the standard deviation: a Cauchy prior has none
         spread = np.diff(np.quantile(draws, (0.25, 0.75), axis=0), axis=0)[0]
         position = draws[0] if theta is None else self.to_position(self._theta(theta))[0]
-        return check_gradient(self.potential(fidelity), position, rng.standard_normal(self.dimension) * spread)
+        found = check_gradient(self.potential(fidelity), position, rng.standard_normal(self.dimension) * spread)
+        reason = self.failure_message(fidelity)
+        if reason is None or np.isfinite(found.remainders).any():
+            return found
+        return dataclasses.replace(found, message=f"{found.message} ({reason})")
 
     def _fidelity(self, fidelity: str | None) -> str:
         if fidelity is None:

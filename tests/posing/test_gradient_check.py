@@ -123,7 +123,7 @@ def test_check_gradient_raises_nothing() -> None:
     theta = posterior.prior.sample(np.random.default_rng(0), 1)[0]
     theta[4] = -1.0
     result = posterior.check_gradient(theta)
-    assert not result.passed and result.message == "the energy is inf at the point"
+    assert not result.passed and result.message.startswith("the energy is inf at the point (")
     # an energy that carries the error of an adaptive solver, 1e-8 of its size
 
     class Rough(Waves):
