@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import instance, mapping, numbers, shown, text
 from invsamp.solvers.ode.observation import OdeObservation
+from invsamp.solvers.ode.solution import SensitiveSolution, Solution, Solver
 
 Array = npt.NDArray[np.float64]
 
@@ -21,7 +25,8 @@ class Experiments:
 
     Parameters that have the same name are shared, all others are an experiment's own; what is known or named otherwise
     in one of them is said by ``given`` of `OdeModel.observe`. The columns of theta are `parameters`, in the order in
-    which the experiments bring them in.
+    which the experiments bring them in. Experiments of one model are solved in one batch, in which each trajectory has
+    the numbers that it has by itself.
 
     Parameters
     ----------
@@ -47,6 +52,7 @@ class Experiments:
     rows: npt.NDArray[np.intp] | None = None
     parameters: tuple[str, ...] = field(init=False)
     slices: Mapping[str, slice] = field(init=False)
+    _timing: list[float] = field(default_factory=lambda: [0.0, 0.0], init=False, repr=False)
 
     def __post_init__(self) -> None:
         given = mapping("observations", self.observations, "a mapping from names to observations")
@@ -71,19 +77,33 @@ class Experiments:
 
     def __call__(self, theta: Array) -> Array:
         """Observations, shape (batch, n_observations), at theta, shape (batch, n_parameters)."""
+        began = time.perf_counter()
         theta = self._checked(theta)
-        parts = [each(theta[:, self._columns(each)]) for each in self.observations.values()]
-        return self._chosen(np.concatenate(parts, axis=1))
+        y = np.empty((len(theta), self._whole))
+        for names in self._groups:
+            batch = self._begun(names, theta)
+            solution = batch.model.solve(batch.p, batch.x0, batch.times, t0=batch.start)
+            for k, name in enumerate(names):
+                states = solution.states[batch.rows(k), : len(self.observations[name].times)]
+                part = Solution(states, *(each[batch.rows(k)] for each in solution[1:]))
+                y[:, self.slices[name]] = self.observations[name].seen(part, *batch.at(k))
+        self._timing[0] += time.perf_counter() - began
+        self._timing[1] += len(theta)
+        return self._chosen(y)
 
     def jacobian(self, theta: Array) -> tuple[Array, Array]:
         """Observations (batch, n_observations) and their Jacobian (batch, n_observations, n_parameters)."""
         theta = self._checked(theta)
-        y = np.empty((len(theta), sum(each.n_observations for each in self.observations.values())))
+        y = np.empty((len(theta), self._whole))
         matrix = np.zeros((*y.shape, len(self.parameters)))
-        for name, each in self.observations.items():
-            columns, part = self._columns(each), self.slices[name]
-            y[:, part], own = each.jacobian(theta[:, columns])
-            matrix[:, part, columns] = own
+        for names in self._groups:
+            batch, moving = self._begun(names, theta), self.observations[names[0]].moving
+            solution = batch.model.solve_from(batch.p, batch.x0, *batch.seeds(), batch.times, batch.start, moving)
+            for k, name in enumerate(names):
+                each, own = self.observations[name], self.slices[name]
+                outputs = (field[batch.rows(k), : len(each.times)] for field in solution[:2])
+                part = SensitiveSolution(*outputs, *(field[batch.rows(k)] for field in solution[2:]))
+                y[:, own], matrix[:, own, self._columns(each)] = each.seen_with_slopes(part, *batch.at(k))
         return self._chosen(y), self._chosen(matrix)
 
     def linearize(self, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
@@ -93,14 +113,15 @@ class Experiments:
 
     def coarsen(self, *, rtol: float | None = None, atol: float | None = None) -> Experiments:
         """A cheaper fidelity with the same unknowns and data: looser tolerances."""
-        coarse = {name: each.coarsen(rtol=rtol, atol=atol) for name, each in self.observations.items()}
+        coarse, models = {}, {id(each.model): each.coarsen(rtol=rtol, atol=atol).model for each in self._all}
+        for name, each in self.observations.items():
+            coarse[name] = dataclasses.replace(each, model=models[id(each.model)])
         return Experiments(coarse, self.rows)
 
     @property
     def n_observations(self) -> int:
         """Length of a row of observations."""
-        whole = sum(each.n_observations for each in self.observations.values())
-        return whole if self.rows is None else len(self.rows)
+        return self._whole if self.rows is None else len(self.rows)
 
     @property
     def derivative_error(self) -> float:
@@ -122,12 +143,33 @@ class Experiments:
     @property
     def cost(self) -> float:
         """Mean seconds per evaluation so far; NaN before the first."""
-        return math.fsum(each.cost for each in self.observations.values())
+        seconds, rows = self._timing
+        return seconds / rows if rows else math.nan
 
     @property
     def work(self) -> float:
         """Of all experiments."""
         return math.fsum(each.work for each in self.observations.values())
+
+    @property
+    def _all(self) -> list[OdeObservation]:
+        return list(self.observations.values())
+
+    @property
+    def _whole(self) -> int:
+        return sum(each.n_observations for each in self._all)
+
+    @cached_property
+    def _groups(self) -> list[list[str]]:
+        """Experiments of one model, with derivatives by the same of its parameters: solved in one batch."""
+        found: dict[object, list[str]] = {}
+        for name, each in self.observations.items():
+            found.setdefault((id(each.model), each.moving, len(each.initial.names)), []).append(name)
+        return list(found.values())
+
+    def _begun(self, names: list[str], theta: Array) -> _Batch:
+        each = [self.observations[name] for name in names]
+        return _Batch.of(each, [theta[:, self._columns(one)] for one in each])
 
     def _chosen(self, found: Array) -> Array:
         return found if self.rows is None else found[:, self.rows]
@@ -140,3 +182,53 @@ class Experiments:
         if theta.ndim != 2 or theta.shape[1] != len(self.parameters):
             raise ValueError(f"theta must have shape (batch, {len(self.parameters)}), got {theta.shape}")
         return theta
+
+
+@dataclass(frozen=True, eq=False)
+class _Batch:
+    """Trajectories of some experiments at the same points, one experiment below the other."""
+
+    observations: Sequence[OdeObservation]
+    points: int
+    p: Array
+    x0: Array
+    more: Array  # (trajectories, new parameters)
+
+    @staticmethod
+    def of(observations: Sequence[OdeObservation], thetas: Sequence[Array]) -> _Batch:
+        """At each experiment's own theta (points, n_parameters)."""
+        begun = [each.begin(theta) for each, theta in zip(observations, thetas, strict=True)]
+        p, x0, more = (np.concatenate(parts) for parts in zip(*begun, strict=True))
+        return _Batch(observations, len(thetas[0]), p, x0, more)
+
+    @property
+    def model(self) -> Solver:
+        """That of all."""
+        return self.observations[0].model
+
+    @property
+    def times(self) -> Array:
+        """Output times (trajectories, n_times), those of shorter experiments padded with NaN."""
+        grid = np.full((len(self.observations), max(len(each.times) for each in self.observations)), np.nan)
+        for row, each in zip(grid, self.observations, strict=True):
+            row[: len(each.times)] = each.times
+        return np.repeat(grid, self.points, axis=0)
+
+    @property
+    def start(self) -> Array:
+        """Initial times (trajectories,)."""
+        return np.repeat([each.t0 for each in self.observations], self.points)
+
+    def seeds(self) -> tuple[Array, Array]:
+        """Of `OdeModel.solve_from`."""
+        parts = [each.seeds(*self.at(k), self.more[self.rows(k)]) for k, each in enumerate(self.observations)]
+        seeds, values = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return seeds, values
+
+    def rows(self, k: int) -> slice:
+        """Trajectories of the k-th experiment."""
+        return slice(k * self.points, (k + 1) * self.points)
+
+    def at(self, k: int) -> tuple[Array, Array]:
+        """Its parameters and initial values."""
+        return self.p[self.rows(k)], self.x0[self.rows(k)]

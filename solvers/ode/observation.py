@@ -102,26 +102,41 @@ class OdeObservation(ObservedTrajectories):
     def __call__(self, theta: Array) -> Array:
         """Observations, shape (batch, n_observations), at theta, shape (batch, n_parameters)."""
         began = time.perf_counter()
-        p, more = self._split(theta)
-        x0 = self.initial.values(p, more)
-        solution = self.model.solve(p, x0, self.times, t0=self.t0)
-        self._note(solution, x0)
-        y = self._observed(solution.states, p)
+        p, x0, _ = self.begin(theta)
+        y = self.seen(self.model.solve(p, x0, self.times, t0=self.t0), p, x0)
         self._timing[0] += time.perf_counter() - began
         self._timing[1] += len(p)
         return y
 
     def jacobian(self, theta: Array) -> tuple[Array, Array]:
         """Observations (batch, n_observations) and their Jacobian (batch, n_observations, n_parameters)."""
+        p, x0, more = self.begin(theta)
+        seeds, values = self.seeds(p, x0, more)
+        start = np.full(len(p), self.t0)
+        solution = self.model.solve_from(p, x0, seeds, values, self.times[None], start, self.moving)
+        return self.seen_with_slopes(solution, p, x0)
+
+    def begin(self, theta: Array) -> tuple[Array, Array, Array]:
+        """The model's parameters (batch, q), initial values (batch, n), and what else of theta these are made of."""
         p, more = self._split(theta)
-        x0, q, own = self.initial.values(p, more), p.shape[1], self._moving
-        kept = [*own, *range(q, q + more.shape[1])]
-        seeds = self.initial.slopes(p, x0)[:, kept]
-        values, grid = np.concatenate([p, more], axis=1)[:, kept], self.times[None]
-        solution = self.model.solve_from(p, x0, seeds, values, grid, np.full(len(p), self.t0), own)
+        return p, self.initial.values(p, more), more
+
+    def seeds(self, p: Array, x0: Array, more: Array) -> tuple[Array, Array]:
+        """Of `OdeModel.solve_from`: derivatives of the initial values, and the quantities by which."""
+        kept = self._kept(more.shape[1])
+        return self.initial.slopes(p, x0)[:, kept], np.concatenate([p, more], axis=1)[:, kept]
+
+    def seen(self, solution: Solution, p: Array, x0: Array) -> Array:
+        """Observations (batch, n_observations) of trajectories at `times`."""
         self._note(solution, x0)
-        states, slopes = solution.states, np.zeros((*solution.states.shape, q + more.shape[1]))
-        slopes[..., kept] = solution.sensitivities
+        return self._observed(solution.states, p)
+
+    def seen_with_slopes(self, solution: SensitiveSolution, p: Array, x0: Array) -> tuple[Array, Array]:
+        """Those and their Jacobian (batch, n_observations, n_parameters)."""
+        self._note(solution, x0)
+        q, known = p.shape[1], solution.sensitivities.shape[-1] - len(self.moving)
+        states, slopes = solution.states, np.zeros((*solution.states.shape, q + known))
+        slopes[..., self._kept(known)] = solution.sensitivities
         slopes[np.isnan(solution.sensitivities).any(axis=-1)] = np.nan
         y = self._observed(states, p)
         if isinstance(self.output, StateFunction):
@@ -193,10 +208,15 @@ class OdeObservation(ObservedTrajectories):
         return int(self.mask.sum())
 
     @cached_property
-    def _moving(self) -> tuple[int, ...]:
+    def moving(self) -> tuple[int, ...]:
         """Parameters of the model that are unknown here, and on which the trajectory depends."""
         unknown = np.flatnonzero(self.naming.columns[: len(self.model.parameters)] >= 0).tolist()
         return tuple(sorted({*self.model.moving(unknown), *(set(unknown) & self.initial.parameters_read)}))
+
+    def _kept(self, more: int) -> list[int]:
+        """Which of the model's parameters, then of so many others, have columns in the sensitivities."""
+        q = len(self.model.parameters)
+        return [*self.moving, *range(q, q + more)]
 
     def _note(self, solution: Solution | SensitiveSolution, x0: Array) -> None:
         self._switched[0] += int(solution.switched.sum())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,8 @@ TIMES = np.array([0.5, 1.0, 3.0])
 MODEL = OdeModel(
     lambda t, x, p: (p[0] - p[1] * x[0],), ("x",), ("make", "lose"), rtol=1e-10, atol=1e-12,
 )  # fmt: skip
+
+real = OdeModel.solve
 
 
 def experiments():
@@ -54,6 +58,23 @@ def test_shared_and_own_parameters():
     np.testing.assert_allclose(
         forward.linearize(THETA)[1](cotangent), np.einsum("bm,bmp->bp", cotangent, slopes), rtol=1e-12
     )
+
+
+def test_a_batch_has_the_numbers_of_each_by_itself():
+    """Of one model in groups with other derivatives and times, and of its coarse fidelity, to the bit."""
+    for forward in (experiments(), experiments().coarsen(rtol=1e-4)):
+        y, matrix = forward.jacobian(THETA)
+        for name, each in forward.observations.items():
+            columns, rows = [forward.parameters.index(one) for one in each.parameters], forward.slices[name]
+            alone, own = each.jacobian(THETA[:, columns])
+            np.testing.assert_array_equal(y[:, rows], alone)
+            np.testing.assert_array_equal(matrix[:, rows][:, :, columns], own)
+            np.testing.assert_array_equal(forward(THETA)[:, rows], each(THETA[:, columns]))
+    solved = []
+    many = Experiments({f"e{k}": MODEL.observe(TIMES, (float(k),), t0=0.0) for k in range(5)})
+    with mock.patch.object(OdeModel, "solve", lambda *given, **named: solved.append(1) or real(*given, **named)):
+        many(THETA[:, 1:3])
+    assert len(solved) == 1 and many.cost > 0.0
 
 
 def test_a_posterior_of_several_experiments():

@@ -79,7 +79,7 @@ class TestColumnsThatAreWanted:
     )
     def test_derivatives_are_those_of_differences(self, changes, moving):
         forward = self.observed(**changes)
-        assert forward._moving == moving
+        assert forward.moving == moving
         theta = np.linspace(0.8, 1.4, len(forward.parameters))[None]
         y, jacobian = forward.jacobian(theta)
         np.testing.assert_array_equal(y, forward(theta))
