@@ -84,8 +84,7 @@ class Experiments:
             batch = self._begun(names, theta)
             solution = batch.model.solve(batch.p, batch.x0, batch.times, t0=batch.start)
             for k, name in enumerate(names):
-                states = solution.states[batch.rows(k), : len(self.observations[name].times)]
-                part = Solution(states, *(each[batch.rows(k)] for each in solution[1:]))
+                part = batch.part(solution, k)
                 y[:, self.slices[name]] = self.observations[name].seen(part, *batch.at(k))
         self._timing[0] += time.perf_counter() - began
         self._timing[1] += len(theta)
@@ -101,9 +100,10 @@ class Experiments:
             solution = batch.model.solve_from(batch.p, batch.x0, *batch.seeds(), batch.times, batch.start, moving)
             for k, name in enumerate(names):
                 each, own = self.observations[name], self.slices[name]
-                outputs = (field[batch.rows(k), : len(each.times)] for field in solution[:2])
-                part = SensitiveSolution(*outputs, *(field[batch.rows(k)] for field in solution[2:]))
-                y[:, own], matrix[:, own, self._columns(each)] = each.seen_with_slopes(part, *batch.at(k))
+                part = batch.part(solution, k)
+                cut = solution.sensitivities[batch.rows(k), : len(each.times)]
+                sensitive = SensitiveSolution(part.states, cut, *part[1:])
+                y[:, own], matrix[:, own, self._columns(each)] = each.seen_with_slopes(sensitive, *batch.at(k))
         return self._chosen(y), self._chosen(matrix)
 
     def linearize(self, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
@@ -232,3 +232,15 @@ class _Batch:
     def at(self, k: int) -> tuple[Array, Array]:
         """Its parameters and initial values."""
         return self.p[self.rows(k)], self.x0[self.rows(k)]
+
+    def part(self, solution: Solution | SensitiveSolution, k: int) -> Solution:
+        """What was solved of it."""
+        rows, own = self.rows(k), len(self.observations[k].times)
+        return Solution(
+            solution.states[rows, :own],
+            solution.status[rows],
+            solution.evaluations[rows],
+            solution.steps[rows],
+            solution.ended[rows],
+            solution.switched[rows],
+        )
