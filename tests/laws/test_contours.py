@@ -16,7 +16,7 @@ from invsamp.kernels import LocalLangevin, local_langevin
 from invsamp.laws import LocalLaw, ToldLaw
 from invsamp.laws.contour_learning import Learning
 from invsamp.laws.contours import Contour, contour
-from invsamp.problems.mixtures import two_modes
+from invsamp.problems.mixtures import far_modes, two_modes
 
 MIXTURE = two_modes()
 TARGET = iv.Target(MIXTURE)
@@ -202,6 +202,23 @@ class TestPublished:
     @staticmethod
     def in_intervals(points, density):
         return np.bincount(np.searchsorted(LINE.edges, points), density, minlength=LINE.intervals)
+
+    def test_what_is_learnt_and_its_weights_in_the_mixture_of_the_thesis(self):
+        """By quadrature, at the fixed point of the published field: the right mode's weight of .6 by either weights."""
+        mixture, points = far_modes(), grid(-14.0, 12.0, 26_000)
+        law = iv.csgld(0.1, np.arange(2.0, 52.0), weights="published").rungs[0].law
+        told, theta = at(mixture.energy(points[:, None])), np.full(law.bins, 1.0 / law.bins)
+        for _ in range(60):  # theta_i goes as E[theta_J^zeta 1(i = J)]
+            known = law.frozen(np.log(theta))
+            value = known.energy(told, known.init())
+            density, bins = np.exp(value.min() - value), known.bin_of(told.energy, np.array(law.knots))
+            theta = np.bincount(bins, density * theta[bins] ** law.zeta, minlength=law.bins)
+            theta = np.maximum(theta / theta.sum(), 1e-300)
+        found = []
+        for log_weight in (known.log_weight(told, known.init()), value - told.energy):
+            share = density * np.exp(log_weight)
+            found.append(share[points > -1.0].sum() / share.sum())
+        np.testing.assert_allclose(found, [0.637, 0.600], atol=5e-4)
 
     def test_weights_of_the_continuous_law_are_right_and_the_published_ones_are_not(self):
         """By the operator at a small step: .600, and what is published."""
