@@ -194,11 +194,11 @@ class Polynomial:
             np.add.at(more, (np.repeat(np.arange(len(chosen)), degree), np.ravel(chosen)), 1)
             powers = np.concatenate([powers, more])
         products = _products((theta - centre) / spread, powers)
-        mean, level = products.mean(axis=0), values.mean(axis=0)
+        mean, values_mean = products.mean(axis=0), values.mean(axis=0)
         scale = np.sqrt(np.square(products - mean).mean(axis=0))
         scale = np.where(scale > 0.0, scale, 1.0)
-        factor = least_squares((products - mean) / scale, values - level) / scale  # (m, products)
-        return _Polynomial(centre, spread, powers, factor, level - factor @ mean)
+        factor = least_squares((products - mean) / scale, values - values_mean) / scale  # (m, products)
+        return _Polynomial(centre, spread, powers, factor, values_mean - factor @ mean)
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class GaussianProcess:
             raise ImportError('Gaussian processes need scikit-learn: pip install "invsamp[gp]"') from error
         centre, spread = theta.mean(axis=0), theta.std(axis=0)
         spread = np.where(spread > 0.0, spread, 1.0)
-        level, scale = values.mean(axis=0), float(np.sqrt(np.square(values - values.mean(axis=0)).mean())) or 1.0
+        mean, scale = values.mean(axis=0), float(np.sqrt(np.square(values - values.mean(axis=0)).mean())) or 1.0
         x = (theta - centre) / spread
         covariance = ConstantKernel(1.0, (1e-3, 1e3)) * RBF(np.full(x.shape[1], 3.0), (0.1, 1e2)) + WhiteKernel(
             1e-4, (1e-6, 1.0)
@@ -223,10 +223,10 @@ class GaussianProcess:
         regressor = GaussianProcessRegressor(covariance)
         with warnings.catch_warnings():  # a length at its bound says that an unknown does not matter
             warnings.simplefilter("ignore", ConvergenceWarning)
-            regressor.fit(x, (values - level) / scale)
+            regressor.fit(x, (values - mean) / scale)
         lengths = np.broadcast_to(regressor.kernel_.k1.k2.length_scale, x.shape[1:]).astype(float)
         weights = regressor.alpha_.reshape(len(x), -1) * (scale * float(regressor.kernel_.k1.k1.constant_value))
-        return _Process(centre, spread * lengths, x / lengths, weights, level)
+        return _Process(centre, spread * lengths, x / lengths, weights, mean)
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,10 +261,10 @@ class _Process:
     scale: Array  # (p,)
     states: Array  # (n, p), in units of it
     weights: Array  # (n, m)
-    level: Array
+    mean: Array
 
     def __call__(self, theta: Array) -> Array:
-        return np.asarray(np.einsum("bn,nm->bm", self._covariances(theta)[0], self.weights) + self.level)
+        return np.asarray(np.einsum("bn,nm->bm", self._covariances(theta)[0], self.weights) + self.mean)
 
     def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
         at = theta.copy()

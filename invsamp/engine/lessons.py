@@ -95,7 +95,7 @@ class _Lessons(ABC):
     def __len__(self) -> int:
         return len(self._energies)
 
-    def level(self) -> float:
+    def median_energy(self) -> float:
         """Median of v over the chains that teach."""
         return float(np.median(np.median(self._energies, axis=0)[self.teachers()]))
 

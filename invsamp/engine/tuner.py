@@ -87,7 +87,7 @@ class Tuner:
         self._holds_back = given and self._finds_metric and not (exact or settings.kernel.adjusted)
         self._lessons: DenseLessons | DiagonalLessons | None = None
         #: Whether the metric has come to rest, and the energies with it; what it is judged by.
-        self.settled, self._level = False, math.inf
+        self.settled, self._median_energy = False, math.inf
         self._reflected = 0
         self._starts: Array | None = None
         self._tail: list[float] = []
@@ -133,7 +133,7 @@ class Tuner:
             "teachers": self._teachers,
             "lessons": None if self._lessons is None else self._lessons.state(),
             "settled": self.settled,
-            "level": self._level,
+            "level": self._median_energy,  # a name of before: runs that it stands in are resumed
             "reflected": self._reflected,
             "length": self._length,
             "tail": np.array(self._tail),
@@ -145,7 +145,7 @@ class Tuner:
     def restore(self, state: Saved) -> None:
         """Go on from a state, in place of `begin`."""
         self._scale, self._direction, self._curvature = state["scale"], state["direction"], state["curvature"].copy()
-        self._teachers, self.settled, self._level = state["teachers"], state["settled"], state["level"]
+        self._teachers, self.settled, self._median_energy = state["teachers"], state["settled"], state["level"]
         self._reflected, self._length = state["reflected"], state["length"]
         self._tail, self._last, self._moves = state["tail"].tolist(), state["last"], state["moves"]
         self._lessons = None
@@ -305,9 +305,9 @@ class Tuner:
 
     def _settle_down(self, old: Metric, lessons: DenseLessons | DiagonalLessons) -> None:
         """Whether this window has told nothing new."""
-        level, self._level = self._level, lessons.level()
+        before, self._median_energy = self._median_energy, lessons.median_energy()
         d = lessons.dimension
-        still = abs(level - self._level) < max(1.0, 0.5 * math.sqrt(0.5 * d))
+        still = abs(before - self._median_energy) < max(1.0, 0.5 * math.sqrt(0.5 * d))
         same = change(old, self.rung.metric, d) < UNCHANGED
         # chains that move slowly teach little, and little changes: they have to agree as well
         self.settled = still and same and bool(self._teachers.all()) and lessons.disagreement() < AGREED
