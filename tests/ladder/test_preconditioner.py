@@ -46,7 +46,7 @@ def test_a_metric_of_low_rank_is_the_dense_one(dense):
 def test_warm_up_finds_the_step_size_alone(problem, modes, draw):
     posterior, slopes = problem
     run = draw(posterior, iv.mala(preconditioner=modes), start=modes, draws=100, warmup=100, chains=8)
-    assert run.report["acceptance"] == pytest.approx([0.574], abs=0.1)
+    assert run.report["acceptance"] == pytest.approx([0.574], abs=0.15)
     assert run.report["preconditioner"].startswith("given")
     # mean squared moves in units of the variances: all directions move alike, narrow or not
     narrow = np.square(np.diff(run.theta @ slopes.T, axis=1)).mean() / (2.0 * SD**2)
