@@ -46,7 +46,10 @@ SEE_NUMPY = (
         for name in ("draws", "first_steps", "progress", "rung", "state", "statistics", "undeclared")
     ),
 )
-BLIND = ("posing/test_umbridge.py", "storage/test_crash_matrix.py", "storage/test_lock.py")
+BLIND = (
+    *("posing/test_umbridge.py", "storage/test_crash_matrix.py", "storage/test_lock.py"),
+    *("results/test_handing_back.py", "results/test_report.py"),
+)
 #: Tests that solve ordinary differential equations. The compiled march takes half a minute on its first use.
 MARCH = ("solvers/ode/", "problems/", "slow/test_multiple_shooting.py")
 #: Between the seeds of two shifts, so that tests that count seeds up share none.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 from invsamp.contract import Array, Facts, InferenceData
 from invsamp.storage import layout
 from invsamp.storage.contents import Groups, inference_data
+from invsamp.storage.segments import Rest
 
 
 class Source(Protocol):
@@ -38,7 +39,7 @@ class Source(Protocol):
         """Whether there is such a variable."""
         ...
 
-    def read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[object, ...] = ()) -> Array:
+    def read(self, group: str, name: str, draws: slice = slice(None), rest: Rest = ()) -> Array:
         """Values (chain, draw, ...) of some draws, and of some entries of the axes behind these."""
         ...
 
@@ -79,7 +80,7 @@ class Arrays:
         """Whether there is such a variable."""
         return name in self._groups.get(group, {})
 
-    def read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[Any, ...] = ()) -> Array:
+    def read(self, group: str, name: str, draws: slice = slice(None), rest: Rest = ()) -> Array:
         """Values (chain, draw, ...) of some draws, and of some entries of the axes behind these."""
         return self._groups[group][name][(slice(None), draws, *rest)]
 
@@ -111,7 +112,7 @@ class Dataset:
         """Whether there is such a variable."""
         return group in self.data.groups() and name in self.data[group].data_vars
 
-    def read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[object, ...] = ()) -> Array:
+    def read(self, group: str, name: str, draws: slice = slice(None), rest: Rest = ()) -> Array:
         """Values (chain, draw, ...) of some draws, and of some entries of the axes behind these."""
         values: Array = self.data[group][name].to_numpy()[(slice(None), draws, *rest)]
         return values

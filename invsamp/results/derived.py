@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from invsamp.contract import Array, Facts, InferenceData
 from invsamp.results.arrays import Source
 from invsamp.results.predictive import by_blocks
 from invsamp.storage import layout
+from invsamp.storage.segments import Rest
 
 
 def derived(
@@ -87,7 +87,7 @@ class WithDerived:
         """Whether there is such a variable."""
         return (group, name) == ("posterior", self._name) or self._source.holds(group, name)
 
-    def read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[Any, ...] = ()) -> Array:
+    def read(self, group: str, name: str, draws: slice = slice(None), rest: Rest = ()) -> Array:
         """Values (chain, draw, ...) of some draws, and of some entries of the axes behind these."""
         if (group, name) == ("posterior", self._name):
             return self._values[(slice(None), draws, *rest)]

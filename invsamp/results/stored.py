@@ -12,6 +12,7 @@ from invsamp.contract import Array, Facts, InferenceData
 from invsamp.domains import from_dict
 from invsamp.storage import layout
 from invsamp.storage.contents import attributes_of, inference_data
+from invsamp.storage.segments import Rest
 from invsamp.storage.stored import StoredDraws
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Stored:
         recorded = {name: shape for name, shape in self._stored.draws.shapes.items() if name not in shapes}
         return attributes_of(shapes, self._stored.report, None if domain is None else from_dict(domain), recorded)
 
-    def read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[object, ...] = ()) -> Array:
+    def read(self, group: str, name: str, draws: slice = slice(None), rest: Rest = ()) -> Array:
         """Values (chain, draw, ...) of some draws, and of some entries of the axes behind these."""
         return self._stored.draws.read(group, name, draws, rest)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from invsamp.contract import AnyArray, Facts, Hdf5
 from invsamp.storage import layout, netcdf
@@ -18,6 +19,8 @@ from invsamp.storage.state import Entry, File, segment_name, segment_paths
 FORMAT, FORMAT_VERSION = "invsamp segment", 1
 
 Groups = Mapping[str, Mapping[str, AnyArray]]
+#: Of the axes behind those of chains and draws, one entry each, or some together.
+Rest = tuple[int | npt.NDArray[np.intp], ...]
 
 
 def write_segment(directory: Path, number: int, first: int, groups: Groups) -> Entry:
@@ -132,7 +135,7 @@ class Draws:
         """Shape of every parameter."""
         return {name: shape[1:] for name, (shape, _) in self.variables["posterior"].items()}
 
-    def read(self, group: str, name: str, draws: slice = slice(None), rest: tuple[object, ...] = ()) -> AnyArray:
+    def read(self, group: str, name: str, draws: slice = slice(None), rest: Rest = ()) -> AnyArray:
         """Array (chain, draw, ...) of one variable, of some draws, and some entries of what follows the draw."""
         try:
             return self._read(self._entries, group, name, draws, rest)
@@ -155,7 +158,7 @@ class Draws:
                 for group in file
             }
 
-    def _read(self, entries: Sequence[Entry], group: str, name: str, draws: slice, rest: tuple[Any, ...]) -> AnyArray:
+    def _read(self, entries: Sequence[Entry], group: str, name: str, draws: slice, rest: Rest) -> AnyArray:
         chosen = range(sum(e.count for e in entries))[draws]
         out: AnyArray | None = None
         done = begin = 0
