@@ -11,7 +11,23 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed")
 
+from invsamp.torch import categorical, module_posterior  # noqa: E402
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def test_a_convolutional_network():
+    """All chains at once: each has the gradient that it has by itself, and the right one."""
+    network = runpy.run_path(str(EXAMPLES / "networks.py"))["network"]
+    rng = np.random.default_rng(0)
+    data = rng.random((12, 1, 8, 8)), rng.integers(10, size=12)
+    posterior = module_posterior(network(8, True).double(), data, categorical())
+    assert posterior.check_gradient().passed
+    potential, theta = posterior.potential(), posterior.sample_start(rng, 3)
+    together = potential.energy_and_gradient(theta)
+    alone = [potential.energy_and_gradient(row[None]) for row in theta]
+    for k, part in enumerate(together):
+        np.testing.assert_allclose(part, np.concatenate([one[k] for one in alone]), rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.slow
