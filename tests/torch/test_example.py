@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed")
 
-from invsamp.torch import categorical, module_posterior  # noqa: E402
+from invsamp.torch import categorical, module_posterior
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
