@@ -1,6 +1,7 @@
 """Two published models beside pyPESTO, which solves them with AMICI: modes, what the data tell, and sampling.
 
-    .peers/pypesto/bin/python benchmarks/published_models.py [--problems Boehm Fiedler] [--seeds 1 2]
+    PIP_ARGUMENTS="pypesto amici" .ci/environment .peers/amici petab
+    PATH=$PWD/.peers/amici/bin:$PATH python benchmarks/published_models.py [--problems Boehm Fiedler] [--seeds 1 2]
         [--parts modes sampling] [--draws 1000] [--steps 20000] [--profiles] [--out published.jsonl]
 
 Boehm et al. (2014) and Fiedler et al. (2016) of the PEtab benchmark collection, as they stand in `tests/data/petab`.
@@ -9,8 +10,8 @@ information at the best of them, and, with --profiles, profile likelihoods. Then
 process: `iv.sample(posterior)` with nothing chosen; pyPESTO's ten optimisations by AMICI's gradients and, from the best
 of them, adaptive parallel tempering (three temperatures) and adaptive Metropolis alone, burn-in dropped as its Geweke
 test says. Effective draws are the least of all parameters, on the logarithms; seconds are of a processor and of
-everything from the start to the draws, compiled models excepted. The environment has pypesto, amici and petab beside
-invsamp, and its `bin` is on PATH, so that AMICI compiles models by the swig that it was built by.
+everything from the start to the draws, compiled models excepted. AMICI is built from source, which takes some minutes,
+BLAS and HDF5; the environment's `bin` is on PATH, so that models are compiled by the swig that AMICI was built by.
 """
 
 from __future__ import annotations
