@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from invsamp.contract import Array
 from invsamp.diagnostics import ess
@@ -137,6 +138,9 @@ def judged(name: str, posterior: Posterior, theta: Array) -> dict[str, Any]:
     known = references()[name]
     mean, sd = np.array(known["mean"]), np.array(known["sd"])
     size = np.nan_to_num(np.asarray(ess(theta)), nan=0.0)
+    if name == "heat_modes":
+        # ranks within a mode count as much as which mode it is, which is what the mean depends on
+        size = np.append(size, crossings(heat_modes.on_the_right(theta)))
     off = (theta.mean(axis=(0, 1)) - mean) / sd
     some = theta[:, np.linspace(theta.shape[1] // 2, theta.shape[1] - 1, 20).astype(int)]
     energy = posterior.potential().energy(posterior.to_position(some.reshape(-1, theta.shape[2])))
@@ -152,6 +156,12 @@ def judged(name: str, posterior: Posterior, theta: Array) -> dict[str, Any]:
     if name == "heat_modes":
         record["right"] = float(heat_modes.on_the_right(theta).mean())
     return record
+
+
+def crossings(right: npt.NDArray[np.bool_]) -> float:
+    """Effective draws of which mode draws (chains, draws) are in; 0 where a chain stays in that in which it began."""
+    moved = (right != right[:, :1]).any(axis=1)
+    return float(ess(right.astype(float))) if moved.all() else 0.0
 
 
 def exact(name: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 sys.path.insert(0, str(Path(__file__).parent))
 
 from _problems import CASES, HERE, references
+from _samplers import SETTINGS
 
 from invsamp.plots.figure import COLD, FAINT, HOT, INK, clean, new_figure, title
 
@@ -40,7 +41,7 @@ WHAT = {
     "tinyda": "delayed acceptance over two levels, by preconditioned Crank-Nicolson or adaptive Metropolis",
 }
 #: Toolkits that make a comparison of a problem, and seeds that make a spread.
-LEAST, SEEDS = 3, 3
+LEAST, SEEDS = 2, 3
 HEAD = """# Beside other toolkits
 
 What do toolkits that people use today make of the same problems? Each is given invsamp's own forward model as a
@@ -54,8 +55,9 @@ toolkit spends beside them shows. A model written in JAX, Stan or PyMC would mak
 second, not per solve. All start from the same draws of the prior, but nutpie, which starts where it does by default,
 and pyPESTO, which begins by optimisation. Warm-up is counted in solves and seconds. Seconds are of a processor.
 
-- *per 1,000 solves*: effective draws of the slowest parameter. A solve with its gradient counts as one, one on a
-  coarse mesh by its share of the finest one's unknowns, one of an ODE as one at any tolerance.
+- *per 1,000 solves*: effective draws of the slowest parameter; where there are two modes, of which one a draw is in,
+  if these are fewer: none where a chain stays in the mode in which it began. A solve with its gradient counts as one,
+  one on a coarse mesh by its share of the finest one's unknowns, one of an ODE as one at any tolerance.
 - *means off*, *sds off*: root mean square over parameters of the error of means, in posterior sds, and of the sds'
   relative error. With n effective draws about 1/sqrt(n) and 1/sqrt(2n) are chance.
 - *false*: the share of chains whose energies are those of no part of the posterior: a false mode, or a warm-up that
@@ -102,9 +104,10 @@ def page(lines: Sequence[dict[str, Any]], found: dict[tuple[str, str], list[dict
                 f"{NAMES[t]} {share:.2f}" for t in NAMES if (share := sides(found[t, problem])) is not None
             )
             parts.append(
-                f"\nThe mode on the right holds {known[problem]['right']:.3f} of the posterior; of the draws, {shares}."
-                " Where all draws are in one mode, the effective ones are of that mode alone.\n"
+                f"\nThe mode on the right holds {known[problem]['right']:.3f} of it; of the draws, {shares}.\n"
             )
+        if waiting := [NAMES[t] for t in NAMES if (t, problem) in SETTINGS and not found[t, problem]]:
+            parts.append(f"\nNot run for this table, though `make peers` would: {', '.join(waiting)}.\n")
     if missing:
         parts.append(
             f"\n## Not run for this page\n\n{', '.join(missing)}: `make peers` has the settings, and runs them.\n"
@@ -178,35 +181,40 @@ def verdict(problem: str, found: dict[tuple[str, str], list[dict[str, Any]]]) ->
 
 
 def right(runs: Sequence[dict[str, Any]]) -> bool:
-    """No chain in a false mode, and means as near as a hundred independent draws would bring them, twice over."""
-    return max(one["false"] for one in runs) == 0 and float(np.mean([one["mean_error"] for one in runs])) < 0.2
+    """No chain in a false mode or at rest, and means as near as a hundred draws would bring them, twice over."""
+    near = float(np.mean([one["mean_error"] for one in runs])) < 0.2
+    return max(one["false"] for one in runs) == 0 and min(one["ess"] for one in runs) > 0 and near
 
 
 def figure(found: dict[tuple[str, str], list[dict[str, Any]]]) -> Figure:
-    """A panel for each problem, above per 1,000 solves and below per second; hollow where off the reference."""
+    """A row for each problem, on the left per 1,000 solves, on the right per second; hollow where off the reference."""
     run = {p: case for p, case in CASES.items() if sum(bool(found[name, p]) for name in NAMES) >= LEAST}
-    made = new_figure(1.5 + 2.6 * len(run), 5.6)
-    panels = made.subplots(2, len(run), squeeze=False)
-    for column, (problem, case) in enumerate(run.items()):
-        shown = [name for name in NAMES if found[name, problem]]
-        for index in range(2):
-            axes = panels[index, column]
-            for at, name in enumerate(shown):
+    shown = {p: [name for name in NAMES if found[name, p]] for p in run}
+    heights = [1.0 + len(names) for names in shown.values()]
+    made = new_figure(8.0, 0.6 + 0.3 * sum(heights))
+    panels = made.subplots(len(run), 2, squeeze=False, height_ratios=heights)
+    units = ("effective draws per 1,000 solves", "effective draws per second")
+    for line, (problem, case) in enumerate(run.items()):
+        for index, unit in enumerate(units):
+            axes = panels[line, index]
+            for at, name in enumerate(shown[problem]):
                 runs = found[name, problem]
                 values = rates(runs)[index]
                 color, mean = HOT if name == "invsamp" else COLD, float(np.mean(values))
-                hollow = not right(runs)
-                axes.barh(at, mean, color="none" if hollow else color, edgecolor=color, height=0.65, lw=1.0)
+                axes.barh(at, mean, color=color if right(runs) else "none", edgecolor=color, height=0.65, lw=1.0)
                 axes.plot([min(values), max(values)], [at, at], color=INK, lw=1.2)
+                if mean == 0.0:
+                    axes.text(
+                        0.01, at, "none", transform=axes.get_yaxis_transform(), va="center", color=INK, fontsize=8
+                    )
             axes.set_xscale("log")
-            axes.set_yticks(range(len(shown)), [NAMES[name] for name in shown])
+            axes.set_yticks(range(len(shown[problem])), [NAMES[name] for name in shown[problem]] if index == 0 else [])
             axes.invert_yaxis()
             clean(axes)
-            axes.set_xlabel(
-                ("effective draws per 1,000 solves", "effective draws per second")[index], color=INK, fontsize=8
-            )
             if index == 0:
                 title(axes, case.title.split(":")[0])
+            if line == len(run) - 1:
+                axes.set_xlabel(unit, color=INK, fontsize=8)
     made.supxlabel("hollow: off the reference, or chains in false modes; lines: over seeds", fontsize=8, color=FAINT)
     return made
 
