@@ -52,7 +52,7 @@ def cells(page: str) -> list[str]:
 #: What tutorials say, and what is quicker and needs the same names.
 SHORTER = {
     "1000": "200",
-    "1500": "300",
+    "1500": "320",
     "plate(64)": "plate(16)",
     "draws=250": "iv.mala(), draws=100, warmup=100",
     "draws=300": "iv.mala(), draws=30, warmup=100",

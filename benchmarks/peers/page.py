@@ -104,10 +104,12 @@ def page(lines: Sequence[dict[str, Any]], found: dict[tuple[str, str], list[dict
                 f"{NAMES[t]} {share:.2f}" for t in NAMES if (share := sides(found[t, problem])) is not None
             )
             parts.append(
-                f"\nThe mode on the right holds {known[problem]['right']:.3f} of it; of the draws, {shares}.\n"
+                f"\nThe mode on the right holds {known[problem]['right']:.3f} of it all; of the draws, {shares}.\n"
             )
         if waiting := [NAMES[t] for t in NAMES if (t, problem) in SETTINGS and not found[t, problem]]:
-            parts.append(f"\nNot run for this table, though `make peers` would: {', '.join(waiting)}.\n")
+            parts.append(
+                f"\nNot run here, though `make peers` would: {', '.join(waiting)}. It cannot say who is best.\n"
+            )
     if missing:
         parts.append(
             f"\n## Not run for this page\n\n{', '.join(missing)}: `make peers` has the settings, and runs them.\n"
@@ -141,7 +143,7 @@ def sides(runs: Sequence[dict[str, Any]]) -> float | None:
 def ranged(values: Sequence[float]) -> str:
     """Mean, and the least and the largest."""
     middle = f"{np.mean(values):.3g}"
-    return middle if len(values) == 1 else f"{middle} ({min(values):.2g} to {max(values):.2g})"
+    return middle if len(values) == 1 else f"{middle} ({min(values):.3g} to {max(values):.3g})"
 
 
 def verdict(problem: str, found: dict[tuple[str, str], list[dict[str, Any]]]) -> str:
@@ -158,8 +160,8 @@ def verdict(problem: str, found: dict[tuple[str, str], list[dict[str, Any]]]) ->
             if name != "invsamp" and (runs := found[name, problem]) and right(runs)
         }
         if not others:
-            sentences.append(f"No other of these runs came near the reference, so that nothing compares {unit}.")
-            continue
+            sentences.append("No other of these runs came near the reference: there is nothing to compare with.")
+            break
         best = max(others, key=lambda name: float(others[name]))
         factor = float(mine / others[best])
         if factor >= 1:
@@ -208,6 +210,7 @@ def figure(found: dict[tuple[str, str], list[dict[str, Any]]]) -> Figure:
                         0.01, at, "none", transform=axes.get_yaxis_transform(), va="center", color=INK, fontsize=8
                     )
             axes.set_xscale("log")
+            axes.set_xlim(0.05, 2000.0)
             axes.set_yticks(range(len(shown[problem])), [NAMES[name] for name in shown[problem]] if index == 0 else [])
             axes.invert_yaxis()
             clean(axes)
