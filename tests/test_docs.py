@@ -119,6 +119,7 @@ def test_quantities_of_interest(capsys: pytest.CaptureFixture) -> None:
     np.testing.assert_allclose(fallen, 1 - np.exp(-3 * theta[..., 1]))
 
 
+@pytest.mark.slow
 def test_networks(draw: Callable[..., iv.Run], monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     monkeypatch.setattr(iv, "sample", partial(_shorter, draw))

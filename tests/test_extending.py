@@ -161,6 +161,7 @@ class TestLaw:
     def run(self, draw, script):
         return draw(self.target, script.contour, draws=400, thin=4, warmup=3000, start=np.array([-4.0]))
 
+    @pytest.mark.slow
     def test_the_posterior_is_right_whatever_was_learnt(self, script, draw, agrees, monkeypatch):
         run = self.run(draw, script)
         moments = np.stack([(run.theta[..., 0] > 0.0).mean(axis=1), run.theta[..., 0].mean(axis=1)], axis=1)

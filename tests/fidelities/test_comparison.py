@@ -201,7 +201,7 @@ class TestAdvice:
         assert any("The states do not tell about hotter" in sentence for sentence in found.advice)
 
 
-@pytest.mark.parametrize("levels", [2, 3, 6])
+@pytest.mark.parametrize("levels", [2, 3, pytest.param(6, marks=pytest.mark.slow)])
 def test_prints_and_plots(levels):
     potentials = {f"level {k}": gaussian(mean=0.1 * k) for k in range(levels - 1, -1, -1)}
     found = compare_fidelities(Target(potentials), normals(100))

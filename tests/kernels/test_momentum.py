@@ -214,6 +214,7 @@ class TestLadder:
         for moments in self.moments(draw):
             assert agrees(moments, *self.truth)
 
+    @pytest.mark.slow
     def test_momenta_that_travel_are_rejected(self, draw, agrees, monkeypatch):
         right = swap_meeting.Meeting.exchange
 

@@ -356,6 +356,7 @@ class TestCode:
     def test_published_where_it_is_wrong(self, draw, agrees):
         self.check(draw, agrees, chain(ASYMMETRIC, fast(equalise=False)), chain(ASYMMETRIC, fast()))
 
+    @pytest.mark.slow
     def test_delayed_acceptance_with_noise_in_both_stages(self, draw, agrees):
         levels = replace(COLD, energy_sd=1.0), Level(MOVED, 10.0, energy_sd=1.0)
         deaf = tuple(replace(level, energy_variance=0.0) for level in levels)
