@@ -44,8 +44,6 @@ from invsamp.posing.posterior import Posterior
 STEPS, MOST_ROUNDS = 300, 5
 #: The coarse chains agree below this R-hat.
 AGREED = 1.05
-#: Pairs that are solved in one step of the run.
-AT_ONCE = 25
 #: Parameters, evenly spread, by which the coarse side is judged.
 JUDGED = 500
 
@@ -182,7 +180,8 @@ class Training:
 
     def _solve(self, states: Array) -> Asks[None]:
         begin = sum(len(found[-1]) for found in self._solved)
-        at = states[begin : begin + AT_ONCE]
+        # few at a time: by the first ones processes find out whether they can share the others, and what these take
+        at = states[begin : begin + self.coarse.plan.chains]
         answers = yield tuple([Request(name, at, gradient=False, observations=True) for name in self._names])
         for found in answers:
             found.gradient[~np.isfinite(found.energy)] = np.nan

@@ -130,6 +130,7 @@ class TestLaw:
         run = draw(problem, sampler, draws=400, warmup=200, chains=128)
         # so many chains, each for so long, that where they began is forgotten by the second half
         assert agrees(run.theta[:, 200:].mean(axis=1), mean)
+        assert not agrees(run.rung_theta(1)[:, 200:].mean(axis=1), mean)  # the coarse model's own
 
 
 def alone():
