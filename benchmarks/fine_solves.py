@@ -1,11 +1,18 @@
 """Fine solves per effective draw: a corrected coarse model that moves, and the fine model that only decides.
 
-    python benchmarks/fine_solves.py [--seeds N] [--only NAME...] [--keep FOLDER] [--beside]
+    python benchmarks/fine_solves.py [--seeds N...] [--only NAME...] [--keep FOLDER] [--by beside|nutpie|tinyda]
+    python benchmarks/fine_solves.py --reference
 
 One call of `iv.sample` for each problem and seed. Every fine solve is counted, those of pairs and of warm-up too, an
 energy as much as an energy with its gradient. ESS: bulk, the least over all unknowns, and for problems with two modes
 that of the mode's indicator, whose weight is held against quadrature. With ``--keep`` each run leaves its figures in a
-file, and is not made again. ``--beside`` takes what there is without a coarse model: `iv.ghmc()`, or the ladder.
+file, and is not made again. ``--by beside`` takes what there is without a correction: `iv.ghmc()`, or a ladder of both
+models; ``--by nutpie`` and ``--by tinyda`` other toolkits with the best settings that were found (`_fine_peers.py`), in
+environments of their own.
+
+"law": the weight of a mode, with that of quadrature; or the largest error of a mean, and of an sd, in standard errors:
+for hare and lynx against the published posterior, for the conductivity against elliptical slices on the fine mesh, once
+``--reference`` has made them (`fine_references.json`).
 """
 
 from __future__ import annotations
@@ -26,6 +33,9 @@ from invsamp.diagnostics import ess, rhat
 from invsamp.problems import conductivity, heat_modes, heat_source, lotka_volterra
 
 LADDER = (1.0, 3.0, 9.0, 27.0)
+REFERENCES = Path(__file__).with_name("fine_references.json")
+#: Of the reference of the conductivity.
+DRAWS, CHAINS, DROPPED, SEED = 150, 64, 30, 1000
 
 
 class Problem(NamedTuple):
@@ -34,6 +44,7 @@ class Problem(NamedTuple):
     chains: int
     draws: int
     mode: Callable[[Array], Array] | None = None  # whether theta (..., d) lies in it
+    reference: str | None = None
     weight: Callable[[iv.Posterior], float] | None = None  # of the mode
 
 
@@ -89,21 +100,31 @@ def exchange() -> iv.Sampler:
     return iv.surrogate_exchange(LADDER, correct="auto", every=20)
 
 
+def polynomial(posed: iv.Posterior) -> iv.Posterior:
+    """With a polynomial of the unknowns for what the coarse model lacks."""
+    coarse, fine = posed.fidelities
+    return posed.with_forward({coarse: iv.polynomial_model(posed.forward[coarse], degree=4), fine: posed.forward[fine]})
+
+
+def upper(posed: iv.Posterior) -> float:
+    return float(heat_source.quadrature(posed).modes[1].weight)
+
+
 PROBLEMS = {
-    "conductivity": Problem(plate, lambda: None, 8, 250),
-    "shifted": Problem(lambda: plate(Shifted), lambda: None, 8, 250),
+    "conductivity": Problem(plate, lambda: None, 8, 250, reference="conductivity"),
+    "shifted": Problem(lambda: plate(Shifted), lambda: None, 8, 250, reference="conductivity"),
     "shifted, not corrected": Problem(
-        lambda: plate(Shifted), lambda: iv.surrogate_exchange(None, correct="none"), 8, 250
+        lambda: plate(Shifted),
+        lambda: iv.surrogate_exchange(correct="none", every=20),
+        8,
+        100,
+        reference="conductivity",
     ),
-    "wrong elsewhere": Problem(lambda: plate(Elsewhere), lambda: None, 8, 250),
-    "hare-lynx": Problem(lotka_volterra.hare_lynx, lambda: None, 8, 500),
-    "heat source": Problem(
-        heat_source.two_modes,
-        exchange,
-        24,
-        125,
-        heat_source.is_upper,
-        lambda posed: heat_source.quadrature(posed).modes[1].weight,
+    "wrong elsewhere": Problem(lambda: plate(Elsewhere), lambda: None, 8, 250, reference="conductivity"),
+    "hare-lynx": Problem(lotka_volterra.hare_lynx, lambda: None, 8, 500, reference="hare-lynx"),
+    "heat source": Problem(heat_source.two_modes, exchange, 24, 125, heat_source.is_upper, weight=upper),
+    "heat source, polynomial": Problem(
+        lambda: polynomial(heat_source.two_modes()), exchange, 24, 125, heat_source.is_upper, weight=upper
     ),
     "heat modes": Problem(
         lambda: coarsest_and_finest(heat_modes.posterior()),
@@ -111,40 +132,93 @@ PROBLEMS = {
         24,
         125,
         heat_modes.on_the_right,
-        lambda posed: heat_modes.quadrature(posed).right.weight,
+        weight=lambda posed: heat_modes.quadrature(posed).right.weight,
     ),
 }
 
 
-def figures(name: str, seed: int, beside: bool) -> dict[str, Any]:
+def beside(name: str) -> iv.Sampler:
+    """What there is without a correction."""
+    if name == "hare-lynx":
+        return iv.relangevin(iv.geometric(8.0, 5), friction=0.1)
+    return iv.ghmc() if PROBLEMS[name].mode is None else iv.relangevin(LADDER, friction=0.1)
+
+
+def reference(name: str) -> dict[str, Array] | None:
+    """Mean, sd and standard errors of the mean of each unknown."""
+    if name == "hare-lynx":
+        known = lotka_volterra.REFERENCE.values()
+        sd = np.array([one.sd for one in known])
+        return {"mean": np.array([one.mean for one in known]), "sd": sd, "error": 0.02 * sd}
+    if not REFERENCES.exists():
+        return None
+    return {key: np.array(values) for key, values in json.loads(REFERENCES.read_text())[name].items()}
+
+
+def make_reference() -> None:
+    """Elliptical slices on the fine mesh, which share nothing with any sampler here."""
+    theta = conductivity.reference(plate(), DRAWS, CHAINS, SEED)[:, DROPPED:]
+    sizes, sd = ess(theta), theta.std(axis=(0, 1))
+    print(f"R-hat {rhat(theta).max():.3f}, least ESS {sizes.min():.0f}")
+    told = {"mean": theta.mean(axis=(0, 1)), "sd": sd, "error": sd / np.sqrt(sizes)}
+    rounded = {key: [float(f"{value:.5g}") for value in values] for key, values in told.items()}
+    REFERENCES.write_text(json.dumps({"conductivity": rounded}, indent=1) + "\n")
+
+
+def off(theta: Array, name: str | None) -> tuple[float, float] | None:
+    """Largest error of a mean, and of an sd, in standard errors of both; None where nothing is known."""
+    known = None if name is None else reference(name)
+    if known is None:
+        return None
+    sizes, sd = ess(theta), theta.std(axis=(0, 1))
+    mean = (theta.mean(axis=(0, 1)) - known["mean"]) / np.hypot(sd / np.sqrt(sizes), known["error"])
+    squares = np.square(theta - theta.mean(axis=(0, 1)))
+    errors = np.hypot(np.sqrt(0.5 / ess(squares)), known["error"] / known["sd"] / np.sqrt(2.0))
+    return float(np.abs(mean).max()), float(np.abs(np.log(sd / known["sd"]) / errors).max())
+
+
+def figures(name: str, seed: int, by: str | None) -> dict[str, Any]:
     """Of one run."""
     problem = PROBLEMS[name]
     posed, sampler, draws = problem.posterior(), problem.sampler(), problem.draws
-    if beside:
-        sampler, draws = iv.ghmc() if problem.mode is None else iv.relangevin(LADDER, friction=0.1), 300
     began = time.process_time()
+    if by in ("nutpie", "tinyda"):
+        from _fine_peers import PEERS
+
+        theta, *solves = PEERS[by](posed, seed)
+        return told(problem, theta, *solves) | {"seconds": time.process_time() - began}
+    if by == "beside":
+        sampler, draws = beside(name), 500 if name == "hare-lynx" else 300
     run = iv.sample(posed, sampler, draws=draws, chains=problem.chains, seed=seed, progress=False)
-    theta, report = run.theta, run.report
-    count = float(ess(theta).min()) if problem.mode is None else float(ess(problem.mode(theta).astype(float)))
+    seconds, report = time.process_time() - began, run.report
     fine, learnt = report["evaluations"][posed.fidelities[-1]], report.get("correction")
-    return {
-        "fine": fine,
-        "before": report["warmup_evaluations"][posed.fidelities[-1]],
-        "coarse": sum(report["evaluations"].values()) - fine,
-        "ess": count,
-        "each": fine / count,
-        "rhat": float(rhat(theta).max()),
-        "weight": None if problem.mode is None else float(problem.mode(theta).mean()),
+    before, coarse = report["warmup_evaluations"][posed.fidelities[-1]], sum(report["evaluations"].values()) - fine
+    return told(problem, run.theta, fine, before, coarse) | {
         "truth": None if problem.weight is None else float(problem.weight(posed)),
         "every": None if learnt is None else learnt["every"],
         "sd": None if learnt is None else learnt["sd"],
         "least": None if learnt is None else report["swap_least_chances"][0],
+        "decisions": report["decisions"],
+        "warnings": run.warnings(),
+        "seconds": seconds,
+    }
+
+
+def told(problem: Problem, theta: Array, fine: int, before: int, coarse: int) -> dict[str, Any]:
+    """What draws theta (chains, draws, d) are worth."""
+    count = float(ess(theta).min()) if problem.mode is None else float(ess(problem.mode(theta).astype(float)))
+    return {
+        "fine": fine,
+        "before": before,
+        "coarse": coarse,
+        "ess": count,
+        "each": fine / count,
+        "rhat": float(rhat(theta).max()),
+        "off": off(theta, problem.reference),
+        "weight": None if problem.mode is None else float(problem.mode(theta).mean()),
         "mean": theta.mean(axis=(0, 1)).tolist(),
         "standard_deviation": theta.std(axis=(0, 1)).tolist(),
         "sizes": ess(theta).tolist(),
-        "decisions": report["decisions"],
-        "warnings": run.warnings(),
-        "seconds": time.process_time() - began,
     }
 
 
@@ -153,26 +227,36 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
     parser.add_argument("--only", nargs="+", choices=list(PROBLEMS), default=list(PROBLEMS))
     parser.add_argument("--keep", type=Path, help="folder for a file of each run")
-    parser.add_argument("--beside", action="store_true", help="what is done without a coarse model")
+    parser.add_argument("--by", choices=["beside", "nutpie", "tinyda"], help="something else than the exchange")
+    parser.add_argument("--reference", action="store_true", help="make the reference of the conductivity")
     given = parser.parse_args()
+    if given.reference:
+        make_reference()
+        return
     warnings.simplefilter("ignore", UserWarning)
-    print("| problem | seed | fine solves (before draws) | ESS | each | every | weight (truth) | least swaps |")
-    print("|---|---:|---:|---:|---:|---:|---|---:|")
+    print("| problem | seed | fine solves (before draws) | ESS | each | seconds each | every | least swaps | law |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---|")
     for name in given.only:
         for seed in given.seeds:
-            label = f"{name.replace(' ', '-').replace(',', '')}{'-beside' if given.beside else ''}-{seed}.json"
+            label = f"{name.replace(' ', '-').replace(',', '')}{f'-{given.by}' if given.by else ''}-{seed}.json"
             kept = None if given.keep is None else given.keep / label
             if kept is not None and kept.exists():
                 found = json.loads(kept.read_text())
             else:
-                found = figures(name, seed, given.beside)
+                found = figures(name, seed, given.by)
                 if kept is not None:
                     kept.parent.mkdir(parents=True, exist_ok=True)
                     kept.write_text(json.dumps(found, indent=1))
-            weight = "" if found["weight"] is None else f"{found['weight']:.3f} ({found['truth']:.3f})"
-            least = "" if found["least"] is None else f"{found['least']:.2f}"
-            solved = f"{found['fine']:,} ({found['before']:,}) | {found['ess']:,.0f} | {found['each']:.2f}"
-            print(f"| {name} | {seed} | {solved} | {found['every'] or ''} | {weight} | {least} |", flush=True)
+            print(f"| {name} | {seed} | {_row(found)} |", flush=True)
+
+
+def _row(found: dict[str, Any]) -> str:
+    """What the table has of a run."""
+    law = [f"{found['weight']:.3f} ({found['truth']:.3f})"] if found["weight"] is not None else []
+    law += [f"{found['off'][0]:.1f}, {found['off'][1]:.1f}"] if found.get("off") else []
+    least = "" if found.get("least") is None else f"{found['least']:.2f}"
+    solved = f"{found['fine']:,} ({found['before']:,}) | {found['ess']:,.0f} | {found['each']:.2f}"
+    return f"{solved} | {found['seconds'] / found['ess']:.3f} | {found.get('every') or ''} | {least} | {' '.join(law)}"
 
 
 if __name__ == "__main__":

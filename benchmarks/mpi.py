@@ -1,12 +1,13 @@
 """A ladder of four rungs on 1, 2 and more processes: wall time, waiting, and what swaps cost besides their solves.
 
     python benchmarks/mpi.py [--ranks 1 2 4] [--draws N] [--repeats N] [--fine SECONDS] [--ratio R] [--chains N]
-                             [--sleep]
+                             [--sleep] [--exchange]
 
 Needs mpi4py and the mpiexec that belongs to it. A solve is a loop that keeps one core busy for the time given, for each
 chain; the cold rung's takes --ratio times as long as one of the three others. With --sleep it sleeps so long instead:
-then the processes share nothing, as if each had a core of its own. The draws have to be the same for every number of
-processes, or this ends with an error.
+then the processes share nothing, as if each had a core of its own. With --exchange a coarse model that warm-up corrects
+does the moving (`iv.surrogate_exchange`), at no seconds: the fine solves of all chains and of the pairs are shared. The
+draws have to be the same for every number of processes, or this ends with an error.
 
 Columns: seconds of the run, median of the repeats; processor seconds of the busiest process, which tell the same of a
 machine that does other work, too, if waiting is short; speed-up over one process by these two, and the best that can be
@@ -27,7 +28,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -88,15 +89,19 @@ def _timed(function: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
-def work(loops: int, seconds: float, ratio: float, draws: int, chains: int) -> None:
+def work(loops: int, seconds: float, ratio: float, draws: int, chains: int, exchange: bool) -> None:
     """The run, by however many processes there are; rank 0 prints what came of it."""
-    forward = {"coarse": Busy(round(loops / ratio), seconds / ratio, 0.1), "fine": Busy(loops, seconds, 0.0)}
+    cheap = (0, 0.0) if exchange else (round(loops / ratio), seconds / ratio)
+    forward = {"coarse": Busy(*cheap, 0.1), "fine": Busy(loops, seconds, 0.0)}
     prior = iv.Prior(x=iv.Normal(0.0, 1.0), y=iv.Normal(0.0, 1.0))
     posterior = iv.Posterior(prior, forward, np.zeros(2), iv.GaussianNoise(0.5))
-    sampler = iv.relangevin(TEMPERATURES, (0.2, 0.3, 0.4, 0.4), fidelities=FIDELITIES)
-    iv.sample(posterior, sampler, draws=2, warmup=0, chains=chains, seed=1, progress=False)  # compiles
+    at_once = posterior.with_forward({name: replace(model, loops=1, seconds=0.0) for name, model in forward.items()})
+    sampler, warmup = iv.relangevin(TEMPERATURES, (0.2, 0.3, 0.4, 0.4), fidelities=FIDELITIES), 0
+    if exchange:
+        sampler, warmup = iv.surrogate_exchange(correct="offset", pairs=100, every=1), 100
+    iv.sample(at_once, sampler, draws=2, warmup=warmup, chains=chains, seed=1, progress=False)  # compiles
     began = time.process_time()
-    run = iv.sample(posterior, sampler, draws=draws, warmup=0, chains=chains, seed=1, progress=False)
+    run = iv.sample(posterior, sampler, draws=draws, warmup=warmup, chains=chains, seed=1, progress=False)
     took = run.report["seconds"]  # from the first solve to the last step
     busy = _gathered(time.process_time() - began)
     if busy is not None:
@@ -147,21 +152,23 @@ def main() -> None:
     parser.add_argument("--ratio", type=float, default=10.0, help="how much less a coarse solve takes")
     parser.add_argument("--chains", type=int, default=4)
     parser.add_argument("--sleep", action="store_true", help="solves sleep: as with a core for each process")
+    parser.add_argument("--exchange", action="store_true", help="a corrected coarse model moves")
     parser.add_argument("--work", type=int, metavar="LOOPS", help=argparse.SUPPRESS)
     settings = parser.parse_args()
     if settings.work is not None:
         sleep = settings.fine if settings.sleep else 0.0
-        work(settings.work, sleep, settings.ratio, settings.draws, settings.chains)
+        work(settings.work, sleep, settings.ratio, settings.draws, settings.chains, settings.exchange)
         return
     if find_spec("mpi4py") is None:
         print("needs mpi4py, and the mpiexec that belongs to it")
         return
     loops = 0 if settings.sleep else calibrated(settings.fine)
     cores = max(settings.ranks) if settings.sleep else len(os.sched_getaffinity(0))
+    coarse = 0.0 if settings.exchange else settings.fine / settings.ratio
     print(
-        f"4 rungs, {settings.chains} chains, {settings.draws} steps; a fine solve takes {1e3 * settings.fine:g} ms, a "
-        f"coarse one {1e3 * settings.fine / settings.ratio:g} ms; "
-        + ("solves sleep" if settings.sleep else f"{cores} cores")
+        f"{'an exchange' if settings.exchange else '4 rungs'}, {settings.chains} chains, {settings.draws} "
+        f"{'draws' if settings.exchange else 'steps'}; a fine solve takes {1e3 * settings.fine:g} ms, a "
+        f"coarse one {1e3 * coarse:g} ms; " + ("solves sleep" if settings.sleep else f"{cores} cores")
     )
     arguments = [loops, *sys.argv[1:]]
     # in turns, so that what else the machine does meets all alike
