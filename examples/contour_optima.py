@@ -12,7 +12,7 @@ ever. As here: theta begins increasing, and where the program refuses moves out 
 are reflected. Times are means over runs; a run that does not arrive in time counts as the longest, and is counted.
 
 Runs share nothing but the code: each has its own start and noise. The default, ten of 2,500 iterations, takes less than
-a minute, and much is not there by then; the documentation's table is that of ``--draws 20000 --runs 50``.
+a minute, and much is not there by then; the documentation's table is that of ``--draws 20000``.
 """
 
 from __future__ import annotations
