@@ -251,6 +251,15 @@ def test_summaries_of_several_seeds(monkeypatch, tmp_path) -> None:
     assert json.loads((tmp_path / "summary.json").read_text()) == found
 
 
+def test_best_so_far(example) -> None:
+    summary, out = example("best_so_far", 300, PAIRS=((0.01, 1.0),))
+    (row,) = summary.values()
+    gap = {name: cells["after"]["100"] for name, cells in row.items()}
+    # .72 and .40 by 64 runs, with errors of .08 and .05
+    assert gap["both"][0] < gap["T = 0.01"][0] and row["T = 0.01"]["never"] > 40
+    assert (out / "best_so_far.png").exists()
+
+
 @pytest.mark.slow
 def test_tempering(example) -> None:
     summary, out = example("tempering", 400)
