@@ -230,7 +230,7 @@ def test_weights_of_a_law_make_its_draws_those_of_the_posterior(draw, agrees, tm
 def test_a_rung_without_weights_beside_one_with_some():
     rungs = [iv.Rung(law, kernel=Langevin(True), step_size=0.3) for law in (1.0, Flat())]
     run = iv.sample(TARGET, iv.Sampler(rungs), **SETTINGS)
-    np.testing.assert_array_equal(run.weights, 1.0)
+    assert run.weights is None
     assert run.rung_weights(1).std() > 0.1
 
 

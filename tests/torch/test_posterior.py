@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from functools import cached_property
 
 import numpy as np
 import pytest
@@ -147,9 +148,12 @@ class TestEnergies:
 
 
 class TestBatches:
-    posterior = module_posterior(network(), (X, LABELS), categorical())
-    theta = RNG.standard_normal((3, posterior.dimension))
+    theta = RNG.standard_normal((3, 44))
     indices = RNG.integers(30, size=(3, 8))
+
+    @cached_property
+    def posterior(self):
+        return module_posterior(network(), (X, LABELS), categorical())
 
     @pytest.mark.parametrize("scale", [1.0, 3.75])
     def test_sums_are_those_of_the_terms(self, scale):
