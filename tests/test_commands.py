@@ -153,6 +153,21 @@ def test_doctor_tries_mpi() -> None:
     assert found.good == (launch.no_mpi() is None), found
 
 
+@pytest.mark.mpi
+def test_doctor_tries_mpi_where_one_has_begun_already() -> None:
+    """An MPI that begins by itself tells every process that is started from there that it belongs to it."""
+    script = """
+        import os, subprocess
+        from mpi4py import MPI
+        from invsamp import doctor
+        lines = subprocess.run(["env"], capture_output=True, text=True).stdout.splitlines()
+        os.environ.update(line.split("=", 1) for line in lines if line.startswith(("OMPI_", "PMIX_")))
+        print(doctor._mpi().good)
+    """
+    if launch.no_mpi() is None:
+        assert launch.python(script).stdout.strip() == "True"
+
+
 def test_as_a_process_of_its_own(run: Path) -> None:
     command = [sys.executable, "-m", "invsamp", "summary", str(run)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)

@@ -127,12 +127,17 @@ def _spawn(time_limit: float | None) -> tuple[Connection, BaseProcess]:
     return near, process
 
 
+def told_by_launcher() -> list[str]:
+    """Variables of the environment by which an MPI launcher, or an MPI that began alone, tells what a process is."""
+    if not any(name in os.environ for name in _LAUNCHED):
+        return []
+    return [name for name in os.environ if name.startswith(_LAUNCHERS) and name not in _KEPT]
+
+
 @contextlib.contextmanager
 def _worker_environment() -> Iterator[None]:
     """This process's environment without the launcher's, and with one thread per worker unless it says otherwise."""
-    launched = any(name in os.environ for name in _LAUNCHED)
-    names = [name for name in os.environ if launched and name.startswith(_LAUNCHERS) and name not in _KEPT]
-    hidden = {name: os.environ.pop(name) for name in names}
+    hidden = {name: os.environ.pop(name) for name in told_by_launcher()}
     added = [name for name in _THREADS if name not in os.environ]
     os.environ.update(dict.fromkeys(added, "1"))
     try:
