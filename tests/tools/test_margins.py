@@ -24,9 +24,10 @@ def test_shifts_are_other_draws_and_their_margins_stand_in_a_table(tmp_path):
     assert all(line in printed for line in margins.table(found))
     # what one shift lacks is run; one shift twice is the same draws
     for report in tmp_path.glob("1-*.xml"):
-        report.write_text(re.sub(r"(?s)<testcase classname=.tests.test_batches.*?</testcase>", "", report.read_text()))
+        pattern = r"(?s)<testcase classname=.tests.estimators.test_batches.*?</testcase>"
+        report.write_text(re.sub(pattern, "", report.read_text()))
     lacks = {name for name, by_shift in margins.ratios(tmp_path)[0].items() if 1 not in by_shift}
-    assert lacks == {name for name in found if name.startswith("test_batches")}
+    assert lacks == {name for name in found if name.startswith("estimators.test_batches")}
     printed = launch.python(margins.ROOT / "tests" / "tools" / "margins.py", "--lacking", *command).stdout
     assert "shift 0" not in printed and printed.count("shift 1: passed") == 1
     assert margins.ratios(tmp_path)[0] == found
