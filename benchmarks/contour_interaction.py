@@ -1,0 +1,71 @@
+"""What chains that learn one theta together gain over one of as many steps in all: section 6.4.1 of Deng's thesis.
+
+The claim: with a gain that falls as k^-alpha the variance of theta is smaller by P^(1 - alpha). Both run on two modes
+ten apart, from either; printed are the sums of theta's variances over the bins, over independent runs, their ratio with
+its bootstrap sd, and the mean mass of the lowest bin beside that where the mean field rests, Z^(1 / zeta).
+
+    python benchmarks/contour_interaction.py [--step 0.01] [--draws 10000]
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+
+import numpy as np
+
+import invsamp as iv
+from invsamp.problems.mixtures import far_modes
+
+CHAINS, RUNS, ALPHA, ZETA = 10, 20, 0.6, 0.9
+ENDS = np.arange(2.5, 20.0)
+
+
+def start(rng: np.random.Generator, n: int) -> np.ndarray:
+    """Either mode."""
+    return np.where(rng.random((n, 1)) < 0.5, -6.0, 4.0)
+
+
+def learnt(sampler: iv.Sampler, steps: int, chains: int, seed: int) -> np.ndarray:
+    """Theta of each law that was learnt, (n, bins)."""
+    target = iv.Target(far_modes(), start=start)
+    settings = {"draws": 2, "thin": steps // 2, "warmup": 0, "progress": False, "check_gradient": False}
+    run = iv.sample(target, sampler, chains=chains, seed=seed, **settings)
+    return np.exp(np.array(run.report["learnt_laws"][0]["log_psi"]))
+
+
+def rest() -> float:
+    """Mass of the lowest bin where the mean field rests, by quadrature."""
+    x = np.linspace(-16.0, 14.0, 300_001)
+    energy = far_modes().energy(x[:, None])
+    mass = np.bincount(np.searchsorted(ENDS, energy), np.exp(-energy), len(ENDS) + 1) ** (1 / ZETA)
+    return float(mass[0] / mass.sum())
+
+
+def main() -> None:
+    """Run both, and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--step", type=float, default=0.01)
+    parser.add_argument("--draws", type=int, default=10_000, help="steps of each of the chains that learn together")
+    given = parser.parse_args()
+    together = iv.icsgld(given.step, ENDS, zeta=ZETA, gain=iv.gain(1.0, 100.0, ALPHA))
+    law = together.rungs[0].law
+    alone = iv.Sampler((iv.Rung(replace(law, learning=replace(law.learning, shared=False)), step_size=given.step),))
+    one = learnt(alone, CHAINS * given.draws, RUNS, 1)
+    many = np.concatenate([learnt(together, given.draws, CHAINS, 100 + k) for k in range(RUNS)])
+    rng = np.random.default_rng(0)
+    again = [
+        spread(one[rng.integers(RUNS, size=RUNS)]) / spread(many[rng.integers(RUNS, size=RUNS)]) for _ in range(400)
+    ]
+    print(f"variance of theta: one chain {spread(one):.3g}, {CHAINS} chains {spread(many):.3g}")
+    print(f"ratio {spread(one) / spread(many):.3g} ± {np.std(again):.2g}; claimed {CHAINS ** (1 - ALPHA):.3g}")
+    print(f"mass of the lowest bin: {one[:, 0].mean():.3f}, {many[:, 0].mean():.3f}; at rest {rest():.3f}")
+
+
+def spread(theta: np.ndarray) -> float:
+    """Sum of the variances."""
+    return float(theta.var(axis=0, ddof=1).sum())
+
+
+if __name__ == "__main__":
+    main()
