@@ -78,6 +78,21 @@ def of_two_modes():
     return sampled(bimodal(), chains=8)
 
 
+LED_ASTRAY = {"draws": 10, "warmup": 100, "start": np.full(10, 0.3), "check_gradient": False}
+
+
+@pytest.fixture(scope="module")
+def led_astray():
+    """A run in Neal's funnel, which is highest where it has no mass, what it warned of, and how often it was solved."""
+    asked = [0]
+
+    def counted(x):
+        asked[0] += 1
+        return funnel(x)
+
+    return *sampled(iv.Target(iv.FunctionPotential(counted, 10)), **LED_ASTRAY), asked[0]
+
+
 class TestWhatIsChosen:
     def test_one_kernel_where_there_is_one_mode(self):
         run, told = sampled(linear())
@@ -172,9 +187,8 @@ class TestWhatIsChosen:
         assert "minima that are flat in some direction, as on a ridge: one kernel" in run.report["decisions"][0]
         assert not any("ladder" in line for line in run.report["decisions"])
 
-    def test_chains_that_were_led_astray_begin_again(self):
-        """Neal's funnel is highest where it has no mass."""
-        run, told = sampled(iv.Target(iv.FunctionPotential(funnel, 10)), draws=20, warmup=100)
+    def test_chains_that_were_led_astray_begin_again(self, led_astray):
+        run, told, _ = led_astray
         assert any("chains begin at starting points, not led down" in line for line in run.report["decisions"])
         assert any(text.startswith("the density is highest where there is next to no mass") for text in told)
 
@@ -240,24 +254,21 @@ class TestItIsARun:
             np.testing.assert_array_equal(a.position, b.position)
         assert one.stages.choice.told == other.stages.choice.told
 
-    def test_begins_again_where_it_was_told_to_after_a_kill(self, tmp_path):
+    def test_begins_again_where_it_was_told_to_after_a_kill(self, tmp_path, led_astray):
         """Chains that were led astray do, and the trial that shows it may be after the kill."""
-        solved, kills = [0], [250]
+        whole, _, asked = led_astray
+        assert whole.report["led_astray"]
+        left = [asked - 400]
 
         def fragile(x):
-            solved[0] += 1
-            if solved[0] in kills:
+            left[0] -= 1
+            if not left[0]:
                 raise KeyboardInterrupt
             return funnel(x)
 
         target = iv.Target(iv.FunctionPotential(fragile, 10))
-        how = {"draws": 10, "warmup": 100, "start": np.full(10, 0.3), "check_gradient": False}
-        kills.clear()
-        whole, _ = sampled(target, **how)
-        assert whole.report["led_astray"]
-        solved[0], kills[:] = 0, [solved[0] - 400]
         with pytest.raises(KeyboardInterrupt):
-            sampled(target, directory=tmp_path / "run", segment=5, **how)
+            sampled(target, directory=tmp_path / "run", segment=5, **LED_ASTRAY)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             again = iv.resume(tmp_path / "run", target, progress=False)

@@ -257,7 +257,7 @@ def test_two_workers_solve_fine_ones_at_the_same_time(quiet):
     """Those of 4 chains, or 20 pairs, are asked at a time; the coarse model is too cheap to be sent."""
     problem = posed(coarse=Line(MAP @ FINE, SHIFT, 0.02), fine=Timed(cost=20.0, seconds=0.02))
     sampler = iv.surrogate_exchange(correct="auto", pairs=20, every=5, local=100)
-    alone = iv.sample(problem, sampler, **QUICK)
+    alone = iv.sample(posed(coarse=problem.forward["coarse"], fine=Timed(cost=20.0)), sampler, **QUICK)
     SPANS.clear()
     with ThreadPoolExecutor(2) as executor:
         both = iv.sample(problem, sampler, executor=executor, **QUICK)

@@ -88,7 +88,7 @@ FAULTS = {
     "gateway": ("raised", "502"),
     "no json": ("raised", "nan, 1.0"),
     "nan": ("not_finite", "not finite"),
-    "hang": ("timed_out", "no answer within 5 s"),
+    "hang": ("timed_out", "no answer within 3 s"),
     "lost": ("died", "the connection was lost"),
 }
 
@@ -98,7 +98,7 @@ class TestFaults:
     def test_cost_their_rows_alone(self, server, trouble):
         kind, words = FAULTS[trouble]
         server.trouble = trouble
-        model = from_umbridge(server.url, "full", time_limit=5.0 if trouble == "hang" else 60.0, connections=2)
+        model = from_umbridge(server.url, "full", time_limit=3.0 if trouble == "hang" else 60.0, connections=2)
         y = model(TROUBLED)
         np.testing.assert_array_equal(np.isnan(y).any(axis=1), BAD)
         np.testing.assert_allclose(y[~BAD], flaky.observations(THETA[~BAD]), rtol=1e-14)

@@ -151,7 +151,7 @@ class TestPosterior:
         posterior = iv.Posterior(prior, model, [0.5], iv.GaussianNoise("0.5 + 0 * s"))
         check = posterior.check_gradient()
         assert check.passed, check
-        run = draw(posterior, iv.mala(), draws=150, thin=4, warmup=300)
+        run = draw(posterior, iv.mala(), draws=75, thin=4, warmup=300)
         r = run.theta[..., 1:4]
         spread = 1 / (2 * 1.5 + 3 - 1)
         found = np.concatenate([r.mean(axis=1), (r**2).mean(axis=1)], axis=1)

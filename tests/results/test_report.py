@@ -68,8 +68,12 @@ def run(posterior: iv.Posterior, tmp_path_factory: pytest.TempPathFactory) -> Ru
     return iv.sample(posterior, iv.relangevin(), draws=500, seed=1, directory=path, progress=False)
 
 
-def test_it_says_what_the_run_says(run: Run, posterior: iv.Posterior) -> None:
-    text = page(run, posterior, "A line")
+@pytest.fixture(scope="module")
+def text(run: Run, posterior: iv.Posterior) -> str:
+    return page(run, posterior, "A line")
+
+
+def test_it_says_what_the_run_says(run: Run, text: str) -> None:
     shown = Page(text)
     assert [tag for tag, _ in shown.tags if tag == "h1"] == ["h1"] and "A line" in shown.text
     for label, row in run.summary().iterrows():
@@ -82,8 +86,7 @@ def test_it_says_what_the_run_says(run: Run, posterior: iv.Posterior) -> None:
     assert len(pictures) == 7 and all(picture["alt"] for picture in pictures)
 
 
-def test_it_needs_nothing_else(run: Run) -> None:
-    text = page(run)
+def test_it_needs_nothing_else(text: str) -> None:
     assert "<script" not in text and not re.search(r'(src|href)="(?!data:)', text) and "url(" not in text
 
 
@@ -125,11 +128,11 @@ def test_in_a_notebook_it_is_what_is_printed(run: Run) -> None:
 
 @pytest.mark.skipif(BROWSER is None, reason="no browser (chromium) is installed")
 @pytest.mark.parametrize("width", [pytest.param(1200, marks=pytest.mark.slow), 400])
-def test_in_a_browser(run: Run, posterior: iv.Posterior, tmp_path: Path, width: int) -> None:
+def test_in_a_browser(text: str, tmp_path: Path, width: int) -> None:
     measure = """<script>onload = () => document.title = JSON.stringify({
         wide: document.documentElement.scrollWidth, window: innerWidth,
         pictures: [...document.images].filter(i => i.complete && i.naturalWidth > 0).length})</script>"""
-    (tmp_path / "report.html").write_text(page(run, posterior) + measure)
+    (tmp_path / "report.html").write_text(text + measure)
     shown = browse(tmp_path, width, "--dump-dom")
     found = re.search(r'{"wide":(\d+),"window":(\d+),"pictures":(\d+)}', shown.replace("&quot;", '"'))
     assert found, shown[:500]

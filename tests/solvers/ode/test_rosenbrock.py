@@ -70,6 +70,24 @@ def steps(rhs, linear, n, h, count, y, p):
     return y, inside
 
 
+def test_errors_fall_with_the_fifth_power_of_the_steps():
+    """Of states and sensitivities, at the end and within steps, as tolerances fall by five orders of magnitude."""
+
+    def solved(method, rtol):
+        model = OdeModel(forced, ("u", "v"), tuple("abcd"), method, rtol=rtol, atol=rtol)
+        found = model.solve_with_sensitivities([P], START, [0.0, 0.7, 1.9, 3.1, 4.0])
+        return found.steps[0], found.states[0], found.sensitivities[0]
+
+    tight, logs = solved("DOP853", 1e-13), []
+    for rtol in (1e-5, 1e-10):
+        steps, *found = solved("Rodas5P", rtol)
+        logs.append(np.log([steps, *(np.abs(one - other).max() for one, other in zip(found, tight[1:], strict=True))]))
+    fallen = logs[1] - logs[0]
+    np.testing.assert_allclose(-fallen[1:] / fallen[0], 5.0, atol=0.3)
+    assert (logs[1][1:] < np.log([5e-8, 2e-7])).all()
+
+
+@pytest.mark.slow  # the step alone, which nothing else compiles: errors as tolerances fall are in the first tier
 def test_order_of_states_sensitivities_and_interpolant():
     linearized = prepare_linearized(forced, 2, 4, 6, (0, 1, 2, 3))
     linear = Linear(linearized.jacobian.address, linearized.tangents.address)
