@@ -51,6 +51,8 @@ ENERGY_TRIPS_LIMIT = 10
 #: Weight by Laplace of a mode that descents found, from which on draws have to visit it; and by what factor their share
 #: may differ from it.
 MODE_WEIGHT_LIMIT, MODE_SHARE_LIMIT = 1e-3, 10.0
+#: About the share of starts that lead to minima which no descent has come to (`invsamp.engine.scouting`), at the most.
+UNSEEN_LIMIT = 1.0 / 16.0
 #: Fewer draws per chain than this and ArviZ gives no statistics.
 _MIN_DRAWS = 4
 _NO_WEIGHTS = (
@@ -142,13 +144,21 @@ def _mode_warnings(report: Report) -> list[str]:
             'it scales with it. Give the parameter a proper prior, or pose what it scales non-centred: Normal("mu", '
             '"tau") in a Prior is sampled so.'
         )
+    where = "the prior" if modes.get("from_prior", True) else "starting points"
+    unseen, descents = modes.get("unseen", 0.0), modes.get("descents", 0)
+    if unseen > UNSEEN_LIMIT and modes.get("lowest_by", 0) == 1:
+        found.append(
+            f"one of {descents} descents from {where} came to the lowest minimum, and about {100.0 * unseen:.0f}% of "
+            "all starts lead to minima that nobody has seen (by how many descents ended alone): where one of these is "
+            f"lower, the draws miss it. Look with more descents, iv.maximize(posterior, starts={4 * descents}), and "
+            "start in what they find (its draws(chains))."
+        )
     weights, visits = np.asarray(modes["weights"]), np.asarray(modes["visits"])
     if len(weights) < 2 or not visits.sum():
         return found
     shares = visits / visits.sum()
-    where = "the prior" if modes.get("from_prior", True) else "starting points"
     ladder = "with a ladder from the prior" if modes.get("from_prior", True) else "with a ladder"
-    by = "its Gaussian" if modes["by_laplace"] else "its height alone"
+    by = "its Gaussian" if modes["by_laplace"] else "its height and about its width"
     for k in np.flatnonzero((weights > MODE_WEIGHT_LIMIT) & (visits == 0)):
         found.append(
             f"no draw has visited a mode that descents from {where} found, at {_numbers(modes['theta'][k])}, whose "

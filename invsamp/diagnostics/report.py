@@ -50,6 +50,8 @@ class FoundModes(TypedDict):
     endless: int
     away: list[str]
     searched: int
+    unseen: float
+    lowest_by: int
     from_prior: bool
 
 

@@ -113,8 +113,8 @@ class Choice:
             self.told.append(f"{descents} found one mode{others}: one kernel, {self._kernel}")
         elif found.ridge:
             self.told.append(
-                f"{descents} found {len(heavy)} minima that are flat in some direction, as on a ridge: one kernel, "
-                f"{self._kernel}"
+                f"{descents} found {len(heavy)} minima that are flat in some direction, as on a ridge, or against "
+                f"walls: one kernel, {self._kernel}"
             )
         else:
             self._several(found, descents)
@@ -123,7 +123,7 @@ class Choice:
         minima, heavy = found.minima, found.heavy
         self._modes = len(heavy)
         shares = ", ".join(f"{weight:.2g}" for weight in minima.weights[heavy][:6])
-        self._jumps = minima.position[heavy], np.asarray(np.linalg.cholesky(minima.covariances[heavy]))
+        self._jumps = minima.position[heavy], np.asarray(np.linalg.cholesky(minima.extents[heavy]))
         looked = f", some of them from the lowest of {found.searched:,} {self._points}" if found.searched else ""
         self.told.append(
             f"{descents}{looked} found {len(heavy)} modes, of weights {shares} by their Gaussians: on trial, whether "

@@ -15,11 +15,15 @@ from invsamp.engine.lessons import far
 from invsamp.engine.streams import Saved
 from invsamp.evaluate.requests import Asks, Estimate, Request, Result
 from invsamp.modes.descent import Descent, descend, joined
-from invsamp.modes.minima import Minima, distinct
+from invsamp.modes.minima import BARRIER, Minima, distinct, lone
 from invsamp.posing.names import labels
 
 #: Descents, and the draws of the prior whose spread is the scale of their first steps.
 SCOUTS, SCALE_DRAWS = 16, 200
+#: The share of the prior that leads to minima which nobody has seen is about that of the descents which came to theirs
+#: alone (Good 1953, Biometrika 40, eq. (9)). Where it is larger, or one alone came to the lowest, there are more
+#: descents, so many at the most in all.
+UNSEEN, MOST_SCOUTS = 1.0 / 16.0, 64
 #: Of every fidelity: so much energy is left to gain, at the most. That is a tenth in Laplace's weights, and half a
 #: width: to come nearer takes three times the evaluations where descents are long.
 TOLERANCE = 0.1
@@ -60,6 +64,8 @@ class Scouted(NamedTuple):
     endless: int  # of these, those that have come far below all minima and still fall
     away: Array  # (d,) how far these have come, in scales, by their median; 0 where there are none
     searched: int  # prior points that were looked at beside the starts
+    unseen: float  # about the share of starts that lead to minima which no descent has come to
+    lowest_by: int  # descents that have come down to the lowest minimum
 
     @property
     def heavy(self) -> npt.NDArray[np.intp]:
@@ -79,20 +85,30 @@ def scout(
     domain: Domain,
     more: Callable[[float], Array] | None = None,
     budget: int = LEAST_LOOK,
+    first: int = SCOUTS,
 ) -> Asks[Scouted]:
     """Descents from starts (n, d) through the fidelities ``names``, from the coarsest to the finest.
 
-    In few dimensions ``more`` draws points of the prior (m, d), a share of all that it has to give, and descents begin
-    at those that are lower than all near them; the other points follow where there are several modes by then. A narrow
-    mode among wide ones is mostly met so, or not at all. All descents together take about
-    ``budget`` evaluations at the most; Hessians come on top.
+    The ``first`` of them, and of many unknowns the others, where these say that there is more to see. In few dimensions
+    ``more`` draws points of the prior (m, d), a share of all that it has to give, and descents begin at those that are
+    lower than all near them; the other points follow where there are several modes by then. A narrow mode among wide
+    ones is mostly met so, or not at all. All descents together take about ``budget`` evaluations at the most; Hessians
+    come on top.
     """
-    d, spent = starts.shape[1], _Spent()
+    d, spent, reserve = starts.shape[1], _Spent(), starts[first:]
+    starts = starts[:first]
     end = yield from spent.counted(_led(names, starts, scale, domain, budget))
-    worse = far(d) + 10.0
+    worse, each = far(d) + 10.0, spent.rows / len(starts)
     asking = _asking(names[-1])
     telling = distinct(asking, end, scale, domain, worse=worse, gaussian=d <= MOST_GAUSSIAN)
     minima = yield from spent.counted(telling)
+    affordable = int((budget - each * len(starts)) / each) if d > MOST_SEARCHED or more is None else 0
+    wanted = lone(minima, end, worse) > UNSEEN * len(starts) or _lowest_by(end) == 1
+    if wanted and len(further := reserve[: max(0, affordable)]):
+        on = yield from spent.counted(_led(names, further, scale, domain, budget - round(each * len(starts))))
+        starts, end = np.concatenate([starts, further]), joined(end, on)
+        telling = distinct(asking, end, scale, domain, worse=worse, gaussian=d <= MOST_GAUSSIAN)
+        minima = yield from spent.counted(telling)
     searched, evaluations = 0, spent.rows
     for share in (FIRST_LOOK, 1.0 - FIRST_LOOK) if more is not None and d <= MOST_SEARCHED else ():
         several = np.count_nonzero(minima.weights > NEGLIGIBLE) > 1
@@ -117,7 +133,13 @@ def scout(
     away = np.median(moved[endless], axis=0) if endless.any() else np.zeros(d)
     unfinished, count = int(np.count_nonzero(~end.converged)), int(np.count_nonzero(endless))
     looks = spent.rows - evaluations
-    return Scouted(minima, len(starts), evaluations, looks, unfinished, count, away, searched)
+    unseen = lone(minima, end, worse) / len(starts)
+    return Scouted(minima, len(starts), evaluations, looks, unfinished, count, away, searched, unseen, _lowest_by(end))
+
+
+def _lowest_by(end: Descent) -> int:
+    lowest = np.min(end.energy, where=end.converged, initial=np.inf)
+    return int(np.count_nonzero(end.converged & (end.energy <= lowest + BARRIER)))
 
 
 def lowest_near(points: Array, energies: Array) -> npt.NDArray[np.intp]:
@@ -138,8 +160,11 @@ def lowest_near(points: Array, energies: Array) -> npt.NDArray[np.intp]:
     return np.asarray(finite[low[np.argsort(own[low], kind="stable")][:MOST_MORE]])
 
 
-def starts_of(problem: Problem, rng: np.random.Generator, placed: Array) -> tuple[Array, Array]:
-    """Where descents begin (n, d), and their scale (d,): the problem's starts, or where chains stand if it has none."""
+def starts_of(problem: Problem, rng: np.random.Generator, placed: Array, most: int) -> tuple[Array, Array]:
+    """Where descents may begin (n, d), ``most`` at the most, and their scale (d,).
+
+    Those are the problem's starts, or where chains stand if it has none.
+    """
     d = placed.shape[1]
     try:
         several = problem.sample_start(rng, int(np.clip(MOST_NUMBERS // d, SCOUTS, SCALE_DRAWS)))
@@ -148,7 +173,7 @@ def starts_of(problem: Problem, rng: np.random.Generator, placed: Array) -> tupl
     low, high = np.quantile(several, (0.25, 0.75), axis=0)
     scale = np.where(high > low, (high - low) / 1.349, 1.0)
     # a descent remembers some twenty points
-    return several[: int(np.clip(MOST_NUMBERS // (20 * d), 2, SCOUTS))], scale
+    return several[: int(np.clip(MOST_NUMBERS // (20 * d), 2, most))], scale
 
 
 class Visits:
@@ -198,6 +223,8 @@ class Visits:
             "endless": self.scouted.endless,
             "away": _away(problem, self.scouted),
             "searched": self.scouted.searched,
+            "unseen": self.scouted.unseen,
+            "lowest_by": self.scouted.lowest_by,
             "from_prior": isinstance(problem, DrawablePrior),
         }
 
@@ -207,8 +234,8 @@ def nearest(minima: Minima, scale: Array, positions: Array) -> npt.NDArray[np.in
     heights = []
     for k, centre in enumerate(minima.position):
         moved = positions - centre
-        if minima.gaussian:
-            factor = np.linalg.cholesky(minima.covariances[k])
+        if minima.measured:
+            factor = np.linalg.cholesky(minima.extents[k])
             heights.append(minima.energies[k] + 0.5 * np.square(np.linalg.solve(factor, moved.T)).sum(axis=0))
         else:
             heights.append(np.square(moved / scale).sum(axis=1))

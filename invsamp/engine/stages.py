@@ -17,7 +17,7 @@ from invsamp.engine.ladder_search import Heir, LadderSearch
 from invsamp.engine.leading import is_led
 from invsamp.engine.preconditioner import check_memory
 from invsamp.engine.rung import Counts
-from invsamp.engine.scouting import Scouted, scout, starts_of
+from invsamp.engine.scouting import MOST_SCOUTS, SCOUTS, Scouted, scout, starts_of
 from invsamp.engine.spending import Spending
 from invsamp.engine.starts import place, place_again
 from invsamp.engine.streams import Saved
@@ -198,15 +198,17 @@ class Stages:
         """Look for modes; where nothing was chosen, choose, and let the chains begin there."""
         work, problem = self.work, self.work.problem
         rng = np.random.default_rng(np.random.SeedSequence(self._plan.seed, spawn_key=(ROUNDS - 1,)))
-        starts, scale = starts_of(problem, rng, work.rungs[0].position)
-        if positions is not None:
-            starts = np.concatenate([np.unique(positions, axis=0), starts])
+        own = np.unique(positions, axis=0) if positions is not None else np.empty((0, problem.dimension))
+        further = MOST_SCOUTS if self.choice is not None else SCOUTS
+        starts, scale = starts_of(problem, rng, work.rungs[0].position, further)
+        starts = np.concatenate([own, starts])
         before = self.spending.total
         finest = work.rungs[0].fidelity
         names = tuple(work.potentials) if self.choice is not None else (finest,)
         wider = self._wider(rng) if self.choice is not None else None
         most = self.spending.descents_most
-        (found,) = work.do([scout(names, starts, scale, work.sampled.sampling_domain, wider, most)])
+        domain, first = work.sampled.sampling_domain, SCOUTS + len(own)
+        (found,) = work.do([scout(names, starts, scale, domain, wider, most, first)])
         self.spending.looked(found.looks)
         work.visits.found(found, scale)
         if self.choice is None:
@@ -226,7 +228,8 @@ class Stages:
 
     def _begin_in(self, found: Scouted) -> None:
         """Place the chains of all rungs at minima of some weight, evenly; at starts where there are none."""
-        places = found.minima.position[found.heavy]
+        heaviest = found.heavy[np.argsort(-found.minima.weights[found.heavy], kind="stable")]
+        places = found.minima.position[heaviest]
         chains = np.arange(self._plan.chains)
         for k, rung in enumerate(self.work.rungs):
             own = places[(chains + k) % len(places)] if len(places) else self.work.given

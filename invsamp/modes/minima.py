@@ -12,7 +12,7 @@ import numpy.typing as npt
 from invsamp.contract import Array
 from invsamp.domains import Domain
 from invsamp.evaluate.requests import Asks, Estimate
-from invsamp.modes.curvature import covariance_of, hessian
+from invsamp.modes.curvature import covariance_of, extent_of, hessian
 from invsamp.modes.descent import Descent, descend
 
 #: In a bent valley steps gain little long before its lowest point: an end that would be another minimum, or one from
@@ -31,17 +31,14 @@ class Minima(NamedTuple):
     position: Array  # (k, d)
     energies: Array  # (k,)
     covariances: Array  # (k, d, d): inverse Hessians; NaN where they are not positive definite, or nobody asked
+    extents: Array  # (k, d, d): the same, but about the size of the mass where walls are near, or there is no Gaussian
     on_wall: npt.NDArray[np.bool_]  # (k,) whether a wall, or a cliff, is in the way of the Gaussian
     counts: npt.NDArray[np.int64]  # (k,) descents that ended there
 
     @property
     def log_evidence(self) -> Array:
         r"""Each one's share of the evidence, :math:`-U + \frac d2 \log 2\pi - \frac12 \log\det \nabla^2 U` (k,)."""
-        with np.errstate(invalid="ignore"):  # where there is no covariance
-            volumes = np.array([0.5 * np.linalg.slogdet(matrix)[1] for matrix in self.covariances])
-            if self.covariances.shape[-1] != self.position.shape[1]:  # nobody asked
-                volumes = np.full(len(self.energies), np.nan)
-        return np.asarray(0.5 * self.position.shape[1] * math.log(2.0 * math.pi) + volumes - self.energies)
+        return self._mass(self.covariances)
 
     @property
     def gaussian(self) -> bool:
@@ -50,10 +47,36 @@ class Minima(NamedTuple):
 
     @property
     def weights(self) -> Array:
-        """Shares of the mass (k,): by Laplace, and by the heights alone where some minimum has no Gaussian."""
-        logs = self.log_evidence if self.gaussian else -self.energies
+        """Shares of the mass (k,): by Laplace, or roughly (`extents`); by the heights alone where nobody asked."""
+        logs = self._mass(self.extents) if self.measured else -self.energies
         shares = np.exp(logs - np.max(logs, initial=-np.inf))
         return np.asarray(shares / shares.sum())
+
+    @property
+    def measured(self) -> bool:
+        """Whether somebody asked for Hessians, so that all have an extent."""
+        return bool(np.isfinite(self._mass(self.extents)).all())
+
+    def _mass(self, covariances: Array) -> Array:
+        with np.errstate(invalid="ignore"):  # where there is no covariance
+            volumes = np.array([0.5 * np.linalg.slogdet(matrix)[1] for matrix in covariances])
+            if covariances.shape[-1] != self.position.shape[1]:  # nobody asked
+                volumes = np.full(len(self.energies), np.nan)
+        return np.asarray(0.5 * self.position.shape[1] * math.log(2.0 * math.pi) + volumes - self.energies)
+
+
+def lone(found: Minima, end: Descent, worse: float) -> int:
+    """How many descents came to an end of their own, to which no other came.
+
+    Ends that `distinct` left out as ``worse``, and minima without a Gaussian, are told apart by their energies alone.
+    """
+    flat = np.isnan(found.log_evidence)
+    lowest = np.min(end.energy, where=end.converged, initial=math.inf)
+    left_out = end.energy[end.converged & (end.energy > lowest + worse)]
+    others = np.sort(np.concatenate([np.repeat(found.energies[flat], found.counts[flat]), left_out]))
+    gaps = np.diff(others, prepend=-math.inf, append=math.inf) > BARRIER
+    own = np.count_nonzero(gaps[1:] & gaps[:-1]) if len(others) else 0
+    return int(np.count_nonzero(found.counts[~flat] == 1) + own)
 
 
 def distinct(
@@ -84,7 +107,8 @@ def distinct(
     lowest = np.min(end.energy, where=end.converged, initial=math.inf)
     ended = np.flatnonzero(end.converged & (end.energy <= lowest + worse))
     found: list[int] = []
-    precisions, walls, counts = list[Array](), list[bool](), list[int]()
+    covariances, extents, precisions = list[Array](), list[Array](), list[Array]()
+    walls, counts = list[bool](), list[int]()
     for k in ended[np.argsort(end.energy[ended], kind="stable")].tolist():
         matrix, wall = np.full((1, 1), np.nan), False
         for attempt in range(ROUNDS if gaussian else 1):
@@ -102,21 +126,33 @@ def distinct(
         if any(near):
             counts[near.index(True)] += 1
             continue
+        at, covariance = (
+            end.position[k],
+            np.full_like(matrix, np.nan) if wall or not gaussian else covariance_of(matrix),
+        )
+        extent = covariance
+        if gaussian and not _inside(covariance, at, domain):
+            extent = extent_of(matrix, end.gradient[k], at, scale, domain)
         found.append(k)
-        precisions.append(matrix)
+        covariances.append(covariance)
+        extents.append(extent)
+        precisions.append(np.asarray(np.linalg.inv(extent)) if gaussian else matrix)
         walls.append(wall)
         counts.append(1)
-    covariances = [
-        np.full_like(matrix, np.nan) if wall or not gaussian else covariance_of(matrix)
-        for matrix, wall in zip(precisions, walls, strict=True)
-    ]
     return Minima(
         end.position[found],
         end.energy[found],
         np.stack(covariances) if covariances else np.empty((0, 0, 0)),
+        np.stack(extents) if extents else np.empty((0, 0, 0)),
         np.array(walls, dtype=bool),
         np.array(counts, dtype=np.int64),
     )
+
+
+def _inside(covariance: Array, at: Array, domain: Domain) -> bool:
+    """Whether a Gaussian is one, and its sds do not reach beyond the walls."""
+    reach = np.diag(np.sqrt(np.diag(covariance)))
+    return bool(np.isfinite(covariance).all() and domain.contains(np.concatenate([at + reach, at - reach])).all())
 
 
 def _left(precision: Array, gradient: Array) -> float:

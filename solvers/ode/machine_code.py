@@ -11,6 +11,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from invsamp.solvers.ode.graph import COMPARISONS, Graph, reachable, trace_graph
+from invsamp.solvers.ode.operation_tables import looped
 from invsamp.solvers.ode.tracing import Rhs
 
 _LLVM = {
@@ -20,6 +21,9 @@ _LLVM = {
 _DOUBLE = ir.DoubleType()
 #: Operations in a function: what LLVM needs grows faster than their number.
 _MOST_OPERATIONS = 600
+#: Operations that are written out, at some 0.1 ms of LLVM's time each; more of them are loops over tables, of so many
+#: entries at the most, which stand on the stack.
+_MOST_WRITTEN_OUT, _MOST_IN_TABLES = 8000, 30_000
 #: Which argument of a function, its position there, and the node that is written to it.
 Wanted = tuple[int, int, int]
 #: The same after what it belongs to, in whose order it is computed.
@@ -113,8 +117,10 @@ def emitted(planned: Callable[[], tuple[Graph, list[Planned]]]) -> Any:
             t, y, p, out, v = values
             table = context.make_array(signature.args[4])(context, builder, v).data
             graph, wanted = planned()
-            for piece in _pieces(graph, [entry[1:] for entry in sorted(wanted)]):
-                function = _function(builder.module, graph, piece)
+            written_out = len(reachable(graph, [node for *_, node in wanted])) <= _MOST_WRITTEN_OUT
+            most = _MOST_OPERATIONS if written_out else _MOST_IN_TABLES
+            for piece in _pieces(graph, [entry[1:] for entry in sorted(wanted)], most):
+                function = _function(builder.module, graph, piece, written_out)
                 builder.call(function, [t, y, p, out, table])
             return context.get_dummy_value()
 
@@ -123,13 +129,13 @@ def emitted(planned: Callable[[], tuple[Graph, list[Planned]]]) -> Any:
     return intrinsic(typed)
 
 
-def _pieces(graph: Graph, wanted: Sequence[Wanted]) -> list[list[Wanted]]:
+def _pieces(graph: Graph, wanted: Sequence[Wanted], most: int) -> list[list[Wanted]]:
     """What is wanted, in pieces; what several of them need is computed in each."""
     pieces: list[list[Wanted]] = [[]]
     needed: set[int] = set()
     for entry in wanted:
         more = set(reachable(graph, [entry[2]], needed))
-        if pieces[-1] and len(needed) + len(more) > _MOST_OPERATIONS:
+        if pieces[-1] and len(needed) + len(more) > most:
             pieces.append([])
             needed, more = set(), set(reachable(graph, [entry[2]]))
         pieces[-1].append(entry)
@@ -137,13 +143,16 @@ def _pieces(graph: Graph, wanted: Sequence[Wanted]) -> list[list[Wanted]]:
     return pieces
 
 
-def _function(module: Any, graph: Graph, wanted: Sequence[Wanted]) -> Any:
+def _function(module: Any, graph: Graph, wanted: Sequence[Wanted], written_out: bool) -> Any:
     """LLVM's function ``f(t, y, p, out, v)`` that computes what is wanted."""
     pointer = _DOUBLE.as_pointer()
     kind = ir.FunctionType(ir.VoidType(), [_DOUBLE, pointer, pointer, pointer, pointer])
     function = ir.Function(module, kind, module.get_unique_name("operations"))
     function.linkage = "internal"
     function.attributes.add("noinline")
+    if not written_out:
+        looped(module, function, graph, wanted, _operation)
+        return function
     builder = ir.IRBuilder(function.append_basic_block())
     inputs = {"t": function.args[0], "y": function.args[1], "p": function.args[2]}
     _emit(builder, graph, inputs, [(function.args[target], k, node) for target, k, node in wanted])
@@ -167,17 +176,22 @@ def _emit(builder: Any, graph: Graph, inputs: dict[str, Any], wanted: Sequence[t
             values[index] = inputs["t"]
         elif name in inputs:
             values[index] = builder.load(place(inputs[name], operands[0]))
-        elif name in _LLVM:
-            values[index] = getattr(builder, _LLVM[name])(*(values[k] for k in operands))
-        elif name in COMPARISONS:
-            values[index] = builder.fcmp_ordered(name, *(values[k] for k in operands))
-        elif name == "select":
-            values[index] = builder.select(*(values[k] for k in operands))
         else:
-            known = {"fabs": "llvm.fabs.f64", "sqrt": "llvm.sqrt.f64"}.get(name, name)
-            kind = ir.FunctionType(_DOUBLE, [_DOUBLE] * len(operands))
-            function = builder.module.globals.get(known) or ir.Function(builder.module, kind, known)
-            values[index] = builder.call(function, [values[k] for k in operands])
+            values[index] = _operation(builder, name, [values[k] for k in operands])
     # read all, then write: the arrays need not lie apart
     for target, k, node in wanted:
         builder.store(values[node], place(target, k))
+
+
+def _operation(builder: Any, name: str, operands: Sequence[Any]) -> Any:
+    """The value of an operation on values."""
+    if name in _LLVM:
+        return getattr(builder, _LLVM[name])(*operands)
+    if name in COMPARISONS:
+        return builder.fcmp_ordered(name, *operands)
+    if name == "select":
+        return builder.select(*operands)
+    known = {"fabs": "llvm.fabs.f64", "sqrt": "llvm.sqrt.f64"}.get(name, name)
+    kind = ir.FunctionType(_DOUBLE, [_DOUBLE] * len(operands))
+    function = builder.module.globals.get(known) or ir.Function(builder.module, kind, known)
+    return builder.call(function, operands)

@@ -12,7 +12,7 @@ from invsamp.domains import Box, Unbounded
 from invsamp.evaluate.requests import Estimate, answered
 from invsamp.modes.curvature import hessian
 from invsamp.modes.descent import Descent, descend
-from invsamp.modes.minima import distinct
+from invsamp.modes.minima import Minima, distinct, lone
 
 CENTRES, SDS, WEIGHTS = np.array([[-5.0, 0.0], [5.0, 0.0]]), np.array([1.0, 0.5]), np.array([0.3, 0.7])
 
@@ -82,6 +82,32 @@ class TestMinima:
         found = answered(distinct(self.evaluate(wells), end, np.ones(2), Unbounded()), None)
         np.testing.assert_allclose(found.position, [[0.0, 0.0], [9.0, 0.0]], atol=0.1)
         assert found.counts.tolist() == [2, 1]
+
+    def test_weights_against_walls(self):
+        """The mass of exp(-g u) on [0, w] is 1 / g, and that of a flat one w: their product beside a Gaussian's."""
+        low, high = np.array([0.0, -9.0]), np.array([20.0, 9.0])
+
+        def function(x):
+            left = 3.0 * x[:, 0], np.column_stack([np.full(len(x), 3.0), np.zeros(len(x))])
+            right = 0.5 * np.square(x - [15.0, 0.0]).sum(axis=1) / 0.04 + 1.0, (x - [15.0, 0.0]) / 0.04
+            first = x[:, 0] < 10.0
+            return np.where(first, left[0], right[0]), np.where(first[:, None], left[1], right[1])
+
+        ends = np.array([[1e-3, 4.0], [15.0, 0.0]])
+        end = Descent(ends, *function(ends), np.ones(2, dtype=int), np.ones(2, dtype=bool))
+        scale = (high - low) / (2.0 * 1.349)
+        found = answered(distinct(self.evaluate(function), end, scale, Box(low, high)), None)
+        assert np.isnan(found.covariances[0]).all()
+        one, other = 18.0 / 3.0, 2.0 * np.pi * 0.04 * np.exp(-1.0)
+        np.testing.assert_allclose(found.weights, np.array([one, other]) / (one + other), rtol=0.1)
+
+    def test_ends_of_their_own(self):
+        """Of three levels of energy that were left out as too high one was met twice."""
+        energies = np.array([0.0, 0.05, 40.0, 50.0, 50.3, 60.0])
+        found = Minima(*(np.zeros((1, 1)), energies[:1], *2 * (np.ones((1, 1, 1)),)), np.zeros(1, bool), np.array([2]))
+        end = Descent(energies[:, None], energies, energies[:, None], np.ones(6, dtype=int), np.ones(6, dtype=bool))
+        assert lone(found, end, 20.0) == 2
+        assert lone(found, end, 100.0) == 0
 
 
 class TestDescent:

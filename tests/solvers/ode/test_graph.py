@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from invsamp.solvers.ode import OdeModel, Status
+from invsamp.solvers.ode import OdeModel, Status, machine_code
 from invsamp.solvers.ode.generated import compiled
 from invsamp.solvers.ode.graph import Untraceable, trace_graph
 from invsamp.solvers.ode.integrators import evaluate
@@ -54,6 +54,11 @@ def filled(t, x, p):
     return out
 
 
+def chosen(t, x, p):
+    high = np.logical_and(x[0] > x[1], np.logical_not(x[1] >= p[1]))
+    return np.where(high, x[0] * x[1], p[0] / x[1]), np.where(np.logical_or(x[0] <= t, x[1] < 0.2), 1.0, x[0] ** 1.5)
+
+
 def values(source, scope, y, p, size):
     out = np.empty((1, size))
     function = compiled(source, "test", key=None, scope=scope)
@@ -74,6 +79,19 @@ def test_values_and_derivatives_are_those_of_sympy(rhs):
     by_states = values(graph_source(rhs, 2, 2, 1, ()), {"operations": operations(rhs, 2, 2, True)}, y[:4], p, 4)
     moved = [np.array(rhs(0.7, x + sign * 1e-6 * S[0], p)) for sign in (1, -1)]
     np.testing.assert_allclose(by_states[2:], (moved[0] - moved[1]) / 2e-6, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("rhs", [every_function, others, products, chosen])
+def test_loops_over_tables_have_the_numbers_of_what_is_written_out(rhs, monkeypatch):
+    rng = np.random.default_rng(0)
+    for x in ([0.3, 1.1], [1.3, 0.1]):
+        y, p = np.concatenate([x, rng.normal(size=6)]), np.array([0.4, 0.9])
+        source, found = graph_source(rhs, 2, 2, 3, (0, 1)), []
+        for most, pieces in ((8000, 600), (0, 30_000), (0, 5)):
+            monkeypatch.setattr(machine_code, "_MOST_WRITTEN_OUT", most)
+            monkeypatch.setattr(machine_code, "_MOST_IN_TABLES", pieces)
+            found.append(values(source, {"operations": operations(rhs, 2, 2, True)}, y, p, 8))
+        np.testing.assert_array_equal(found[1:], 2 * [found[0]])
 
 
 def test_operations_exist_once_and_zeros_do_not():
