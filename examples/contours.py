@@ -28,7 +28,7 @@ from invsamp import diagnostics
 from invsamp.problems import heat_source
 from invsamp.problems.mixtures import GaussianMixture, far_modes
 
-CHAINS, THIN, STEP = 20, 10, 0.1
+THIN, STEP = 10, 0.1
 PARTS = ["mixture", "ten_dimensions", "heat_source"]
 ENDS = np.arange(2.5, 50.0)  # of bins one wide; the lowest energies are 1.43 and 1.84
 EDGES = np.linspace(-11.0, 9.0, 81)
@@ -57,7 +57,7 @@ def of_mixture(run: iv.Run) -> dict[str, Any]:
     return {"divergence": float(divergence), "right": spread(right), "weighted": run.weights is not None}
 
 
-def mixture(draws: int, seed: int) -> tuple[dict[str, Any], iv.Run]:
+def mixture(draws: int, chains: int, seed: int) -> tuple[dict[str, Any], iv.Run]:
     """The samplers of the thesis, at equal gradients; the run of CSGLD for the figure."""
     target = iv.Target(MIXTURE, start=lambda rng, n: np.where(rng.random((n, 1)) < 0.5, -6.0, 4.0))
     gain = iv.gain(1.0, 100.0, 0.6)
@@ -71,7 +71,7 @@ def mixture(draws: int, seed: int) -> tuple[dict[str, Any], iv.Run]:
     ):
         count = int(draws * share)
         run = iv.sample(
-            target, sampler, draws=count, thin=THIN, warmup=count * THIN // 4, chains=CHAINS, seed=seed, progress=False
+            target, sampler, draws=count, thin=THIN, warmup=count * THIN // 4, chains=chains, seed=seed, progress=False
         )
         found[name] = of_mixture(run)
         kept = run if name == "CSGLD" else kept
@@ -79,7 +79,7 @@ def mixture(draws: int, seed: int) -> tuple[dict[str, Any], iv.Run]:
     return found, kept
 
 
-def exchange(draws: int, seed: int) -> dict[str, Any]:
+def exchange(draws: int, chains: int, seed: int) -> dict[str, Any]:
     """Rms error of the fine weight, .6, by samplers whose cold rung takes as many fine solves."""
     target = iv.Target(APART, start=lambda rng, n: np.where(rng.random((n, 1)) < 0.5, -5.0, 5.0) * np.eye(10)[0])
     found = {}
@@ -89,12 +89,12 @@ def exchange(draws: int, seed: int) -> dict[str, Any]:
         ("ladder 1, 2, 4, 8", iv.relangevin((1.0, 2.0, 4.0, 8.0), fidelities=(0, 1, 1, 1), swap_fraction=0.5)),
         ("ladder 1, 6", iv.relangevin((1.0, 6.0), fidelities=(0, 1), swap_fraction=0.5)),
     ):
-        run = iv.sample(target, sampler, draws=draws, thin=4, warmup=2000, chains=CHAINS, seed=seed, progress=False)
+        run = iv.sample(target, sampler, draws=draws, thin=4, warmup=2000, chains=chains, seed=seed, progress=False)
         found[name] = against(0.6, (run.theta[..., 0] > 0.0).mean(axis=1), run)
     return found
 
 
-def heat(draws: int, seed: int) -> dict[str, Any]:
+def heat(draws: int, chains: int, seed: int) -> dict[str, Any]:
     """The same of the upper mode's weight of the heat source, by quadrature .735, on the coarse mesh .742."""
     posterior = heat_source.two_modes()
     truth = heat_source.quadrature(posterior).modes[1].weight
@@ -105,7 +105,7 @@ def heat(draws: int, seed: int) -> dict[str, Any]:
         ("three contour rungs, T = 30", iv.contour_exchange(30.0)),
         ("ladder 1, 8", iv.relangevin((1.0, 8.0), swap_fraction=0.1)),
     ):
-        run = iv.sample(posterior, sampler, draws=draws, thin=4, warmup=2000, chains=CHAINS, seed=seed, progress=False)
+        run = iv.sample(posterior, sampler, draws=draws, thin=4, warmup=2000, chains=chains, seed=seed, progress=False)
         found[name] = against(truth, heat_source.is_upper(run.theta).mean(axis=1), run)
     return found
 
@@ -117,7 +117,7 @@ def against(truth: float, weight: np.ndarray, run: iv.Run) -> dict[str, Any]:
         "weight": spread(weight),
         "rms_error": float(np.sqrt(np.mean((weight - truth) ** 2))),
         "rungs": run.rungs,
-        "solves_per_chain": {key: count / CHAINS for key, count in after.items()},
+        "solves_per_chain": {key: count / len(weight) for key, count in after.items()},
     }
 
 
@@ -140,19 +140,23 @@ def drawn(run: iv.Run) -> Figure:
 
 def main() -> dict[str, Any]:
     """Run what is asked for, show it, and save figure and summary."""
-    more = {"only": {"choices": PARTS, "help": "one part of the three"}}
+    more: dict[str, dict[str, Any]] = {
+        "only": {"choices": PARTS, "help": "one part of the three"},
+        "chains": {"type": int, "default": 20, "help": "each a run of its own (default 20)"},
+    }
     chosen = options("contours", __doc__.split("\n")[0], draws=300, seeds=True, more=more)
     parts = [chosen.more["only"]] if chosen.more["only"] else PARTS
+    chains = chosen.more["chains"]
 
     def measured(seed: int) -> tuple[dict[str, Any], dict[str, Figure]]:
         summary, figures = {}, {}
         if "mixture" in parts:
-            summary["mixture"], run = mixture(chosen.draws, seed)
+            summary["mixture"], run = mixture(chosen.draws, chains, seed)
             figures["weights"] = drawn(run)
         if "ten_dimensions" in parts:
-            summary["ten_dimensions"] = exchange(chosen.draws, seed)
+            summary["ten_dimensions"] = exchange(chosen.draws, chains, seed)
         if "heat_source" in parts:
-            summary["heat_source"] = heat(max(chosen.draws // 2, 4), seed)
+            summary["heat_source"] = heat(max(chosen.draws // 2, 4), chains, seed)
         return summary, figures
 
     with warnings.catch_warnings():

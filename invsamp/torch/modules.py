@@ -73,7 +73,7 @@ class ModuleFunction:
         found = np.empty((n, self.dimension))
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             for row in found:
-                torch.manual_seed(int(rng.integers(2**63)))
+                torch.default_generator.manual_seed(int(rng.integers(2**63)))
                 for layer in _resettable(again):
                     layer.reset_parameters()
                 held = dict(again.named_parameters())

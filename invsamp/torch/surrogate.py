@@ -132,7 +132,7 @@ def _trained(x: Array, y: Array, model: NetworkModel) -> tuple[_Trained, float]:
     order = np.random.default_rng(model.seed).permutation(len(x))
     held, rest = order[::HELD_OUT], np.setdiff1d(order, order[::HELD_OUT])
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(model.seed)
+        torch.default_generator.manual_seed(model.seed)
         fitted = _Perceptron(x[rest], y[rest], model.hidden)
     tensors = [torch.from_numpy(np.array(part)) for part in (x[rest], y[rest], x[held], y[held])]
     adam = torch.optim.Adam(fitted.parameters(), lr=RATE)
