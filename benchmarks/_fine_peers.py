@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+from concurrent.futures import ProcessPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
-from _battery_nuts import nuts
+from _battery_nuts import Nuts, nuts
 
 import invsamp as iv
 from invsamp.contract import Array
@@ -24,14 +25,22 @@ class Drawn(NamedTuple):
     coarse: int
 
 
-def nutpie(posterior: iv.Posterior, seed: int) -> Drawn:
-    """NUTS with a diagonal metric on the finest model, 400 steps of warm-up."""
-    found = nuts(posterior.potential(), 400, CHAINS, seed, low_rank=False)
-    theta = posterior.to_theta(found.positions.reshape(-1, posterior.dimension)).reshape(found.positions.shape)
-    return Drawn(theta, found.warmup_gradients + found.gradients, found.warmup_gradients, 0)
+def nutpie(posterior: iv.Posterior, seed: int, draws: int = 250) -> Drawn:
+    """NUTS with a diagonal metric on the finest model, 400 steps of warm-up; each chain in a process."""
+    with ProcessPoolExecutor(CHAINS) as executor:
+        calls = [executor.submit(_chain, posterior, draws, CHAINS * seed + k) for k in range(CHAINS)]
+        found = [call.result() for call in calls]
+    positions = np.concatenate([one.positions for one in found])
+    theta = posterior.to_theta(positions.reshape(-1, posterior.dimension)).reshape(positions.shape)
+    before = sum(one.warmup_gradients for one in found)
+    return Drawn(theta, before + sum(one.gradients for one in found), before, 0)
 
 
-def tinyda(posterior: iv.Posterior, seed: int, steps: int = 300, often: int = 40) -> Drawn:
+def _chain(posterior: iv.Posterior, draws: int, seed: int) -> Nuts:
+    return nuts(posterior.potential(), draws, 1, seed, low_rank=False)
+
+
+def tinyda(posterior: iv.Posterior, seed: int, steps: int = 1000, often: int = 40) -> Drawn:
     """Delayed acceptance with ``often`` coarse steps between two fine ones, and an adaptive error model.
 
     Adaptive Metropolis from draws of a normal about the coarse posterior's mode, with that one's covariance; what

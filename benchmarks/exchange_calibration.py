@@ -3,9 +3,9 @@
     python benchmarks/exchange_calibration.py [--replicates N] [--only NAME...] [--keep FOLDER]
 
 `iv.calibrate` of `iv.surrogate_exchange` on the conductivity of a plate, 12x12 over 3x3 squares, and on a posterior of
-two modes, whose coarse model tells another weight of these. Any map keeps the law as long as it is frozen. In the
-control it is not: after each draw another one, of `STEEP` times the slope, goes through the pair of solves where the
-fine chain stands.
+two modes, whose coarse model tells another weight of these: corrected by an offset, or by a polynomial. Any map keeps
+the law as long as it is frozen. In the control it is not: after each draw another one, of `STEEP` times the slope, goes
+through the pair of solves where the fine chain stands.
 """
 
 from __future__ import annotations
@@ -84,6 +84,9 @@ class Case(NamedTuple):
 CASES = {
     "conductivity": Case(plate, iv.surrogate_exchange(correct="offset", pairs=20, every=6), 1, 96),
     "two modes": Case(two_modes, iv.surrogate_exchange((1.0, 4.0, 16.0), correct="offset", pairs=20, every=6), 2, 80),
+    "two modes, polynomial": Case(
+        two_modes, iv.surrogate_exchange((1.0, 4.0, 16.0), correct="polynomial", pairs=40, every=6), 2, 80
+    ),
 }
 
 
@@ -105,7 +108,9 @@ class Unfrozen(CorrectedEngine):
 def calibrated(name: str, replicates: int, control: bool, keep: Path | None, workers: int) -> iv.Calibration:
     case = CASES[name]
     engine = Unfrozen if control else CorrectedEngine
-    folder = None if keep is None else keep / f"{name.replace(' ', '-')}{'-control' if control else ''}"
+    folder = (
+        None if keep is None else keep / f"{name.replace(' ', '-').replace(',', '')}{'-control' if control else ''}"
+    )
     with (
         patch("invsamp.engine.corrected.CorrectedEngine", engine),
         ProcessPoolExecutor(workers, get_context("fork")) as executor,  # which takes the patch along

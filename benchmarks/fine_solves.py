@@ -1,14 +1,15 @@
 """Fine solves per effective draw: a corrected coarse model that moves, and the fine model that only decides.
 
     python benchmarks/fine_solves.py [--seeds N...] [--only NAME...] [--keep FOLDER] [--by beside|nutpie|tinyda]
-    python benchmarks/fine_solves.py --reference
+                                     [--draws N] [--chains N] [--workers N]
+    python benchmarks/fine_solves.py --reference [--workers N]
 
 One call of `iv.sample` for each problem and seed. Every fine solve is counted, those of pairs and of warm-up too, an
 energy as much as an energy with its gradient. ESS: bulk, the least over all unknowns, and for problems with two modes
 that of the mode's indicator, whose weight is held against quadrature. With ``--keep`` each run leaves its figures in a
 file, and is not made again. ``--by beside`` takes what there is without a correction: `iv.ghmc()`, or a ladder of both
 models; ``--by nutpie`` and ``--by tinyda`` other toolkits with the best settings that were found (`_fine_peers.py`), in
-environments of their own.
+environments of their own. With ``--workers`` processes solve chains in parallel, to the same draws.
 
 "law": the weight of a mode, with that of quadrature; or the largest error of a mean, and of an sd, in standard errors:
 for hare and lynx against the published posterior, for the conductivity against elliptical slices on the fine mesh, once
@@ -21,7 +22,8 @@ import argparse
 import json
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,9 +35,11 @@ from invsamp.diagnostics import ess, rhat
 from invsamp.problems import conductivity, heat_modes, heat_source, lotka_volterra
 
 LADDER = (1.0, 3.0, 9.0, 27.0)
+#: Of the heat modes, between which chains at 27 pass too seldom.
+LONGER = (*LADDER, 81.0, 243.0)
 REFERENCES = Path(__file__).with_name("fine_references.json")
-#: Of the reference of the conductivity.
-DRAWS, CHAINS, DROPPED, SEED = 150, 64, 30, 1000
+#: Of the reference of the conductivity: groups of chains, each with a seed of its own.
+DRAWS, GROUPS, CHAINS, DROPPED, SEED = 400, 16, 4, 40, 1000
 
 
 class Problem(NamedTuple):
@@ -96,14 +100,8 @@ def coarsest_and_finest(posed: iv.Posterior) -> iv.Posterior:
     return posed.with_forward({name: posed.forward[name] for name in (posed.fidelities[0], posed.fidelities[-1])})
 
 
-def exchange() -> iv.Sampler:
-    return iv.surrogate_exchange(LADDER, correct="auto", every=20)
-
-
-def polynomial(posed: iv.Posterior) -> iv.Posterior:
-    """With a polynomial of the unknowns for what the coarse model lacks."""
-    coarse, fine = posed.fidelities
-    return posed.with_forward({coarse: iv.polynomial_model(posed.forward[coarse], degree=4), fine: posed.forward[fine]})
+def exchange(ladder: Sequence[float] = LADDER, correct: Any = "auto") -> iv.Sampler:
+    return iv.surrogate_exchange(ladder, correct=correct, every=20)
 
 
 def upper(posed: iv.Posterior) -> float:
@@ -115,20 +113,33 @@ PROBLEMS = {
     "shifted": Problem(lambda: plate(Shifted), lambda: None, 8, 250, reference="conductivity"),
     "shifted, not corrected": Problem(
         lambda: plate(Shifted),
-        lambda: iv.surrogate_exchange(correct="none", every=20),
+        lambda: exchange((1.0,), "none"),
         8,
         100,
         reference="conductivity",
     ),
     "wrong elsewhere": Problem(lambda: plate(Elsewhere), lambda: None, 8, 250, reference="conductivity"),
+    "wrong elsewhere, not declined": Problem(
+        lambda: plate(Elsewhere),
+        lambda: exchange((1.0,)),
+        8,
+        250,
+        reference="conductivity",
+    ),
+    "fine alone": Problem(lambda: plate().alone("fine"), lambda: None, 8, 250, reference="conductivity"),
     "hare-lynx": Problem(lotka_volterra.hare_lynx, lambda: None, 8, 500, reference="hare-lynx"),
     "heat source": Problem(heat_source.two_modes, exchange, 24, 125, heat_source.is_upper, weight=upper),
-    "heat source, polynomial": Problem(
-        lambda: polynomial(heat_source.two_modes()), exchange, 24, 125, heat_source.is_upper, weight=upper
+    "heat source, affine": Problem(
+        heat_source.two_modes,
+        lambda: exchange(correct="affine"),
+        24,
+        125,
+        heat_source.is_upper,
+        weight=upper,
     ),
     "heat modes": Problem(
         lambda: coarsest_and_finest(heat_modes.posterior()),
-        exchange,
+        lambda: exchange(LONGER),
         24,
         125,
         heat_modes.on_the_right,
@@ -155,14 +166,19 @@ def reference(name: str) -> dict[str, Array] | None:
     return {key: np.array(values) for key, values in json.loads(REFERENCES.read_text())[name].items()}
 
 
-def make_reference() -> None:
+def make_reference(workers: int) -> None:
     """Elliptical slices on the fine mesh, which share nothing with any sampler here."""
-    theta = conductivity.reference(plate(), DRAWS, CHAINS, SEED)[:, DROPPED:]
+    with ProcessPoolExecutor(workers) as executor:
+        theta = np.concatenate(list(executor.map(_slices, range(SEED, SEED + GROUPS))))
     sizes, sd = ess(theta), theta.std(axis=(0, 1))
-    print(f"R-hat {rhat(theta).max():.3f}, least ESS {sizes.min():.0f}")
+    print(f"{theta.shape[0]} chains, R-hat {rhat(theta).max():.3f}, least ESS {sizes.min():.0f}")
     told = {"mean": theta.mean(axis=(0, 1)), "sd": sd, "error": sd / np.sqrt(sizes)}
     rounded = {key: [float(f"{value:.5g}") for value in values] for key, values in told.items()}
     REFERENCES.write_text(json.dumps({"conductivity": rounded}, indent=1) + "\n")
+
+
+def _slices(seed: int) -> Array:
+    return conductivity.reference(plate(), DRAWS, CHAINS, seed)[:, DROPPED:]
 
 
 def off(theta: Array, name: str | None) -> tuple[float, float] | None:
@@ -177,9 +193,8 @@ def off(theta: Array, name: str | None) -> tuple[float, float] | None:
     return float(np.abs(mean).max()), float(np.abs(np.log(sd / known["sd"]) / errors).max())
 
 
-def figures(name: str, seed: int, by: str | None) -> dict[str, Any]:
+def figures(name: str, problem: Problem, seed: int, by: str | None, workers: int) -> dict[str, Any]:
     """Of one run."""
-    problem = PROBLEMS[name]
     posed, sampler, draws = problem.posterior(), problem.sampler(), problem.draws
     began = time.process_time()
     if by in ("nutpie", "tinyda"):
@@ -188,8 +203,12 @@ def figures(name: str, seed: int, by: str | None) -> dict[str, Any]:
         theta, *solves = PEERS[by](posed, seed)
         return told(problem, theta, *solves) | {"seconds": time.process_time() - began}
     if by == "beside":
-        sampler, draws = beside(name), 500 if name == "hare-lynx" else 300
-    run = iv.sample(posed, sampler, draws=draws, chains=problem.chains, seed=seed, progress=False)
+        sampler = beside(name)
+    with ProcessPoolExecutor(workers) as pool:
+        executor = pool if workers > 1 else None
+        run = iv.sample(
+            posed, sampler, draws=draws, chains=problem.chains, seed=seed, progress=False, executor=executor
+        )
     seconds, report = time.process_time() - began, run.report
     fine, learnt = report["evaluations"][posed.fidelities[-1]], report.get("correction")
     before, coarse = report["warmup_evaluations"][posed.fidelities[-1]], sum(report["evaluations"].values()) - fine
@@ -228,22 +247,28 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=list(PROBLEMS), default=list(PROBLEMS))
     parser.add_argument("--keep", type=Path, help="folder for a file of each run")
     parser.add_argument("--by", choices=["beside", "nutpie", "tinyda"], help="something else than the exchange")
+    parser.add_argument("--draws", type=int, help="of each chain, in place of each problem's own")
+    parser.add_argument("--chains", type=int, help="the same of chains")
+    parser.add_argument("--workers", type=int, default=1, help="processes that solve")
     parser.add_argument("--reference", action="store_true", help="make the reference of the conductivity")
     given = parser.parse_args()
     if given.reference:
-        make_reference()
+        make_reference(given.workers)
         return
     warnings.simplefilter("ignore", UserWarning)
     print("| problem | seed | fine solves (before draws) | ESS | each | seconds each | every | least swaps | law |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|---|")
     for name in given.only:
+        whole = PROBLEMS[name]
+        problem = whole._replace(draws=given.draws or whole.draws, chains=given.chains or whole.chains)
+        length = "" if problem == whole else f"-{problem.chains}x{problem.draws}"
         for seed in given.seeds:
-            label = f"{name.replace(' ', '-').replace(',', '')}{f'-{given.by}' if given.by else ''}-{seed}.json"
+            label = f"{name.replace(' ', '-').replace(',', '')}{f'-{given.by}' if given.by else ''}{length}-{seed}.json"
             kept = None if given.keep is None else given.keep / label
             if kept is not None and kept.exists():
                 found = json.loads(kept.read_text())
             else:
-                found = figures(name, seed, given.by)
+                found = figures(name, problem, seed, given.by, given.workers)
                 if kept is not None:
                     kept.parent.mkdir(parents=True, exist_ok=True)
                     kept.write_text(json.dumps(found, indent=1))

@@ -2,11 +2,12 @@
 
     python benchmarks/surrogates.py [--pairs N] [--seeds N...] [--only PROBLEM] [--sample]
 
-The coarse model as it is, with the affine map of `iv.correct`, and with a polynomial, a Gaussian process or a network
-for what it lacks. Pairs of solves at draws of the coarse posterior: N to learn from, 200 to judge by. Told: the sd of
-the fine energy less the surrogate's; the share of independent draws that importance weights leave, E(w)^2 / E(w^2);
-and with ``--sample`` the fine solves, all counted, of an effective draw of `iv.surrogate_exchange` that learns it in
-warm-up: the least ESS of all unknowns, of the heat source that of the mode. Heat source: 2 unknowns. Conductivity: 20.
+The coarse model as it is, with the affine map of `iv.correct`, with what that chooses, and with a polynomial, a
+Gaussian process or a network for what it lacks. Pairs of solves at draws of the coarse posterior: N to learn from, 200
+to judge by. Told: the sd of the fine energy less the surrogate's; the share of independent draws that importance
+weights leave, E(w)^2 / E(w^2); and with ``--sample`` the fine solves, all counted, of an effective draw of
+`iv.surrogate_exchange` that learns it in warm-up: the least ESS of all unknowns, of the heat source that of the mode.
+Heat source: 2 unknowns. Conductivity: 20.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ PROBLEMS = {
 SURROGATES: dict[str, Callable[[Any], Any] | None] = {
     "coarse model as it is": None,
     "affine map": None,
+    "what is chosen": None,
     "polynomial of degree 2": lambda coarse: iv.polynomial_model(coarse, degree=2),
     "polynomial of degree 4": lambda coarse: iv.polynomial_model(coarse, degree=4),
     "Gaussian process": iv.gaussian_process_model,
@@ -85,7 +87,8 @@ def with_coarse(posterior: iv.Posterior, model: Any) -> iv.Posterior:
 
 def sampled(problem: Problem, posterior: iv.Posterior, kind: str, seed: int) -> float:
     """Fine solves of an effective draw."""
-    sampler = problem.sampler if kind != "coarse model as it is" else replace(problem.sampler, correct="none")
+    correct = {"affine map": "affine", "what is chosen": "auto"}.get(kind, "none")
+    sampler = replace(problem.sampler, correct=correct)
     run = iv.sample(posterior, sampler, draws=problem.draws, chains=problem.chains, seed=seed, progress=False)
     return float(run.report["evaluations"]["fine"] / ess(problem.of(run.theta)).min())
 
@@ -110,8 +113,8 @@ def compared(name: str, pairs: int, seed: int, sample: bool) -> dict[str, tuple[
         if surrogate is not None:
             asked = with_coarse(posterior, surrogate(posterior.forward["coarse"]))
             fitted = with_coarse(posterior, asked.forward["coarse"].fit(learnt, fine))
-        if kind == "affine map":
-            fitted = iv.correct(posterior, learnt).posterior
+        if kind in ("affine map", "what is chosen"):
+            fitted = iv.correct(posterior, learnt, "affine" if kind == "affine map" else "auto").posterior
         each = sampled(problem, asked, kind, seed) if sample else np.nan
         found[kind] = *judged(fitted, kept, energies), each
     return found

@@ -1,4 +1,4 @@
-"""`correct`: a posterior whose coarse fidelities say what the finest would, as nearly as an affine map can."""
+"""`correct`: a posterior whose coarse fidelities say what the finest would, as nearly as a map learnt of pairs can."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import boolean, instance, integer, one_of, optional
-from invsamp.corrections.learning import KINDS, Kind
+from invsamp.corrections.pairs import KINDS, Kind
 from invsamp.fidelities.correction import Corrected, learn
 from invsamp.ladder import Sampler
 from invsamp.posing.posterior import Posterior
@@ -45,10 +45,12 @@ def correct(
     states : array_like, shape (n, dimension), or Run, optional
         Where the models are solved, each once and without gradients. By default draws of the posterior of the coarsest
         fidelity, which is sampled first: at the prior's draws a map would have to hold where it does not matter.
-    kind : "auto", "none", "offset" or "affine"
+    kind : "auto", "none", "offset", "affine" or "polynomial"
         "auto": for each fidelity what leaves the least sd of the energy on pairs that were held out, the plainer one
-        where they are nearly equal. "none" corrects nothing and says what there is. A coarse model that predicts a part
-        of the data alone (``data_indices``) predicts all of them once it is "affine".
+        where they are nearly equal. "none" corrects nothing and says what there is. "polynomial" adds a polynomial of
+        the unknowns, of the highest degree up to 4 that has at most a third as many products as there are pairs, for
+        few unknowns; far beyond the states of the pairs it stays what it is. A coarse model that predicts a part of
+        the data alone (``data_indices``) predicts all of them once it is "affine".
     enhanced : bool
         Whether the covariance of what the map leaves, on pairs that were held out, is added to the noise of the coarse
         law (the enhanced error model): that law is wider then, so that less is lost where the model is far off, and

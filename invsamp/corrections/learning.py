@@ -1,29 +1,28 @@
-"""What a coarse model lacks, learnt from pairs of coarse and fine solves: an affine map of its observations."""
+"""What a coarse model lacks, learnt from pairs of coarse and fine solves: a map of its observations, or what to add."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from invsamp.contract import Array
-from invsamp.corrections.affine import Map, Mask, ridge
+from invsamp.corrections.affine import Map, Mask
 from invsamp.corrections.enhanced import Enhanced
+from invsamp.corrections.pairs import FOLDS, KINDS, Kind, Pairs
+from invsamp.corrections.polynomials import FittedPolynomial, Polynomial
+from invsamp.corrections.residuals import ResidualModel
 from invsamp.posing.corrected_model import CorrectedModel
 from invsamp.posing.posterior import Posterior
 
-Kind = Literal["none", "offset", "affine"]
-KINDS: tuple[Kind, ...] = ("none", "offset", "affine")
-#: Parts of the pairs, each held out once.
-FOLDS = 5
 #: Fewer pairs tell nothing.
 LEAST_PAIRS = 10
-#: A richer map is taken where it leaves less than this share of the plainer one's sd.
+#: A richer correction is taken where it leaves less than this share of the plainer one's sd.
 BETTER = 0.9
-#: An sd of the energy that needs no richer map.
+#: An sd of the energy that needs no richer one.
 ENOUGH = 1e-3
 #: Where the exchange with a corrected model pays: the sd that is left at the most, and how much cheaper it has to be.
 GATE_SD, GATE_RATIO = 1.0, 5.0
@@ -45,7 +44,7 @@ class LevelCorrection:
     Attributes
     ----------
     fidelity : str
-    kind : "none", "offset" or "affine"
+    kind : "none", "offset", "affine" or "polynomial"
         What was chosen.
     sd : mapping of kinds to float
         Standard deviation of the fine energy less the corrected one's over pairs that were held out; the kinds that
@@ -112,50 +111,6 @@ def cheaper(ratio: float) -> str:
     return f"{ratio:.3g} times cheaper" if ratio >= 1.0 else f"{1.0 / ratio:.3g} times dearer"
 
 
-class _Pairs(NamedTuple):
-    """What two models say at the same states; ``seen`` are the data that the coarse one predicts."""
-
-    posterior: Posterior
-    theta: Array  # (n, dimension)
-    coarse: Array  # (n, m), NaN for what is not seen
-    fine: Array  # (n, m)
-    seen: Mask  # (m,)
-
-    def energies(self, y: Array) -> Array:
-        """Misfits of observations (n, m), of which some may be NaN: not predicted."""
-        return self.posterior.misfit(self.theta, y)
-
-    def kept_out(self, kind: Kind, rng: np.random.Generator) -> Array:
-        """Fine energies less corrected ones (n,), of pairs that the map was not fitted to."""
-        return self.energies(self.fine) - self.energies(self.corrected(kind, rng))
-
-    def corrected(self, kind: Kind, rng: np.random.Generator) -> Array:
-        """Observations (n, m) by maps that were not fitted to them."""
-        if kind == "none":
-            return self.coarse
-        corrected = np.full(self.fine.shape, np.nan)
-        fold = rng.permutation(len(self.fine)) % FOLDS
-        for k in range(FOLDS):
-            out = fold == k
-            corrected[out] = self.applied(self.fitted(kind, ~out), out)
-        return corrected
-
-    def fitted(self, kind: Kind, rows: Mask | slice = slice(None)) -> Map:
-        """The map of least error on some pairs."""
-        if kind == "offset":
-            return Map((self.fine - self.coarse)[rows][:, self.seen].mean(axis=0), None)
-        return ridge(self.coarse[rows][:, self.seen], self.fine[rows], self.seen)
-
-    def applied(self, found: Map, rows: Mask) -> Array:
-        """Corrected observations (n, m) of some pairs."""
-        y = found(self.coarse[rows][:, self.seen])
-        if found.factor is not None:
-            return y
-        whole = np.full((len(y), len(self.seen)), np.nan)
-        whole[:, self.seen] = y
-        return whole
-
-
 class Learnt(NamedTuple):
     """What was chosen of the kinds that were asked for."""
 
@@ -164,7 +119,8 @@ class Learnt(NamedTuple):
     efficiency: float
     pairs: int
     failed: int
-    found: Map | None  # by all pairs; None: the model as it is
+    found: Map | None  # by all pairs, of the observations
+    missing: FittedPolynomial | None  # by all pairs, what is added before
     errors: Array  # (n,) of its energies, on pairs that were held out; NaN where a solve failed
     enhanced: bool
 
@@ -183,6 +139,7 @@ def learnt(
     kind: Kind | Literal["auto"],
     rng: np.random.Generator,
     enhanced: bool = False,
+    offered: Sequence[Kind] = KINDS,
 ) -> Learnt:
     """What a coarse fidelity lacks.
 
@@ -195,16 +152,19 @@ def learnt(
     theta : ndarray, shape (n, dimension)
     coarse, fine : ndarray, shape (n, m)
         Observations there. NaN: in a row, a solve that failed; in a whole column, a datum that is not predicted.
-    kind : "auto", "none", "offset" or "affine"
+    kind : "auto", "none", "offset", "affine" or "polynomial"
     rng : numpy.random.Generator
         Which pairs are held out.
     enhanced : bool
         Whether the covariance of what the map leaves is added to the noise (`invsamp.corrections.enhanced`).
+    offered : sequence of kinds
+        What "auto" chooses among, if there are pairs enough.
 
     Raises
     ------
     ValueError
-        If fewer than ten pairs were solved; if the noise has no covariance that another could be added to.
+        If fewer than ten pairs were solved, or too few for a polynomial that was asked for; if the noise has no
+        covariance that another could be added to.
     """
     seen: Mask = np.asarray(np.isfinite(coarse).any(axis=0))
     rows = whole(theta) & whole(fine) & whole(coarse[:, seen])
@@ -214,15 +174,22 @@ def learnt(
             f"states must hold at least {LEAST_PAIRS} states that {name!r} and {finest!r} solve, got "
             f"{count if seen.any() else 0}"
         )
-    pairs = _Pairs(posterior, theta[rows], coarse[rows], fine[rows], seen)
-    asked = KINDS if kind == "auto" else dict.fromkeys(("none", kind))
+    own = theta[rows][:, posterior.columns(name)]
+    pairs = Pairs(posterior, theta[rows], own, coarse[rows], fine[rows], seen)
+    if kind == "polynomial" and kind not in pairs.kinds:
+        raise ValueError(
+            f"a polynomial must have at most a third as many products as there are pairs, got {own.shape[1]} unknowns "
+            f"of {name!r} and {count} pairs: for many unknowns correct='affine'"
+        )
+    asked = [one for one in offered if one in pairs.kinds] if kind == "auto" else list(dict.fromkeys(("none", kind)))
     errors = {one: pairs.kept_out(one, rng) for one in asked}
     sd = {one: float(values.std(ddof=1)) if np.isfinite(values).all() else math.inf for one, values in errors.items()}
     best: Kind = "none" if kind == "auto" else kind
     for one in asked:
         if kind == "auto" and sd[best] > ENOUGH and sd[one] < BETTER * sd[best]:
             best = one
-    found = None if best == "none" else pairs.fitted(best)
+    fitted = None if best == "none" else pairs.fitted(best)
+    found, missing = (fitted, None) if isinstance(fitted, Map) else (None, fitted)
     if enhanced:
         wider = Enhanced.of(posterior, pairs.fine, pairs.corrected(best, rng), seen)
         found = wider.of_map(found)
@@ -231,7 +198,7 @@ def learnt(
     told = {str(one): value for one, value in sd.items()}
     known = np.full(len(rows), np.nan)
     known[rows] = errors[best]
-    return Learnt(best, told, _efficiency(errors[best]), count, len(rows) - count, found, known, enhanced)
+    return Learnt(best, told, _efficiency(errors[best]), count, len(rows) - count, found, missing, known, enhanced)
 
 
 def predicted_apart(
@@ -266,13 +233,17 @@ class Correction(NamedTuple):
     """What takes the place of a fidelity's forward model."""
 
     fidelity: str
-    found: Map | None  # what its observations go through
+    found: Map | None = None  # what its observations go through
+    missing: FittedPolynomial | None = None  # what is added to them before
     model: Any = None  # a surrogate that was fitted, in place of its own
 
     def applied(self, posterior: Posterior) -> Posterior:
         """The posterior with it."""
         forward = dict(posterior.forward)
         model = forward[self.fidelity] if self.model is None else self.model
+        if self.missing is not None:
+            names = getattr(model, "parameters", None)
+            model = ResidualModel(model, Polynomial(self.missing.degree, held=True), names, found=self.missing)
         forward[self.fidelity] = model if self.found is None else CorrectedModel(model, *self.found)
         return posterior.with_forward(forward)
 

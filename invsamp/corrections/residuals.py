@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -12,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, instance, integer, optional
-from invsamp.contract import Array, ForwardModel, VectorJacobianProduct
-from invsamp.corrections.affine import least_squares
+from invsamp.contract import Array, ForwardModel, VectorJacobianProduct, derivative_error, no_derivatives
+from invsamp.corrections.polynomials import Polynomial
 from invsamp.posing.adapters import parameter_names
 from invsamp.posing.forward import ModelError, real_array
 
@@ -60,6 +59,26 @@ class Surrogate:
     def work(self) -> float | None:
         """That of the coarse model, where it counts its own."""
         return getattr(self.coarse, "work", None)
+
+    @property
+    def cost(self) -> float | None:
+        """That of the coarse model, where it states one."""
+        return getattr(self.coarse, "cost", None)
+
+    @property
+    def derivative_error(self) -> float:
+        """That of the coarse model."""
+        return 0.0 if self.coarse is None else derivative_error(self.coarse)
+
+    @property
+    def no_derivatives(self) -> str | None:
+        """That of the coarse model."""
+        return None if self.coarse is None else no_derivatives(self.coarse)
+
+    @property
+    def message(self) -> str | None:
+        """What the coarse model's last failure said, where it keeps it."""
+        return getattr(self.coarse, "message", None)
 
     def __call__(self, theta: Array) -> Array:
         """Observations (n, m)."""
@@ -177,31 +196,6 @@ def gaussian_process_model(
 
 
 @dataclass(frozen=True)
-class Polynomial:
-    """All products of at most so many unknowns."""
-
-    degree: int
-
-    def fitted(self, theta: Array, values: Array) -> Fitted:
-        """By a ridge regression."""
-        centre, spread = theta.mean(axis=0), theta.std(axis=0)
-        spread = np.where(spread > 0.0, spread, 1.0)
-        p = theta.shape[1]
-        powers = np.zeros((0, p), dtype=int)
-        for degree in range(1, self.degree + 1):
-            chosen = list(itertools.combinations_with_replacement(range(p), degree))
-            more = np.zeros((len(chosen), p), dtype=int)
-            np.add.at(more, (np.repeat(np.arange(len(chosen)), degree), np.ravel(chosen)), 1)
-            powers = np.concatenate([powers, more])
-        products = _products((theta - centre) / spread, powers)
-        mean, values_mean = products.mean(axis=0), values.mean(axis=0)
-        scale = np.sqrt(np.square(products - mean).mean(axis=0))
-        scale = np.where(scale > 0.0, scale, 1.0)
-        factor = least_squares((products - mean) / scale, values - values_mean) / scale  # (m, products)
-        return _Polynomial(centre, spread, powers, factor, values_mean - factor @ mean)
-
-
-@dataclass(frozen=True)
 class GaussianProcess:
     """Squared exponential, by scikit-learn."""
 
@@ -230,32 +224,6 @@ class GaussianProcess:
 
 
 @dataclass(frozen=True, eq=False)
-class _Polynomial:
-    centre: Array
-    spread: Array
-    powers: npt.NDArray[np.int_]  # (products, p)
-    factor: Array  # (m, products)
-    constant: Array
-
-    def __call__(self, theta: Array) -> Array:
-        products = _products((theta - self.centre) / self.spread, self.powers)
-        return np.asarray(np.einsum("bk,mk->bm", products, self.factor) + self.constant)
-
-    def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
-        at = theta.copy()
-        return self(theta), lambda cotangent: self._pulled(at, cotangent)
-
-    def _pulled(self, theta: Array, cotangent: Array) -> Array:
-        x, weights = (theta - self.centre) / self.spread, np.einsum("bm,mk->bk", cotangent, self.factor)
-        gradient = np.zeros(x.shape)
-        for j in range(x.shape[1]):
-            lower = self.powers.copy()
-            lower[:, j] = np.maximum(lower[:, j] - 1, 0)
-            gradient[:, j] = np.einsum("bk,bk,k->b", weights, _products(x, lower), self.powers[:, j].astype(float))
-        return gradient / self.spread
-
-
-@dataclass(frozen=True, eq=False)
 class _Process:
     centre: Array
     scale: Array  # (p,)
@@ -278,16 +246,6 @@ class _Process:
     def _covariances(self, theta: Array) -> tuple[Array, Array]:
         away = ((theta - self.centre) / self.scale)[:, None, :] - self.states
         return np.exp(-0.5 * np.square(away).sum(axis=2)), away
-
-
-def _products(x: Array, powers: npt.NDArray[np.int_]) -> Array:
-    """Products (n, k) of the columns of x (n, p) to some powers (k, p)."""
-    products = np.ones((len(x), len(powers)))
-    for j in range(x.shape[1]):
-        for power in range(1, int(powers[:, j].max(initial=0)) + 1):
-            rows = powers[:, j] == power
-            products[:, rows] *= x[:, j : j + 1] ** power
-    return products
 
 
 def _model(coarse: ForwardModel | None, method: Method, parameters: Iterable[str] | None) -> ResidualModel:

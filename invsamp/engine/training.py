@@ -24,6 +24,7 @@ from invsamp.corrections.learning import (
     refitted,
     whole,
 )
+from invsamp.corrections.pairs import KINDS
 from invsamp.diagnostics.draws import ess, rhat
 from invsamp.diagnostics.report import LearntCorrection, LearntLevel
 from invsamp.engine.engine import Engine
@@ -126,6 +127,7 @@ class Training:
         self._probe: Probe | None = None  # of failures, where there were any
         self.told: list[str] = []
         self._steps, self._gradients = 1.0, 1.0
+        self._kinds = KINDS
 
     @property
     def over(self) -> bool:
@@ -244,13 +246,12 @@ class Training:
         if isinstance(model, Refittable):
             rows = whole(fine)
             fitted = refitted(posterior, model, name, theta[rows], fine[rows])
-            posterior = Correction(name, None, fitted).applied(posterior)
+            posterior = Correction(name, model=fitted).applied(posterior)
             own = np.full((len(theta), posterior.predict(theta[:1], name).size), np.nan)
             own[rows] = predicted_apart(self.posterior, model, name, theta[rows], fine[rows], rng)
-        found = learnt(
-            posterior, name, theta, posterior.among_data(own, name), fine, settings.correct, rng, settings.enhanced
-        )
-        return found, Correction(name, found.found, fitted)
+        own = posterior.among_data(own, name)
+        found = learnt(posterior, name, theta, own, fine, settings.correct, rng, settings.enhanced, self._kinds)
+        return found, Correction(name, found.found, found.missing, fitted)
 
     def _words(self, chain: Chain, alone: Chain) -> tuple[str, ...]:
         """How levels pass on to each other, and which are left out."""
@@ -282,6 +283,7 @@ class Training:
             "told": list(self.told),
             "steps": self._steps,
             "gradients": self._gradients,
+            "kinds": list(self._kinds),
         }
 
     def restore(self, state: Saved) -> None:
@@ -290,7 +292,9 @@ class Training:
         self._drawn, self._wanted, self._before = list(state["drawn"]), state["wanted"], state["before"]
         self._states, self._solved = state["states"], [tuple(found) for found in state["solved"]]
         self.told, self._steps, self._gradients = list(state["told"]), state["steps"], state["gradients"]
-        probe = state.get("probe")  # runs of version 0.2.0 had none
+        # runs of version 0.2.0 had no polynomials, and no probe
+        self._kinds = tuple(one for one in KINDS if one in state.get("kinds", KINDS[:3]))
+        probe = state.get("probe")
         self._failed, self._probe = state.get("failed", 0), None if probe is None else Probe(*probe)
 
 

@@ -13,8 +13,7 @@ from invsamp.arguments import array, instance, integer, one_of, optional
 from invsamp.contract import Array
 from invsamp.corrections.costs import costs_of
 from invsamp.corrections.learning import (
-    KINDS,
-    Kind,
+    Correction,
     LevelCorrection,
     Refittable,
     learnt,
@@ -22,7 +21,7 @@ from invsamp.corrections.learning import (
     refitted,
     whole,
 )
-from invsamp.posing.corrected_model import CorrectedModel
+from invsamp.corrections.pairs import KINDS, Kind
 from invsamp.posing.posterior import Posterior
 
 
@@ -74,7 +73,7 @@ def learn(
     ----------
     posterior : Posterior
     states : array_like, shape (n, dimension)
-    kind : "auto", "none", "offset" or "affine"
+    kind : "auto", "none", "offset", "affine" or "polynomial"
     seed : int
         Of the choice of the pairs that are held out.
     enhanced : bool
@@ -100,7 +99,7 @@ def learn(
     for name in coarse:
         if isinstance(forward[name], Refittable):
             forward[name] = refitted(posterior, forward[name], name, theta[solved], fine[solved])
-    fitted = posterior.with_forward(forward)
+    fitted = corrected = posterior.with_forward(forward)
     costs = costs_of(posterior)
     for name in coarse:
         y = _solved(fitted, theta, name)
@@ -109,10 +108,9 @@ def learn(
             y[solved] = fitted.among_data(apart, name)
         level = learnt(fitted, name, theta, y, fine, kind, rng, enhanced)
         levels.append(level.level(name, costs.ratio(name, finest), costs.source))
-        if level.found is not None:
-            forward[name] = CorrectedModel(forward[name], level.found.offset, level.found.factor)
+        corrected = Correction(name, level.found, level.missing).applied(corrected)
     solves = dict.fromkeys(posterior.fidelities, len(theta))
-    return Corrected(posterior.with_forward(forward), tuple(levels), theta[solved], solves)
+    return Corrected(corrected, tuple(levels), theta[solved], solves)
 
 
 def _solved(posterior: Posterior, theta: Array, fidelity: str) -> Array:

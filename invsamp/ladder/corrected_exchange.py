@@ -8,7 +8,8 @@ from typing import Literal
 
 from invsamp.arguments import boolean, integer, one_of, optional, store
 from invsamp.corrections.chain import Chain
-from invsamp.corrections.learning import KINDS, LEAST_PAIRS, Kind
+from invsamp.corrections.learning import LEAST_PAIRS
+from invsamp.corrections.pairs import KINDS, Kind
 from invsamp.kernels import CrankNicolson
 from invsamp.ladder.rung import Rung
 from invsamp.ladder.sampler import Sampler, Swap
@@ -25,7 +26,7 @@ class CorrectedExchange(Sampler):
 
     Parameters
     ----------
-    correct : "auto", "none", "offset" or "affine"
+    correct : "auto", "none", "offset", "affine" or "polynomial"
         What warm-up learns, as of `invsamp.correct`.
     pairs : int
         Of solves that it learns from, at the least ten.

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from invsamp.arguments import boolean, instance, integer, one_of, optional
-from invsamp.corrections.learning import KINDS, LEAST_PAIRS, Kind
+from invsamp.corrections.learning import LEAST_PAIRS
+from invsamp.corrections.pairs import KINDS, Kind
 from invsamp.domains.boundary import Boundary, as_boundary
 from invsamp.kernels import CrankNicolson, DelayedAcceptance, Kernel, Langevin, Momentum
 from invsamp.kernels.schedules import Schedule
@@ -54,9 +55,9 @@ def surrogate_exchange(
     temperatures : sequence of float or Law, optional
         Of the coarse rungs, from 1 upwards. (1, 3, 9, 27) lets them cross between modes. None, with ``correct``: what
         moves the coarse model is chosen as `invsamp.sample` does, with a ladder where it has several modes.
-    correct : "auto", "none", "offset" or "affine", optional
-        What warm-up learns of the difference between the two models, as of `invsamp.correct`. None: nothing, and none
-        of its pairs are solved.
+    correct : "auto", "none", "offset", "affine" or "polynomial", optional
+        What warm-up learns of the difference between the two models, as of `invsamp.correct`; "polynomial" is for few
+        unknowns. None: nothing, and none of its pairs are solved.
     enhanced : bool
         With ``correct``: whether the covariance of what the correction leaves is added to the noise of the coarse law,
         as of `invsamp.correct`.
