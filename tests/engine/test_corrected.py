@@ -24,6 +24,19 @@ from invsamp.storage.directory import RunDirectory
 QUICK = {"draws": 20, "warmup": 100, "chains": 4, "seed": 3, "progress": False}
 #: Sees one of three directions.
 ONE = FINE * [1.0, 0.0, 0.0]
+
+
+class Rippled(Line):
+    """Has ripples beside, which neither a map of its observations nor a polynomial takes away."""
+
+    def __call__(self, theta):
+        return super().__call__(theta) + np.sin(15.0 * theta.sum(axis=1, keepdims=True))
+
+    def linearize(self, theta):
+        slope, (_, product) = 15.0 * np.cos(15.0 * theta.sum(axis=1, keepdims=True)), super().linearize(theta)
+        return self(theta), lambda cotangent: product(cotangent) + slope * cotangent.sum(axis=1, keepdims=True)
+
+
 LEARNING = iv.surrogate_exchange(correct="auto", pairs=30, every=2, local=3)
 
 
@@ -49,7 +62,7 @@ class TestChosen:
         ("problem", "words"),
         [
             (posed(cost=2.7), "'coarse' is 2.7 times cheaper than 'fine' (counted): they pay from 5 times on"),
-            (posed(coarse=Line(ONE), fine=Line(cost=20.0)), "not worth an exchange: the sd is above 1"),
+            (posed(coarse=Rippled(ONE), fine=Line(cost=20.0)), "not worth an exchange: the sd is above 1"),
         ],
     )
     def test_declines_in_words(self, quiet, problem, words):
@@ -77,7 +90,7 @@ class TestChosen:
         assert any("'coarse' is 2 times dearer than 'fine' (stated)" in line for line in run.report["decisions"])
 
     def test_a_level_that_does_not_pay_is_dropped_for_the_next(self, quiet):
-        models = {"rough": Line(ONE), "coarse": Line(MAP @ FINE, SHIFT, 0.02, 2.0)}
+        models = {"rough": Rippled(ONE), "coarse": Line(MAP @ FINE, SHIFT, 0.02, 2.0)}
         run = iv.sample(posed(**models, fine=Line(cost=40.0)), **QUICK)
         assert run.report["fidelities"] == ["fine", "coarse"]
         assert any(line.startswith("'rough': ") and "not worth" in line for line in run.report["decisions"])
