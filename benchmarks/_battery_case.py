@@ -28,6 +28,8 @@ class Case:
     smooth : Potential, optional
         The same law without walls, for samplers that know none, with ``of_smooth`` from its positions to quantities.
         Default: the problem's own potential.
+    weights : mapping of fidelity to float, optional
+        What a solve counts, in solves of the finest. Default: each counts 1.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Case:
     quantities: Callable[[Array], Array] = lambda theta: theta
     smooth: Potential | None = None
     of_smooth: Callable[[Array], Array] | None = None
+    weights: Mapping[str, float] | None = None
 
     @property
     def labels(self) -> list[str]:

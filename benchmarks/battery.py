@@ -3,19 +3,19 @@
     python benchmarks/battery.py --data FOLDER [--seeds 1 2] [--only eight_schools funnel] [--results FOLDER]
     python benchmarks/battery.py --check [--data FOLDER]
 
-Without ``--data`` only the laws that are hard for one reason each, whose moments are exact; the folder's format is told
-by `_battery_published`. A run is
+Without ``--data`` only the laws that are hard for one reason each, whose moments are exact, and the package's own dear
+models; the folder's format is told by `_battery_published`. ``--processes`` runs go at a time, seed by seed. A run is
 
 - right, if every mean is within 4 standard errors and .1 sd, every sd within 10%, and nothing was warned of;
 - warned, if anything was; "needlessly", where all of that holds nevertheless;
 - imprecise, if it is within 4.5 of its own standard errors all the same, those of the sds too;
 - a silent failure otherwise.
 
-Least ESS is over means, squares about them and the energy, per 1,000 gradients of all fidelities, warm-up counted. With
-nutpie installed its NUTS samples the same density (without walls); it draws ``--nuts-draws``, and its rate is told for
-as many as ours. ``--nuts-draws 0`` leaves it out. Results are appended to two files of JSON lines in the folder
-``--results``, ours.jsonl and nuts.jsonl, and what is there is not run again. ``--check`` holds gradients against
-differences instead.
+Least ESS is over means, squares about them and the energy, per 1,000 gradients of all fidelities, warm-up counted;
+where coarse ones are cheaper, by the work of the finest, too. With nutpie installed its NUTS samples the same density
+(without walls); it draws ``--nuts-draws``, and its rate is told for as many as ours. ``--nuts-draws 0`` leaves it out.
+Results are appended to two files of JSON lines in the folder ``--results``, ours.jsonl and nuts.jsonl; what is there is
+not run again. ``--check`` holds gradients against differences instead.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ import argparse
 import json
 import multiprocessing
 import sys
+import threading
 import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -42,6 +44,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 
 import _battery_hard
+import _battery_own
 import _battery_published
 from _battery_case import Case
 from _battery_nuts import nuts
@@ -94,10 +97,13 @@ def ours(case: Case, draws: int, seed: int) -> Record:
     weight = None if run.weights is None else np.log(run.weights)
     told = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
     told += [text for text in run.warnings() if text not in told]
-    gradients = sum(report["evaluations"].values())
+    counts = report["evaluations"]
     return judged(case, values, run.data.sample_stats["energy"].values, weight) | {
-        "gradients": gradients,
-        "by_fidelity": report["evaluations"],
+        "gradients": sum(counts.values()),
+        "work": sum(count * (case.weights or {}).get(name, 1.0) for name, count in counts.items()),
+        "by_fidelity": counts,
+        "spent": report["spent"],
+        "decisions": report["decisions"],
         "sampler": report["sampler"],
         "warnings": told,
         "seconds": time.perf_counter() - began,
@@ -157,11 +163,11 @@ def verdict(record: Record) -> str:
     return "imprecise" if record["honest"] else "SILENT"
 
 
-def rate(record: Record | None) -> float:
-    """Least ESS per 1,000 gradients; NaN where there is none."""
+def rate(record: Record | None, by: str = "gradients") -> float:
+    """Least ESS per 1,000 gradients, or by work; NaN where there is none."""
     if record is None or "failed" in record:
         return float("nan")
-    return 1000.0 * record["ess"] / record["gradients"]
+    return 1000.0 * record["ess"] / record.get(by, record["gradients"])
 
 
 def shown_rhat(value: float) -> str:
@@ -191,13 +197,15 @@ def table(records: Iterable[Record]) -> str:
         worst = max(ended, key=lambda r: abs(r["mean"][1]))["mean"]
         sd = max(ended, key=lambda r: abs(np.log(max(r["sd"][1], 1e-300))))["sd"]
         us, them = (_median([rate(r.get(who)) for r in found]) for who in ("ours", "nuts"))
+        by_work = _median([rate(r["ours"], "work") for r in found])
         wrong = [r for r in found if not r.get("nuts", {}).get("right", True)]
         note = f" ({len(wrong)} wrong)" if wrong else ""
         if np.isfinite(us / them):
             ratios.append(us / them)
         lines.append(
             f"| {name} | {np.median([r['gradients'] for r in ended]):,.0f} | {worst[1]:+.3f} ({worst[0]}) "
-            f"| {sd[1]:.3f} ({sd[0]}) | {shown_rhat(max(r['rhat'] for r in ended))} | {us:.3g} "
+            f"| {sd[1]:.3f} ({sd[0]}) | {shown_rhat(max(r['rhat'] for r in ended))} "
+            f"| {us:.3g}{f' (by work {by_work:.3g})' if by_work > 1.05 * us else ''} "
             f"| {them:.3g}{note} | {us / them:.2f} | {said} |".replace("nan", "-")
         )
     every = [verdict(r["ours"]) for group in rows.values() for r in group]
@@ -243,7 +251,7 @@ def cases(folder: Path | None, only: list[str]) -> list[Callable[[], Case]]:
     if folder is not None:
         for name in _battery_published.BUILDERS:
             found[name] = lambda name=name: _battery_published.published(folder, name)
-    found |= _battery_hard.BUILDERS
+    found |= _battery_hard.BUILDERS | _battery_own.BUILDERS
     if unknown := [name for name in only if name not in found]:
         raise SystemExit(f"--only must name some of {', '.join(found)}; got {', '.join(unknown)}")
     return [found[name] for name in only or found]
@@ -256,16 +264,18 @@ class Results:
         self._file = None if folder is None else folder / f"{who}.jsonl"
         lines = self._file.read_text().splitlines() if self._file is not None and self._file.exists() else []
         self._found = {(r["name"], r["seed"], r["draws"]): r for r in map(json.loads, lines)}
+        self._lock = threading.Lock()
 
     def get(self, name: str, seed: int, draws: int, made: Callable[[], Record]) -> Record:
         """What is there, or what is made now."""
         if (name, seed, draws) not in self._found:
             record = {"name": name, "seed": seed, "draws": draws} | made()
-            self._found[name, seed, draws] = record
-            if self._file is not None:
-                self._file.parent.mkdir(parents=True, exist_ok=True)
-                with self._file.open("a") as file:
-                    file.write(json.dumps(record) + "\n")
+            with self._lock:
+                self._found[name, seed, draws] = record
+                if self._file is not None:
+                    self._file.parent.mkdir(parents=True, exist_ok=True)
+                    with self._file.open("a") as file:
+                        file.write(json.dumps(record) + "\n")
         return self._found[name, seed, draws]
 
 
@@ -278,6 +288,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=2000)
     parser.add_argument("--nuts-draws", type=int, default=1000)
     parser.add_argument("--limit", type=float, default=900.0, help="seconds for one run")
+    parser.add_argument("--processes", type=int, default=1, help="runs at a time")
     parser.add_argument("--results", type=Path, help="folder of what was run before, to go on from")
     parser.add_argument("--check", action="store_true", help="hold gradients against differences, and sample nothing")
     given = parser.parse_args()
@@ -287,17 +298,21 @@ def main() -> None:
             print(check(build()), flush=True)
         return
     against = given.nuts_draws > 0 and find_spec("nutpie") is not None
-    mine, others, records = Results(given.results, "ours"), Results(given.results, "nuts"), []
-    for build in chosen:
-        case = build()
-        for seed in given.seeds:
-            key, record = (case.name, seed, given.draws), {"name": case.name, "seed": seed}
-            record["ours"] = mine.get(*key, partial(limited, ours, given.limit, case, given.draws, seed))
-            if against:
-                arguments = case, given.nuts_draws, seed, given.draws
-                record["nuts"] = others.get(*key, partial(limited, theirs, given.limit, *arguments))
-            records.append(record)
-            print(line(record), file=sys.stderr, flush=True)
+    mine, others = Results(given.results, "ours"), Results(given.results, "nuts")
+
+    def one(case: Case, seed: int) -> Record:
+        key, record = (case.name, seed, given.draws), {"name": case.name, "seed": seed}
+        record["ours"] = mine.get(*key, partial(limited, ours, given.limit, case, given.draws, seed))
+        if against:
+            arguments = case, given.nuts_draws, seed, given.draws
+            record["nuts"] = others.get(*key, partial(limited, theirs, given.limit, *arguments))
+        print(line(record), file=sys.stderr, flush=True)
+        return record
+
+    posed = [build() for build in chosen]
+    with ThreadPoolExecutor(given.processes) as pool:
+        running = {(case.name, seed): pool.submit(one, case, seed) for seed in given.seeds for case in posed}
+    records = [running[case.name, seed].result() for case in posed for seed in given.seeds]
     print(table(records))
 
 

@@ -19,6 +19,10 @@ from invsamp.ladder.automatic import LENGTHS, Automatic
 
 #: Steps of a trial after warm-up, whose draws decide and are not kept.
 TRIAL = 200
+#: It ends after half of them where there is one mode, all R-hats are below this by then, and a draw is worth twice what
+#: it has to be; after twice as many where the worth alone is too low, by less than half: so few draws do not tell it
+#: any better, and longer paths in vain are dear.
+CLEAR_RHAT = 1.05
 #: A trial has failed if some R-hat is above, or a draw worth too little (`invsamp.engine.spending`).
 WORST_RHAT = 1.1
 #: Above this R-hat chains that began in several modes have stayed there: longer paths would not help.
@@ -84,10 +88,16 @@ class Choice:
         """Whether there is no trial of this stage."""
         return self.returned is not None or self.stage == len(self._stages) - 1
 
-    @property
-    def complete(self) -> bool:
-        """Whether the trial has all its draws."""
-        return len(self._positions) == TRIAL
+    def complete(self, least: float) -> bool:
+        """Whether the trial's draws leave no doubt by now, or are all that there may be; ``least`` as of `judged`."""
+        steps = len(self._positions)
+        if steps == TRIAL // 2 and self._modes == 1:
+            worst, worth = self._measured()
+            return worst <= CLEAR_RHAT and worth >= 2.0 * least
+        if steps == TRIAL:
+            worst, worth = self._measured()
+            return not (worst <= WORST_RHAT and 0.5 * least <= worth < least)
+        return steps == 2 * TRIAL
 
     @property
     def _kernel(self) -> Kernel:
@@ -146,33 +156,36 @@ class Choice:
         ``heir`` is what it has come to, ``least`` the share of an independent draw that one has to be worth, and
         ``affords`` whether there may be a trial of longer paths.
         """
-        draws = np.stack(self._positions, axis=1)
-        energies = np.stack(self._energies, axis=1)[..., None]
+        worst, worth = self._measured()
+        steps, above = len(self._positions), float(np.median(self._energies)) - self._lowest
         self._positions, self._energies = [], []
-        centred = draws - draws.mean(axis=(0, 1))
-        values = np.concatenate([draws, np.square(centred), energies], axis=2)
-        worst = 1.0 if len(draws) == 1 else float(np.nanmax(rhat(values), initial=1.0))
-        worth = float(np.nanmin(ess(values), initial=np.inf)) / values[..., 0].size
         if worst <= WORST_RHAT and worth >= least:
             self.told.append(
-                f"a trial of {TRIAL} steps passed: R-hat {worst:.3f}, a draw is worth {min(worth, 1.0):.2g}"
+                f"a trial of {steps} steps passed: R-hat {worst:.3f}, a draw is worth {min(worth, 1.0):.2g}"
             )
             return True
         self.failed += 1
-        above = float(np.median(energies)) - self._lowest
+        failed = _failed(steps, worst, worth)
         if self.led and self._modes == 1 and above > far(dimension) + dimension:
             self.led, self.astray = False, above
             self.told.append(
-                f"{_failed(worst, worth)}; the draws lie {above:.3g} above the lowest minimum, where there is next to "
+                f"{failed}; the draws lie {above:.3g} above the lowest minimum, where there is next to "
                 f"no mass: chains begin at {self._points}, not led down"
             )
         else:
-            self._next(worst, worth, heir, affords)
+            self._next(failed, worst, worth, heir, affords)
         return False
 
-    def _next(self, worst: float, worth: float, heir: Heir, affords: bool) -> None:
+    def _measured(self) -> tuple[float, float]:
+        """The largest R-hat of the trial's draws so far, and the share of an independent draw that one is worth."""
+        draws = np.stack(self._positions, axis=1)
+        energies = np.stack(self._energies, axis=1)[..., None]
+        values = np.concatenate([draws, np.square(draws - draws.mean(axis=(0, 1))), energies], axis=2)
+        worst = 1.0 if len(draws) == 1 else float(np.nanmax(rhat(values), initial=1.0))
+        return worst, float(np.nanmin(ess(values), initial=np.inf)) / values[..., 0].size
+
+    def _next(self, failed: str, worst: float, worth: float, heir: Heir, affords: bool) -> None:
         """The stage after one that has failed."""
-        failed = _failed(worst, worth)
         self._worths.append(worth)
         self._failures.append(heir)
         apart, short = self._modes > 1 and worst > APART, self.stage + 1 < len(LENGTHS)
@@ -219,5 +232,5 @@ class Choice:
         return list(self.told)
 
 
-def _failed(worst: float, worth: float) -> str:
-    return f"a trial of {TRIAL} steps failed: R-hat {worst:.3f}, a draw is worth {worth:.2g}"
+def _failed(steps: int, worst: float, worth: float) -> str:
+    return f"a trial of {steps} steps failed: R-hat {worst:.3f}, a draw is worth {worth:.2g}"

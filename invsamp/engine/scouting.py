@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,8 @@ from invsamp.diagnostics.report import FoundModes
 from invsamp.domains import Domain
 from invsamp.engine.lessons import far
 from invsamp.engine.streams import Saved
-from invsamp.evaluate.requests import Asks, Estimate, Request, Result
+from invsamp.evaluate.requests import Asks, Estimate, Request, Result, Rows
+from invsamp.modes.basins import Basins
 from invsamp.modes.descent import Descent, descend, joined
 from invsamp.modes.minima import BARRIER, Minima, distinct, lone
 from invsamp.posing.names import labels
@@ -34,6 +36,8 @@ LEAST_LOOK = 5000
 #: Evaluations of one descent in one fidelity; and after how many one that lies far above where others have come to an
 #: end is given up.
 MOST, PATIENCE = 2000, 300
+#: In a coarse fidelity those that come last are left to the finer one after so many times the others' evaluations.
+LAGGING = 2.0
 #: Parameters up to which Hessians tell modes' Gaussians: they take some 4 d gradients each.
 MOST_GAUSSIAN = 200
 #: A mode of less weight by Laplace is none.
@@ -97,17 +101,20 @@ def scout(
     """
     d, spent, reserve = starts.shape[1], _Spent(), starts[first:]
     starts = starts[:first]
-    end = yield from spent.counted(_led(names, starts, scale, domain, budget))
+    basins = {name: Basins(far(d), len(starts) if name == names[-1] else 0) for name in names}
+    end = yield from spent.counted(_led(basins, starts, scale, domain, budget))
     worse, each = far(d) + 10.0, spent.rows / len(starts)
     asking = _asking(names[-1])
-    telling = distinct(asking, end, scale, domain, worse=worse, gaussian=d <= MOST_GAUSSIAN)
+    telling = distinct(asking, end, scale, domain, worse=worse, gaussian=d <= MOST_GAUSSIAN, basins=basins[names[-1]])
     minima = yield from spent.counted(telling)
     affordable = int((budget - each * len(starts)) / each) if d > MOST_SEARCHED or more is None else 0
     wanted = lone(minima, end, worse) > UNSEEN * len(starts) or _lowest_by(end) == 1
     if wanted and len(further := reserve[: max(0, affordable)]):
-        on = yield from spent.counted(_led(names, further, scale, domain, budget - round(each * len(starts))))
+        on = yield from spent.counted(_led(basins, further, scale, domain, budget - round(each * len(starts))))
         starts, end = np.concatenate([starts, further]), joined(end, on)
-        telling = distinct(asking, end, scale, domain, worse=worse, gaussian=d <= MOST_GAUSSIAN)
+        telling = distinct(
+            asking, end, scale, domain, worse=worse, gaussian=d <= MOST_GAUSSIAN, basins=basins[names[-1]]
+        )
         minima = yield from spent.counted(telling)
     searched, evaluations = 0, spent.rows
     for share in (FIRST_LOOK, 1.0 - FIRST_LOOK) if more is not None and d <= MOST_SEARCHED else ():
@@ -121,10 +128,10 @@ def scout(
         left = budget - (spent.rows - searched)
         low = low[: max(0, left // LEAST_MORE)]
         if len(low):
-            others = yield from spent.counted(_led(names, points[low], scale, domain, left))
+            others = yield from spent.counted(_led(basins, points[low], scale, domain, left))
             starts = np.concatenate([starts, points[low]])
             end = joined(end, others)
-            telling = distinct(asking, end, scale, domain, worse=worse, gaussian=True)
+            telling = distinct(asking, end, scale, domain, worse=worse, gaussian=True, basins=basins[names[-1]])
             minima = yield from spent.counted(telling)
     lowest = np.min(end.energy, where=end.converged, initial=np.inf)
     endless, moved = ~end.converged & (end.energy < lowest - far(d)), np.abs(end.position - starts) / scale
@@ -265,25 +272,37 @@ def _energies(name: str, points: Array) -> Asks[Estimate]:
     return found
 
 
-def _led(names: tuple[str, ...], position: Array, scale: Array, domain: Domain, budget: int) -> Asks[Descent]:
-    begun, spent = position, 0
-    for name in names:
-        asking, tolerance = _asking(name), TOLERANCE if name == names[-1] else COARSE_TOLERANCE
-        most = max(LEAST_MORE, min(PATIENCE, (budget - spent) // len(position)))
-        end: Descent = yield from descend(asking, position, scale, domain, tolerance=tolerance, most=most)
-        spent += int(end.evaluations.sum())
-        lowest = np.min(end.energy, where=end.converged, initial=np.inf)
-        rows = np.flatnonzero(~end.converged & ((end.energy <= lowest + far(position.shape[1])) | np.isinf(lowest)))
+def _led(basins: Mapping[str, Basins], position: Array, scale: Array, domain: Domain, budget: int) -> Asks[Descent]:
+    """Through the fidelities that there are basins of, to which this adds."""
+    n, d = position.shape
+    end = Descent(position.copy(), np.zeros(n), np.zeros((n, d)), np.zeros(n, dtype=np.int64), np.zeros(n, dtype=bool))
+    spent, finest, everyone = 0, list(basins)[-1], np.arange(n)
+    for name, own in basins.items():
+        coarse, lowest = name != finest, int(np.argmin(end.energy))
+        most = max(LEAST_MORE, min(PATIENCE, (budget - spent) // n))
+        tolerance, lagging = (COARSE_TOLERANCE, LAGGING) if coarse else (TOLERANCE, np.inf)
+        down = partial(descend, _asking(name), domain=domain, tolerance=tolerance, lagging=lagging, basins=own)
+        # where a coarser one has led, most are at the lowest one's minimum: it goes first, and its basin is known then
+        ahead = everyone[:0] if own is next(iter(basins.values())) else everyone[[lowest]]
+        for rows in (ahead, np.setdiff1d(everyone, ahead)):
+            if len(rows):
+                spent += _replace(end, rows, (yield from down(end.position[rows], scale, most=most)))
+        best = np.min(end.energy, where=end.converged, initial=np.inf)
+        rows = np.flatnonzero(~end.converged & ((end.energy <= best + far(d)) | np.isinf(best)))
         more = min(MOST - PATIENCE, (budget - spent) // len(rows)) if len(rows) else 0
-        if more >= LEAST_MORE:
-            on = yield from descend(asking, end.position[rows], scale, domain, tolerance=tolerance, most=more)
-            spent += int(on.evaluations.sum())
-            for old, new in zip(end, on, strict=True):
-                old[rows] = new
-        position = end.position
+        # a finer one is there to lead them on
+        if more >= LEAST_MORE and not (coarse and end.converged.any()):
+            spent += _replace(end, rows, (yield from down(end.position[rows], scale, most=more)))
     # so far away that a step is nothing: what has stopped there has come to no end
-    lost = (np.abs(position - begun) > LOST * scale).any(axis=1)
+    lost = (np.abs(end.position - position) > LOST * scale).any(axis=1)
     return end._replace(converged=end.converged & ~lost)
+
+
+def _replace(end: Descent, rows: Rows, by: Descent) -> int:
+    """Put what has become of some of the points in their place; how many evaluations that took."""
+    for old, new in zip(end, by, strict=True):
+        old[rows] = new
+    return int(by.evaluations.sum())
 
 
 def runaways(scouted: Scouted, names: Sequence[str]) -> list[str]:

@@ -277,7 +277,7 @@ class Stages:
         work.do([rung.moves() for rung in work.rungs])
         cold = work.rungs[0]
         choice.add(cold.position, cold.estimate.energy)
-        if not choice.complete:
+        if not choice.complete(self.spending.worth):
             return False
         self._on_trial, led = False, choice.led
         heir = Heir(cold.position, cold.metric, float(np.mean(cold.step_size)))

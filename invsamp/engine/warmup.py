@@ -27,7 +27,7 @@ WINDOWS: tuple[float, ...] = (0.15, 0.15, 0.2, 0.2, 0.3)
 #: The same for a warm-up that another one follows: its preconditioner is renewed once.
 HALVES: tuple[float, ...] = (0.5, 0.5)
 #: The same where warm-up may end before: when a window teaches nothing new, the last one follows at once.
-STOPPING_WINDOWS: tuple[float, ...] = (0.08, 0.08, 0.14, 0.25, 0.25, 0.2)
+STOPPING_WINDOWS: tuple[float, ...] = (0.08, 0.08, 0.14, 0.28, 0.3, 0.12)
 SHORTEST = 100
 #: Pilot states from which each variance model learns, over all chains, where it does not ask for another number.
 PILOT_STATES = 100

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -11,6 +12,8 @@ import numpy.typing as npt
 from invsamp.contract import Array
 from invsamp.domains import Domain, Unbounded
 from invsamp.evaluate.requests import Asks, Estimate, Rows
+from invsamp.modes.basins import Basins
+from invsamp.modes.curvature import hessian
 
 #: Pairs of steps and changes of the gradient that each point remembers.
 MEMORY = 10
@@ -21,6 +24,8 @@ ENOUGH = 1e-4
 STALLED = 2 * MEMORY
 #: Trials of shorter and shorter steps before the directions are forgotten, or, where there are none, the point is left.
 TRIALS = 20
+#: Evaluations of a point that is not left behind before.
+LEAST = 50
 
 
 class Descent(NamedTuple):
@@ -62,8 +67,12 @@ def descend(
     *,
     tolerance: float,
     most: int,
+    lagging: float = math.inf,
+    basins: Basins | None = None,
 ) -> Asks[Descent]:
     """Lead every point down; each goes its own way, and all that still move are evaluated together.
+
+    What begins at the same point is led once, and its evaluations are counted once.
 
     Rounds of L-BFGS, each from scratch, until one gains less than ``tolerance``: what a round has learnt of the
     curvature far up may hide what is left to gain. A step ends where the domain's walls turn it, and is taken if the
@@ -81,6 +90,12 @@ def descend(
         In units of energy.
     most : int
         Evaluations of one point.
+    lagging : float
+        Once half of the points have come to an end, the others are left after so many times their evaluations, by the
+        median, but not before `LEAST`.
+    basins : Basins, optional
+        Of this energy, where a point has come to its end once it lies in one: at that one's minimum. What descents
+        find is added, where it is worth its Hessian; the scale is of shape (d,) then.
 
     Returns
     -------
@@ -90,11 +105,42 @@ def descend(
     ----------
     Nocedal and Wright (2006), "Numerical optimization", Algorithms 3.1 and 7.4.
     """
-    points = _Points(position.copy(), (yield from evaluate(position)), scale, tolerance)
-    while len(rows := np.flatnonzero(points.moving & (points.evaluations < most))):
+    keys = [row.tobytes() for row in np.column_stack([position, np.broadcast_to(scale, position.shape)])]
+    first = [keys.index(key) for key in keys]
+    once = np.unique(first)
+    if scale.ndim > 1:
+        scale = scale[once]
+    points = _Points(position[once], (yield from evaluate(position[once])), scale, tolerance)
+    if basins is not None:
+        points.end_within(np.flatnonzero(points.moving), basins)
+    while len(rows := np.flatnonzero(points.moving & (points.evaluations < points.limit(most, lagging)))):
         there = points.trial(rows, domain)
         points.take(rows, there, (yield from evaluate(there)))
-    return Descent(points.position, points.energy, points.gradient, points.evaluations, points.converged)
+        if basins is not None:
+            yield from _met(evaluate, points, rows, scale, domain, basins)
+    same = np.searchsorted(once, first)
+    evaluations = np.where(once[same] == np.arange(len(same)), points.evaluations[same], 0)
+    return Descent(
+        points.position[same], points.energy[same], points.gradient[same], evaluations, points.converged[same]
+    )
+
+
+def _met(
+    evaluate: Callable[[Array], Asks[Estimate]],
+    points: _Points,
+    rows: Rows,
+    scale: Array,
+    domain: Domain,
+    basins: Basins,
+) -> Asks[None]:
+    """Points that lie in a basin have come to its minimum; one that has come to an end elsewhere makes a basin."""
+    for row in rows[points.converged[rows]]:
+        known = len(points.end_within(np.array([row]), basins))
+        if known or not basins.worth(points.position.shape[1], int(points.moving.sum())):
+            continue
+        at = points.position[row], float(points.energy[row]), points.gradient[row]
+        basins.add(*at, *(yield from hessian(evaluate, *at, scale, domain)))
+    points.end_within(np.flatnonzero(points.moving), basins)
 
 
 class _Points:
@@ -116,6 +162,12 @@ class _Points:
         self._mark = self.energy.copy()
         self._direction, self._slope = np.zeros((n, d)), np.zeros(n)
         self._aim(np.flatnonzero(self.moving))
+
+    def limit(self, most: int, lagging: float) -> float:
+        """Evaluations of one point, at the most."""
+        if 2 * np.count_nonzero(self.converged) < len(self.converged):
+            return most
+        return min(most, max(LEAST, lagging * float(np.median(self.evaluations[self.converged]))))
 
     def trial(self, rows: Rows, domain: Domain) -> Array:
         """Where the next steps of these points end."""
@@ -150,6 +202,15 @@ class _Points:
         stalled = marked & (self._mark[rows] - self.energy[rows] < small)
         self._mark[rows[marked]] = self.energy[rows[marked]]
         self._end_round(rows[stalled | (knows & (gain < small) & (-0.5 * self._slope[rows] < small))])
+
+    def end_within(self, rows: Rows, basins: Basins) -> Rows:
+        """Those of the rows that lie in basins, which have come to their minima."""
+        found = basins.within(self.position[rows], self.energy[rows], self.gradient[rows])
+        for row, basin in zip(rows, found, strict=True):
+            if basin is not None:
+                self.position[row], self.energy[row], self.gradient[row] = basin[:3]
+                self.moving[row], self.converged[row] = False, True
+        return rows[[basin is not None for basin in found]]
 
     def _aim(self, rows: Rows) -> None:
         """Directions from what was learnt, or straight down and not farther than the scale."""

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from invsamp.contract import Array
 from invsamp.domains import Domain
 from invsamp.evaluate.requests import Asks, Estimate
+from invsamp.modes.basins import Basins
 from invsamp.modes.curvature import covariance_of, extent_of, hessian
 from invsamp.modes.descent import Descent, descend
 
@@ -87,6 +88,7 @@ def distinct(
     *,
     worse: float = math.inf,
     gaussian: bool = True,
+    basins: Basins | None = None,
 ) -> Asks[Minima]:
     """Tell the ends of descents apart.
 
@@ -103,6 +105,8 @@ def distinct(
         Ends that lie so much above the lowest are left out, too.
     gaussian : bool
         Whether Hessians are wanted, each of some 4 d gradients.
+    basins : Basins, optional
+        Of this energy, as the descents have left them: what these know is not asked for again.
     """
     lowest = np.min(end.energy, where=end.converged, initial=math.inf)
     ended = np.flatnonzero(end.converged & (end.energy <= lowest + worse))
@@ -118,7 +122,10 @@ def distinct(
                 near = yield from _joined(evaluate, end, k, found, domain)
             if any(near) or not gaussian:
                 break
-            matrix, wall = yield from hessian(evaluate, at, float(end.energy[k]), end.gradient[k], scale, domain)
+            if (known := None if basins is None else basins.precision(at)) is not None:
+                matrix = known
+            else:
+                matrix, wall = yield from hessian(evaluate, at, float(end.energy[k]), end.gradient[k], scale, domain)
             another = bool(found) and attempt == 0
             if wall or attempt == ROUNDS - 1 or not (another or _left(matrix, end.gradient[k]) > TO_GAIN):
                 break

@@ -13,7 +13,7 @@ from laws import gaussian
 import invsamp as iv
 from invsamp.domains import Box, Unbounded
 from invsamp.engine import choosing, state
-from invsamp.engine.choosing import TRIAL
+from invsamp.engine.choosing import TRIAL, Choice
 from invsamp.engine.engine import Engine
 from invsamp.engine.plan import Plan
 from invsamp.engine.scouting import scout
@@ -99,7 +99,9 @@ class TestWhatIsChosen:
         assert told == []
         assert run.report["kernels"] == ["mams"]
         assert "found one mode: one kernel, Metropolis-adjusted" in run.report["decisions"][0]
-        assert run.report["decisions"][1].startswith(f"a trial of {TRIAL} steps passed")
+        assert run.report["decisions"][1].startswith(
+            ("a trial of 100 steps passed", f"a trial of {TRIAL} steps passed")
+        )
         assert all(line in repr(run) for line in run.report["decisions"])
         assert run.report["modes"]["visits"] == [2000]
 
@@ -169,6 +171,21 @@ class TestWhatIsChosen:
         spending.warmed()
         solved.evaluations += 4_000  # 20 for each of 200 steps
         assert spending.affords(700, 200, 3.0) == (not failed)
+
+    @pytest.mark.parametrize(
+        ("modes", "slow", "least", "steps"),
+        [(1, 0.0, 0.1, 100), (2, 0.0, 0.1, 200), (1, 0.99, 0.1, 200), (1, 0.7, 0.12, 400), (1, 1.0, 0.1, 200)],
+    )
+    def test_how_long_a_trial_is(self, modes, slow, least, steps):
+        """Half as long of independent draws of one mode; twice as long of such as are worth nearly enough."""
+        rng, choice, taken = np.random.default_rng(1), Choice(Automatic(), 3, 1, True), 0
+        choice._modes = modes
+        x = rng.standard_normal((4, 3))
+        while not choice.complete(least):
+            x = slow * x + np.sqrt(1.0 - slow**2) * rng.standard_normal((4, 3))
+            choice.add(x, 0.5 * np.square(x).sum(axis=1))
+            taken += 1
+        assert taken == steps
 
     def test_in_one_dimension_a_kernel_that_can_be(self):
         assert sampled(linear(1))[0].report["kernels"] == ["hmc"]

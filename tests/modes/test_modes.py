@@ -156,7 +156,7 @@ class TestDescent:
         assert (end.position >= 0.0).all()
 
     def test_what_has_no_end(self):
-        end = led(lambda x: (-x.sum(axis=1), -np.ones_like(x)), np.zeros((3, 2)), most=50)
+        end = led(lambda x: (-x.sum(axis=1), -np.ones_like(x)), np.eye(3, 2), most=50)
         assert not end.converged.any()
         assert (end.evaluations == 50).all()
 

@@ -1,0 +1,82 @@
+"""Minima that descents have come to, each with its Gaussian: points that have come to lie in one are led no further."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.contract import Array
+from invsamp.modes.curvature import covariance_of
+
+#: Evaluations that a point which lies in a basin would still take, about: what a Hessian is worth to each that moves.
+STILL = 20
+#: A point lies in a basin if its energy and its gradient are those of the Gaussian there, to this share of its height
+#: over the lowest point of that, or of one unit of energy: the gradient to the root of it.
+SHARE = 0.1
+
+
+class Basin(NamedTuple):
+    """Where a descent has ended, and the Gaussian there."""
+
+    position: Array  # (d,)
+    energy: float
+    gradient: Array  # (d,)
+    precision: Array  # (d, d)
+    covariance: Array  # (d, d)
+
+    def holds(self, position: Array, energy: Array, gradient: Array, height: float) -> npt.NDArray[np.bool_]:
+        """Which points (n, d) lie no higher than ``height`` over its lowest point, and are as its Gaussian says."""
+        moved = position - self.position
+        slope = self.gradient + moved @ self.precision
+        own = 0.5 * np.einsum("ij,jk,ik->i", slope, self.covariance, slope)
+        apart = gradient - slope
+        off = 0.5 * np.einsum("ij,jk,ik->i", apart, self.covariance, apart)
+        expected = self.energy + 0.5 * ((self.gradient + slope) * moved).sum(axis=1)
+        allowed = SHARE * np.maximum(own, 1.0)
+        return np.asarray((own <= height) & (off <= allowed) & (np.abs(energy - expected) <= allowed))
+
+
+class Basins:
+    """Those of one energy.
+
+    Parameters
+    ----------
+    height : float
+        Points that lie higher over a minimum are none of its basin.
+    waiting : int
+        Descents that are still to come, or to be told apart by Hessians.
+    """
+
+    def __init__(self, height: float, waiting: int = 0) -> None:
+        self._height, self._waiting = height, waiting
+        self._found: list[Basin] = []
+        self._rough = False
+
+    def worth(self, d: int, moving: int) -> bool:
+        """Whether a Hessian, of some 4 d gradients, takes less than what it can spare those that still move.
+
+        Not after one that is not positive definite at a minimum: of rough energies, in valleys without a lowest point,
+        and beside walls and cliffs there is no Gaussian.
+        """
+        return not self._rough and 4 * d <= STILL * max(moving, self._waiting)
+
+    def add(self, position: Array, energy: float, gradient: Array, precision: Array, walled: bool) -> None:
+        """One more minimum, with its Hessian, and whether walls or cliffs were in the way of that."""
+        covariance = covariance_of(precision)
+        self._rough |= walled or not np.isfinite(covariance).all()
+        if not self._rough:
+            self._found.append(Basin(position, energy, gradient, precision, covariance))
+
+    def precision(self, position: Array) -> Array | None:
+        """The Hessian (d, d) at one of the minima; None anywhere else."""
+        return next((basin.precision for basin in self._found if (basin.position == position).all()), None)
+
+    def within(self, position: Array, energy: Array, gradient: Array) -> list[Basin | None]:
+        """In which basin each point (n, d) lies."""
+        found: list[Basin | None] = [None] * len(position)
+        for basin in self._found:
+            for row in np.flatnonzero(basin.holds(position, energy, gradient, self._height)):
+                found[row] = found[row] or basin
+        return found

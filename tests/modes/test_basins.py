@@ -1,0 +1,113 @@
+"""Descents that end in each other's basins: the same minima, by fewer evaluations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from laws import gaussian
+
+from invsamp.domains import Unbounded
+from invsamp.evaluate.requests import Estimate, answered
+from invsamp.modes.basins import Basins
+from invsamp.modes.descent import LEAST, descend, joined
+from invsamp.modes.minima import distinct
+
+CENTRES, SDS = np.array([[-5.0, 0.0], [5.0, 0.0]]), np.array([1.0, 0.5])
+
+
+def two_wells(x):
+    """The lower of two parabolas; the one on the right is 2 higher."""
+    apart = x[:, None, :] - CENTRES
+    energies = 0.5 * (apart**2).sum(axis=2) / SDS**2 + [0.0, 2.0]
+    own = energies.argmin(axis=1)
+    rows = np.arange(len(x))
+    return energies[rows, own], apart[rows, own] / SDS[own, None] ** 2
+
+
+def banana(x):
+    a, b = x.T
+    return 0.5 * a**2 + 50.0 * (b - a * a) ** 2, np.stack([a - 200.0 * a * (b - a * a), 100.0 * (b - a * a)], axis=1)
+
+
+class Counted:
+    def __init__(self, function):
+        self.function, self.rows = function, 0
+
+    def __call__(self, at):
+        self.rows += len(at)
+        return Estimate(*self.function(at))
+        yield
+
+
+def led(function, position, **settings):
+    counted = Counted(function)
+    asking = descend(counted, position, np.ones(position.shape[1]), Unbounded(), tolerance=0.1, most=500, **settings)
+    return answered(asking, None), counted
+
+
+@pytest.mark.parametrize("function", [two_wells, gaussian(np.diag([1e-4, 1.0, 1e4])).function, banana])
+def test_the_same_minima_by_fewer_evaluations(function):
+    d = 3 if function not in (two_wells, banana) else 2
+    starts = 6.0 * np.random.default_rng(0).standard_normal((16, d))
+    alone, slow = led(function, starts)
+    basins = Basins(10.0, waiting=12)
+    first, _ = led(function, starts[:4], basins=basins)
+    rest, quick = led(function, starts[4:], basins=basins)
+    end = joined(first, rest)
+    assert end.converged.all()
+    assert quick.rows < 0.95 * (slow.rows - alone.evaluations[:4].sum())
+    np.testing.assert_allclose(end.energy, alone.energy, atol=0.2)
+    minima = [
+        answered(distinct(Counted(function), of, np.ones(d), Unbounded(), basins=known), None)
+        for of, known in ((alone, None), (end, basins))
+    ]
+    assert minima[0].counts.tolist() == minima[1].counts.tolist()
+    np.testing.assert_allclose(minima[0].log_evidence, minima[1].log_evidence, atol=0.25)
+
+
+def test_a_basin_holds_what_its_gaussian_tells():
+    """Neither what lies too high, nor what has that energy by chance and another gradient, nor what is bent."""
+    basins = Basins(10.0)
+    basins.add(np.zeros(2), 0.0, np.zeros(2), np.diag([1.0 - 0.0, 100.0]), False)
+    at = np.array([[1.0, 0.05], [5.0, 0.0], [1.0, 1.0]])
+    energy, gradient = gaussian(np.diag([1.0, 100.0])).function(at)
+    assert [basin is not None for basin in basins.within(at, energy, gradient)] == [True, False, False]
+    assert basins.within(at[:1], energy[:1], -gradient[:1]) == [None]
+    assert basins.within(at[:1], energy[:1] + 1.0, gradient[:1]) == [None]
+    bent = np.array([[2.0, 4.0]])  # in the valley, where the energy is that of the first axis alone
+    assert basins.within(bent, *banana(bent)) == [None]
+
+
+def test_no_basin_without_a_gaussian():
+    """A Hessian that is none, or beside a wall, is not asked for again."""
+    for precision, walled in ((np.diag([1.0, -1.0]), False), (np.eye(2), True)):
+        basins = Basins(10.0)
+        assert basins.worth(2, 16)
+        basins.add(np.zeros(2), 0.0, np.zeros(2), precision, walled)
+        assert not basins.worth(2, 16)
+        assert basins.within(np.zeros((1, 2)), np.zeros(1), np.zeros((1, 2))) == [None]
+
+
+def test_points_that_begin_together_are_led_once():
+    starts = np.array([[3.0, 1.0], [-4.0, 2.0]])
+    one, counted = led(two_wells, starts)
+    end, again = led(two_wells, starts[[0, 1, 0, 0]])
+    assert again.rows == counted.rows == end.evaluations.sum()
+    np.testing.assert_array_equal(end.position, one.position[[0, 1, 0, 0]])
+    assert end.evaluations[2:].tolist() == [0, 0]
+
+
+def test_who_lags_is_left():
+    """Half have come to an end after some evaluations; one goes down without one."""
+
+    def function(x):
+        endless = x[:, 0] > 50.0
+        energy, gradient = two_wells(x)
+        return np.where(endless, -10.0 * x[:, 1], energy), np.where(endless[:, None], [0.0, -10.0], gradient)
+
+    starts = np.array([[3.0, 1.0], [-4.0, 2.0], [-3.0, 1.0], [100.0, 0.0]])
+    end, _ = led(function, starts, lagging=2.0)
+    assert end.converged.tolist() == [True, True, True, False]
+    assert end.evaluations[3] == LEAST
+    patient, _ = led(function, starts)
+    assert patient.evaluations[3] == 500
