@@ -45,6 +45,7 @@ def made_by_two(script, tmp_path_factory):
     """What two processes, which have the module as its users do, beside their script, make of a walk and of a law."""
     code = """
         import sys
+        import no_arviz
         import numpy as np
         sys.path.insert(0, sys.argv[1])
         import invsamp as iv

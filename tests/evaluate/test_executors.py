@@ -72,6 +72,8 @@ def test_ranks_of_mpi():
         import invsamp as iv
 
         if __name__ == "__main__":
+            import no_arviz
+
             for name, sampler in SAMPLERS.items():
                 alone = iv.sample(POSTERIOR, sampler, comm=MPI.COMM_SELF, **LENGTH)
                 with MPIPoolExecutor(path=sys.argv[1:]) as executor:

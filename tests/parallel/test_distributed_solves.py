@@ -10,6 +10,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.dolfinx]
 SCRIPT = """
     import warnings
 
+    import no_arviz
     import numpy as np
     import invsamp as iv
     from invsamp import parallel

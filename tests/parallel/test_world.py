@@ -58,6 +58,7 @@ class TestLaunched:
     #: Rank 1 fails, in a run or after it; rank 0 would wait for it for ever.
     FAILING = """
         import sys, time
+        import no_arviz
         import numpy as np
         import invsamp as iv
         from invsamp import parallel

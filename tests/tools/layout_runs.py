@@ -22,6 +22,7 @@ from invsamp.engine import training
 from invsamp.engine.engine import Engine
 from invsamp.ladder import GradientNoise
 from invsamp.parallel import leader, size
+from invsamp.results.arrays import Arrays
 from invsamp.results.run import Run
 
 FOUR, THREE = (1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0)
@@ -81,12 +82,14 @@ OWN = ("seconds", "evaluation_seconds", "versions", "processes")
 
 
 def digest(run):
-    """A digest of all draws and statistics, and one of the report."""
-    found = hashlib.sha256()
-    for group in ("posterior", "sample_stats", *sorted(g for g in run.data.groups() if g.startswith("hot"))):
-        for name, values in sorted(run.data[group].items()):
+    """A digest of all draws and statistics, and one of the report. Of the arrays themselves: without ArviZ."""
+    found, source = hashlib.sha256(), run._source
+    groups = source._groups if isinstance(source, Arrays) else source._stored.draws.variables
+    for group in ("posterior", "sample_stats", *sorted(g for g in groups if g.startswith("hot"))):
+        for name in sorted(groups[group]):
+            values = source.read(group, name)
             found.update(f"{group} {name} {values.shape} {values.dtype}".encode())
-            found.update(np.ascontiguousarray(values.values).tobytes())
+            found.update(np.ascontiguousarray(values).tobytes())
     report = {name: value for name, value in run.report.items() if name not in OWN}
     return found.hexdigest()[:16], hashlib.sha256(json.dumps(report, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -154,6 +157,8 @@ def kept(name, directory):
 
 
 def main():
+    import no_arviz  # noqa: F401
+
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*", default=list(SAMPLERS))
     parser.add_argument("--directory")
