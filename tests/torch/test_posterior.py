@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import invsamp as iv
+from invsamp.posing.gradient_check import check_gradient
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -75,6 +76,25 @@ class TestEnergies:
     def test_gradients(self, scale):
         posterior = module_posterior(network(2), (X, TARGETS), gaussian(scale), {"0": 0.5, "2.weight": 2, "2.bias": 1})
         assert posterior.check_gradient(seed=1).passed
+
+    def test_a_check_that_meets_a_kink_goes_another_way(self, monkeypatch):
+        posterior = module_posterior(network(2), (X, TARGETS), gaussian(0.5))
+        potential, at = posterior.potential(), posterior.sample_start(np.random.default_rng(0), 1)[0, 0]
+        energy, both = potential.energy, potential.energy_and_gradient
+
+        def slopes(position, wrong=0.0):
+            found, gradient = both(position)
+            gradient[:, 0] += 10.0 * np.sign(position[:, 0] - at)  # none at the first start
+            return found + 10.0 * np.abs(position[:, 0] - at), (1.0 + wrong) * gradient
+
+        monkeypatch.setattr(potential, "energy", lambda position: energy(position) + 10.0 * np.abs(position[:, 0] - at))
+        monkeypatch.setattr(potential, "energy_and_gradient", slopes)
+        first = np.random.default_rng(0)
+        start = posterior.sample_start(first, 1)[0]
+        assert not check_gradient(potential, start, first.standard_normal(posterior.dimension)).passed
+        assert posterior.check_gradient().passed
+        monkeypatch.setattr(potential, "energy_and_gradient", lambda position: slopes(position, wrong=1e-3))
+        assert not posterior.check_gradient().passed
 
     def test_a_function_as_likelihood_and_as_prior(self):
         known = module_posterior(network(2), (X, TARGETS), gaussian(0.5), prior=2.0)
