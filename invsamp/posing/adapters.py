@@ -16,7 +16,7 @@ import numpy as np
 from invsamp import arguments
 from invsamp.arguments import array, one_of, optional, real, text
 from invsamp.contract import AnyArray, Array, VectorJacobianProduct
-from invsamp.posing.forward import WrongShapeError, own_array, real_array
+from invsamp.posing.forward import ModelError, WrongShapeError, own_array, real_array
 
 Function = Callable[[Array], Any]
 
@@ -152,7 +152,14 @@ class TorchModel:
     def _tensor(self, theta: Array) -> Any:
         import torch
 
-        return torch.from_numpy(np.array(theta)).to(device=self.device, dtype=getattr(torch, self.dtype))
+        held = torch.from_numpy(np.array(theta))
+        try:
+            return held.to(device=self.device, dtype=getattr(torch, self.dtype))
+        except torch.OutOfMemoryError:  # fewer rows may fit
+            raise
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
+            said = str(error).splitlines()[0]
+            raise ModelError(f"device must be one that this machine has, got {self.device!r}: {said}") from error
 
     def _numbers(self, y: Any) -> Array:
         return real_array(y.cpu().numpy(), "the result of the function")
@@ -266,7 +273,8 @@ def from_torch(
     Raises
     ------
     ValueError
-        If the precision is another one, or a device has no name.
+        If the precision is another one, or a device has no name. At the first evaluation, as `ModelError`, which ends a
+        run: if this machine does not have the device.
     """
     one_of("dtype", dtype, ("float64", "float32")), text("device", device)
     return TorchModel(arguments.function("function", function), parameter_names(parameters), dtype, device)

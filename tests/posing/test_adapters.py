@@ -9,7 +9,7 @@ from flaky_models import observations as function
 
 from invsamp.contract import ForwardModel
 from invsamp.posing.adapters import finite_differences, from_torch, scalar_function, with_jacobian
-from invsamp.posing.forward import WrongShapeError
+from invsamp.posing.forward import ModelError, WrongShapeError
 
 THETA = np.random.default_rng(0).normal(size=(5, 2))
 COTANGENT = np.random.default_rng(1).normal(size=(5, 3))
@@ -76,6 +76,9 @@ def test_from_torch() -> None:
     for _ in range(2):
         np.testing.assert_allclose(vjp(COTANGENT), EXPECTED, rtol=1e-10)
     assert model.parameters == ("x", "y")
+    for device in ("cuda:99", "abacus"):
+        with pytest.raises(ModelError, match=f"device must be one that this machine has, got '{device}': "):
+            from_torch(tensors, device=device).linearize(THETA)
 
 
 def test_a_function_of_one_theta_without_jacobian_cannot_be_linearized() -> None:
