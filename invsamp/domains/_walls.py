@@ -13,6 +13,7 @@ import numpy.typing as npt
 from invsamp.contract import Plain
 from invsamp.domains import _paths
 from invsamp.domains._arrays import check_metric, copies
+from invsamp.domains._rejection import sample_by_rejection
 from invsamp.domains._surfaces import Surface
 from invsamp.domains.contract import MAX_BOUNCES, MAX_BOUNCES_CURVED, Array, BoolArray, Domain, Reflection
 
@@ -196,6 +197,43 @@ class Walled(ABC):
         """Intersection with another domain; ValueError where nothing is left."""
         return self.intersection(self, other)
 
+    def constrains(self, dimension: int) -> BoolArray:
+        """Which coordinates the walls restrict, shape (d,): all of them, unless the domain says otherwise."""
+        self.check_dimension(dimension)
+        return np.ones(dimension, dtype=bool)
+
+    @abstractmethod
+    def bounding_box(self, dimension: int) -> tuple[Array, Array]:
+        """Lower and upper ends (d,), infinite where it is open."""
+
+    def sample_uniform(self, rng: np.random.Generator, n: int) -> Array:
+        """Independent uniform draws, shape (n, d), by rejection from the bounding box.
+
+        Raises
+        ------
+        ValueError
+            If the domain is not bounded, or fills too little of its bounding box, as a simplex of ten dimensions does.
+        """
+        return sample_by_rejection(self, rng, n)
+
+    @abstractmethod
+    def outline(self, i: int, j: int, view: tuple[npt.ArrayLike, npt.ArrayLike]) -> list[Array]:
+        """See `Domain.outline`."""
+
     @abstractmethod
     def to_dict(self) -> Plain:
         """JSON-able description, undone by `from_dict`."""
+
+    def __eq__(self, other: object) -> bool:
+        """Of one kind, and made of the same numbers in the same order."""
+        return self.to_dict() == other.to_dict() if isinstance(other, type(self)) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(_frozen(self.to_dict()))
+
+
+def _frozen(value: object) -> object:
+    """What JSON has, as tuples, to hash."""
+    if isinstance(value, dict):
+        return tuple((key, _frozen(entry)) for key, entry in value.items())
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value

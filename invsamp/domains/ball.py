@@ -10,9 +10,9 @@ import numpy.typing as npt
 from invsamp.arguments import array, generator, integer, real, store
 from invsamp.contract import Plain
 from invsamp.domains import _members
-from invsamp.domains._arrays import entries, freeze
+from invsamp.domains._arrays import freeze
 from invsamp.domains._walls import Member, Walled
-from invsamp.domains.contract import Array, BoolArray
+from invsamp.domains.contract import Array
 
 #: Points of the ellipse that is drawn.
 OUTLINE_POINTS = 180
@@ -31,11 +31,6 @@ class _Round(Walled):
     def _shape(self) -> Array:
         """S (d, d) of the ellipsoid {centre + S u: |u| <= 1}."""
         raise NotImplementedError
-
-    def constrains(self, dimension: int) -> BoolArray:
-        """All coordinates, shape (d,)."""
-        self.check_dimension(dimension)
-        return np.ones(dimension, dtype=bool)
 
     def bounding_box(self, dimension: int) -> tuple[Array, Array]:
         """Lower and upper ends (d,)."""
@@ -101,15 +96,6 @@ class Ball(_Round):
         """JSON-able description, undone by `from_dict`."""
         return {"kind": "ball", "centre": self.centre.tolist(), "radius": self.radius}
 
-    def __eq__(self, other: object) -> bool:
-        """Equal centre and radius."""
-        if not isinstance(other, Ball):
-            return NotImplemented
-        return np.array_equal(self.centre, other.centre) and self.radius == other.radius
-
-    def __hash__(self) -> int:
-        return hash(("ball", entries(self.centre), self.radius))
-
     def __repr__(self) -> str:
         return f"Ball(centre={self.centre.tolist()}, radius={self.radius})"
 
@@ -168,15 +154,6 @@ class Ellipsoid(_Round):
     def to_dict(self) -> Plain:
         """JSON-able description, undone by `from_dict`."""
         return {"kind": "ellipsoid", "centre": self.centre.tolist(), "matrix": self.matrix.tolist()}
-
-    def __eq__(self, other: object) -> bool:
-        """Equal centre and matrix."""
-        if not isinstance(other, Ellipsoid):
-            return NotImplemented
-        return np.array_equal(self.centre, other.centre) and np.array_equal(self.matrix, other.matrix)
-
-    def __hash__(self) -> int:
-        return hash(("ellipsoid", entries(self.centre), entries(self.matrix)))
 
     def __repr__(self) -> str:
         return f"Ellipsoid(centre={self.centre.tolist()}, matrix={self.matrix.tolist()})"

@@ -11,14 +11,11 @@ import numpy.typing as npt
 from invsamp.arguments import array
 from invsamp.contract import Plain
 from invsamp.domains import _members
-from invsamp.domains._arrays import check_metric, copies, entries, freeze
+from invsamp.domains._arrays import check_metric, copies, freeze
 from invsamp.domains._fold import fold_box
 from invsamp.domains._polytope import clipped_polygon
-from invsamp.domains._rejection import sample_by_rejection
 from invsamp.domains._walls import Member, Walled
 from invsamp.domains.contract import Array, BoolArray, Reflection
-from invsamp.domains.half_spaces import HalfSpaces
-from invsamp.domains.unbounded import Unbounded
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -121,20 +118,6 @@ class Box(Walled):
         lower, upper = (np.broadcast_to(bound, (dimension,)).copy() for bound in (self.lower, self.upper))
         return lower, upper
 
-    def sample_uniform(self, rng: np.random.Generator, n: int) -> Array:
-        """Independent uniform draws, shape (n, d); ValueError where a side is open, or the bounds are scalars."""
-        return sample_by_rejection(self, rng, n)
-
-    def to_half_spaces(self, dimension: int) -> HalfSpaces | Unbounded:
-        """The same set as half-spaces, one for each finite bound; Unbounded where there is none."""
-        self.check_dimension(dimension)
-        # building them solves a small linear program: once is enough
-        cached: dict[int, HalfSpaces | Unbounded] = self.__dict__.setdefault("_half_spaces", {})
-        if dimension not in cached:
-            normals, offsets = self.rows(dimension)
-            cached[dimension] = HalfSpaces(normals, offsets) if len(offsets) else Unbounded()
-        return cached[dimension]
-
     def rows(self, dimension: int) -> tuple[Array, Array]:
         """Normals (k, d) and offsets (k,) of the finite bounds."""
         lower, upper = np.broadcast_to(self.lower, (dimension,)), np.broadcast_to(self.upper, (dimension,))
@@ -145,15 +128,6 @@ class Box(Walled):
     def to_dict(self) -> Plain:
         """JSON-able description, undone by `from_dict`; an open side is None, as JSON has no infinity."""
         return {"kind": "box", "lower": without_inf(self.lower), "upper": without_inf(self.upper)}
-
-    def __eq__(self, other: object) -> bool:
-        """Equal bounds of the same shape."""
-        if not isinstance(other, Box):
-            return NotImplemented
-        return np.array_equal(self.lower, other.lower) and np.array_equal(self.upper, other.upper)
-
-    def __hash__(self) -> int:
-        return hash(("box", entries(self.lower), entries(self.upper)))
 
     def __repr__(self) -> str:
         return f"Box(lower={self.lower.tolist()}, upper={self.upper.tolist()})"

@@ -10,9 +10,8 @@ import numpy.typing as npt
 from invsamp.arguments import array
 from invsamp.contract import Plain
 from invsamp.domains import _members
-from invsamp.domains._arrays import entries, freeze
+from invsamp.domains._arrays import freeze
 from invsamp.domains._polytope import bounding_box, clipped_polygon, interior_point
-from invsamp.domains._rejection import sample_by_rejection
 from invsamp.domains._walls import Member, Walled
 from invsamp.domains.contract import Array, BoolArray
 
@@ -75,16 +74,6 @@ class HalfSpaces(Walled):
             known.append(bounding_box(self.normals, self.offsets))
         return known[0]
 
-    def sample_uniform(self, rng: np.random.Generator, n: int) -> Array:
-        """Independent uniform draws, shape (n, d), by rejection from the bounding box.
-
-        Raises
-        ------
-        ValueError
-            If the domain is not bounded, or fills too little of its bounding box, as a simplex of ten dimensions does.
-        """
-        return sample_by_rejection(self, rng, n)
-
     def outline(self, i: int, j: int, view: tuple[npt.ArrayLike, npt.ArrayLike]) -> list[Array]:
         """The polygon (k, 2), counter-clockwise, of the inequalities in coordinates i and j alone.
 
@@ -99,15 +88,6 @@ class HalfSpaces(Walled):
     def to_dict(self) -> Plain:
         """JSON-able description, undone by `from_dict`."""
         return {"kind": "half_spaces", "normals": self.normals.tolist(), "offsets": self.offsets.tolist()}
-
-    def __eq__(self, other: object) -> bool:
-        """Equal normals and offsets, in the same order."""
-        if not isinstance(other, HalfSpaces):
-            return NotImplemented
-        return np.array_equal(self.normals, other.normals) and np.array_equal(self.offsets, other.offsets)
-
-    def __hash__(self) -> int:
-        return hash(("half_spaces", entries(self.normals), entries(self.offsets)))
 
     def __repr__(self) -> str:
         return f"HalfSpaces(normals={self.normals.tolist()}, offsets={self.offsets.tolist()})"

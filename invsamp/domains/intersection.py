@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from invsamp.contract import Plain
 from invsamp.domains._outlines import shared_outline
-from invsamp.domains._rejection import sample_by_rejection
 from invsamp.domains._walls import Member, Walled
 from invsamp.domains.box import Box
 from invsamp.domains.contract import Array, BoolArray, Domain
@@ -122,16 +121,6 @@ class Intersection(Walled):
         """Lower and upper ends (d,) of the parts' bounding boxes."""
         ends = [part.bounding_box(dimension) for part in self.parts]
         return np.max([lower for lower, _ in ends], axis=0), np.min([upper for _, upper in ends], axis=0)
-
-    def sample_uniform(self, rng: np.random.Generator, n: int) -> Array:
-        """Independent uniform draws, shape (n, d), by rejection from the bounding box.
-
-        Raises
-        ------
-        ValueError
-            If the domain is not bounded, or fills too little of its bounding box.
-        """
-        return sample_by_rejection(self, rng, n)
 
     def outline(self, i: int, j: int, view: tuple[npt.ArrayLike, npt.ArrayLike]) -> list[Array]:
         """Closed curves around what the outlines of all parts share in the plane of coordinates i and j."""

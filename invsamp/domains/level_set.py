@@ -12,10 +12,9 @@ from invsamp.arguments import array, function, integer, numbers, optional, seque
 from invsamp.contract import Facts, Plain
 from invsamp.domains._arrays import entries
 from invsamp.domains._outlines import level_curves, view_points
-from invsamp.domains._rejection import sample_by_rejection
 from invsamp.domains._surfaces import Surface, bracketed_roots
 from invsamp.domains._walls import Walled
-from invsamp.domains.contract import Array, BoolArray
+from invsamp.domains.contract import Array
 
 #: Directions in which the boundary is looked for, to check the gradient there.
 DIRECTIONS = 32
@@ -107,19 +106,10 @@ class LevelSet(Walled):
         """The surface."""
         return [Surface(self._levels, self._gradients, self.resolution, tuple(range(self.size)), self._check)]
 
-    def constrains(self, dimension: int) -> BoolArray:
-        """All coordinates, shape (d,)."""
-        self.check_dimension(dimension)
-        return np.ones(dimension, dtype=bool)
-
     def bounding_box(self, dimension: int) -> tuple[Array, Array]:
         """The bounds given, infinite without."""
         self.check_dimension(dimension)
         return self.bounds if self.bounds is not None else (np.full(dimension, -np.inf), np.full(dimension, np.inf))
-
-    def sample_uniform(self, rng: np.random.Generator, n: int) -> Array:
-        """Independent uniform draws, shape (n, d), by rejection from the bounds; ValueError where none were given."""
-        return sample_by_rejection(self, rng, n)
 
     def outline(self, i: int, j: int, view: tuple[npt.ArrayLike, npt.ArrayLike]) -> list[Array]:
         """Curves (k, 2) of level zero within the view, in two dimensions; in others there is no edge to draw."""
@@ -254,19 +244,10 @@ class SavedLevelSet(Walled):
         """ValueError: the function was not saved."""
         raise ValueError(f"the function of the level set {self.name} is not saved with a run: make the LevelSet anew")
 
-    def constrains(self, dimension: int) -> BoolArray:
-        """All coordinates, shape (d,)."""
-        self.check_dimension(dimension)
-        return np.ones(dimension, dtype=bool)
-
     def bounding_box(self, dimension: int) -> tuple[Array, Array]:
         """The bounds of the level set, infinite where it had none."""
         lower, upper = self.bounds or (np.full(dimension, -np.inf), np.full(dimension, np.inf))
         return np.asarray(lower), np.asarray(upper)
-
-    def sample_uniform(self, rng: np.random.Generator, n: int) -> Array:
-        """ValueError: the function was not saved."""
-        return sample_by_rejection(self, rng, n)
 
     def outline(self, i: int, j: int, view: tuple[npt.ArrayLike, npt.ArrayLike]) -> list[Array]:
         """The curves that were saved."""

@@ -13,11 +13,11 @@ from invsamp import arguments
 from invsamp.arguments import array, generator, integer
 from invsamp.contract import Plain
 from invsamp.domains import _members
-from invsamp.domains._arrays import entries, freeze
+from invsamp.domains._arrays import freeze
 from invsamp.domains._edge_grid import edge_grid
 from invsamp.domains._rings import Trapezoids, check_holes, check_simple, signed_area, without_repeats
 from invsamp.domains._walls import Member, Walled
-from invsamp.domains.contract import Array, BoolArray
+from invsamp.domains.contract import Array
 
 #: A polygon of at most this many vertices prints them.
 SHOWN = 8
@@ -120,11 +120,6 @@ class Polygon(Walled):
         convex = not self.holes and bool((_turns(self.vertices) >= 0.0).all())
         return Member(_members.EDGES, (0, 1), sum(map(len, rings)), numbers, indices, convex, True)
 
-    def constrains(self, dimension: int) -> BoolArray:
-        """Both coordinates, shape (2,)."""
-        self.check_dimension(dimension)
-        return np.ones(2, dtype=bool)
-
     def bounding_box(self, dimension: int) -> tuple[Array, Array]:
         """Lower and upper ends (2,)."""
         return self.vertices.min(axis=0), self.vertices.max(axis=0)
@@ -143,16 +138,6 @@ class Polygon(Walled):
     def to_dict(self) -> Plain:
         """JSON-able description, undone by `from_dict`."""
         return {"kind": "polygon", "vertices": self.vertices.tolist(), "holes": [h.tolist() for h in self.holes]}
-
-    def __eq__(self, other: object) -> bool:
-        """Equal vertices and holes, in the same order."""
-        if not isinstance(other, Polygon):
-            return NotImplemented
-        mine, theirs = (self.vertices, *self.holes), (other.vertices, *other.holes)
-        return len(mine) == len(theirs) and all(map(np.array_equal, mine, theirs))
-
-    def __hash__(self) -> int:
-        return hash(("polygon", entries(self.vertices), tuple(map(entries, self.holes))))
 
     def __repr__(self) -> str:
         holes = f", {len(self.holes)} hole{'s' * (len(self.holes) > 1)}" if self.holes else ""

@@ -96,7 +96,7 @@ class Product(Walled):
         self.check_dimension(dimension)
         result = np.zeros(dimension, dtype=bool)
         for key, domain in self._indexed():
-            result[list(key)] = domain.constrains(len(key))  # type: ignore[attr-defined]
+            result[list(key)] = domain.constrains(len(key))
         return result
 
     def bounding_box(self, dimension: int) -> tuple[Array, Array]:
@@ -104,7 +104,7 @@ class Product(Walled):
         self.check_dimension(dimension)
         ends = np.full((2, dimension), [[-np.inf], [np.inf]])
         for key, domain in self._indexed():
-            ends[:, list(key)] = domain.bounding_box(len(key))  # type: ignore[attr-defined]
+            ends[:, list(key)] = domain.bounding_box(len(key))
         return ends[0], ends[1]
 
     def sample_uniform(self, rng: np.random.Generator, n: int) -> Array:
@@ -117,14 +117,14 @@ class Product(Walled):
         for key, domain in blocks:
             # scalar bounds fit a block of any length
             full = Box(*domain.bounding_box(len(key))) if isinstance(domain, Box) else domain
-            draws[:, list(key)] = full.sample_uniform(rng, n)  # type: ignore[attr-defined]
+            draws[:, list(key)] = full.sample_uniform(rng, n)
         return draws
 
     def outline(self, i: int, j: int, view: tuple[npt.ArrayLike, npt.ArrayLike]) -> list[Array]:
         """Of the block that holds both coordinates; of two blocks the rectangle that they span."""
         for key, domain in self._indexed():
             if i in key and j in key:
-                return domain.outline(key.index(i), key.index(j), view)  # type: ignore[attr-defined, no-any-return]
+                return domain.outline(key.index(i), key.index(j), view)
         lower, upper = self.bounding_box(max(i, j, *(max(key) for key, _ in self._indexed())) + 1)
         return Box(lower[[i, j]], upper[[i, j]]).outline(0, 1, view)
 

@@ -146,7 +146,7 @@ def test_wedge_unfolds_into_a_straight_line(seed: int, parts: int) -> None:
 
 
 def test_corner_is_left_backwards() -> None:
-    for domain in (Box(0, 1), Box(0, 1).to_half_spaces(2)):
+    for domain in (Box(0, 1), HalfSpaces(*Box(0, 1).rows(2))):
         end = one(domain, [0.75, 0.75], [0.5, 0.5])
         np.testing.assert_allclose(end.position, [[0.75, 0.75]], atol=1e-15)
         np.testing.assert_allclose(end.move, [[-0.5, -0.5]], atol=1e-15)
@@ -155,7 +155,7 @@ def test_corner_is_left_backwards() -> None:
 
 @pytest.mark.parametrize("metric", [None, np.array([[1.0, 0.5], [0.5, 2.0]])])
 def test_start_on_a_wall(metric: np.ndarray | None) -> None:
-    for domain in (Box([0, 0], [1, 1]), Box([0, 0], [1, 1]).to_half_spaces(2), TRIANGLE):
+    for domain in (Box([0, 0], [1, 1]), HalfSpaces(*Box([0, 0], [1, 1]).rows(2)), TRIANGLE):
         outward, inward, along = (
             one(domain, [0.0, 0.0], move, metric) for move in ([-0.3, -0.2], [0.3, 0.2], [0.3, 0.0])
         )
@@ -170,7 +170,7 @@ def test_start_on_a_wall(metric: np.ndarray | None) -> None:
 def test_too_many_bounces_and_bad_numbers_stay_at_the_start() -> None:
     position = np.array([[0.1, 0.1]] * 5)
     move = np.array([[500.0, 300.0], [np.nan, 0.1], [np.inf, 0.0], [-np.inf, np.nan], [0.1, 0.0]])
-    domain = Box(0, 1).to_half_spaces(2)
+    domain = HalfSpaces(*Box(0, 1).rows(2))
     for metric in (None, np.array([[1.0, 0.5], [0.5, 2.0]])):
         end = domain.reflect(position, move, metric)
         np.testing.assert_array_equal(end.failed, [True, True, True, True, False])
