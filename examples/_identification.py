@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import wasserstein_distance
 from tqdm import tqdm
 
 import invsamp as iv
-from invsamp.diagnostics.divergences import wasserstein
 from invsamp.domains import Domain
 from invsamp.kernels.schedules import exponential
 from invsamp.solvers.ode import OdeModel
@@ -142,7 +142,7 @@ def compare(run: iv.Run, where: Setting) -> dict[str, Any]:
     mean, sd = where.exact.mean(axis=0), where.exact.std(axis=0)
     ess = iv.diagnostics.ess(run.theta, method="mean")
     exact = where.exact[: len(draws)]
-    distance = [wasserstein(a, b) / c for a, b, c in zip(draws[: len(exact)].T, exact.T, sd, strict=True)]
+    distance = [wasserstein_distance(a, b) / c for a, b, c in zip(draws[: len(exact)].T, exact.T, sd, strict=True)]
 
     def by_name(values: Any) -> dict[str, float]:
         return dict(zip(where.names, np.asarray(values).tolist(), strict=True))

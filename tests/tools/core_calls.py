@@ -480,15 +480,6 @@ def diagnostics_calls() -> dict[str, Call]:
             {"draws": SHAPELESS},
         ),
         "diagnostics.iid_floor": Call(d.iid_floor, {"n": 5, "repeats": 2, "rng": 0, **cells}, generator),
-        "diagnostics.quantile_function": Call(d.quantile_function, {"grid": [0.0, 1.0], "cdf": [0.0, 1.0]}),
-        "diagnostics.wasserstein": Call(
-            d.wasserstein, {"draws": draws[0], "reference": draws[1], "log_weight": np.zeros(20)}
-        ),
-        "diagnostics.sliced_wasserstein": Call(
-            d.sliced_wasserstein,
-            {"draws": draws.T, "reference": draws.T, "directions": 3, "log_weight": np.zeros(20)},
-            generator,
-        ),
         "diagnostics.passage_times": Call(
             d.passage_times, {"path": [0, 1, 0], "rungs": 2}, {"path": {"any shape", "empty"}}
         ),
