@@ -3,6 +3,7 @@
 from invsamp.kernels.baseline import Baseline
 from invsamp.kernels.contract import RESTED, Info, Kernel, Moved, Point, decided, where_solved
 from invsamp.kernels.crank_nicolson import CrankNicolson
+from invsamp.kernels.defaults import KernelDefaults
 from invsamp.kernels.delayed_acceptance import DelayedAcceptance
 from invsamp.kernels.deo_sgd import DeoSgd
 from invsamp.kernels.gradient_descent import GradientDescent
@@ -26,6 +27,7 @@ __all__ = [
     "Hamiltonian",
     "Info",
     "Kernel",
+    "KernelDefaults",
     "Langevin",
     "LocalLangevin",
     "Microcanonical",

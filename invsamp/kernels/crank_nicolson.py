@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,10 +11,11 @@ from invsamp.arguments import integer, store
 from invsamp.contract import Array
 from invsamp.evaluate.requests import Asks, Rows
 from invsamp.kernels.contract import RESTED, ActiveRung, Info, Memory, Moved, Point, decided
+from invsamp.kernels.defaults import KernelDefaults
 
 
 @dataclass(frozen=True)
-class CrankNicolson:
+class CrankNicolson(KernelDefaults):
     r"""Preconditioned Crank-Nicolson: needs no gradients, and mixes as well in any number of dimensions.
 
     With a Gaussian reference N(m, C),
@@ -47,14 +47,10 @@ class CrankNicolson:
     every: int = 1
 
     name: ClassVar[str] = "pcn"
-    gradient: ClassVar[bool] = False
-    adjusted: ClassVar[bool] = True
-    friction: ClassVar[float] = 1.0
-    target_acceptance: ClassVar[float] = 0.3
-    stability_limit: ClassVar[float] = 2.0
-    longest_step: ClassVar[float] = 1.0
-    short_step: ClassVar[float] = 1.0
-    statistics: ClassVar[Mapping[str, type]] = {}
+    gradient = False
+    adjusted = True
+    target_acceptance = 0.3
+    longest_step = 1.0
 
     def __post_init__(self) -> None:
         store(self, every=integer("every", self.every, least=1))
@@ -83,10 +79,6 @@ class CrankNicolson:
         log_ratio[outside] = -np.inf
         accept = rung.log_uniform() < log_ratio
         return decided(accept, there, here), memory, Info(log_ratio, int(np.count_nonzero(accept)))
-
-    def arrived(self, rung: ActiveRung, memory: Memory, rows: Rows, change: Array) -> Memory:
-        """The steps go on."""
-        return memory
 
 
 def reference_energy(standard: Array) -> Array:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar
 
 import numpy as np
@@ -59,7 +59,7 @@ class DeoSgd(Baseline):
     window: int = 8
     buffer: float = 4.0
     name: ClassVar[str] = "deo*-sgd"
-    statistics: ClassVar[Mapping[str, type]] = {"first_process": int, "process_round_trips": int, "swap_rate": float}
+    statistics = MappingProxyType({"first_process": int, "process_round_trips": int, "swap_rate": float})
 
     def __post_init__(self) -> None:
         store(

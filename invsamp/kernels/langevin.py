@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numba import njit
 
 from invsamp.arguments import boolean, store
 from invsamp.contract import Array
-from invsamp.evaluate.requests import Asks, Rows
+from invsamp.evaluate.requests import Asks
 from invsamp.kernels.contract import NOTHING, ActiveRung, Info, Memory, Moved, Point, StepSize, decided, where_solved
+from invsamp.kernels.defaults import KernelDefaults
 from invsamp.kernels.proposals import propose
 
 #: Entries that NumPy sums in one go, without halving them first.
@@ -21,7 +19,7 @@ FEW = 128
 
 
 @dataclass(frozen=True)
-class Langevin:
+class Langevin(KernelDefaults):
     r"""Langevin kernel, Metropolis-adjusted (MALA) or not (SGLD).
 
     .. math:: w' = w - \eta \nabla v(w) + N(0, 2 \eta I - \eta^2 S),
@@ -32,14 +30,9 @@ class Langevin:
     """
 
     adjusted: bool = False
-    friction: ClassVar[float] = 1.0
     #: Roberts and Rosenthal (1998).
-    target_acceptance: ClassVar[float] = 0.574
-    stability_limit: ClassVar[float] = 2.0
-    gradient: ClassVar[bool] = True
-    longest_step: ClassVar[float] = math.inf
-    short_step: ClassVar[float] = 0.1
-    statistics: ClassVar[Mapping[str, type]] = {}
+    target_acceptance = 0.574
+    short_step = 0.1
 
     def __post_init__(self) -> None:
         store(self, adjusted=boolean("adjusted", self.adjusted))
@@ -51,10 +44,6 @@ class Langevin:
 
     def __str__(self) -> str:
         return "MALA" if self.adjusted else "Langevin"
-
-    def init(self, rng: np.random.Generator, shape: tuple[int, int]) -> Memory:
-        """Nothing is kept."""
-        return {}
 
     def step(self, rung: ActiveRung, here: Point, memory: Memory) -> Asks[Moved]:
         """Move every chain once."""
@@ -73,10 +62,6 @@ class Langevin:
         accept = rung.log_uniform() < log_ratio
         accepted = int(np.count_nonzero(accept))
         return decided(accept, there, here, accepted), memory, Info(log_ratio, accepted, clipped)
-
-    def arrived(self, rung: ActiveRung, memory: Memory, rows: Rows, change: Array) -> Memory:
-        """Nothing is kept."""
-        return memory
 
 
 def log_acceptance(

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from invsamp.contract import Array
-from invsamp.evaluate.requests import Asks, Rows
+from invsamp.evaluate.requests import Asks
 from invsamp.kernels.contract import ActiveRung, Info, Memory, Moved, Point, decided
+from invsamp.kernels.defaults import KernelDefaults
 from invsamp.kernels.langevin import log_acceptance
 from invsamp.kernels.proposals import propose
 
 
 @dataclass(frozen=True)
-class LocalLangevin:
+class LocalLangevin(KernelDefaults):
     r"""Metropolis-adjusted Langevin for a contour law, with the step that suits the temperature where a chain is.
 
     .. math:: w' = w - \eta(w) \nabla v(w) + N(0, 2 \eta(w) I), \qquad \eta(w) = \eta f(U(w)),
@@ -28,21 +26,12 @@ class LocalLangevin:
     """
 
     name: ClassVar[str] = "local mala"
-    adjusted: ClassVar[bool] = True
-    friction: ClassVar[float] = 1.0
-    target_acceptance: ClassVar[float] = 0.574
-    stability_limit: ClassVar[float] = 2.0
-    gradient: ClassVar[bool] = True
-    longest_step: ClassVar[float] = math.inf
-    short_step: ClassVar[float] = 0.1
-    statistics: ClassVar[Mapping[str, type]] = {}
+    adjusted = True
+    target_acceptance = 0.574
+    short_step = 0.1
 
     def __str__(self) -> str:
         return "MALA with local steps"
-
-    def init(self, rng: np.random.Generator, shape: tuple[int, int]) -> Memory:
-        """Nothing is kept."""
-        return {}
 
     def step(self, rung: ActiveRung, here: Point, memory: Memory) -> Asks[Moved]:
         """Move every chain once."""
@@ -60,7 +49,3 @@ class LocalLangevin:
             log_ratio[failed] = -np.inf
         accept = rung.log_uniform() < log_ratio
         return decided(accept, there, here), memory, Info(log_ratio, int(np.count_nonzero(accept)))
-
-    def arrived(self, rung: ActiveRung, memory: Memory, rows: Rows, change: Array) -> Memory:
-        """Nothing is kept."""
-        return memory

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import ClassVar
+from types import MappingProxyType
 
 import numpy as np
 
 from invsamp.contract import Array
-from invsamp.evaluate.requests import Asks, Rows
+from invsamp.evaluate.requests import Asks
 from invsamp.kernels.contract import ActiveRung, Info, Mask, Memory, Moved, Point, StepSize, decided, number
+from invsamp.kernels.defaults import KernelDefaults
 
 #: Steps of a path at the most: early in warm-up steps are tiny.
 LONGEST = 64
@@ -22,7 +21,7 @@ CLIFF, KICKS = 1.0, 3.0
 DIVERGING = 1000.0
 
 
-class Paths(ABC):
+class Paths(KernelDefaults, ABC):
     r"""What kernels that follow a dynamics of volume and energy kept share: a half kick, a straight move, a half kick.
 
     A path of n steps of length :math:`\epsilon = \sqrt{2 \eta}` is accepted with probability
@@ -41,15 +40,11 @@ class Paths(ABC):
     """
 
     length: float
-    adjusted: ClassVar[bool] = True
-    friction: ClassVar[float] = 1.0
-    target_acceptance: ClassVar[float] = 0.8
-    stability_limit: ClassVar[float] = 2.0
-    gradient: ClassVar[bool] = True
-    longest_step: ClassVar[float] = math.inf
-    short_step: ClassVar[float] = 0.25
+    adjusted = True
+    target_acceptance = 0.8
+    short_step = 0.25
     #: Steps of the path, and whether it went wrong: Stan's bound on the error of the energy (Betancourt 2017).
-    statistics: ClassVar[Mapping[str, type]] = {"n_steps": int, "diverging": bool}
+    statistics = MappingProxyType({"n_steps": int, "diverging": bool})
 
     @abstractmethod
     def fresh(self, normal: Array) -> Array:
@@ -90,10 +85,6 @@ class Paths(ABC):
         statistics = {"n_steps": np.full(len(velocity), leaps), "diverging": log_ratio < -DIVERGING}
         info = Info(log_ratio, int(np.count_nonzero(accept)), statistics=statistics, told=told)
         return decided(accept, there, here), memory | {"paths": np.asarray(paths + 1.0)}, info
-
-    def arrived(self, rung: ActiveRung, memory: Memory, rows: Rows, change: Array) -> Memory:
-        """Velocities are fresh at every path."""
-        return memory
 
 
 def van_der_corput(index: int) -> float:

@@ -2,47 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from invsamp.contract import Array
-from invsamp.evaluate.requests import Asks, Rows
+from invsamp.evaluate.requests import Asks
 from invsamp.kernels.contract import ActiveRung, Info, Memory, Moved, Point
+from invsamp.kernels.defaults import KernelDefaults
 
 
 @dataclass(frozen=True)
-class PriorDraws:
+class PriorDraws(KernelDefaults):
     """Every step is an independent draw from the prior restricted to the domain. Made by `prior_draws`."""
 
     name: ClassVar[str] = "prior draws"
-    gradient: ClassVar[bool] = False
-    adjusted: ClassVar[bool] = True
-    friction: ClassVar[float] = 1.0
-    target_acceptance: ClassVar[float] = 1.0
-    stability_limit: ClassVar[float] = 2.0
-    longest_step: ClassVar[float] = 1.0
-    short_step: ClassVar[float] = 1.0
-    statistics: ClassVar[Mapping[str, type]] = {}
+    gradient = False
+    adjusted = True
+    longest_step = 1.0
 
     def __str__(self) -> str:
         return "draws from the prior"
-
-    def init(self, rng: np.random.Generator, shape: tuple[int, int]) -> Memory:
-        """Nothing is kept."""
-        return {}
 
     def step(self, rung: ActiveRung, here: Point, memory: Memory) -> Asks[Moved]:
         """Draw every chain anew."""
         position = rung.prior_draws()
         there = Point(position, (yield from rung.evaluate(position)))
         return there, memory, Info(np.zeros(len(position)), len(position))
-
-    def arrived(self, rung: ActiveRung, memory: Memory, rows: Rows, change: Array) -> Memory:
-        """Nothing is kept."""
-        return memory
 
 
 def prior_draws() -> PriorDraws:

@@ -17,28 +17,17 @@ from invsamp.evaluate.requests import Estimate
 from invsamp.kernels.contract import Memory
 from invsamp.kernels.schedules import Schedule, step_size_at
 from invsamp.laws.contract import Law
-from invsamp.laws.tempering import Linear, Tempered
+from invsamp.laws.tempering import AtTemperature, Tempered
 
 
 @dataclass(frozen=True)
-class Cold(Linear):
+class Cold(AtTemperature):
     """Made by `cold_posterior`."""
 
     temperature: float
-    needs_prior: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         store(self, temperature=real("temperature", self.temperature, above=0, below=1))
-
-    @property
-    def factors(self) -> tuple[float, float]:
-        """Both one over the temperature."""
-        return 1.0 / self.temperature, 1.0 / self.temperature
-
-    @property
-    def step_scale(self) -> float:
-        """The temperature: step sizes are those of U."""
-        return self.temperature
 
     def __str__(self) -> str:
         return f"T = {self.temperature:.3g} (cold posterior)"

@@ -40,18 +40,11 @@ class Linear:
         return None
 
 
-@dataclass(frozen=True)
-class Tempered(Linear):
-    """Made by `tempered`."""
+class AtTemperature(Linear):
+    """What laws share whose v is the energy, prior and misfit together, over a temperature."""
 
-    temperature: float = 1.0
+    temperature: float
     needs_prior: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        store(self, temperature=real("temperature", self.temperature, least=1))
-
-    def __str__(self) -> str:
-        return f"T = {self.temperature:.3g}"
 
     @property
     def factors(self) -> tuple[float, float]:
@@ -62,6 +55,19 @@ class Tempered(Linear):
     def step_scale(self) -> float:
         """The temperature: steps of exp(-U / T) are those of exp(-v), v = U / T, if these are T times as long."""
         return self.temperature
+
+
+@dataclass(frozen=True)
+class Tempered(AtTemperature):
+    """Made by `tempered`."""
+
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        store(self, temperature=real("temperature", self.temperature, least=1))
+
+    def __str__(self) -> str:
+        return f"T = {self.temperature:.3g}"
 
     def energy(self, estimate: Estimate, memory: Memory) -> Array:
         """Values of v (chains,)."""
