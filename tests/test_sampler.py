@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+from functions import square
 
 from invsamp import Normal, Posterior, Prior, Uniform, diagnostics, finite_differences
 from invsamp.domains import Box
@@ -20,10 +21,6 @@ from invsamp.presets import cyclic_sgld, fast_resgld, mala, multi_variance_resgl
 from invsamp.sampler import sample
 from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_variance, naive, product_target
 from invsamp.variances.models import kernel_ridge, running_average
-
-
-def square(position):
-    return 0.5 * (position**2).sum(axis=1), position.copy()
 
 
 class Counting:

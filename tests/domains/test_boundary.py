@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from functions import square
 
 from invsamp import GaussianNoise, LogNormal, Posterior, Prior, Uniform, finite_differences
 from invsamp.domains import Box, HalfSpaces, Polygon, constraint
@@ -16,11 +17,6 @@ from invsamp.posing.potential import FunctionPotential, SumPotential
 from invsamp.posing.target import Target
 from invsamp.presets import cyclic_sgld, fast_resgld, mala, r2sgld, relangevin, resgld, sghmc, sgld
 from invsamp.sampler import sample
-
-
-def square(position):
-    return 0.5 * (position**2).sum(axis=1), position.copy()
-
 
 WEDGE = HalfSpaces([[1.0, 1.0], [-1.0, 0.5], [0.3, -1.0]], [0.5, 0.5, 1.5])
 TARGET = Target(FunctionPotential(square, 2), WEDGE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from functions import square
 
 from invsamp.domains import Box
 from invsamp.engine.draws import Draws
@@ -11,10 +12,6 @@ from invsamp.engine.plan import Plan
 from invsamp.posing.potential import FunctionPotential
 from invsamp.posing.target import Target
 from invsamp.presets import relangevin, sgld
-
-
-def square(position):
-    return 0.5 * (position**2).sum(axis=1), position.copy()
 
 
 def test_what_was_kept_is_handed_over_once():

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from functions import square
 from scipy.special import expit
 
 from invsamp.diagnostics.checks import diagnose
@@ -24,10 +25,6 @@ STEP = 0.03
 GRID = np.linspace(-6.0, 6.0, 401)
 #: exp(-x^2 / 2) on the grid.
 TARGET = np.exp(-0.5 * GRID**2) / np.exp(-0.5 * GRID**2).sum()
-
-
-def square(position):
-    return 0.5 * (position**2).sum(axis=1), position.copy()
 
 
 def gaussian(dimension=1):

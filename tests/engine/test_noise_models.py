@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from functions import square
 
 from invsamp.diagnostics.checks import diagnose
 from invsamp.domains import Box
@@ -18,10 +19,6 @@ from invsamp.posing.target import Target
 from invsamp.presets import fast_resgld
 from invsamp.swap.rules import delayed_acceptance
 from invsamp.variances.models import kernel_ridge, known, running_average
-
-
-def square(position):
-    return 0.5 * (position**2).sum(axis=1), position.copy()
 
 
 def shifted(position):

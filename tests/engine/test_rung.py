@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from functions import square
 
 from invsamp.domains import Box, Reflection, Unbounded
 from invsamp.engine.rung import FAILING_STEPS, RungAtWork, SolvesFailed
@@ -14,10 +15,6 @@ from invsamp.kernels import Langevin
 from invsamp.ladder import GradientNoise, Rung
 from invsamp.posing.potential import FunctionPotential, SumPotential
 from invsamp.variances.models import kernel_ridge, running_average
-
-
-def square(position):
-    return 0.5 * (position**2).sum(axis=1), position.copy()
 
 
 def at_work(function=square, domain=None, start=None, chains=4, **settings):

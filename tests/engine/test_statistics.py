@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from functions import square, squares, squares_slope
 
 import invsamp as iv
 from invsamp.engine.first_steps import PartError
@@ -17,24 +18,12 @@ SETTINGS = {"draws": 30, "warmup": 100, "chains": 3, "seed": 2, "progress": Fals
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # so few draws are not to be trusted
 
 
-def square(theta):
-    return theta**2
-
-
-def slope(theta):
-    return 2.0 * theta[:, :, None] * np.eye(theta.shape[1])
-
-
 def posed():
     prior = iv.Prior(a=iv.Normal(0, 1), k=iv.LogNormal(0, 1, shape=2))
-    return iv.Posterior(prior, iv.with_jacobian(square, slope), [1.0, 2.0, 0.5], iv.GaussianNoise(0.5))
+    return iv.Posterior(prior, iv.with_jacobian(squares, squares_slope), [1.0, 2.0, 0.5], iv.GaussianNoise(0.5))
 
 
-def bowl(position):
-    return 0.5 * (position**2).sum(axis=1), position.copy()
-
-
-TARGET = iv.Target(iv.FunctionPotential(bowl, 2))
+TARGET = iv.Target(iv.FunctionPotential(square, 2))
 
 
 @pytest.mark.parametrize("directory", [False, True])

@@ -7,6 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from asking import Asked
+from functions import quartic
 
 from invsamp.estimators import exact, expand_isotropic, minibatch, minibatches, noisy
 from invsamp.evaluate.requests import sample_variance
@@ -17,10 +18,6 @@ from invsamp.posing.potential import FunctionPotential, SumPotential
 from invsamp.posing.prior import Prior
 
 STRUCTURES = ["isotropic", "diagonal", "full"]
-
-
-def quartic(position):
-    return 0.25 * (position**4).sum(axis=1), position**3
 
 
 QUARTIC = FunctionPotential(quartic, 2)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from asking import Asked
+from functions import square
 
 from invsamp.estimators import minibatch
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Batch, Request
 from invsamp.posing.potential import FunctionPotential, SumPotential
-
-
-def square(position):
-    return 0.5 * (position**2).sum(axis=1), position.copy()
 
 
 class TestCountedPotential:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import laws
 import numpy as np
 import pytest
+from functions import QUARTIC, quartic
+from laws import CORRELATED, second_moments
 
 from invsamp.domains import HalfSpaces
 from invsamp.estimators import noisy
@@ -14,8 +17,6 @@ from invsamp.posing.potential import FunctionPotential
 from invsamp.posing.target import Target
 from invsamp.presets import ghmc, mala, relangevin
 
-CORRELATED = np.array([[1.0, 0.9], [0.9, 2.0]])
-
 
 def target(function, dimension, domain=None, start=None):
     potential = FunctionPotential(function, dimension)
@@ -23,32 +24,11 @@ def target(function, dimension, domain=None, start=None):
 
 
 def gaussian(covariance):
-    precision = np.linalg.inv(np.atleast_2d(covariance))
-
-    def function(position):
-        pull = position @ precision
-        return 0.5 * (pull * position).sum(axis=1), pull
-
-    return target(function, len(precision))
-
-
-def quartic(position):
-    """Energies x^4 / 4: far from the harmonic motion that a leapfrog step is nearly exact for."""
-    return 0.25 * (position**4).sum(axis=1), position**3
-
-
-#: E x^2 and E x^4 under exp(-x^4 / 4): 2 Gamma(3/4) / Gamma(1/4), and 1.
-QUARTIC = 0.6759782400672847, 1.0
+    return Target(laws.gaussian(np.linalg.inv(np.atleast_2d(covariance))))
 
 
 def even_moments(run):
     return np.stack([(run.theta[..., 0] ** p).mean(axis=1) for p in (2, 4)], axis=1)
-
-
-def second_moments(run):
-    theta = run.theta
-    moments = np.einsum("cni,cnj->cij", theta, theta) / theta.shape[1]
-    return moments[:, *np.triu_indices(theta.shape[2])]
 
 
 class TestLaw:

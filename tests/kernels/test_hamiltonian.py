@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from functions import QUARTIC, quartic
 from laws import CORRELATED, gaussian, second_moments, upper
 
 from invsamp.domains import HalfSpaces
@@ -13,15 +14,6 @@ from invsamp.ladder import Rung
 from invsamp.posing.potential import FunctionPotential
 from invsamp.posing.target import Target
 from invsamp.presets import hmc, relangevin
-
-
-def quartic(position):
-    """Energies x^4 / 4: far from the harmonic motion that leapfrog steps are nearly exact for."""
-    return 0.25 * (position**4).sum(axis=1), position**3
-
-
-#: E x^2 and E x^4 under exp(-x^4 / 4): 2 Gamma(3/4) / Gamma(1/4), and 1.
-QUARTIC = 0.6759782400672847, 1.0
 
 
 def even_moments(run):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 
+import laws
 import numpy as np
 import pytest
+from laws import CORRELATED, second_moments
 
 from invsamp.domains import HalfSpaces
 from invsamp.engine.rung import RungAtWork
@@ -20,29 +22,15 @@ from invsamp.posing.target import Target
 from invsamp.presets import sghmc, sgld
 from invsamp.variances.models import known
 
-CORRELATED = np.array([[1.0, 0.9], [0.9, 2.0]])
-
 
 def gaussian(precision):
     """Target of a Gaussian with this precision, a number or a matrix."""
-    precision = np.atleast_2d(precision)
-
-    def function(position):
-        pull = position @ precision
-        return 0.5 * (pull * position).sum(axis=1), pull
-
-    return Target(FunctionPotential(function, len(precision)))
+    return Target(laws.gaussian(precision))
 
 
 def variance(step, friction):
     """Of unit curvature, by the second-order recurrence of the positions."""
     return 1.0 / (1.0 - step / (2.0 * (2.0 - friction)))
-
-
-def second_moments(run):
-    theta = run.theta
-    moments = np.einsum("cni,cnj->cij", theta, theta) / theta.shape[1]
-    return moments[:, *np.triu_indices(theta.shape[2])]
 
 
 class TestGaussian:

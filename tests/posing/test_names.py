@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from functions import square
 
 import invsamp as iv
 from invsamp.posing.names import check_names, labels
@@ -36,10 +37,6 @@ def normal(shapes):
     return {name: iv.Normal(0, 1, shape=shape) for name, shape in shapes.items()}
 
 
-def energy(position):
-    return 0.5 * (position**2).sum(axis=1), position
-
-
 class Counting:
     """A problem by somebody else, which takes any names."""
 
@@ -51,7 +48,7 @@ class Counting:
     def potential(self, fidelity=None):
         def solve(position):
             self.solves += 1
-            return energy(position)
+            return square(position)
 
         return iv.FunctionPotential(solve, self.dimension)
 
@@ -101,7 +98,7 @@ class TestWrongNames:
     )
     def test_of_a_target(self, names, message):
         with pytest.raises(ValueError, match=message):
-            iv.Target(iv.FunctionPotential(energy, 2), names=names)
+            iv.Target(iv.FunctionPotential(square, 2), names=names)
 
 
 class TestRightNames:
@@ -117,10 +114,10 @@ class TestRightNames:
 
     def test_a_parameter_may_be_a_temperature(self, tmp_path):
         """Although the hot rungs have one, too."""
-        target = iv.Target(iv.FunctionPotential(energy, 2), names=("temperature", "b"))
+        target = iv.Target(iv.FunctionPotential(square, 2), names=("temperature", "b"))
         sampler = iv.relangevin((1.0, 2.0), (0.1, 0.2))
         settings = {"draws": 8, "warmup": 100, "seed": 1, "progress": False}
-        wanted = iv.sample(iv.Target(iv.FunctionPotential(energy, 2)), sampler, **settings)
+        wanted = iv.sample(iv.Target(iv.FunctionPotential(square, 2)), sampler, **settings)
         for run in (
             iv.sample(target, sampler, **settings),
             iv.sample(target, sampler, directory=tmp_path / "run", **settings),

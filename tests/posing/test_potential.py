@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from functions import square
 
 from invsamp.contract import Potential, Problem, TermwisePotential
 from invsamp.posing.potential import FunctionPotential, SumPotential
 from invsamp.posing.target import Target
-
-
-def square(position):
-    return 0.5 * (position**2).sum(axis=1), position
 
 
 @pytest.fixture

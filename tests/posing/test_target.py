@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from functions import square
 from scipy import integrate, stats
 
 import invsamp as iv
 from invsamp.domains import Ball, Box, HalfSpaces, Polygon, Unbounded, constraint
 from invsamp.posing.potential import FunctionPotential
 from invsamp.posing.target import Target
-
-
-def square(position):
-    return 0.5 * (position**2).sum(axis=1), position
 
 
 class TestTarget:

@@ -8,6 +8,7 @@ import launch
 import matplotlib
 import numpy as np
 import pytest
+from functions import squares, squares_slope
 
 import invsamp as iv
 from invsamp.engine.draws import Draws
@@ -21,17 +22,9 @@ SETTINGS = {"draws": 10, "warmup": 6, "chains": 2, "seed": 5, "progress": False}
 SAMPLER = iv.relangevin((1.0, 3.0), step_size=0.01, preconditioner=None)
 
 
-def square(theta):
-    return theta**2
-
-
-def slope(theta):
-    return 2.0 * theta[:, :, None] * np.eye(theta.shape[1])
-
-
 def posed():
     prior = iv.Prior(a=iv.Normal(0, 1), k=iv.LogNormal(0, 1, shape=2))
-    return iv.Posterior(prior, iv.with_jacobian(square, slope), [1.0, 2.0, 0.5], iv.GaussianNoise(0.5))
+    return iv.Posterior(prior, iv.with_jacobian(squares, squares_slope), [1.0, 2.0, 0.5], iv.GaussianNoise(0.5))
 
 
 def sampled(directory=None):

@@ -8,6 +8,7 @@ import arviz
 import launch
 import numpy as np
 import pytest
+from functions import squares, squares_slope
 
 import invsamp as iv
 from invsamp.results import run as run_module
@@ -18,17 +19,9 @@ SETTINGS = {"draws": 200, "warmup": 500, "chains": 2, "seed": 5, "progress": Fal
 SAMPLER = iv.fast_resgld(temperatures=(1.0, 3.0))
 
 
-def square(theta):
-    return theta**2
-
-
-def slope(theta):
-    return 2.0 * theta[:, :, None] * np.eye(theta.shape[1])
-
-
 def posed():
     prior = iv.Prior(a=iv.Uniform(-2, 2), k=iv.LogNormal(0, 1, shape=2))
-    return iv.Posterior(prior, iv.with_jacobian(square, slope), [1.0, 2.0, 0.5], iv.GaussianNoise(0.5))
+    return iv.Posterior(prior, iv.with_jacobian(squares, squares_slope), [1.0, 2.0, 0.5], iv.GaussianNoise(0.5))
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from dataclasses import replace
 from zlib import crc32
 
 import h5py
-import numpy as np
 import pytest
+from functions import squares, squares_slope
 
 import invsamp as iv
 from invsamp.engine import state as states
@@ -25,17 +25,9 @@ SAMPLER = iv.sgld(step_size=0.01, preconditioner=None)
 SECRET = b"somebody's own\n"
 
 
-def square(theta):
-    return theta**2
-
-
-def slope(theta):
-    return 2.0 * theta[:, :, None] * np.eye(theta.shape[1])
-
-
 def posed():
     prior = iv.Prior(b=iv.Normal(0, 1), a=iv.Normal(0, 1))
-    return iv.Posterior(prior, iv.with_jacobian(square, slope), [1.0, 2.0], iv.GaussianNoise(0.5))
+    return iv.Posterior(prior, iv.with_jacobian(squares, squares_slope), [1.0, 2.0], iv.GaussianNoise(0.5))
 
 
 @pytest.fixture(autouse=True)

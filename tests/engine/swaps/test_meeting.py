@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from functions import square
 from scipy.special import ndtr
 from swapping import log_ratio, potentials_of, swap
 
@@ -23,10 +24,6 @@ from invsamp.swap.rules import corrected, delayed_acceptance, fast, multi_varian
 from invsamp.variances.models import kernel_ridge, known, running_average
 
 
-def fine(position):
-    return 0.5 * (position**2).sum(axis=1), position.copy()
-
-
 def coarse(position):
     away = position - 0.4
     return 0.7 * (away**2).sum(axis=1) + 0.3, 1.4 * away
@@ -40,7 +37,7 @@ def rising_variance(position):
     return rising_sd(position, None) ** 2
 
 
-def pair(functions=(fine, fine), settings=({}, {}), chains=64):
+def pair(functions=(square, square), settings=({}, {}), chains=64):
     """Two rungs at normal positions."""
     potentials = potentials_of(functions)
     rungs = []
@@ -81,7 +78,7 @@ class TestVariancesMayDiffer:
         # each rung learns its own
         assert variances_may_differ(*pair(settings=self.VARYING[2:] * 2))
         # what estimators of two fidelities state are two functions
-        assert variances_may_differ(*pair((fine, coarse), self.VARYING[:1] * 2))
+        assert variances_may_differ(*pair((square, coarse), self.VARYING[:1] * 2))
 
 
 class TestEqualised:
@@ -110,7 +107,7 @@ class TestEqualised:
     @pytest.mark.parametrize("rule", [fast(), corrected()])
     def test_both_ways_have_the_larger_variance(self, rule):
         """Against the closed form for the larger v; 400,000 draws are right to 0.001."""
-        d = 0.75 * float(fine(self.a[None])[0][0] - fine(self.b[None])[0][0])
+        d = 0.75 * float(square(self.a[None])[0][0] - square(self.b[None])[0][0])
         v = 0.75**2 * (0.8 + max(self.variance(np.stack([self.a, self.b]))))
         root = math.sqrt(v)
         for sign, positions in ((1.0, (self.a, self.b)), (-1.0, (self.b, self.a))):
@@ -124,7 +121,7 @@ class TestEqualised:
             self.acceptance(fast(equalise=False), p, 0) for p in ((self.a, self.b), (self.b, self.a))
         )
         assert abs(one - other) > 0.5
-        d = 0.75 * float(fine(self.a[None])[0][0] - fine(self.b[None])[0][0])
+        d = 0.75 * float(square(self.a[None])[0][0] - square(self.b[None])[0][0])
         assert abs(there / (back * math.exp(d)) - 1.0) > 0.2
 
 
@@ -142,8 +139,8 @@ class TestWholeEnergies:
         return positions, rungs, exchange, spent
 
     def test_swaps_happen_exactly_where_the_equation_says(self):
-        (cold, hot), rungs, exchange, _ = self.attempt((fine, coarse), product_target(), energies="exact")
-        ratio = fine(cold)[0] - fine(hot)[0] + (coarse(hot)[0] - coarse(cold)[0]) / 4.0
+        (cold, hot), rungs, exchange, _ = self.attempt((square, coarse), product_target(), energies="exact")
+        ratio = square(cold)[0] - square(hot)[0] + (coarse(hot)[0] - coarse(cold)[0]) / 4.0
         uniform = np.random.default_rng(np.random.SeedSequence(0).spawn(3)[2].spawn(2)[0]).random(64)
         wanted = np.log1p(-uniform) < ratio
         np.testing.assert_array_equal((rungs[0].position == hot).all(axis=1), wanted)
@@ -151,12 +148,12 @@ class TestWholeEnergies:
         assert exchange.pairs[0].log_ratio_sd == 0.0
 
     def test_noise_leaves_none_of_them(self):
-        _, _, exchange, _ = self.attempt((fine, coarse), product_target())
+        _, _, exchange, _ = self.attempt((square, coarse), product_target())
         assert exchange.accepts.tolist() == [0]
 
     def test_each_energy_is_solved_once(self):
         """Two stages share them; accepted chains get new estimates at their new positions."""
-        _, _, exchange, spent = self.attempt((fine, coarse), delayed_acceptance(), energies="exact")
+        _, _, exchange, spent = self.attempt((square, coarse), delayed_acceptance(), energies="exact")
         passed, accepted = exchange.pairs[0].first_stage_accepts, exchange.accepts[0]
         assert 0 < accepted < passed < 64
         assert spent == [2 * passed + accepted, 2 * 64 + accepted]
@@ -169,7 +166,7 @@ class TestWholeEnergies:
 class TestDifferences:
     def test_known_where_both_models_were_solved(self):
         """At every cold position (its fine energy is at hand), and at the hot ones that passed the first stage."""
-        rungs = pair((fine, coarse))
+        rungs = pair((square, coarse))
         rule = delayed_acceptance()
         meeting, answer = Meeting(*rungs, rule, same=False), rungs[0].answer
         first, second = rule.stages()
@@ -182,13 +179,13 @@ class TestDifferences:
         np.testing.assert_array_equal(at_cold, rungs[0].position)
         np.testing.assert_array_equal(at_hot, rungs[1].position[rows])
         for position, difference in ((at_cold, cold), (at_hot, hot)):
-            np.testing.assert_allclose(difference, fine(position)[0] - coarse(position)[0])
+            np.testing.assert_allclose(difference, square(position)[0] - coarse(position)[0])
         # what is learnt costs nothing
         assert [r.potential.evaluations - s for r, s in zip(rungs, solves, strict=True)] == [3, 0]
 
     @pytest.mark.parametrize("settings", [({}, {}), ({"estimator": noisy(0.01)}, {"estimator": exact()})])
     def test_learnt_in_warm_up_and_frozen_after(self, settings):
-        rungs = pair((fine, coarse), settings)
+        rungs = pair((square, coarse), settings)
         rule = delayed_acceptance(Discrepancy(states=200))
         exchange = Exchange(Swap(rule, fraction=1.0), rungs, np.random.SeedSequence(0))
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from functions import robertson
 from scipy.integrate import solve_ivp
 
 from invsamp.solvers.ode.model import OdeModel, Status
@@ -13,11 +14,6 @@ from invsamp.solvers.ode.model import OdeModel, Status
 
 def van_der_pol(t, x, p):
     return x[1], p[0] * (1 - x[0] ** 2) * x[1] - x[0]
-
-
-def robertson(t, x, p):
-    a, b, c = x
-    return -p[0] * a + p[1] * b * c, p[0] * a - p[1] * b * c - p[2] * b * b, p[2] * b * b
 
 
 def hires(t, x, p):

@@ -7,17 +7,13 @@ import threading
 
 import numpy as np
 import pytest
+from functions import robertson
 from scipy.integrate import odeint
 
 from invsamp.solvers.ode import integrators
 from invsamp.solvers.ode.model import OdeModel, Status
 from invsamp.solvers.ode.newton import state_jacobian
 from invsamp.solvers.ode.right_hand_side import prepare_jacobian
-
-
-def robertson(t, x, p):
-    a, b, c = x
-    return -p[0] * a + p[1] * b * c, p[0] * a - p[1] * b * c - p[2] * b * b, p[2] * b * b
 
 
 def test_counters_are_those_of_odeint():

@@ -8,6 +8,7 @@ import pickle
 
 import numpy as np
 import pytest
+from functions import lotka_volterra
 from scipy.integrate import odeint, solve_ivp
 
 from invsamp.solvers.ode.model import OdeModel, Status
@@ -15,12 +16,6 @@ from invsamp.solvers.ode.model import OdeModel, Status
 METHODS = ("LSODA", "RK45")
 TIMES = np.arange(21.0)
 THETA = np.array([[0.547, 0.0277, 0.800, 0.0241, 34.0, 5.94], [0.6, 0.03, 0.7, 0.02, 30.0, 7.0]])
-
-
-def lotka_volterra(t, x, p):
-    u, v = x
-    alpha, beta, gamma, delta = p
-    return (alpha - beta * v) * u, (-gamma + delta * u) * v
 
 
 def model(method="LSODA", **settings):

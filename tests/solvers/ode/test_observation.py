@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from functions import lotka_volterra
 
 import invsamp as iv
 from invsamp.solvers.ode.model import OdeModel
@@ -14,12 +15,6 @@ TIMES = np.arange(11.0)
 THETA = np.array([[0.547, 0.0277, 0.800, 0.0241, 34.0, 5.94], [0.6, 0.03, 0.7, 0.02, 30.0, 7.0]])
 NAMES = ("alpha", "beta", "gamma", "delta")
 PRIOR = iv.Prior(**{name: iv.LogNormal(float(np.log(THETA[0, k])), 0.3) for k, name in enumerate((*NAMES, "u0", "v0"))})
-
-
-def lotka_volterra(t, x, p):
-    u, v = x
-    alpha, beta, gamma, delta = p
-    return (alpha - beta * v) * u, (-gamma + delta * u) * v
 
 
 MODEL = OdeModel(lotka_volterra, ("u", "v"), NAMES, rtol=1e-11, atol=1e-11)

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from functions import lotka_volterra
 from scipy.integrate import solve_ivp
 
 from invsamp.solvers.ode.model import OdeModel, Status
@@ -15,12 +16,6 @@ START = np.array([[34.0, 5.94], [30.0, 7.0]])
 
 
 NAN = math.nan
-
-
-def lotka_volterra(t, x, p):
-    u, v = x
-    alpha, beta, gamma, delta = p
-    return (alpha - beta * v) * u, (-gamma + delta * u) * v
 
 
 def fitzhugh_nagumo(t, x, p):
