@@ -67,7 +67,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"invsamp {doctor.version('invsamp') or '0+unknown'}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def command(name: str, act: Callable[[argparse.Namespace], None], text: str, run: bool = True) -> Any:
+    def command(
+        name: str, act: Callable[[argparse.Namespace], None], text: str, run: bool = True
+    ) -> argparse.ArgumentParser:
         found = commands.add_parser(name, help=text, description=text[:1].upper() + text[1:] + ".")
         found.set_defaults(act=act)
         if run:

@@ -386,7 +386,7 @@ class TellsLikelihood(Protocol):
 class Described(Protocol):
     """A problem that tells its parts, by which a run that goes on recognises it."""
 
-    def described(self) -> Mapping[str, Any]:
+    def described(self) -> Facts:
         """Parts by name, with printable settings: "prior", "noise", "forward" (each may be a mapping), and "data"."""
         ...
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -172,7 +171,7 @@ def _cross() -> Array:
     return np.concatenate([quarter @ np.linalg.matrix_power(turn, k) for k in range(4)])
 
 
-_UNIT: dict[str, Callable[[], Any]] = {"flower": _flower, "heart": _heart, "octagon": _octagon, "cross": _cross}
+_UNIT: dict[str, Callable[[], Array]] = {"flower": _flower, "heart": _heart, "octagon": _octagon, "cross": _cross}
 
 
 def _cut(polygon: Array, axis: int, level: float, side: float) -> Array:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +19,7 @@ from invsamp.posing.noise import GaussianNoise
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.prior import Prior
 from invsamp.problems.trajectory import Trajectory, as_trajectory, check_tolerances, simulate
+from invsamp.solvers.foreign import Term
 from invsamp.solvers.ode import OdeModel, OdeObservation
 
 Array = npt.NDArray[np.float64]
@@ -36,7 +36,7 @@ TRUTH = MappingProxyType(
 )
 
 
-def rhs(t: Any, x: Sequence[Any], p: Sequence[Any]) -> tuple[Any, Any]:
+def rhs(t: Term, x: Sequence[Term], p: Sequence[Term]) -> tuple[Term, Term]:
     """Voltage v and recovery r: v' = c (v - v^3 / 3 + r), r' = -(v - a + b r) / c."""
     v, r = x
     a, b, c = p

@@ -9,7 +9,7 @@ day before the first count.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from invsamp.posing.more_distributions import Exponential
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.prior import Prior
 from invsamp.posing.truncation import truncated
+from invsamp.solvers.foreign import Term
 from invsamp.solvers.ode import OdeModel
 
 BOYS = 763
@@ -29,7 +30,7 @@ for _array in (DAYS, IN_BED):
     _array.setflags(write=False)
 
 
-def rhs(t: Any, x: Sequence[Any], p: Sequence[Any]) -> tuple[Any, Any]:
+def rhs(t: Term, x: Sequence[Term], p: Sequence[Term]) -> tuple[Term, Term]:
     """Susceptible s and infected i: s' = -beta s i / 763, i' = beta s i / 763 - gamma i, in days."""
     susceptible, infected = x
     beta, gamma = p

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +22,7 @@ from invsamp.posing.noise import GaussianNoise
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.prior import Prior
 from invsamp.problems.trajectory import Trajectory, as_trajectory, check_tolerances, matched, segment_begins, simulate
+from invsamp.solvers.foreign import Term
 from invsamp.solvers.gradient_matching import linear_in_parameters
 from invsamp.solvers.ode import MultipleShooting, OdeModel
 
@@ -41,7 +41,7 @@ CHAOTIC = constraint("sigma > 1 + beta") & constraint("rho > 1") & constraint("b
 LARGEST = 50.0
 
 
-def rhs(t: Any, x: Sequence[Any], p: Sequence[Any]) -> tuple[Any, Any, Any]:
+def rhs(t: Term, x: Sequence[Term], p: Sequence[Term]) -> tuple[Term, Term, Term]:
     """Convection: x' = sigma (y - x), y' = x (rho - z) - y, z' = x y - beta z."""
     x0, y, z = x
     sigma, rho, beta = p

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from invsamp.posing.posterior import Posterior
 from invsamp.posing.prior import Prior
 from invsamp.posing.truncation import truncated
 from invsamp.problems.trajectory import Trajectory, as_trajectory, check_tolerances, matched, segment_begins, simulate
+from invsamp.solvers.foreign import Term
 from invsamp.solvers.gradient_matching import linear_in_parameters
 from invsamp.solvers.ode import MultipleShooting, OdeModel, OdeObservation
 
@@ -71,7 +72,7 @@ REFERENCE = MappingProxyType(
 )
 
 
-def rhs(t: Any, x: Sequence[Any], p: Sequence[Any]) -> tuple[Any, Any]:
+def rhs(t: Term, x: Sequence[Term], p: Sequence[Term]) -> tuple[Term, Term]:
     """Growth of prey u and predators v: u' = (alpha - beta v) u, v' = (-gamma + delta u) v."""
     u, v = x
     alpha, beta, gamma, delta = p

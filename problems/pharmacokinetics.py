@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +24,8 @@ from invsamp.posing.noise import GaussianNoise, LogNormalNoise
 from invsamp.posing.population import Population
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.prior import Prior
-from invsamp.solvers.ode import OdeModel
+from invsamp.solvers.foreign import Term
+from invsamp.solvers.ode import OdeModel, OdeObservation
 
 Array = npt.NDArray[np.float64]
 
@@ -53,14 +53,14 @@ for _array in (TIMES, INJECTION_TIMES, DOSES):
     _array.setflags(write=False)
 
 
-def _swallowed(t: Any, x: Sequence[Any], p: Sequence[Any]) -> tuple[Any, Any]:
+def _swallowed(t: Term, x: Sequence[Term], p: Sequence[Term]) -> tuple[Term, Term]:
     """Amount g in the gut, concentration b in the blood: g' = -absorption g, volume b' = absorption g - clearance b."""
     gut, blood = x
     absorption, clearance, volume = p
     return -absorption * gut, (absorption * gut - clearance * blood) / volume
 
 
-def _injected(t: Any, x: Sequence[Any], p: Sequence[Any]) -> tuple[Any, Any]:
+def _injected(t: Term, x: Sequence[Term], p: Sequence[Term]) -> tuple[Term, Term]:
     """Amounts in blood b and tissue s: b' = -(out + to_tissue) b + back s, s' = to_tissue b - back s."""
     blood, tissue = x
     out, to_tissue, back = p[0], p[1], p[2]
@@ -137,13 +137,13 @@ def two_compartments(seed: int = 0) -> Posterior:
     return Posterior(prior, _observed_injection(), injection(seed), GaussianNoise("sd"))
 
 
-def _blood() -> Any:
+def _blood() -> OdeObservation:
     """Concentration in the blood of one patient."""
     model = OdeModel(_swallowed, ("gut", "blood"), ("absorption", "clearance", "volume"), rtol=1e-5)
     return model.observe(TIMES, initial=("dose", 0.0), t0=0.0, states=("blood",))
 
 
-def _observed_injection() -> Any:
+def _observed_injection() -> OdeObservation:
     parameters = ("out", "to_tissue", "back", "lag", "dose")
     model = OdeModel(_injected, ("blood", "tissue"), parameters, doses=(("lag", {"blood": "dose"}),))
     return model.observe(INJECTION_TIMES, initial=(0.0, 0.0), t0=0.0, states=("blood",))

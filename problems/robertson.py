@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from invsamp.posing.noise import LogNormalNoise
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.prior import Prior
 from invsamp.problems.trajectory import Trajectory, as_trajectory, check_tolerances, simulate
+from invsamp.solvers.foreign import Term
 from invsamp.solvers.ode import OdeModel
 
 Array = npt.NDArray[np.float64]
@@ -40,7 +41,7 @@ TIMES.setflags(write=False)
 NOISE_SD = 0.05
 
 
-def rhs(t: Any, x: Sequence[Any], p: Sequence[Any]) -> tuple[Any, Any, Any]:
+def rhs(t: Term, x: Sequence[Term], p: Sequence[Term]) -> tuple[Term, Term, Term]:
     """Concentrations: a' = -k1 a + k3 b c, c' = k2 b^2, b' = -a' - c'."""
     a, b, c = x
     k1, k2, k3 = p

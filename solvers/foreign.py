@@ -23,7 +23,8 @@ Comm = Any
 #: scipy.sparse, and meshio.
 Sparse = Any
 Read = Any
-#: sympy, libsbml and llvmlite; a function that numba has compiled.
+#: sympy and libsbml; what numba and llvmlite build code with (builders, types, values), and a function that numba has
+#: compiled, which is not called as it is written.
 Expression = Any
 Sbml = Any
 Llvm = Any

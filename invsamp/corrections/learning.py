@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from invsamp.contract import Array
+from invsamp.contract import Array, ForwardModel
 from invsamp.corrections.affine import Map, Mask
 from invsamp.corrections.enhanced import Enhanced
 from invsamp.corrections.pairs import FOLDS, KINDS, Kind, Pairs
@@ -32,7 +32,7 @@ GATE_SD, GATE_RATIO = 1.0, 5.0
 class Refittable(Protocol):
     """A surrogate that can be fitted to the fine model."""
 
-    def fit(self, theta: Array, observations: Array) -> Any:
+    def fit(self, theta: Array, observations: Array) -> ForwardModel:
         """The model fitted to fine observations (n, m) at theta (n, p), p of its own parameters; this one is left."""
         ...
 
@@ -220,7 +220,7 @@ def predicted_apart(
     return y
 
 
-def refitted(posterior: Posterior, model: Refittable, name: str, theta: Array, fine: Array) -> Any:
+def refitted(posterior: Posterior, model: Refittable, name: str, theta: Array, fine: Array) -> ForwardModel:
     """A surrogate fitted to the fine model's observations; `ValueError` if it gives none."""
     own = theta[:, posterior.columns(name)]
     found = model.fit(own, fine)
@@ -235,7 +235,7 @@ class Correction(NamedTuple):
     fidelity: str
     found: Map | None = None  # what its observations go through
     missing: FittedPolynomial | None = None  # what is added to them before
-    model: Any = None  # a surrogate that was fitted, in place of its own
+    model: ForwardModel | None = None  # a surrogate that was fitted, in place of its own
 
     def applied(self, posterior: Posterior) -> Posterior:
         """The posterior with it."""

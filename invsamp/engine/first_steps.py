@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Collection, Generator, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -44,7 +44,7 @@ def checked_step(
     name, told = f"the kernel {kernel!r}", _Told(here)
     evaluate = rung.evaluate
 
-    def told_at(position: Any, rows: Rows | None = None) -> Asks[Estimate]:
+    def told_at(position: Array, rows: Rows | None = None) -> Asks[Estimate]:
         _check_positions(name, "rung.evaluate of", position, here.position.shape[1])
         chains = told.every if rows is None and len(position) == len(told.every) else rows
         if chains is not None and np.shape(chains) != (len(position),):
@@ -171,7 +171,7 @@ def _check_requests(name: str, requests: object, fidelities: Collection[str], d:
         _check_positions(name, "ask for", request.position, d)
 
 
-def _check_positions(name: str, what: str, position: Any, d: int) -> None:
+def _check_positions(name: str, what: str, position: object, d: int) -> None:
     if not (_is_real(position) and position.ndim == 2 and position.shape[1] == d):
         raise _wrong(name, f"{what} positions in an array of floats of shape (rows, {d})", position)
 
@@ -218,7 +218,7 @@ def _rows(position: Array, estimate: Estimate) -> list[bytes]:
     return [row.tobytes() for row in np.column_stack([position, estimate.energy]) + 0.0]
 
 
-def _is_real(value: object) -> bool:
+def _is_real(value: object) -> TypeGuard[Array]:
     return isinstance(value, np.ndarray) and value.dtype == np.float64
 
 

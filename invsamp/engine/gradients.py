@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from invsamp.estimators import BoundEstimator, BoundMinibatch
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Answer, Estimate, Request, answered
 from invsamp.posing.forward import ModelError
-from invsamp.posing.slopes import Probe, balanced, blame
+from invsamp.posing.slopes import Mistake, Probe, balanced, blame
 
 #: Starts at which something is to be told, and those that are tried for it.
 STARTS, TRIES = 2, 6
@@ -193,7 +193,7 @@ def _scale(problem: Problem, positions: Array, rng: np.random.Generator) -> Arra
 
 
 def _wrong(
-    problem: Problem, fidelity: str, position: Array, column: int, own: Any, error: float, admitted: float
+    problem: Problem, fidelity: str, position: Array, column: int, own: Mistake, error: float, admitted: float
 ) -> str:
     admits = f" (it admits {admitted:.0e})" if admitted else ""
     where = f". This was at the parameters {problem.to_theta(position).tolist()}" if len(position) <= SHOWN else ""

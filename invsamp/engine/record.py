@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from invsamp import arguments
 from invsamp.arguments import mapping
-from invsamp.contract import Array, Plain, Problem
+from invsamp.contract import AnyArray, Array, Plain, Problem
 from invsamp.posing.names import check_quantities
 
 #: What is kept of each draw: arrays (chains, *shape) by name.
-Values = dict[str, npt.NDArray[np.floating[Any]]]
+Values = dict[str, AnyArray]
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,7 @@ class Record:
     ``parameters``: those that are kept of the cold rung alone; None: all of them, of all rungs.
     """
 
-    functions: Mapping[str, Callable[[Array], Any]] = field(default_factory=dict)
+    functions: Mapping[str, Callable[[Array], object]] = field(default_factory=dict)
     parameters: tuple[str, ...] | None = None
 
     @property

@@ -11,7 +11,6 @@ import hashlib
 import types
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -96,7 +95,7 @@ def _told(part: object) -> dict[str, bytes]:
 
 def _digest(value: object) -> bytes:
     """Of numbers, text, arrays, generators, and what holds these; of other objects, which one it is."""
-    told: Any = id(value)
+    told: object = id(value)
     if isinstance(value, np.ndarray) and value.dtype != object:
         told = value.dtype.str, value.shape, value.tobytes()
     elif isinstance(value, np.random.Generator):

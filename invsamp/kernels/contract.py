@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -240,6 +240,6 @@ def where_solved(rung: ActiveRung, there: Point, here: Point) -> tuple[Point, Ma
     return Point(position, there.estimate.replaced(rows, here.estimate.take(rows))), refused
 
 
-def number(value: Any) -> float:
+def number(value: StepSize) -> float:
     """A step size for each chain as one for all: their geometric mean."""
     return float(np.exp(np.mean(np.log(value)))) if isinstance(value, np.ndarray) else float(value)

@@ -7,13 +7,12 @@ import pickle
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import function, integer, optional, real
-from invsamp.contract import Array, Plain, VectorJacobianProduct
+from invsamp.contract import AnyArray, Array, Plain, VectorJacobianProduct
 from invsamp.parallel.pool import Task, WorkerPool
 from invsamp.parallel.worker import Answer, Description, Request, describe
 from invsamp.posing.failures import CountsFailures, Failures
@@ -161,7 +160,7 @@ class IsolatedModel(CountsFailures):
         return self._description.n_observations
 
     @property
-    def data_indices(self) -> Any:
+    def data_indices(self) -> AnyArray | None:
         """Which of the data the model predicts."""
         return self._description.data_indices
 
@@ -229,7 +228,7 @@ class IsolatedModel(CountsFailures):
                 answers[index] = answer._replace(value=None)
         return answers
 
-    def _observations(self, values: Sequence[Any]) -> Array:
+    def _observations(self, values: Sequence[Array | None]) -> Array:
         lengths = {len(value) for value in values if value is not None}
         if self._width is not None:
             lengths.add(self._width)

@@ -7,7 +7,7 @@ import os
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ from invsamp.parallel.isolation import isolated
 from invsamp.parallel.messages import Communicator
 from invsamp.parallel.world import all_or_none, alone, check_communicator, world
 from invsamp.posing.forward import ModelError, own_array
+
+#: Observations at theta (batch, p).
+Solve = Callable[[Array], Array]
 
 
 def map(model: object, thetas: npt.ArrayLike, *, workers: int | None = None, comm: Communicator | None = None) -> Array:
@@ -52,7 +55,7 @@ def map(model: object, thetas: npt.ArrayLike, *, workers: int | None = None, com
     RuntimeError
         If all rows fail, so that it is not known how many observations there are; with what the last one said.
     """
-    function("model", model, "of theta (batch, parameters)")
+    solve: Solve = function("model", model, "of theta (batch, parameters)")
     theta = np.ascontiguousarray(array("thetas", thetas, ("n", "parameters"), finite=False, nan=True))
     workers = optional(integer, "workers", workers, least=1)
     check_communicator(comm)
@@ -61,12 +64,12 @@ def map(model: object, thetas: npt.ArrayLike, *, workers: int | None = None, com
     if not together:
         own = world() if comm is None else comm
     if own is None or own.size == 1:
-        return _over_workers(model, theta, workers)
+        return _over_workers(solve, theta, workers)
     _check_equal(own, theta)
     if together:
-        return _stacked([_evaluated(model, theta)], model)
+        return _stacked([_evaluated(solve, theta)], model)
     with all_or_none(own), alone():
-        parts = own.allgather(_evaluated(model, np.array_split(theta, own.size)[own.rank]))
+        parts = own.allgather(_evaluated(solve, np.array_split(theta, own.size)[own.rank]))
     return _stacked(parts, model)
 
 
@@ -85,7 +88,7 @@ def _check_equal(comm: Communicator, theta: Array) -> None:
         raise ValueError(f"thetas must be the same on every rank, got others on ranks {different} than on rank 0")
 
 
-def _over_workers(model: Any, theta: Array, workers: int | None) -> Array:
+def _over_workers(model: Solve, theta: Array, workers: int | None) -> Array:
     count = len(os.sched_getaffinity(0)) if workers is None else workers
     if min(count, len(theta)) == 1:
         return _stacked([_evaluated(model, theta)], model)
@@ -114,7 +117,7 @@ class _Plain:
         raise TypeError("a plain function cannot be linearized")
 
 
-def _evaluated(model: Any, theta: Array) -> _Part:
+def _evaluated(model: Solve, theta: Array) -> _Part:
     rows: list[Array | None] = []
     message = None
     for row in theta:

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import wait
 from multiprocessing.util import Finalize
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from invsamp.parallel.process import GUARD, Worker
 from invsamp.parallel.worker import Answer, Description, Request
@@ -108,7 +108,7 @@ class WorkerPool:
         """End a worker."""
         self._workers.pop(number).end()
 
-    def listen(self, timeout: float | None) -> list[tuple[int, object]]:
+    def listen(self, timeout: float | None) -> list[tuple[int, Answer | None]]:
         """Answers that have come within the timeout (None: wait), with the workers' numbers; None of one that died."""
         starting = [worker.began + START_LIMIT for worker in self._workers.values() if worker.description is None]
         if starting:
@@ -117,13 +117,13 @@ class WorkerPool:
         if not self._workers:
             return []
         owners = {one: number for number, worker in self._workers.items() for one in worker.heard_by}
-        found = []
+        found: list[tuple[int, Answer | None]] = []
         for number in {owners[one] for one in wait(list(owners), timeout)}:  # type: ignore[index]
             worker = self._workers[number]
             began = worker.description is not None
             message = worker.receive()
             if began:
-                found.append((number, message))
+                found.append((number, message if isinstance(message, Answer) else None))
             elif message is None and self._may_try_again():
                 self.stop(number)
             elif message is None or isinstance(message, Answer):
@@ -210,7 +210,7 @@ class _Round:
                 kept.append(index)
         self._waiting = kept
 
-    def _take(self, number: int, message: Any) -> None:
+    def _take(self, number: int, message: Answer | None) -> None:
         worker = self._pool.workers[number]
         index, worker.task = worker.task, None
         if message is None:

@@ -9,11 +9,19 @@ import signal
 import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from invsamp.contract import derivative_error
+from invsamp.contract import (
+    AnyArray,
+    Array,
+    ForwardModel,
+    JacobianForwardModel,
+    RowsForwardModel,
+    VectorJacobianProduct,
+    derivative_error,
+)
 from invsamp.posing.forward import ModelError, WrongShapeError, real_array
 
 #: Seconds over its time limit after which a worker ends itself, for the case that nobody is left to end it.
@@ -26,12 +34,14 @@ IMPORTABLE = (
     " an interactive session has none"
 )
 
+Result = Array | tuple[Array, Array]
+
 
 class Request(NamedTuple):
     """What a worker is asked for: an operation on one row, and what it may forget before."""
 
     operation: str  # "observations", "linearize", "product", "jacobian" or "rows"
-    arguments: tuple[Any, ...]
+    arguments: tuple[object, ...]
     forgotten: tuple[int, ...] = ()  # tokens of linearizations that nobody holds any more
 
 
@@ -39,7 +49,7 @@ class Answer(NamedTuple):
     """What came of a request: ``value`` where ``status`` is "done", otherwise what went wrong."""
 
     status: str  # "done", "raised", "timed_out", "died", "mistake"
-    value: Any
+    value: Any  # what the model returned, or the words of an error: it came as a pickle
     worker: int = -1  # number of the worker that answered
 
 
@@ -49,13 +59,13 @@ class Description(NamedTuple):
     name: str
     parameters: tuple[str, ...] | None
     n_observations: int | None
-    data_indices: Any
+    data_indices: AnyArray | None
     has_jacobian: bool
     has_rows: bool
     derivative_error: float
 
 
-def describe(model: Any) -> Description:
+def describe(model: object) -> Description:
     """The description of a forward model.
 
     Raises
@@ -119,15 +129,15 @@ def _answer_all(connection: Connection, rows: _Rows, time_limit: float | None) -
 class _Rows:
     """A model asked row by row, with the linearizations that it still has to keep."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: ForwardModel) -> None:
         self._model = model
-        self._kept: dict[int, Callable[[Any], Any]] = {}
+        self._kept: dict[int, VectorJacobianProduct] = {}
         self._latest, self._tried = -1, False
 
-    def answer(self, request: Request) -> Any:
+    def answer(self, request: Request) -> Result:
         for token in request.forgotten:
             self._kept.pop(token, None)
-        operations: dict[str, Callable[..., Any]] = {
+        operations: dict[str, Callable[..., Result]] = {
             "observations": self._observations,
             "linearize": self._linearize,
             "product": self._product,
@@ -136,15 +146,15 @@ class _Rows:
         }
         return operations[request.operation](*request.arguments)
 
-    def _observations(self, theta: Any) -> Any:
+    def _observations(self, theta: Array) -> Array:
         return _only_row(self._model(theta[None]), 1, "observations")
 
-    def _linearize(self, token: int, theta: Any) -> Any:
+    def _linearize(self, token: int, theta: Array) -> Array:
         y, self._kept[token] = self._model.linearize(theta[None])
         self._latest = token
         return _only_row(y, 1, "observations")
 
-    def _product(self, token: int, theta: Any, cotangent: Any) -> Any:
+    def _product(self, token: int, theta: Array, cotangent: Array) -> Array:
         if token not in self._kept:  # it was lost with another worker
             self._linearize(token, theta)
         product = np.array(_only_row(self._kept[token](cotangent[None]), 1, "the vector-Jacobian product"))
@@ -160,16 +170,16 @@ class _Rows:
                 )
         return product
 
-    def _jacobian(self, theta: Any) -> Any:
-        y, matrix = self._model.jacobian(theta[None])
+    def _jacobian(self, theta: Array) -> Result:
+        y, matrix = cast(JacobianForwardModel, self._model).jacobian(theta[None])
         return _only_row(y, 1, "observations"), _only_row(matrix, 2, "the jacobian")
 
-    def _chosen(self, theta: Any, indices: Any) -> Any:
-        y, matrix = self._model.rows(theta[None], indices[None])
+    def _chosen(self, theta: Array, indices: AnyArray) -> Result:
+        y, matrix = cast(RowsForwardModel, self._model).rows(theta[None], indices[None])
         return _only_row(y, 1, "the chosen observations"), _only_row(matrix, 2, "the jacobian")
 
 
-def _only_row(value: Any, dimension: int, what: str) -> Any:
+def _only_row(value: object, dimension: int, what: str) -> Array:
     array = real_array(value, what)
     if array.ndim != dimension + 1 or len(array) != 1:
         expected = ", ".join(["1"] + ["*"] * dimension)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from invsamp.petab.conditions import formula, setting
 from invsamp.petab.priors import LOGARITHMS
 from invsamp.petab.reading import Measurement, Tables
@@ -11,6 +9,7 @@ from invsamp.posing.expressions import FUNCTIONS
 from invsamp.posing.noise import GaussianNoise, LogNormalNoise
 from invsamp.posing.noise_contract import Noise
 from invsamp.posing.outputs import Outputs
+from invsamp.solvers.foreign import Given
 from invsamp.solvers.ode import SbmlModel
 from invsamp.solvers.ode.symbols import Expression, Unsupported, number, substituted, symbol
 
@@ -69,5 +68,5 @@ def _text(expression: Expression, observable: str) -> str:
     names = {"Abs": "abs"}
     if extra := {each.func.__name__ for each in expression.atoms(sympy.Function)} - set(FUNCTIONS) - set(names):
         raise Unsupported(f"noiseFormula of {observable!r} with {sorted(extra)} is not supported")
-    printer: Any = PythonCodePrinter({"fully_qualified_modules": False})
+    printer: Given = PythonCodePrinter({"fully_qualified_modules": False})
     return str(printer.doprint(expression.xreplace({_y(): allowed})))

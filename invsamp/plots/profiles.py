@@ -14,7 +14,7 @@ from scipy.stats import chi2
 
 from invsamp import arguments
 from invsamp.arguments import wrong
-from invsamp.contract import Array
+from invsamp.contract import Array, InferenceData
 from invsamp.plots.figure import (
     COLD,
     FAINT,
@@ -123,7 +123,7 @@ def plot_profiles(run: Run, profiles: ProfiledAll, names: Sequence[str] | None =
     return figure
 
 
-def _of_prior(before: Any, shapes: Mapping[str, tuple[int, ...]], column: int) -> Array:
+def _of_prior(before: InferenceData, shapes: Mapping[str, tuple[int, ...]], column: int) -> Array:
     """Prior draws of one column of theta; none where a run has none."""
     for name, shape in shapes.items():
         size = math.prod(shape)

@@ -9,16 +9,17 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from invsamp import arguments
 from invsamp.arguments import array, one_of, optional, real, text
-from invsamp.contract import AnyArray, Array, VectorJacobianProduct
+from invsamp.contract import AnyArray, Array, Tensor, VectorJacobianProduct
 from invsamp.posing.forward import ModelError, WrongShapeError, own_array, real_array
 
-Function = Callable[[Array], Any]
+Derived = TypeVar("Derived")
+Function = Callable[[Array], object]
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class FiniteDifferenceModel:
 class RowFunction:
     """Function of one theta (p,), looped over the rows of a batch. It cannot be linearized."""
 
-    function: Callable[[Array], Any]
+    function: Callable[[Array], object]
     parameters: tuple[str, ...] | None = None
 
     def __call__(self, theta: Array) -> Array:
@@ -117,7 +118,7 @@ class RowFunction:
 class TorchModel:
     """Model made of a torch function; see `from_torch`."""
 
-    function: Callable[[Any], Any]
+    function: Callable[[Tensor], Tensor]
     parameters: tuple[str, ...] | None = None
     dtype: str = "float64"
     device: str = "cpu"
@@ -149,7 +150,7 @@ class TorchModel:
 
         return self._numbers(y.detach()), vjp
 
-    def _tensor(self, theta: Array) -> Any:
+    def _tensor(self, theta: Array) -> Tensor:
         import torch
 
         held = torch.from_numpy(np.array(theta))
@@ -161,7 +162,7 @@ class TorchModel:
             said = str(error).splitlines()[0]
             raise ModelError(f"device must be one that this machine has, got {self.device!r}: {said}") from error
 
-    def _numbers(self, y: Any) -> Array:
+    def _numbers(self, y: Tensor) -> Array:
         return real_array(y.cpu().numpy(), "the result of the function")
 
 
@@ -288,7 +289,7 @@ def parameter_names(parameters: Iterable[str] | None) -> tuple[str, ...] | None:
     return found
 
 
-def approximate_derivatives(model: object, error: float) -> Any:
+def approximate_derivatives(model: Derived, error: float) -> Derived:
     """The same forward model or potential, which says of its derivatives that they are approximate.
 
     Then `Posterior.check_gradient`, and the check at the start of a run, hold it to that error in place of rounding.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, optional, store
-from invsamp.contract import Array, VectorJacobianProduct, derivative_error, no_derivatives
+from invsamp.contract import Array, ForwardModel, VectorJacobianProduct, derivative_error, no_derivatives
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +35,7 @@ class CorrectedModel:
     are the data's; with an offset alone it goes on to predict its own.
     """
 
-    model: Any
+    model: ForwardModel
     offset: npt.ArrayLike
     factor: npt.ArrayLike | None = None
 

@@ -64,7 +64,7 @@ class LogDensity:
     function: Any
     gradient: Any = None
     data: Any = field(default=None, kw_only=True)
-    dimension: Any = field(default=None, kw_only=True)
+    dimension: int | None = field(default=None, kw_only=True)
     parameters: Iterable[str] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:

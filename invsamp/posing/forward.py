@@ -137,7 +137,7 @@ class GuardedModel:
         return derivatives if self._fixed is None else np.ascontiguousarray(derivatives[..., self._free])
 
     def _guarded(
-        self, solve: Callable[[slice], Sequence[Any]], rows: slice, wanted: Sequence[tuple[str, tuple[int, ...]]]
+        self, solve: Callable[[slice], Sequence[object]], rows: slice, wanted: Sequence[tuple[str, tuple[int, ...]]]
     ) -> list[Array]:
         """What ``solve`` gives for these rows: arrays by name and shape of a row. Row by row if that raises."""
         batch = rows.stop - rows.start
@@ -168,7 +168,7 @@ class GuardedModel:
         self._message = f"{type(error).__name__}: {error}"
 
 
-def _shaped(value: Any, shape: tuple[int, ...], what: str) -> Array:
+def _shaped(value: object, shape: tuple[int, ...], what: str) -> Array:
     if type(value) is np.ndarray and value.dtype is FLOAT and value.shape == shape:  # as it mostly is, at each step
         return value.copy()
     array = own_array(value, what)
@@ -179,7 +179,7 @@ def _shaped(value: Any, shape: tuple[int, ...], what: str) -> Array:
     return array
 
 
-def real_array(value: Any, what: str) -> Array:
+def real_array(value: object, what: str) -> Array:
     """The value as an array of floats; WrongShapeError, naming ``what`` it is, where it cannot be one."""
     if type(value) is np.ndarray and value.dtype is FLOAT:
         return value
@@ -189,7 +189,7 @@ def real_array(value: Any, what: str) -> Array:
         raise WrongShapeError(str(error)) from None
 
 
-def own_array(value: Any, what: str) -> Array:
+def own_array(value: object, what: str) -> Array:
     """The same as an array that nobody else has: whoever made the value may use its memory again."""
     if type(value) is np.ndarray and value.dtype is FLOAT:
         return value.copy()

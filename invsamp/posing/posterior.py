@@ -565,7 +565,7 @@ class Posterior:
             self._check_count(fidelity, model, bound.outputs)
         return bound
 
-    def _check_count(self, fidelity: str, model: Any, size: int) -> None:
+    def _check_count(self, fidelity: str, model: object, size: int) -> None:
         count = getattr(model, "n_observations", None)
         if count is not None and count != size:
             raise ValueError(
@@ -605,7 +605,7 @@ class Posterior:
         self._check_sizes(fidelity, model, names)
         return list(names)
 
-    def _check_sizes(self, fidelity: str, model: Any, names: Sequence[str]) -> None:
+    def _check_sizes(self, fidelity: str, model: object, names: Sequence[str]) -> None:
         """Of each parameter the model takes as many entries as the prior gives it, where it says how many."""
         shapes = self.prior.known_names.shapes
         for name, size in zip(names, getattr(model, "sizes", ()), strict=False):

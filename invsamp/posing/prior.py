@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,6 +23,9 @@ from invsamp.posing.hierarchy import Hierarchy, Tied, ordered
 from invsamp.posing.more_distributions import LogUniform
 from invsamp.posing.names import check_names, labels
 from invsamp.posing.resolution import check_scales, resolved
+
+#: Of the compiled loop: indices, families, and three coefficients, each (columns,).
+Columns = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Array, Array, Array]
 
 
 class Prior:
@@ -123,7 +126,7 @@ class Prior:
     def __hash__(self) -> int:
         return hash(self._parts())
 
-    def _parts(self) -> tuple[Any, ...]:
+    def _parts(self) -> tuple[object, ...]:
         fixed = tuple((name, freeze(value)) for name, value in self.fixed.items())
         return self.order, tuple(self.distributions.items()), fixed, tuple(self.tied.items())
 
@@ -248,12 +251,12 @@ class Prior:
         lead = points.shape[:-1]
         return {name: points[..., self.slices[name]].reshape((*lead, *shape)) for name, shape in self.shapes.items()}
 
-    def check_names(self, argument: str, names: Any) -> None:
+    def check_names(self, argument: str, names: Iterable[str]) -> None:
         """Raise ValueError if ``names`` holds a name that is not a parameter."""
         if unknown := [name for name in names if name not in self.shapes]:
             raise ValueError(f"{argument} must use the prior's parameters {list(self.names)}, got {unknown}")
 
-    def columns(self, names: Any) -> npt.NDArray[np.intp]:
+    def columns(self, names: Collection[str]) -> npt.NDArray[np.intp]:
         """Indices of theta's columns that belong to ``names``, tied or not, in the order of ``names``."""
         self.check_names("names", [name for name in names if name not in self.tied])
         return np.concatenate(
@@ -289,7 +292,7 @@ class Prior:
                 check_scales(node.name, node.law, found, self.fixed)
         return found
 
-    def _split(self) -> tuple[tuple[Any, ...], list[tuple[slice, Distribution]]]:
+    def _split(self) -> tuple[Columns, list[tuple[slice, Distribution]]]:
         """Arguments of the compiled loop, for the columns that it knows, and the other distributions."""
         own = {name: law for name, law in self.distributions.items() if name not in self._given}
         known = {name: law.compiled for name, law in own.items() if law.compiled is not None}

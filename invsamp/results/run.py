@@ -7,14 +7,14 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp import arguments, storage
 from invsamp.arguments import array, floats, instance, integer, mapping, one_of, optional
-from invsamp.contract import Array, Facts, Observed, Problem
+from invsamp.contract import Array, Facts, InferenceData, Observed, Problem
 from invsamp.diagnostics import weights
 from invsamp.diagnostics.checks import diagnose
 from invsamp.diagnostics.draws import table
@@ -81,7 +81,7 @@ class Run(Pictures):
         self._source = source
 
     @property
-    def data(self) -> Any:
+    def data(self) -> InferenceData:
         """The `arviz.InferenceData`, made when it is first asked for."""
         return self._source.data
 
@@ -345,7 +345,7 @@ class Run(Pictures):
         optional(instance, "posterior", posterior, Posterior, "a Posterior, or None")
         write_whole(place, [page(self, posterior, heading).encode()])
 
-    def to_arviz(self) -> Any:
+    def to_arviz(self) -> InferenceData:
         """The `arviz.InferenceData` itself, not a copy."""
         return self.data
 
@@ -496,7 +496,7 @@ class Run(Pictures):
         """
         return self._keep("log_likelihood", log_likelihood(self.theta, self.shapes, posterior, fidelity))
 
-    def loo(self, posterior: Posterior | None = None, fidelity: str | None = None) -> Any:
+    def loo(self, posterior: Posterior | None = None, fidelity: str | None = None) -> InferenceData:
         """Leave-one-out cross-validation, as `arviz.loo` has it, with the draws' weights where they have some.
 
         Parameters

@@ -12,7 +12,7 @@ from invsamp.contract import Array, Facts, InferenceData
 from invsamp.domains import from_dict
 from invsamp.storage import layout
 from invsamp.storage.contents import attributes_of, inference_data
-from invsamp.storage.segments import Rest
+from invsamp.storage.segments import Draws, Rest
 from invsamp.storage.stored import StoredDraws
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Stored:
         return next(iter(draws.variables["posterior"].values()))[0][0], draws.count
 
 
-def _lazy(draws: Any, group: str) -> xr.Dataset:
+def _lazy(draws: Draws, group: str) -> xr.Dataset:
     """Dataset of one group, of variables that are read at need and not kept."""
     import xarray as xr
     from xarray.core import indexing

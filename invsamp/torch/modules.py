@@ -6,7 +6,6 @@ import copy
 import math
 import warnings
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import torch
@@ -115,7 +114,7 @@ class ModuleFunction:
             )
         return first
 
-    def tried(self, name: str, x: tuple[Tensor, ...]) -> Any:
+    def tried(self, name: str, x: tuple[Tensor, ...]) -> Tensor:
         """What the module says of the first inputs, called ``name``; `ValueError` if it does not take them."""
         try:
             with torch.no_grad():
@@ -142,7 +141,7 @@ class ModuleFunction:
         return " ".join(repr(self._module).split())
 
 
-def _resettable(module: Torch) -> Iterator[Any]:
+def _resettable(module: Torch) -> Iterator[Torch]:
     for layer in module.modules():
         if callable(getattr(layer, "reset_parameters", None)):
             yield layer

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -155,7 +155,7 @@ def as_prior(value: object, module: ModuleFunction) -> NormalPrior | FunctionPri
     return NormalPrior(dict.fromkeys(module.shapes, sd), sizes)
 
 
-def _by_layer(given: Mapping[Any, Any], module: ModuleFunction) -> dict[str, float]:
+def _by_layer(given: Mapping[str, object], module: ModuleFunction) -> dict[str, float]:
     """The standard deviation of each parameter, by the longest name in ``given`` that it has or lies in."""
     sds = {name: real(f"prior[{name!r}]", sd, above=0) for name, sd in given.items()}
     found: dict[str, float] = {}

@@ -6,13 +6,12 @@ import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
 
 from invsamp.arguments import integer, sequence
-from invsamp.contract import Array, ForwardModel, VectorJacobianProduct
+from invsamp.contract import Array, ForwardModel, Tensor, Torch, VectorJacobianProduct
 from invsamp.corrections.residuals import Surrogate, known_parameters
 
 #: Every so manieth pair is held out, to stop the training by.
@@ -113,7 +112,7 @@ class _Perceptron(torch.nn.Module):
     def __init__(self, x: Array, y: Array, hidden: tuple[int, ...]) -> None:
         super().__init__()
         widths = [x.shape[1], *hidden, y.shape[1]]
-        layers: list[Any] = []
+        layers: list[Torch] = []
         for before, after in itertools.pairwise(widths):
             layers += [torch.nn.Linear(before, after), torch.nn.Tanh()]
         self.net = torch.nn.Sequential(*layers[:-1]).double()
@@ -123,7 +122,7 @@ class _Perceptron(torch.nn.Module):
         for name, values in zip(("centre", "spread", "mean", "scale"), held, strict=True):
             self.register_buffer(name, torch.from_numpy(np.asarray(values)))
 
-    def forward(self, theta: object) -> Any:
+    def forward(self, theta: object) -> Tensor:
         return self.mean + self.scale * self.net((theta - self.centre) / self.spread)
 
 

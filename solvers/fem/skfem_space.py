@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sparse
@@ -175,7 +174,7 @@ def _elements(form: Form, basis: Given) -> Array:
 
 
 @BilinearForm
-def _mass(u: Any, v: Any, _: object) -> object:
+def _mass(u: Given, v: Given, _: object) -> object:
     return u * v
 
 

@@ -6,15 +6,16 @@ import ast
 import math
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
+from invsamp.solvers.foreign import Called, Term
+
 #: Values by name -> value of the expression.
-Expression = Callable[[Mapping[str, Any]], Any]
+Expression = Callable[[Mapping[str, Term]], Term]
 
 #: What an expression may call.
-FUNCTIONS: dict[str, Callable[[Any], object]] = {
+FUNCTIONS: dict[str, Called] = {
     name: getattr(np, name)
     for name in ("exp", "log", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "arctan", "abs")
 }

@@ -7,14 +7,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from invsamp import arguments
 from invsamp.arguments import boolean, function, integer, mapping, optional, text, wrong
+from invsamp.solvers.foreign import Expression
 from invsamp.solvers.gradient_matching.expressions import parse
-from invsamp.solvers.gradient_matching.library import Entry, Library, Term, TermFunction
+from invsamp.solvers.gradient_matching.library import Array, Entry, Library, Term, TermFunction
 from invsamp.solvers.ode.tracing import Rhs, trace
 
 
@@ -200,7 +200,7 @@ def _everywhere(names: tuple[str, ...], terms: list[Term], equations: Mapping[st
 def _monomial(names: tuple[str, ...], power: tuple[int, ...]) -> Term:
     factors = [name if k == 1 else f"{name}**{k}" for name, k in zip(names, power, strict=True) if k]
 
-    def function(t: Any, x: Sequence[Any]) -> Any:
+    def function(t: Array, x: Sequence[Array]) -> Array:
         return math.prod((column**k for column, k in zip(x, power, strict=True) if k), start=np.ones(len(t)))
 
     return Term("*".join(factors) or "1", function)
@@ -218,7 +218,9 @@ def _term(argument: str, names: tuple[str, ...], name: str, value: str | TermFun
     return Term(name, lambda t, x: expression({"t": t, **dict(zip(names, x, strict=True))}))
 
 
-def _symbolic_term(expression: Any, t: Any, x: Sequence[Any], shown: dict[Any, Any]) -> Term:
+def _symbolic_term(
+    expression: Expression, t: Expression, x: Sequence[Expression], shown: dict[Expression, str]
+) -> Term:
     import sympy
 
     return Term(str(expression.subs(shown)), sympy.lambdify([t, list(x)], expression, modules=["scipy", "numpy"]))

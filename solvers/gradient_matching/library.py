@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from invsamp.arguments import instance, sequence, store
 
 Array = npt.NDArray[np.float64]
 #: ``function(t, x)``: times (N,) and a sequence of one array (N,) per state -> values (N,).
-TermFunction = Callable[[Any, Sequence[Any]], Any]
+TermFunction = Callable[[Array, Sequence[Array]], npt.ArrayLike]
 
 
 class Term(NamedTuple):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
-from invsamp.solvers.foreign import Called, OfState, Term
+from invsamp.solvers.foreign import Called, Given, OfState, Term
 from invsamp.solvers.ode.initial_values import Initial
 from invsamp.solvers.ode.quantities import Quantity
 from invsamp.solvers.ode.symbols import (
@@ -84,7 +83,7 @@ def _made(
     lines = [f"{names[each]} = {places[each]}" for each in places if each in used]
     values = shown[0] if scalar else f"({''.join(f'{each}, ' for each in shown)})"
     source = f"def formula({arguments}):\n    {''.join(f'{line}{chr(10)}    ' for line in lines)}return {values}\n"
-    scope: dict[str, Any] = {"numpy": np, "__name__": __name__}
+    scope: dict[str, Given] = {"numpy": np, "__name__": __name__}
     exec(compile(source, "<formulas>", "exec"), scope)
     made: Called = scope["formula"]
     made.__doc__ = source
@@ -98,7 +97,7 @@ def _placeholder(k: int) -> Expression:
 
 
 @lru_cache(maxsize=1)
-def _printer() -> Any:
+def _printer() -> Given:
     from sympy.printing.numpy import NumPyPrinter
 
     class Printer(NumPyPrinter):

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from numba import cfunc, types
 from numba.core.errors import NumbaWarning
@@ -72,7 +72,7 @@ def compiled(source: str, name: str, *, key: str | None, scope: Mapping[str, obj
 
 def _compiled(source: str, filename: str, scope: Mapping[str, object] | None, *, cache: bool) -> Compiled:
     # numba imports the module of stored code by name
-    namespace: dict[str, Any] = {"__name__": __name__, **(scope or {})}
+    namespace: dict[str, object] = {"__name__": __name__, **(scope or {})}
     exec(compile(source, filename, "exec"), namespace)
     with warnings.catch_warnings():
         # captured arrays above a megabyte are compiled in by address, which cannot be stored

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.solvers.foreign import Called, Term
 from invsamp.solvers.ode.tracing import Rhs, Untraceable, converter, vector_entries
 from invsamp.solvers.ode.twins import twin
 
@@ -342,20 +343,20 @@ def _power(graph: Graph, a: Node, b: Node) -> Node:
     return product if exponent > 0 else 1.0 / product
 
 
-def _unary(name: str, a: object) -> Any:
+def _unary(name: str, a: object) -> Term:
     if not isinstance(a, Node):
         return getattr(math, name)(a)
     return a.graph.node(name, a.index)
 
 
 @functools.cache
-def _elementary() -> dict[str, Any]:
+def _elementary() -> dict[str, Term]:
     """What a right-hand side may call from `math` or `numpy`, for nodes and for numbers."""
 
-    def unary(name: str) -> Any:
+    def unary(name: str) -> Called:
         return lambda a: _unary(name, a)
 
-    def angle(a: Any, b: Any) -> Any:
+    def angle(a: Term, b: Term) -> Term:
         return _binary("atan2", a, b) if isinstance(a, Node) or isinstance(b, Node) else math.atan2(a, b)
 
     names = [name for name in RULES if name not in ("add", "sub", "mul", "div", "pow", "atan2", "fabs")]

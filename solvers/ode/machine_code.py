@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from invsamp.solvers.foreign import Jitted, Llvm
 from invsamp.solvers.ode.graph import COMPARISONS, Graph, reachable, trace_graph
 from invsamp.solvers.ode.operation_tables import looped
 from invsamp.solvers.ode.tracing import Rhs
@@ -94,7 +94,7 @@ def evaluate(t, y, p, out):
 {fill if slopes else ""}"""
 
 
-def operations(rhs: Rhs, n: int, q: int, slopes: bool, *, whole: bool = True) -> Any:
+def operations(rhs: Rhs, n: int, q: int, slopes: bool, *, whole: bool = True) -> Jitted:
     """Compiled ``operations(t, y, p, out, v)``: the right-hand side to out, its derivatives by states and p to v."""
 
     def planned() -> tuple[Graph, list[Planned]]:
@@ -109,11 +109,11 @@ def operations(rhs: Rhs, n: int, q: int, slopes: bool, *, whole: bool = True) ->
     return emitted(planned)
 
 
-def emitted(planned: Callable[[], tuple[Graph, list[Planned]]]) -> Any:
+def emitted(planned: Callable[[], tuple[Graph, list[Planned]]]) -> Jitted:
     """Compiled ``operations(t, y, p, out, v)`` that computes what is planned when it is compiled."""
 
-    def typed(typingctx: Any, t: Any, y: Any, p: Any, out: Any, v: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    def typed(typingctx: Llvm, t: Llvm, y: Llvm, p: Llvm, out: Llvm, v: Llvm) -> Llvm:
+        def codegen(context: Llvm, builder: Llvm, signature: Llvm, values: Llvm) -> Llvm:
             t, y, p, out, v = values
             table = context.make_array(signature.args[4])(context, builder, v).data
             graph, wanted = planned()
@@ -143,7 +143,7 @@ def _pieces(graph: Graph, wanted: Sequence[Wanted], most: int) -> list[list[Want
     return pieces
 
 
-def _function(module: Any, graph: Graph, wanted: Sequence[Wanted], written_out: bool) -> Any:
+def _function(module: Llvm, graph: Graph, wanted: Sequence[Wanted], written_out: bool) -> Llvm:
     """LLVM's function ``f(t, y, p, out, v)`` that computes what is wanted."""
     pointer = _DOUBLE.as_pointer()
     kind = ir.FunctionType(ir.VoidType(), [_DOUBLE, pointer, pointer, pointer, pointer])
@@ -160,12 +160,12 @@ def _function(module: Any, graph: Graph, wanted: Sequence[Wanted], written_out: 
     return function
 
 
-def _emit(builder: Any, graph: Graph, inputs: dict[str, Any], wanted: Sequence[tuple[Any, int, int]]) -> None:
+def _emit(builder: Llvm, graph: Graph, inputs: dict[str, Llvm], wanted: Sequence[tuple[Llvm, int, int]]) -> None:
     """Write the operations that are wanted as LLVM's instructions: (target, position, node)."""
     needed = reachable(graph, [node for *_, node in wanted])
-    values: dict[int, Any] = {}
+    values: dict[int, Llvm] = {}
 
-    def place(base: Any, k: int) -> Any:
+    def place(base: Llvm, k: int) -> Llvm:
         return builder.gep(base, [ir.Constant(ir.IntType(64), k)])
 
     for index in needed:
@@ -183,7 +183,7 @@ def _emit(builder: Any, graph: Graph, inputs: dict[str, Any], wanted: Sequence[t
         builder.store(values[node], place(target, k))
 
 
-def _operation(builder: Any, name: str, operands: Sequence[Any]) -> Any:
+def _operation(builder: Llvm, name: str, operands: Sequence[Llvm]) -> Llvm:
     """The value of an operation on values."""
     if name in _LLVM:
         return getattr(builder, _LLVM[name])(*operands)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp import arguments
 from invsamp.arguments import function, integer, names, numbers, one_of, real, sequence, shown, store
+from invsamp.solvers.foreign import OfState
 from invsamp.solvers.ode.advice import failure
 from invsamp.solvers.ode.differentiation import differentiate
 from invsamp.solvers.ode.doses import Dose, Event, check_breakpoints, check_doses, check_events, course
@@ -123,7 +124,7 @@ class OdeModel:
     atol: float = 1e-9
     max_steps: int = 10_000
     jacobian: Jacobian | None = None
-    stop: Callable[[Any, Any, Any], Any] | None = None
+    stop: OfState | None = None
     breakpoints: tuple[Quantity, ...] = ()
     doses: tuple[Dose, ...] = ()
     threads: int = 1
@@ -505,7 +506,7 @@ def _check_functions(model: OdeModel) -> None:
             )
 
 
-def _shape(value: Any) -> tuple[int, ...] | None:
+def _shape(value: npt.ArrayLike) -> tuple[int, ...] | None:
     try:
         return np.shape(value)
     except ValueError:  # rows of different lengths

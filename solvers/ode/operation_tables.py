@@ -7,22 +7,22 @@ them, as of a dense matrix of 200 states, are some hundred loops. The numbers ar
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
 
+from invsamp.solvers.foreign import Llvm
 from invsamp.solvers.ode.graph import Graph, operands_of, reachable
 
 _DOUBLE, _INTEGER, _PLACE, _BYTE = ir.DoubleType(), ir.IntType(64), ir.IntType(32), ir.IntType(8)
 #: One operation on values: builder, its name, operands. Conditions are bits there, and numbers in tables.
-Emit = Callable[[Any, str, Sequence[Any]], Any]
+Emit = Callable[[Llvm, str, Sequence[Llvm]], Llvm]
 #: Operations whose result, and those whose first operands, are conditions.
 _TO_BITS, _OF_BITS = ("<", "<=", ">", ">=", "and", "or", "not"), {"and": 2, "or": 2, "not": 1, "select": 1}
 
 
-def looped(module: Any, function: Any, graph: Graph, wanted: Sequence[tuple[int, int, int]], emit: Emit) -> None:
+def looped(module: Llvm, function: Llvm, graph: Graph, wanted: Sequence[tuple[int, int, int]], emit: Emit) -> None:
     """Write the body of LLVM's function ``f(t, y, p, out, v)`` that computes what is wanted.
 
     Parameters
@@ -71,7 +71,7 @@ def _grouped(graph: Graph, nodes: Sequence[int]) -> list[tuple[str, list[int]]]:
     return [(name, groups[depth, name]) for depth, name in sorted(groups)]
 
 
-def _constant(module: Any, values: npt.NDArray[Any], kind: Any) -> Any:
+def _constant(module: Llvm, values: npt.NDArray[np.generic], kind: Llvm) -> Llvm:
     """Pointer to numbers that are stored beside the code."""
     stored = np.ascontiguousarray(values, dtype=np.float64 if kind is _DOUBLE else np.int32).tobytes()
     content = ir.Constant(ir.ArrayType(_BYTE, len(stored)), bytearray(stored))
@@ -80,11 +80,11 @@ def _constant(module: Any, values: npt.NDArray[Any], kind: Any) -> Any:
     return held.bitcast(kind.as_pointer())
 
 
-def _call(module: Any, builder: Any, name: str, emit: Emit, to: Any, values: Any, places: Any, count: int) -> None:
+def _call(module: Llvm, builder: Llvm, name: str, emit: Emit, to: Llvm, values: Llvm, places: Llvm, count: int) -> None:
     builder.call(_loop(module, name, emit), [to, values, places, ir.Constant(_INTEGER, count)])
 
 
-def _loop(module: Any, name: str, emit: Emit) -> Any:
+def _loop(module: Llvm, name: str, emit: Emit) -> Llvm:
     """LLVM's function of (to, values, places, count), for each k < count: an operation, or numbers that are moved.
 
     The places of the first operands stand first, then those of the second. "copied" is to[k] = values[places[k]],
@@ -105,11 +105,11 @@ def _loop(module: Any, name: str, emit: Emit) -> Any:
     k = builder.phi(_INTEGER)
     k.add_incoming(ir.Constant(_INTEGER, 0), entry)
 
-    def at(operand: int) -> Any:
+    def at(operand: int) -> Llvm:
         where = builder.add(k, builder.mul(count, ir.Constant(_INTEGER, operand)))
         return builder.sext(builder.load(builder.gep(places, [where])), _INTEGER)
 
-    def read(operand: int) -> Any:
+    def read(operand: int) -> Llvm:
         return builder.load(builder.gep(values, [at(operand)]))
 
     if name == "copied":

@@ -6,14 +6,14 @@ A right-hand side comes in as the address of a compiled ``void f(double t, doubl
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from invsamp.solvers.foreign import Jitted, Llvm
+
 #: Options of compiled functions that are called by compiled ones alone: what would let Python call them costs time too.
-INNER: dict[str, Any] = {
+INNER: dict[str, bool | str] = {
     "cache": True,
     "nogil": True,
     "error_model": "numpy",
@@ -22,10 +22,12 @@ INNER: dict[str, Any] = {
 }
 
 
-def _call(typingctx: object, address: Any, t: Any, y: Any, p: Any, out: Any, row: Any) -> Any:  # pragma: no cover
+def _call(
+    typingctx: object, address: Llvm, t: Llvm, y: Llvm, p: Llvm, out: Llvm, row: Llvm
+) -> Llvm:  # pragma: no cover
     """Call the function at ``address``: ``f(t, &y[0], &p[0], &out[row, 0])``; all arrays C-contiguous."""
 
-    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    def codegen(context: Llvm, builder: Llvm, signature: Llvm, values: Llvm) -> Llvm:
         address, t, y, p, out, row = values
         double = ir.DoubleType()
         pointer = double.as_pointer()
@@ -41,4 +43,4 @@ def _call(typingctx: object, address: Any, t: Any, y: Any, p: Any, out: Any, row
     return types.void(types.int64, types.float64, y, p, out, types.intp), codegen
 
 
-call: Any = intrinsic(_call)  # Any: what is called is not what is written
+call: Jitted = intrinsic(_call)

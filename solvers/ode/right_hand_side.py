@@ -15,13 +15,14 @@ import types
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
 from numba import njit
 from numba.extending import overload
 
+from invsamp.solvers.foreign import Called, Term
 from invsamp.solvers.ode.fingerprint import fingerprint
 from invsamp.solvers.ode.generated import Compiled, compiled, digest, is_stored, stored
 from invsamp.solvers.ode.graph import trace_graph
@@ -31,7 +32,7 @@ from invsamp.solvers.ode.tracing import Rhs, sensitivities_source, slopes_source
 from invsamp.solvers.ode.twins import twin
 
 #: ``jacobian(t, x, p)`` returns the rows of df/dx and the rows of df/dp
-Jacobian = Callable[[Any, Any, Any], Sequence[Sequence[Sequence[Any]]]]
+Jacobian = Callable[[Term, Term, Term], Sequence[Sequence[Sequence[Term]]]]
 
 
 #: A Jacobian by states and parameters with more entries is traced as a graph in place of by SymPy.
@@ -40,7 +41,7 @@ MOST_ENTRIES = 50
 #: Numba's errors are coloured where colorama is installed.
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 #: Where derivatives come from; source, and what its names stand for.
-Direct = tuple[str, tuple[str, dict[str, Any]]]
+Direct = tuple[str, tuple[str, dict[str, object]]]
 
 
 class Prepared(NamedTuple):
@@ -148,9 +149,7 @@ def prepare_stop(stop: Callable[..., object], n: int, q: int) -> Compiled:
 
 
 @lru_cache(maxsize=256)
-def prepare_function(
-    name: str, function: Callable[..., Any], n: int, q: int, outputs: int | None, slopes: bool
-) -> Compiled:
+def prepare_function(name: str, function: Called, n: int, q: int, outputs: int | None, slopes: bool) -> Compiled:
     """Compile a function of (t, x, p) with its derivatives, in the order of `slopes_source`.
 
     ``outputs`` is the number of its values, None for a number in place of a sequence.
@@ -169,7 +168,7 @@ def prepare_function(
 
 
 @lru_cache(maxsize=256)
-def prepare_outputs(function: Callable[..., Any], n: int, q: int, slopes: bool) -> Compiled:
+def prepare_outputs(function: Called, n: int, q: int, slopes: bool) -> Compiled:
     """Compile a function of (t, x, p) with any number of values, and its Jacobian: see `values_source`.
 
     Raises
@@ -378,7 +377,7 @@ def _order_complex_numbers() -> None:
         overload(comparison)(_by_real_parts(comparison))
 
 
-def _by_real_parts(comparison: Callable[[Any, Any], object]) -> Callable[[Any, Any], object]:
+def _by_real_parts(comparison: Callable[[Term, Term], object]) -> Callable[[Term, Term], object]:
     def typed(a, b):  # type: ignore[no-untyped-def]  # numba compares the names and annotations of both signatures
         kinds = (a, b)
         numbers = all(isinstance(kind, numba.types.Number) for kind in kinds)

@@ -13,12 +13,13 @@ states as the directional derivative of `invsamp.solvers.ode.tangents`. Sensitiv
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from invsamp.solvers.foreign import Jitted
 from invsamp.solvers.ode.pointers import INNER, call
 from invsamp.solvers.ode.rodas5p import BY_TIME, GAMMA, NODES, STAGES, A, C, H
 
@@ -202,7 +203,7 @@ def _solve_four(n: int, first: int, last: int, factors: Array, pivots: Integers,
         b[third + i], b[fourth + i] = v2 * inverse, v3 * inverse
 
 
-def _attempt() -> Any:
+def _attempt() -> Jitted:
     """Compiled step: see `attempt`."""
     lines = [
         "m = len(y)",
@@ -239,7 +240,7 @@ def _attempt() -> Any:
     return njit(nogil=True, error_model="numpy")(scope["generated"])
 
 
-def _interpolate() -> Any:
+def _interpolate() -> Jitted:
     """Compiled interpolant: see `interpolate`."""
     body = "\n        ".join(f"b{r} = {_sum(row)}" for r, row in enumerate(H))
     source = f"""def generated(y, z, k, q):
@@ -247,7 +248,7 @@ def _interpolate() -> Any:
         {body}
         q[0, i], q[1, i], q[2, i], q[3, i] = z[i] - y[i] + b0, b1 - b0, b2 - b1, -b2
 """
-    scope: dict[str, Any] = {}
+    scope: dict[str, Jitted] = {}
     exec(source, scope)
     return njit(nogil=True, error_model="numpy")(scope["generated"])
 
@@ -258,6 +259,6 @@ def _sum(row: Sequence[float]) -> str:
 
 #: ``attempt(rhs, linear, n, t, h, lower, upper, y, p, k, z, space)``: a step from y (m,), linearised there, to z (m,)
 #: with the stages U in k[:8]; the last of them is its error.
-attempt: Any = _attempt()
+attempt: Jitted = _attempt()
 #: ``interpolate(y, z, k, q)``: coefficients q (4, m) of the interpolant of a step from y to z, y + sum_r q_r x^(r + 1).
-interpolate: Any = _interpolate()
+interpolate: Jitted = _interpolate()

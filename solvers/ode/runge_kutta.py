@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from invsamp.solvers.foreign import Jitted
+from invsamp.solvers.foreign import Given, Jitted
 from invsamp.solvers.ode.pointers import call
 
 Array = npt.NDArray[np.float64]
@@ -83,7 +83,7 @@ def dense(row: Row, size: int) -> Array:
     return result
 
 
-def sparse(values: Any) -> Row:
+def sparse(values: Given) -> Row:
     """A row without its zeros."""
     return {int(s): float(values[s]) for s in np.flatnonzero(values)}
 
@@ -156,7 +156,7 @@ def _write(powers: int) -> list[str]:
 
 
 def _function(arguments: str, lines: Sequence[str]) -> Jitted:
-    scope: dict[str, Any] = {"call": call}
+    scope: dict[str, Jitted] = {"call": call}
     body = "\n    ".join(lines)
     exec(f"def generated({arguments}):\n    {body}\n", scope)
     return njit(nogil=True, error_model="numpy")(scope["generated"])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy.typing as npt
 
 from invsamp.arguments import mapping, names, optional, sequence
-from invsamp.solvers.foreign import OfState, Term
+from invsamp.solvers.foreign import Given, OfState, Term
 from invsamp.solvers.ode.doses import Event
 from invsamp.solvers.ode.formulas import as_formula, as_function, as_initial, as_quantity, crossed, switches
 from invsamp.solvers.ode.initial_values import Initial
@@ -48,7 +48,7 @@ class SbmlModel(OdeModel):
         t0: float | None = None,
         given: Mapping[str, float | str] | None = None,
         states: Sequence[str] | None = None,
-        of: Any = None,
+        of: Given = None,
         jacobian: Callable[[Term, Term, Term], npt.ArrayLike] | None = None,
         mask: npt.ArrayLike | None = None,
     ) -> OdeObservation:

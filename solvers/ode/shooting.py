@@ -13,7 +13,6 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -325,8 +324,11 @@ class MultipleShooting(ObservedTrajectories):
 
     def coarsen(self, *, rtol: float | None = None, atol: float | None = None) -> MultipleShooting:
         """The same observations and unknowns with other tolerances, for a coarse fidelity."""
-        changes: dict[str, Any] = {k: v for k, v in (("rtol", rtol), ("atol", atol)) if v is not None}
-        return dataclasses.replace(self, model=dataclasses.replace(self.model, **changes))
+        own = self.model
+        model = dataclasses.replace(
+            own, rtol=own.rtol if rtol is None else rtol, atol=own.atol if atol is None else atol
+        )
+        return dataclasses.replace(self, model=model)
 
     @property
     def n_observations(self) -> int:
@@ -404,7 +406,7 @@ def _fitted(
     shooting: MultipleShooting, observed: npt.ArrayLike, noise_sd: npt.ArrayLike, begin: tuple[Array, Array], most: int
 ) -> ShootingFit:
     """Least squares, with looser ties first."""
-    looser: list[Any] = []
+    looser: list[float | Array | None] = []
     if shooting.continuity is not None:
         # far off, gaps that must close make the way down long and winding; free starts lead close to its end, but those
         # of states that nobody saw would lead anywhere

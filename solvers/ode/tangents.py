@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from invsamp.solvers.foreign import Term
 from invsamp.solvers.ode.generated import Compiled, compiled
 from invsamp.solvers.ode.graph import (
     CONDITIONS,
@@ -121,7 +122,7 @@ def _plan(rhs: Rhs, n: int, q: int, own: tuple[int, ...]) -> tuple[Graph, list[P
     """What to compute, and rows and columns of what is found: of J, then of f_p, where its columns are of ``own``."""
     traced = trace_graph(rhs, n, q)
     graph, by = traced.graph, traced.by_parameters
-    in_time: dict[tuple[Any, ...], Node] = {("t",): graph.node("y", 2 * n)}
+    in_time: dict[tuple[object, ...], Node] = {("t",): graph.node("y", 2 * n)}
     everywhere = in_time | {("y", i): graph.node("y", n + i) for i in range(n)}
     moved = _tangents(graph, traced.outputs, in_time)
     wanted = [(k, 3, k, entry.index) for k, entry in enumerate(moved)]
@@ -142,7 +143,7 @@ def _plan(rhs: Rhs, n: int, q: int, own: tuple[int, ...]) -> tuple[Graph, list[P
 
 def _tangents(graph: Graph, nodes: Sequence[int], direction: dict[tuple[object, ...], Node]) -> list[Node]:
     """Nodes of the derivatives of some in the direction that is given for inputs."""
-    slopes: dict[int, Any] = {}
+    slopes: dict[int, Term] = {}
     for index in reachable(graph, nodes):
         row = graph.rows[index]
         operands = [Node(graph, k) for k in operands_of(row)]

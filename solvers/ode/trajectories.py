@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from invsamp.solvers.foreign import Jitted
 from invsamp.solvers.ode.happenings import Events
 from invsamp.solvers.ode.march import Array, Integers, march_rows
 from invsamp.solvers.ode.rosenbrock import EXPLICIT, Linear
@@ -114,7 +115,7 @@ def integrate(
     )
     p, y, times, start = _plain(parameters), _plain(initial), _plain(times), _plain(start)
     absolute = _plain(absolute)
-    kernel: Any = march_rows
+    kernel: Jitted = march_rows
 
     def rows(first: int, last: int) -> None:
         settings = rtol, absolute, max_steps, patience
