@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from invsamp.arguments import instance, mapping, numbers, shown, text
 from invsamp.solvers.ode.observation import OdeObservation
-from invsamp.solvers.ode.solution import SensitiveSolution, Solution, Solver
+from invsamp.solvers.ode.solution import SensitiveSolution, Solution
+from invsamp.solvers.ode.solver import OdeSolver
 
 Array = npt.NDArray[np.float64]
 
@@ -202,7 +203,7 @@ class _Batch:
         return _Batch(observations, len(thetas[0]), p, x0, more)
 
     @property
-    def model(self) -> Solver:
+    def model(self) -> OdeSolver:
         """That of all."""
         return self.observations[0].model
 

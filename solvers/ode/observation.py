@@ -17,7 +17,8 @@ from invsamp.solvers.foreign import Term
 from invsamp.solvers.ode.initial_values import Initial, InitialValues
 from invsamp.solvers.ode.naming import Naming
 from invsamp.solvers.ode.observed import ObservedTrajectories
-from invsamp.solvers.ode.solution import BoolArray, SensitiveSolution, Solution, Solver
+from invsamp.solvers.ode.solution import BoolArray, SensitiveSolution, Solution
+from invsamp.solvers.ode.solver import OdeSolver
 from invsamp.solvers.ode.state_functions import Function, StateFunction
 from invsamp.solvers.ode.steady_state import SteadyStart, SteadyState
 
@@ -25,7 +26,7 @@ Array = npt.NDArray[np.float64]
 
 
 def observe(
-    model: Solver,
+    model: OdeSolver,
     times: npt.ArrayLike,
     initial: Initial | SteadyState,
     *,
@@ -80,7 +81,7 @@ class OdeObservation(ObservedTrajectories):
         Where the observations are among those of the model that this one was made from by `coarsen`; None: all.
     """
 
-    model: Solver
+    model: OdeSolver
     times: Array
     t0: float
     initial: InitialValues | SteadyStart
@@ -177,8 +178,7 @@ class OdeObservation(ObservedTrajectories):
         ValueError
             If no time is left, or ``every`` is less than 1.
         """
-        settings: dict[str, object] = {k: v for k, v in (("rtol", rtol), ("atol", atol)) if v is not None}
-        model = dataclasses.replace(self.model, **settings) if settings else self.model
+        model = self.model.with_tolerances(rtol, atol)
         kept = np.arange(len(self.times)) % integer("every", every, least=1) == 0
         if until is not None:
             kept &= self.times <= real("until", until, finite=False)
@@ -240,7 +240,7 @@ class OdeObservation(ObservedTrajectories):
         return whole[:, :q], whole[:, q:]
 
 
-def observed_states(model: Solver, states: Sequence[str] | None) -> tuple[int, ...]:
+def observed_states(model: OdeSolver, states: Sequence[str] | None) -> tuple[int, ...]:
     """Indices of the states observed, all by default; ValueError for names that are unknown or repeated."""
     names = model.states if states is None else arguments.names("states", states)
     if not set(names) <= set(model.states):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from invsamp.solvers.ode.solution import Solver
+from invsamp.solvers.ode.solver import OdeSolver
 
 
 class ObservedTrajectories:
     """Base of forward models that solve with ``model`` and keep what failures said, seconds and rows."""
 
-    model: Solver
+    model: OdeSolver
     _said: list[str]  # what the last failure said
     _timing: list[float]  # seconds, rows
 

@@ -324,11 +324,7 @@ class MultipleShooting(ObservedTrajectories):
 
     def coarsen(self, *, rtol: float | None = None, atol: float | None = None) -> MultipleShooting:
         """The same observations and unknowns with other tolerances, for a coarse fidelity."""
-        own = self.model
-        model = dataclasses.replace(
-            own, rtol=own.rtol if rtol is None else rtol, atol=own.atol if atol is None else atol
-        )
-        return dataclasses.replace(self, model=model)
+        return dataclasses.replace(self, model=self.model.with_tolerances(rtol, atol))
 
     @property
     def n_observations(self) -> int:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import Field
-from typing import ClassVar, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp.solvers.ode.integrators import Array
-from invsamp.solvers.ode.right_hand_side import Jacobian
-from invsamp.solvers.ode.tracing import Rhs
 from invsamp.solvers.ode.trajectories import Integers
 
 BoolArray = npt.NDArray[np.bool_]
@@ -38,56 +34,3 @@ class SensitiveSolution(NamedTuple):
     steps: Integers  # (batch,)
     ended: Array  # (batch,)
     switched: BoolArray  # (batch,)
-
-
-class Solver(Protocol):
-    """An `OdeModel`, as far as observations know it."""
-
-    __dataclass_fields__: ClassVar[dict[str, Field[object]]]  # its settings are changed by `dataclasses.replace`
-
-    @property
-    def rhs(self) -> Rhs: ...
-    @property
-    def states(self) -> tuple[str, ...]: ...
-    @property
-    def parameters(self) -> tuple[str, ...]: ...
-    @property
-    def method(self) -> str: ...
-    @property
-    def rtol(self) -> float: ...
-    @property
-    def atol(self) -> float: ...
-    @property
-    def jacobian(self) -> Jacobian | None: ...
-    @property
-    def no_derivatives(self) -> str | None: ...
-    @property
-    def evaluations_expected(self) -> float: ...
-
-    def solve(
-        self,
-        parameters: npt.ArrayLike,
-        initial: npt.ArrayLike,
-        times: npt.ArrayLike,
-        *,
-        t0: npt.ArrayLike | None = None,
-    ) -> Solution:
-        """Trajectories."""
-
-    def solve_from(
-        self,
-        p: Array,
-        x0: Array,
-        seeds: Array,
-        quantities: Array,
-        grid: Array,
-        start: Array,
-        own: tuple[int, ...] | None = None,
-    ) -> SensitiveSolution:
-        """Trajectories with sensitivities."""
-
-    def failure(self, solution: Solution | SensitiveSolution, until: float) -> str | None:
-        """What the first failed trajectory says."""
-
-    def moving(self, among: Sequence[int]) -> tuple[int, ...]:
-        """Parameters on which trajectories depend."""

@@ -26,7 +26,7 @@ from invsamp.solvers.ode.naming import Naming
 from invsamp.solvers.ode.newton import state_jacobian
 from invsamp.solvers.ode.quantities import Quantities, Quantity, check_quantity, shallow_quantity
 from invsamp.solvers.ode.right_hand_side import prepare_jacobian, prepare_sensitivities, prepare_states
-from invsamp.solvers.ode.solution import Solver
+from invsamp.solvers.ode.solver import OdeSolver
 
 Array = npt.NDArray[np.float64]
 #: Newton's method takes over when its first step is so small, relative to the states.
@@ -86,7 +86,7 @@ class SteadyState:
 class SteadyStart:
     """A steady state of a model; `values` and `slopes` as of `InitialValues`."""
 
-    model: Solver
+    model: OdeSolver
     begin: InitialValues
     naming: Naming
     until: float
@@ -95,7 +95,7 @@ class SteadyStart:
     names: tuple[str, ...] = ()
 
     @staticmethod
-    def of(steady: SteadyState, model: Solver) -> SteadyStart:
+    def of(steady: SteadyState, model: OdeSolver) -> SteadyStart:
         """That of a model; ValueError for what does not fit."""
         naming = Naming.of(steady.given, model.parameters, ())
         if unknown := sorted(set(naming.names) - set(model.parameters)):
