@@ -62,7 +62,7 @@ class Groups:
 
     def _rounds(self, size: int) -> float:
         """How often in a step the busiest group solves for all chains; processes by themselves share the chains."""
-        requests = sum(replica.fidelity in self.joint for replica in self._engine.rungs)
+        requests = sum(rung.fidelity in self.joint for rung in self._engine.rungs)
         parts = self._engine.plan.chains if size == 1 else 1
         return math.ceil(requests * parts / (self._comm.size // size)) / parts
 

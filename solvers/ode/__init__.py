@@ -3,10 +3,10 @@
 Where to look: `model` (the settings and checks), `doses` (and events), `observation` with `initial_values` and
 `steady_state`, `experiments`, `shooting` (what is measured; its fit in `shooting_fit` and `arrow`), `sbml` (models of
 files, with `sbml_reading`, `symbols` and `formulas`), `right_hand_side` (from plain Python to compiled code and its
-derivatives, with `tracing`, for large systems `graph`, `twins`, `fingerprint`, `generated`), `trajectories`, `march`,
-`happenings`, `runge_kutta` and its tables `dormand_prince` and `dop853`, `rosenbrock` and its table `rodas5p` with
-`tangents` (the compiled integrator), `integrators` (statuses, LSODA) with `newton` (its Jacobians), `differentiation`
-(sensitivities that can be trusted).
+derivatives, with `tracing`, for large systems `graph`, `function_copies`, `fingerprint`, `generated`), `solver`,
+`trajectories`, `march`, `happenings`, `runge_kutta` and its tables `dormand_prince` and `dop853`, `rosenbrock` and
+its table `rodas5p` with `tangents` (the compiled integrator), `integrators` (statuses, LSODA) with `newton` (its
+Jacobians), `differentiation` (sensitivities that can be trusted).
 """
 
 from invsamp.solvers.ode.doses import Event

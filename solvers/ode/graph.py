@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.solvers.foreign import Called, Term
+from invsamp.solvers.ode.function_copies import copied
 from invsamp.solvers.ode.tracing import Rhs, Untraceable, converter, vector_entries
-from invsamp.solvers.ode.twins import twin
 
 Array = npt.NDArray[np.float64]
 
@@ -151,7 +151,7 @@ def trace_graph(rhs: Rhs, n: int, q: int, *, whole: bool = True) -> Traced:
     graph = Graph()
     t, x, p = graph.node("t"), [graph.node("y", i) for i in range(n)], [graph.node("p", j) for j in range(q)]
     try:
-        values = list(vector_entries(twin(rhs, converter(_elementary))(t, tuple(x), tuple(p))))
+        values = list(vector_entries(copied(rhs, converter(_elementary))(t, tuple(x), tuple(p))))
         outputs = tuple(graph.constant(each).index for each in values)
     except Exception as error:
         raise Untraceable(f"rhs must be traceable, but tracing raised {type(error).__name__}: {error}") from error

@@ -24,12 +24,12 @@ from numba.extending import overload
 
 from invsamp.solvers.foreign import Called, Term
 from invsamp.solvers.ode.fingerprint import fingerprint
+from invsamp.solvers.ode.function_copies import copied
 from invsamp.solvers.ode.generated import Compiled, compiled, digest, is_stored, stored
 from invsamp.solvers.ode.graph import trace_graph
 from invsamp.solvers.ode.machine_code import graph_source, operations, values_source
 from invsamp.solvers.ode.tables import Table, without_tables
 from invsamp.solvers.ode.tracing import Rhs, sensitivities_source, slopes_source, states_source, trace
-from invsamp.solvers.ode.twins import twin
 
 #: ``jacobian(t, x, p)`` returns the rows of df/dx and the rows of df/dp
 Jacobian = Callable[[Term, Term, Term], Sequence[Sequence[Sequence[Term]]]]
@@ -244,7 +244,7 @@ def key_of(name: str, parts: object, n: int, q: int) -> str | None:
 @lru_cache(maxsize=1)
 def _edition() -> str:
     """Changes with the code that writes source, or what the source calls."""
-    modules = ("graph", "right_hand_side", "tables", "tangents", "tracing", "twins")
+    modules = ("graph", "right_hand_side", "tables", "tangents", "tracing", "function_copies")
     return hashlib.sha256(b"".join(Path(__file__).with_name(f"{name}.py").read_bytes() for name in modules)).hexdigest()
 
 
@@ -280,7 +280,7 @@ def _stepped(rhs: Rhs, n: int, q: int, own: tuple[int, ...], n_initial: int) -> 
         *(f"    out[{n + i} + k * {n}] = complex(e[{i}]).imag / H" for i in range(n)),
         *(f"out[{i}] = d[{i}]" for i in range(n)),
     ]
-    analytic = _compiled_on_use(twin(rhs, _analytic, wrap=_compiled_on_use, builtins=_ANALYTIC_BUILTINS))
+    analytic = _compiled_on_use(copied(rhs, _analytic, wrap=_compiled_on_use, builtins=_ANALYTIC_BUILTINS))
     scope = {"inner": _jitted(rhs), "analytic": analytic, "H": 1e-100}
     return "complex step", _guarded(lines, n + n * columns, scope)
 
@@ -316,7 +316,7 @@ def _tuple(entries: list[str]) -> str:
 
 def _jitted(function: Callable[..., object]) -> object:
     """Compile on use, together with the plain functions that it calls."""
-    return _compiled_on_use(twin(function, without_tables, wrap=_compiled_on_use))
+    return _compiled_on_use(copied(function, without_tables, wrap=_compiled_on_use))
 
 
 def _compiled_on_use(function: Callable[..., object]) -> object:
@@ -341,9 +341,9 @@ def _analytic_module(original: types.ModuleType) -> types.ModuleType:
     vars(module).update({name: value for name, value in vars(original).items() if not name.startswith("_")})
     if original is math:
         for name in vars(math):
-            twin_name = f"arc{name[1:]}" if name.startswith("a") and hasattr(np, f"arc{name[1:]}") else name
-            if callable(getattr(math, name)) and hasattr(np, twin_name):
-                setattr(module, name, getattr(np, twin_name))
+            numpy_name = f"arc{name[1:]}" if name.startswith("a") and hasattr(np, f"arc{name[1:]}") else name
+            if callable(getattr(math, name)) and hasattr(np, numpy_name):
+                setattr(module, name, getattr(np, numpy_name))
     for name in ("abs", "absolute", "fabs"):
         setattr(module, name, _analytic_abs)
     for name, pair in (("maximum", _analytic_max), ("minimum", _analytic_min)):

@@ -11,11 +11,11 @@ import numpy.typing as npt
 from numba import njit
 
 from invsamp.solvers.foreign import Called, Term
+from invsamp.solvers.ode.function_copies import copied
 from invsamp.solvers.ode.graph import trace_graph
 from invsamp.solvers.ode.pointers import call
 from invsamp.solvers.ode.right_hand_side import is_large, prepare_outputs
 from invsamp.solvers.ode.tracing import symbolic, vector_entries
-from invsamp.solvers.ode.twins import twin
 
 Array = npt.NDArray[np.float64]
 #: ``function(t, x, p)`` -> sequence of outputs.
@@ -220,7 +220,7 @@ def _trace(
     x = list(sympy.symbols(f"state0:{n_states}", real=True, seq=True))
     p = list(sympy.symbols(f"parameter0:{n_parameters}", real=True, seq=True))
     try:
-        result = twin(function, symbolic)(t, x, p)
+        result = copied(function, symbolic)(t, x, p)
         outputs = [sympy.sympify(entry) for entry in vector_entries(result)]
         slopes = list(sympy.Matrix(len(outputs), 1, outputs).jacobian([*x, *p]))
     except Exception as error:

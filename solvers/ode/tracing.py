@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from invsamp.solvers.foreign import Expression, Term
-from invsamp.solvers.ode.twins import twin
+from invsamp.solvers.ode.function_copies import copied
 
 Rhs = Callable[[Term, Term, Term], Sequence[Term]]
 
@@ -60,7 +60,7 @@ def trace(
     x = sympy.symbols(f"state0:{n_states}", real=True, seq=True)
     p = sympy.symbols(f"parameter0:{n_parameters}", real=True, seq=True)
     try:
-        values = twin(rhs, symbolic)(t, x, p)
+        values = copied(rhs, symbolic)(t, x, p)
         derivatives = tuple(sympy.sympify(entry) for entry in vector_entries([values] if scalar else values))
         if not all(isinstance(entry, sympy.Expr) for entry in derivatives):
             raise TypeError(f"expressions are needed, got {derivatives}")

@@ -10,7 +10,7 @@ import types
 import pytest
 from numba import njit
 
-from invsamp.solvers.ode.twins import twin, with_long_tuples
+from invsamp.solvers.ode.function_copies import copied, with_long_tuples
 
 RATE = 2.0
 
@@ -32,7 +32,7 @@ def test_globals_captured_values_and_functions_within_are_replaced():
     def convert(value):
         return {RATE: 10.0, captured: 7.0}.get(value, value) if isinstance(value, float) else value
 
-    copy = twin(function, convert)
+    copy = copied(function, convert)
     assert copy(4.0) == 10 * 2 + 1 + 7 * 3
     assert function(4.0) == 2 * 2 + 1 + 5 * 3  # the original is as it was
 
@@ -44,14 +44,14 @@ def test_builtins_can_be_replaced_and_functions_wrapped():
         wrapped.append(function.__name__)
         return function
 
-    copy = twin(lambda x: abs(outer(x)), lambda value: value, wrap=wrap, builtins={"abs": lambda x: -x})
+    copy = copied(lambda x: abs(outer(x)), lambda value: value, wrap=wrap, builtins={"abs": lambda x: -x})
     assert copy(4.0) == -5.0
     assert sorted(wrapped) == ["inner", "outer"]
 
 
 def test_what_is_no_function_stays():
     partial = functools.partial(outer, offset=2.0)
-    assert twin(partial, lambda value: None) is partial
+    assert copied(partial, lambda value: None) is partial
 
 
 @pytest.mark.parametrize("count", [3, 30, 31, 255, 256, 700])
@@ -95,6 +95,6 @@ def test_a_function_that_calls_itself_calls_its_copy(compiled):
 
     wrap = (lambda inner: njit(inner)) if compiled else (lambda inner: inner)
     convert = {RATE: 10.0}.get
-    copy = wrap(twin(function, lambda value: convert(value, value) if isinstance(value, float) else value, wrap=wrap))
+    copy = wrap(copied(function, lambda value: convert(value, value) if isinstance(value, float) else value, wrap=wrap))
     assert copy(3.0) == 60.0
     assert function(3.0) == 12.0

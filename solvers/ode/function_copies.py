@@ -11,10 +11,10 @@ from invsamp.solvers.ode.fingerprint import names_read
 
 #: Stored code is loaded together with the module that its functions name. That of a function made by `exec`, in a
 #: notebook or in a script need not exist in the next process; this one does.
-_MODULE = "invsamp.solvers.ode.twins"
+_MODULE = "invsamp.solvers.ode.function_copies"
 
 
-def twin(
+def copied(
     function: Callable[..., object],
     convert: Callable[[Term], object],
     *,
