@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heat_checks
-import launch
 import numpy as np
 import pytest
 import space_checks
@@ -30,26 +29,8 @@ def test_backends_agree(name, scheme):
 
 
 @pytest.mark.dolfinx
-@pytest.mark.mpi
-def test_two_and_four_ranks_agree():
-    need("dolfinx")
-    # spaces and Poisson's equation as well: to start the ranks costs more than all that they do
-    launch.mpi(
-        """
-        import heat_checks, poisson_checks, space_checks
-        from layouts import layouts
-
-        for comm in layouts(2, 4):
-            space_checks.check_ranks(comm)
-            heat_checks.check_ranks(comm, 1e-9)
-            poisson_checks.check_ranks(comm)
-        """,
-        4,
-    )
-
-
-@pytest.mark.dolfinx
 def test_one_rank_agrees():
+    """With scikit-fem; several ranks, of the same launch as other equations: `pde/test_on_several_ranks.py`."""
     need("dolfinx")
     from mpi4py import MPI
 
