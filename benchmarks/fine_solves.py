@@ -108,6 +108,10 @@ def upper(posed: iv.Posterior) -> float:
     return float(heat_source.quadrature(posed).modes[1].weight)
 
 
+def right(posed: iv.Posterior) -> float:
+    return float(heat_modes.quadrature(posed).right.weight)
+
+
 PROBLEMS = {
     "conductivity": Problem(plate, lambda: None, 8, 250, reference="conductivity"),
     "shifted": Problem(lambda: plate(Shifted), lambda: None, 8, 250, reference="conductivity"),
@@ -143,7 +147,15 @@ PROBLEMS = {
         24,
         125,
         heat_modes.on_the_right,
-        weight=lambda posed: heat_modes.quadrature(posed).right.weight,
+        weight=right,
+    ),
+    "heat modes, nothing chosen": Problem(
+        lambda: coarsest_and_finest(heat_modes.posterior()),
+        lambda: None,
+        24,
+        125,
+        heat_modes.on_the_right,
+        weight=right,
     ),
 }
 

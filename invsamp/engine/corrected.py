@@ -12,6 +12,7 @@ from invsamp.corrections.learning import GATE_RATIO, Correction, cheaper
 from invsamp.diagnostics.report import Report
 from invsamp.domains.boundary import Reflect
 from invsamp.engine.engine import Engine
+from invsamp.engine.modes_again import Jumps, jumping, modes_again
 from invsamp.engine.plan import Plan
 from invsamp.engine.stages import ROUNDS
 from invsamp.engine.streams import Saved
@@ -73,6 +74,7 @@ class CorrectedEngine(Engine):
         self._names: list[str] = []  # coarse fidelities that are yet to be tried
         self._training: Training | None = None
         self._learning = False
+        self._jumps: Jumps | None = None  # of the corrected law, where its kernel jumps
         self.corrected: Callable[[Correction], None] = lambda correction: None
 
     def correct(self, correction: Correction) -> None:
@@ -135,6 +137,7 @@ class CorrectedEngine(Engine):
             "level": None if self._training is None else self._training.fidelity,
             "training": None if self._training is None else self._training.state(),
             "learning": self._learning,
+            "jumps": self._jumps,
         }
         if not self._learning:
             return super().state() | {"corrected": own}
@@ -145,12 +148,14 @@ class CorrectedEngine(Engine):
         """Go on from a state, in place of `begin`."""
         own = state["corrected"]
         self._told, self._names = list(own["told"]), list(own["names"])
-        self._learning = own["learning"]
+        self._learning, self._jumps = own["learning"], own.get("jumps")  # runs of version 0.2.0 had none
         if own["training"] is not None:
             self._training = self._new_training(own["level"])
             self._training.restore(own["training"])
             if not self._learning:
-                self._take(self._training.found())
+                found = self._training.found()
+                self._correct(found)
+                self._take(found)
         if not self._learning:
             super().restore(state)
             return
@@ -220,17 +225,22 @@ class CorrectedEngine(Engine):
             return
         self._told += found.told
         self._learning = False
+        self._correct(found)
+        (self._jumps,) = self.do([modes_again(found.sampler, training.fidelity, self.sampled.sampling_domain)])
         self._take(found)
         self.stages.inherit(found.heirs)
 
-    def _take(self, found: Found) -> None:
-        """Correct the coarse fidelity, and make the rungs of the exchange, which are not placed yet."""
-        self.found = found
+    def _correct(self, found: Found) -> None:
+        """Let the coarse fidelities answer with their corrections, wherever they do."""
         for correction in found.corrections:
             self.correct(correction)
             self.corrected(correction)
-        self.work = self._own
-        self.stages.follow(found.sampler, (ROUNDS - 2,), min(LONGEST, max(SHORTEST, EXCHANGES * found.every)))
+
+    def _take(self, found: Found) -> None:
+        """Make the rungs of the exchange, which are not placed yet."""
+        self.found, self.work = found, self._own
+        sampler = jumping(found.sampler, self._jumps)
+        self.stages.follow(sampler, (ROUNDS - 2,), min(LONGEST, max(SHORTEST, EXCHANGES * found.every)))
 
     def _show(self, training: Training) -> None:
         """Let the coarse run be what is seen of this one."""

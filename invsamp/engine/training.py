@@ -304,8 +304,11 @@ def _heir(rung: RungAtWork) -> Heir:
 
 
 def time_of(draws: Array) -> float:
-    """Steps that are worth an independent draw (chains, n, d) of the slowest parameter, or of its square."""
+    """Steps that are worth an independent draw (chains, n, d) of the slowest parameter, or of its square.
+
+    Of their ranks and of themselves: ranks within a mode may hide how seldom chains pass to another.
+    """
     centred = draws - draws.mean(axis=(0, 1))
-    sizes = ess(np.concatenate([draws, np.square(centred)], axis=2))
-    least = float(np.nanmin(sizes, initial=math.inf))
+    both = np.concatenate([draws, np.square(centred)], axis=2)
+    least = float(np.nanmin([ess(both), ess(both, "mean")], initial=math.inf))
     return max(1.0, draws[..., 0].size / least) if least > 0.0 else math.inf
