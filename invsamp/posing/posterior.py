@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,14 @@ from invsamp.contract import Array, Facts, ForwardModel, Plain, Reference
 from invsamp.domains import Box, Domain, DomainLike, Product, Unbounded, bound_domain, named_columns, point_inside
 from invsamp.posing.bound_noise import BoundNoise
 from invsamp.posing.coordinates import choose_coordinates
-from invsamp.posing.density import GivenLikelihood, LogDensity, as_density
+from invsamp.posing.density import GivenLikelihood, as_density
 from invsamp.posing.distribution import as_shape
-from invsamp.posing.forward import GuardedModel
 from invsamp.posing.gradient_check import GradientCheck, check_gradient
 from invsamp.posing.noise_contract import Noise
 from invsamp.posing.outputs import Outputs
+from invsamp.posing.posed_model import check_count, noise_of, posed_model
 from invsamp.posing.posterior_potential import PosteriorPotential
-from invsamp.posing.prior import Prior, Sampled, as_selector, by_name, widened
+from invsamp.posing.prior import Prior, Sampled, by_name, widened
 from invsamp.posing.reference import reference_of_prior
 from invsamp.posing.transforms import Coordinates
 from invsamp.posing.vector_distributions import Flat
@@ -115,7 +115,7 @@ class Posterior:
             if not self.forward:
                 raise ValueError("forward must hold at least one model, got an empty mapping")
         self._observe(observed)
-        self._take_models()
+        self._pose()
         self.costs = None if costs is None else _costs(costs, self.fidelities)
         self.dimension, self.names = prior.dimension, prior.names
         self.shapes = prior.shapes
@@ -146,13 +146,9 @@ class Posterior:
     def potential(self, fidelity: str | None = None) -> PosteriorPotential:
         """Energy, in positions, of one fidelity; the finest by default."""
         name = self._fidelity(fidelity)
+        posed = self._posed[name]
         return PosteriorPotential(
-            self._sampled,
-            self.coordinates,
-            self.sampling_domain,
-            self._models[name],
-            self._columns[name],
-            self._bounds[name],
+            self._sampled, self.coordinates, self.sampling_domain, posed.model, posed.columns, posed.noise
         )
 
     def without_domain(self) -> Posterior:
@@ -184,6 +180,8 @@ class Posterior:
         other = copy.copy(self)
         other.data = known
         other._observe(known)  # noqa: SLF001 (its own class)
+        noises = other._noises()  # noqa: SLF001
+        other._posed = {name: replace(one, noise=noises[name][0]) for name, one in self._posed.items()}  # noqa: SLF001
         return other
 
     def with_forward(self, forward: Mapping[str, ForwardModel]) -> Posterior:
@@ -202,7 +200,7 @@ class Posterior:
         other = copy.copy(self)
         other.forward = dict(models)
         other._observe(self.data)  # noqa: SLF001 (its own class)
-        other._take_models()  # noqa: SLF001
+        other._pose()  # noqa: SLF001
         if self.costs is not None:
             kept = {name: cost for name, cost in self.costs.items() if name in other.fidelities}
             other.costs = kept if len(kept) == len(other.fidelities) else None
@@ -212,10 +210,8 @@ class Posterior:
         """The posterior of one fidelity by itself, of the data that it predicts; the finest by default."""
         name = self._fidelity(fidelity)
         other = copy.copy(self)
-        other.forward, other.costs = {name: self.forward[name]}, None
-        other._observe(self.data)  # noqa: SLF001 (its own class)
-        other._take_models(whole=False)  # noqa: SLF001
-        other._models = {name: self._models[name]}  # noqa: SLF001 (whose failures it tells)
+        other.forward, other.fidelities, other.costs = {name: self.forward[name]}, (name,), None
+        other._posed = {name: self._posed[name]}  # noqa: SLF001 (its own class)
         return other
 
     @property
@@ -225,7 +221,7 @@ class Posterior:
 
     def columns(self, fidelity: str | None = None) -> slice | npt.NDArray[np.intp]:
         """Columns of theta that a fidelity's model gets, in its order."""
-        return self._columns[self._fidelity(fidelity)]
+        return self._posed[self._fidelity(fidelity)].columns
 
     def elsewhere(
         self,
@@ -272,7 +268,7 @@ class Posterior:
                 arranged = (rows, *self.data.shape[1:])
                 raise ValueError(f"{error}. Arranged as the posterior's data it would: shape={arranged}") from error
             raise
-        other._take_models()  # noqa: SLF001
+        other._pose()  # noqa: SLF001
         return other
 
     def to_theta(self, position: npt.ArrayLike) -> Array:
@@ -382,8 +378,7 @@ class Posterior:
         points, name = widened(self.prior, self._theta(theta)), self._fidelity(fidelity)
         if isinstance(self.noise, GivenLikelihood):
             raise ValueError("posterior must have a forward model to predict, got one posed by its log likelihood")
-        y = self._models[name](points[:, self._columns[name]])
-        return self._scatter(name, y, np.nan)
+        return self._scatter(name, self._posed[name](points), np.nan)
 
     def among_data(self, y: npt.ArrayLike, fidelity: str | None = None) -> Array:
         """Observations (batch, k) of a fidelity's own data in a row of all m data, NaN for those that it has not.
@@ -394,7 +389,7 @@ class Posterior:
             If there are not as many as the fidelity predicts.
         """
         name = self._fidelity(fidelity)
-        given = array("y", y, ("batch", self._bounds[name].outputs), finite=False, nan=True)
+        given = array("y", y, ("batch", self._posed[name].noise.outputs), finite=False, nan=True)
         return self._scatter(name, given, np.nan).reshape(len(given), -1)
 
     def sample_noise(
@@ -431,8 +426,8 @@ class Posterior:
         Of data that depend on each other, that of each given all others: what cross-validation needs.
         """
         points, name = widened(self.prior, self._theta(theta)), self._fidelity(fidelity)
-        y = self._models[name](points[:, self._columns[name]])
-        value = self._bounds[name].log_likelihood(points, y)
+        posed = self._posed[name]
+        value = posed.noise.log_likelihood(points, posed(points))
         return self._scatter(name, np.where(np.isnan(value), -np.inf, value), 0.0)
 
     def misfit(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike], y: npt.ArrayLike) -> Array:
@@ -485,7 +480,7 @@ class Posterior:
 
     def failure_message(self, fidelity: str | None = None) -> str | None:
         """What the last exception of a fidelity's model said; None if there was none."""
-        return self._models[self._fidelity(fidelity)].message
+        return self._posed[self._fidelity(fidelity)].model.message
 
     def check_gradient(
         self,
@@ -516,7 +511,7 @@ class Posterior:
         reason = self.failure_message(fidelity)
         if reason is None or np.isfinite(found.remainders).any():
             return found
-        return dataclasses.replace(found, message=f"{found.message} ({reason})")
+        return replace(found, message=f"{found.message} ({reason})")
 
     def _fidelity(self, fidelity: str | None) -> str:
         if fidelity is None:
@@ -528,58 +523,24 @@ class Posterior:
         self._data_shape = data.shape
         for name, model in self.forward.items():  # before the noise: of data that are not its own it tells riddles
             if getattr(model, "data_indices", None) is None:
-                self._check_count(name, model, data.size)
+                check_count(name, model, data.size, data.shape)
         self._bound = BoundNoise(self.noise, data, self.prior, unseen=unseen)
-        self._bounds = {name: self._bound_part(name, model) for name, model in self.forward.items()}
 
-    def _take_models(self, *, whole: bool = True) -> None:
-        """Guard the models, and find what each depends on; the finest is to predict all data, or a part."""
-        if (seen := self._bounds[tuple(self.forward)[-1]].outputs) != self._bound.outputs and whole:
-            raise ValueError(f"the finest of forward must predict all {self._bound.outputs} data, got one for {seen}")
-        names = {name: self._model_names(name, m) for name, m in self.forward.items()}
-        self._models = {
-            name: GuardedModel(
-                m,
-                self._bounds[name].outputs,
-                name,
-                self._model_fixed(names[name]),
-                derivatives=not isinstance(m, LogDensity),
-            )
-            for name, m in self.forward.items()
-        }
-        self._columns = {name: self._model_columns(name, found) for name, found in names.items()}
+    def _noises(self) -> dict[str, tuple[BoundNoise, npt.NDArray[np.intp] | None]]:
+        """Of the data that each model predicts."""
+        return {name: noise_of(name, model, self._bound, self._data_shape) for name, model in self.forward.items()}
+
+    def _pose(self) -> None:
+        """Guard the models, and find what each depends on."""
+        noises = self._noises()
         self.fidelities = tuple(self.forward)
-
-    def _bound_part(self, fidelity: str, model: object) -> BoundNoise:
-        """The noise of the data that a model predicts: all, unless it says which by ``data_indices``."""
-        bound, size = self._bound, self._bound.outputs
-        indices = getattr(model, "data_indices", None)
-        if indices is not None:
-            chosen = np.asarray(indices)
-            inside = chosen.dtype.kind == "i" and chosen.ndim == 1 and np.isin(chosen, np.arange(size)).all()
-            if not inside or not 0 < len(np.unique(chosen)) == len(chosen):
-                raise ValueError(
-                    f"forward[{fidelity!r}].data_indices must be distinct indices of the {size} data, got {indices}"
-                )
-            bound = bound.subset(chosen)
-            self._check_count(fidelity, model, bound.outputs)
-        return bound
-
-    def _check_count(self, fidelity: str, model: object, size: int) -> None:
-        count = getattr(model, "n_observations", None)
-        if count is not None and count != size:
-            raise ValueError(
-                f"data must hold the observations of the forward model {fidelity!r}: it has {count}, got "
-                f"{size} data (shape {self._data_shape})"
-            )
+        if (seen := noises[self.fidelities[-1]][0].outputs) != self._bound.outputs:
+            raise ValueError(f"the finest of forward must predict all {self._bound.outputs} data, got one for {seen}")
+        self._posed = {n: posed_model(n, model, noises[n], self.prior) for n, model in self.forward.items()}
 
     def _scatter(self, fidelity: str, values: Array, missing: float) -> Array:
         """Values (batch, m) of the data that a fidelity predicts in the shape of all data."""
-        indices = getattr(self.forward[fidelity], "data_indices", None)
-        if indices is None:
-            return values.reshape(len(values), *self._data_shape)
-        full = np.full((len(values), self._bound.outputs), missing)
-        full[:, indices] = values
+        full = self._posed[fidelity].scattered(values, self._bound.outputs, missing)
         return full.reshape(len(values), *self._data_shape)
 
     def _theta(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike]) -> Array:
@@ -589,47 +550,6 @@ class Posterior:
         if points.ndim != 2 or points.shape[1] != self.dimension:
             raise ValueError(f"theta must have shape (batch, {self.dimension}), got {points.shape}")
         return points
-
-    def _model_names(self, fidelity: str, model: object) -> list[str]:
-        """Names of what a model gets, fixed or not."""
-        names = getattr(model, "parameters", None)
-        if names is None:
-            used = {*self._bound.names, *self.prior.inner}
-            return [name for name in self.prior.order if name not in used]
-        if len(set(names)) != len(names):
-            raise ValueError(f"forward[{fidelity!r}].parameters must not repeat a name, got {list(names)}")
-        self.prior.check_names(
-            f"forward[{fidelity!r}].parameters",
-            [name for name in names if name not in self.prior.fixed and name not in self.prior.tied],
-        )
-        self._check_sizes(fidelity, model, names)
-        return list(names)
-
-    def _check_sizes(self, fidelity: str, model: object, names: Sequence[str]) -> None:
-        """Of each parameter the model takes as many entries as the prior gives it, where it says how many."""
-        shapes = self.prior.known_names.shapes
-        for name, size in zip(names, getattr(model, "sizes", ()), strict=False):
-            if name in shapes and (given := math.prod(shapes[name])) != size:
-                wanted = f"shape={size}" if size > 1 else "one number"
-                raise ValueError(
-                    f"prior must give {name!r} {wanted}, as forward[{fidelity!r}] takes it, got {given} entries"
-                )
-
-    def _model_fixed(self, names: list[str]) -> Array | None:
-        """Values of all that a model gets, NaN for what is not fixed; None if nothing is."""
-        fixed = self.prior.fixed
-        if not any(name in fixed for name in names):
-            return None
-        shapes = self.prior.known_names.shapes
-        return np.concatenate(
-            [fixed[name].ravel() if name in fixed else np.full(math.prod(shapes[name]), np.nan) for name in names]
-        )
-
-    def _model_columns(self, fidelity: str, names: list[str]) -> slice | npt.NDArray[np.intp]:
-        free = [name for name in names if name not in self.prior.fixed]
-        if not free:
-            raise ValueError(f"forward[{fidelity!r}] must depend on at least one parameter, got none")
-        return as_selector(self.prior.columns(free))
 
 
 def _refuse_missing(given: Facts) -> None:
