@@ -14,6 +14,7 @@ import launch
 import numpy as np
 import pytest
 from forks import in_a_fork
+from stopping import stopping
 
 import invsamp as iv
 from invsamp.results.run import Run
@@ -41,23 +42,10 @@ def posed(function=square, sd=0.5, data=(1.0, 2.0), **more):
 SAMPLER = iv.sgld(step_size=0.01, preconditioner=None)
 
 
-class Stop(Exception):
-    pass
-
-
 def stopped(folder, problem=None, sampler=SAMPLER, after=1, **changed):
     """A run that was stopped after so many segments of three draws."""
-    real = RunDirectory.checkpoint
-
-    def checkpoint(self, *args, **kwargs):
-        real(self, *args, **kwargs)
-        if len(self.header.segments) == after:
-            raise Stop
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RunDirectory, "checkpoint", checkpoint)
-        with pytest.raises(Stop):
-            iv.sample(problem or posed(), sampler, **({"segment": 3} | SETTINGS | changed), directory=folder)
+    with stopping(lambda directory, _: len(directory.header.segments) == after):
+        iv.sample(problem or posed(), sampler, **({"segment": 3} | SETTINGS | changed), directory=folder)
 
 
 @pytest.fixture(autouse=True)

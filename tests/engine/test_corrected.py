@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from scipy.stats import norm
+from stopping import stopping
 from two_levels import DATA, FINE, MAP, NOISE, SHIFT, Line, exact, posed
 
 import invsamp as iv
@@ -19,7 +20,6 @@ from invsamp.engine.probing import LOST, probed
 from invsamp.evaluate.requests import Estimate, answered
 from invsamp.ladder.corrected_exchange import CorrectedExchange
 from invsamp.results.run import Run
-from invsamp.storage.directory import RunDirectory
 
 QUICK = {"draws": 20, "warmup": 100, "chains": 4, "seed": 3, "progress": False}
 #: Sees one of three directions.
@@ -155,21 +155,9 @@ def alone():
 
 def stopped_at(folder, step, problem, sampler):
     """A run that was killed after the first checkpoint from that step on."""
-    real = RunDirectory.checkpoint
-
-    class Stop(Exception):
-        pass
-
-    def checkpoint(self, done, *args, **kwargs):
-        real(self, done, *args, **kwargs)
-        if done >= step:
-            raise Stop
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RunDirectory, "checkpoint", checkpoint)
+    with pytest.MonkeyPatch.context() as patch, stopping(lambda _, done: done >= step):
         patch.setattr("invsamp.engine.recording._Checkpoints._chosen", lambda self: (step, 4))
-        with pytest.raises(Stop):
-            iv.sample(problem, sampler, **QUICK, directory=folder)
+        iv.sample(problem, sampler, **QUICK, directory=folder)
 
 
 #: Warm-up of the coarse chains, their draws, the pairs, the exchange's warm-up, its draws.

@@ -19,13 +19,13 @@ import stat
 import numpy as np
 import pytest
 from forks import in_a_fork
+from stopping import stopping
 
 import invsamp as iv
 from invsamp.engine import recording
 from invsamp.results.run import Run
 from invsamp.resuming import resume
 from invsamp.storage import files
-from invsamp.storage.directory import RunDirectory
 from invsamp.storage.lock import DirectoryInUseError
 from invsamp.storage.state import read_state
 
@@ -331,20 +331,8 @@ def test_a_run_that_cannot_begin_leaves_nothing(tmp_path):
 
 def stopped_early(folder, after=2, **changed):
     """A run that was stopped after so many segments."""
-    real = RunDirectory.checkpoint
-
-    class Stop(Exception):
-        pass
-
-    def checkpoint(self, *args, **kwargs):
-        real(self, *args, **kwargs)
-        if len(self.header.segments) == after:
-            raise Stop
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RunDirectory, "checkpoint", checkpoint)
-        with pytest.raises(Stop):
-            sampled(folder, segment=3, **changed)
+    with stopping(lambda directory, _: len(directory.header.segments) == after):
+        sampled(folder, segment=3, **changed)
 
 
 def damage(path, how):
