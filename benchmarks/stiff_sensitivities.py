@@ -1,16 +1,18 @@
 """What error control of sensitivities is worth, and what LSODA's Jacobian is: van der Pol, Robertson, HIRES, a chain.
 
-    python benchmarks/stiff_sensitivities.py [--repeats N]
+    python benchmarks/stiff_sensitivities.py [--repeats N] [--tables accuracy forms methods]
 
 Van der Pol's oscillator from (2, 0) until 2 mu at the default tolerances: relative error of dy/dmu against Radau at
 1e-11, without and with error control of the sensitivities. Then CPU milliseconds of states with all sensitivities by
 LSODA, when it takes the Jacobian by differences, has the whole of it, or its diagonal blocks as bands. Last LSODA
-beside Rodas5P, in turns, each at several tolerances: milliseconds, steps, and the largest errors at 20 times.
+beside Rodas5P, in turns, each at several tolerances: milliseconds, steps, and the largest errors at 20 times; and
+SciPy's `solve_ivp(method="LSODA")` with the same compiled equations, which it calls from Python.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import statistics
 import time
 from typing import Any
@@ -20,6 +22,7 @@ import numpy as np
 from scipy.integrate import solve_ivp
 
 from invsamp.solvers.ode import OdeModel, SensitiveSolution, Status, integrators
+from invsamp.solvers.ode.right_hand_side import prepare_sensitivities
 
 LENGTH = 16
 
@@ -136,7 +139,39 @@ def methods(repeats: int) -> None:
                 for ours, theirs in zip(solution[:2], exact[:2], strict=True):
                     errors.append((abs(ours - theirs).max(axis=(0, 1)) / abs(theirs).max(axis=(0, 1))).max())
                 shown.append(f"{method} {spent:7.2f} {solution.steps[0]:6d} {errors[0]:8.1e} {errors[1]:8.1e}")
-            print(f"{name:10s} {rtol:6.0e} {' | '.join(shown)}")
+            spent, found = by_scipy(rhs, p, start, times, rtol, atol * rtol / 1e-6, repeats)
+            n = len(start)
+            truth = [exact.states[0], exact.sensitivities[0].transpose(0, 2, 1).reshape(len(times), -1)]
+            errors = [
+                (abs(ours - theirs).max(axis=0) / abs(theirs).max(axis=0)).max()
+                for ours, theirs in zip((found.y[:n].T, found.y[n:].T), truth, strict=True)
+            ]
+            shown.append(f"solve_ivp {spent:7.2f} {errors[0]:8.1e} {errors[1]:8.1e}")
+            print(f"{name:10s} {rtol:6.0e} {' | '.join(shown)}", flush=True)
+
+
+def by_scipy(rhs: Any, p: Any, start: Any, times: Any, rtol: float, atol: float, repeats: int) -> tuple[float, Any]:
+    """Median CPU milliseconds of `solve_ivp` for states and sensitivities to parameters, compiled, by LSODA."""
+    n, q, doubles = len(start), len(p), ctypes.POINTER(ctypes.c_double)
+    prepared = prepare_sensitivities(rhs, None, n, q, 0).compiled
+    function = ctypes.CFUNCTYPE(None, ctypes.c_double, doubles, doubles, doubles)(prepared.address)
+    y, values, out = np.zeros(n * (1 + q)), np.array(p), np.empty(n * (1 + q))
+    pointers = [array.ctypes.data_as(doubles) for array in (y, values, out)]
+
+    def slopes(t: float, at: Any) -> Any:
+        y[:] = at
+        function(t, *pointers)
+        return out.copy()
+
+    began, spent = np.zeros(n * (1 + q)), []
+    began[:n] = start
+    absolute = np.concatenate([np.full(n, atol), *(np.full(n, atol / abs(each)) for each in p)])
+    for _ in range(repeats + 1):
+        begin = time.process_time()
+        found = solve_ivp(slopes, (0.0, times[-1]), began, "LSODA", times, rtol=rtol, atol=absolute)
+        spent.append(1e3 * (time.process_time() - begin))
+        assert found.success
+    return statistics.median(spent[1:]), found
 
 
 def measured(
@@ -154,10 +189,13 @@ def measured(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=15)
-    repeats = parser.parse_args().repeats
-    accuracy(repeats)
-    forms(repeats)
-    methods(repeats)
+    parser.add_argument("--tables", nargs="+", choices=list(TABLES), default=list(TABLES))
+    given = parser.parse_args()
+    for name in given.tables:
+        TABLES[name](given.repeats)
+
+
+TABLES = {"accuracy": accuracy, "forms": forms, "methods": methods}
 
 
 if __name__ == "__main__":

@@ -100,22 +100,21 @@ def scout(
     come on top.
     """
     d, spent, reserve = starts.shape[1], _Spent(), starts[first:]
-    starts = starts[:first]
+    starts, worse, asking = starts[:first], far(d) + 10.0, _asking(names[-1])
     basins = {name: Basins(far(d), len(starts) if name == names[-1] else 0) for name in names}
+    finest, gaussian = basins[names[-1]], d <= MOST_GAUSSIAN
     end = yield from spent.counted(_led(basins, starts, scale, domain, budget))
-    worse, each = far(d) + 10.0, spent.rows / len(starts)
-    asking = _asking(names[-1])
-    telling = distinct(asking, end, scale, domain, worse=worse, gaussian=d <= MOST_GAUSSIAN, basins=basins[names[-1]])
+    led = spent.rows
+    telling = distinct(asking, end, scale, domain, worse=worse, gaussian=gaussian, basins=finest)
     minima = yield from spent.counted(telling)
-    affordable = int((budget - each * len(starts)) / each) if d > MOST_SEARCHED or more is None else 0
     wanted = lone(minima, end, worse) > UNSEEN * len(starts) or _lowest_by(end) == 1
-    if wanted and len(further := reserve[: max(0, affordable)]):
-        on = yield from spent.counted(_led(basins, further, scale, domain, budget - round(each * len(starts))))
-        starts, end = np.concatenate([starts, further]), joined(end, on)
-        telling = distinct(
-            asking, end, scale, domain, worse=worse, gaussian=d <= MOST_GAUSSIAN, basins=basins[names[-1]]
-        )
-        minima = yield from spent.counted(telling)
+    if wanted and (more is None or d > MOST_SEARCHED):
+        further = reserve[: _affordable(budget, len(starts), led, spent.rows - led)]
+        if len(further):
+            on = yield from spent.counted(_led(basins, further, scale, domain, budget - led))
+            starts, end = np.concatenate([starts, further]), joined(end, on)
+            telling = distinct(asking, end, scale, domain, worse=worse, gaussian=gaussian, basins=finest)
+            minima = yield from spent.counted(telling)
     searched, evaluations = 0, spent.rows
     for share in (FIRST_LOOK, 1.0 - FIRST_LOOK) if more is not None and d <= MOST_SEARCHED else ():
         several = np.count_nonzero(minima.weights > NEGLIGIBLE) > 1
@@ -131,7 +130,7 @@ def scout(
             others = yield from spent.counted(_led(basins, points[low], scale, domain, left))
             starts = np.concatenate([starts, points[low]])
             end = joined(end, others)
-            telling = distinct(asking, end, scale, domain, worse=worse, gaussian=True, basins=basins[names[-1]])
+            telling = distinct(asking, end, scale, domain, worse=worse, gaussian=True, basins=finest)
             minima = yield from spent.counted(telling)
     lowest = np.min(end.energy, where=end.converged, initial=np.inf)
     endless, moved = ~end.converged & (end.energy < lowest - far(d)), np.abs(end.position - starts) / scale
@@ -142,6 +141,16 @@ def scout(
     looks = spent.rows - evaluations
     unseen = lone(minima, end, worse) / len(starts)
     return Scouted(minima, len(starts), evaluations, looks, unfinished, count, away, searched, unseen, _lowest_by(end))
+
+
+def _affordable(budget: int, starts: int, led: int, told: int) -> int:
+    """How many more descents there may be: within the budget, and with all that tells their ends apart within two.
+
+    ``led`` and ``told`` are what so many starts took; all ends are told apart once more.
+    """
+    by_descents = (budget - led) * starts / led
+    by_all = (2 * budget - led - 2 * told) * starts / (led + told)
+    return max(0, int(min(by_descents, by_all)))
 
 
 def _lowest_by(end: Descent) -> int:

@@ -137,7 +137,7 @@ class CategoricalNoise(Noise):
 
     _categories: int = field(default=0, init=False, repr=False)
     independent: ClassVar[bool] = False
-    wanted: ClassVar[str] = "1 at one category along the last axis and 0 at all others"
+    wanted: ClassVar[str] = "1 at one category along the last axis and 0 at all others, numpy.eye(n)[labels] of labels,"
 
     def bind(self, shape: tuple[int, ...], chosen: npt.NDArray[np.intp]) -> CategoricalNoise:
         """With the number of categories."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -173,9 +174,12 @@ def _shaped(value: object, shape: tuple[int, ...], what: str) -> Array:
         return value.copy()
     array = own_array(value, what)
     if array.shape != shape:
-        part = "; a model of a part of the data says of which by data_indices"
-        fewer = what.startswith("observations") and array.shape[:-1] == shape[:1] and array.shape[-1] < shape[1]
-        raise WrongShapeError(f"{what} must have shape {shape}, got {array.shape}{part if fewer else ''}")
+        said, observed = "", what.startswith("observations")
+        if observed and array.shape[:-1] == shape[:1] and array.shape[-1] < shape[1]:
+            said = "; a model of a part of the data says of which by data_indices"
+        elif observed and array.ndim > 2 and array.shape[0] == shape[0] and array.size == math.prod(shape):
+            said = ": flatten what belongs to each row, y.reshape(len(theta), -1)"
+        raise WrongShapeError(f"{what} must have shape {shape}, got {array.shape}{said}")
     return array
 
 

@@ -82,7 +82,10 @@ def _is_entry(index: str, shape: tuple[int, ...]) -> bool:
 def check_predicts(posterior: object, shapes: Mapping[str, tuple[int, ...]]) -> None:
     """`ValueError` unless something has data to predict and the parameters of a run."""
     if not isinstance(posterior, Predicts) or _told_by_likelihood(posterior):
-        raise ValueError(f"posterior must have a forward model, data and noise, got {_kind(posterior)}")
+        said = ""
+        if callable(posterior):
+            said = ". A forward model of other times or conditions is predicted by posterior.elsewhere(model)"
+        raise ValueError(f"posterior must have a forward model, data and noise, got {_kind(posterior)}{said}")
     _check_shapes(posterior.shapes, shapes)
 
 

@@ -137,9 +137,9 @@ class Prior:
         Parameters
         ----------
         table : DataFrame, or mapping from name to mapping
-            A row for each parameter, labelled by its name, with the columns ``lower`` and ``upper``, the bounds;
-            ``scale``, "linear" (uniform between the bounds, the default) or "log" (log-uniform); and ``fixed``, the
-            value of what is fixed. NaN is an empty cell.
+            A row for each parameter, labelled by its name or with it in the column ``name``; ``lower`` and ``upper``,
+            the bounds; ``scale``, "linear" or "lin" (uniform between the bounds, the default), "log" or "log10"
+            (log-uniform); and ``fixed``, the value of what is fixed. NaN is an empty cell.
 
         Raises
         ------
@@ -149,7 +149,11 @@ class Prior:
         rows = table.to_dict("index") if hasattr(table, "to_dict") else mapping("table", table, "a table of parameters")
         if not rows:
             raise ValueError("table must have a row for at least one parameter, got none")
-        return cls(**{text("names in table", name): _row(name, row) for name, row in rows.items()})
+        named = [(row.get("name", label) if isinstance(row, Mapping) else label, row) for label, row in rows.items()]
+        names = [text("the column name, or the labels of rows, in table", name) for name, _ in named]
+        if len(set(names)) < len(names):
+            raise ValueError(f"table must have one row for each parameter, got the names {names}")
+        return cls(**{name: _row(name, row) for name, (_, row) in zip(names, named, strict=True)})
 
     def evaluate(self, theta: Array) -> tuple[Array, Array]:
         """Log density (batch,) and its gradient (batch, dimension) at points inside the support.
@@ -386,9 +390,8 @@ def _row(name: str, row: object) -> Distribution | float:
         return real(f"fixed of {name!r}", cells["fixed"])
     if missing := [key for key in ("lower", "upper") if key not in cells]:
         raise ValueError(f"table must have lower and upper, or fixed, of every parameter, got no {missing} of {name!r}")
-    family = {"linear": Uniform, "log": LogUniform}[
-        one_of(f"scale of {name!r}", cells.get("scale", "linear"), ("linear", "log"))
-    ]
+    scale = one_of(f"scale of {name!r}", cells.get("scale", "linear"), ("linear", "lin", "log", "log10"))
+    family = {"linear": Uniform, "log": LogUniform}[{"lin": "linear", "log10": "log"}.get(scale, scale)]
     ends = (real(f"{key} of {name!r}", cells[key]) for key in ("lower", "upper"))
     try:
         return family(*ends)

@@ -41,7 +41,8 @@ def copied(
         scope = {"__name__": _MODULE, "__builtins__": original.__globals__.get("__builtins__", {})}
         cells = tuple(types.CellType() for _ in original.__closure__ or ())
         code = with_long_tuples(original.__code__)
-        made = types.FunctionType(code, scope, original.__name__, original.__defaults__, cells)
+        defaults = original.__defaults__ and tuple(map(replaced, original.__defaults__))
+        made = types.FunctionType(code, scope, original.__name__, defaults, cells)
         made.__kwdefaults__ = original.__kwdefaults__
         for name in names:
             if name in original.__globals__:

@@ -101,7 +101,7 @@ class Node:
         return _unary("fabs", self)
 
     def __bool__(self) -> bool:
-        raise TypeError("a branch on a quantity")
+        raise TypeError("a branch on a quantity, in whose place np.where(condition, a, b) traces")
 
     def __float__(self) -> float:
         raise TypeError("a number was asked for")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,13 +16,14 @@ from invsamp.solvers.ode.quantities import (
     check_quantity,
     differentiate,
     evaluate,
+    is_formula,
     parameter_function,
 )
 from invsamp.solvers.ode.state_functions import StateFunction
 
 Array = npt.NDArray[np.float64]
 #: What `OdeModel.observe` takes.
-Initial = Sequence[Quantity] | Callable[[Term], Term]
+Initial = Sequence[Quantity] | Mapping[str, Quantity] | Callable[[Term], Term]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,10 +52,17 @@ class InitialValues:
                     f"initial must return one value for each of the states {states}, got {whole.n_outputs}"
                 )
             return InitialValues((), whole, Quantities((), parameters), ())
-        listed = sequence("initial", initial, "a function of p, or a sequence of names and values")
+        if isinstance(initial, Mapping):
+            if set(initial) != set(states):
+                raise ValueError(f"initial must have an entry for each of the states {states}, got {list(initial)}")
+            initial = tuple(initial[state] for state in states)
+        listed = sequence("initial", initial, "a function of p, or a sequence or mapping of names and values")
         if len(listed) != n:
             raise ValueError(f"initial must have one name or value for each of the states {states}, got {initial}")
-        new = [entry if isinstance(entry, str) and entry not in parameters else None for entry in listed]
+        new = [
+            entry if isinstance(entry, str) and entry not in parameters and not is_formula(entry) else None
+            for entry in listed
+        ]
         names = tuple(dict.fromkeys(entry for entry in new if entry is not None))
         if "" in names:
             raise ValueError(f"initial must have names that are not empty, got {listed}")

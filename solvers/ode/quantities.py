@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
@@ -14,7 +16,13 @@ from invsamp.solvers.foreign import Term
 from invsamp.solvers.ode.state_functions import StateFunction
 
 Array = npt.NDArray[np.float64]
-#: A number, the name of a parameter, or a function of the sequence of the model's parameters.
+#: What a formula may call, and what it may be made of.
+_CALLED = ("exp", "log", "sqrt", "abs", "sin", "cos", "tanh")
+_NODES = (
+    *(ast.Expression, ast.BinOp, ast.UnaryOp, ast.Call, ast.Name, ast.Load, ast.Constant),
+    *(ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.USub, ast.UAdd),
+)
+#: A number, the name of a parameter or a formula of names, or a function of the sequence of the model's parameters.
 Quantity = float | str | Callable[[Term], Term]
 
 
@@ -33,17 +41,60 @@ def check_quantity(name: str, value: object, parameters: tuple[str, ...]) -> Qua
     ValueError
     """
     if isinstance(value, str):
-        if value not in parameters:
+        if value in parameters:
+            return value
+        if not is_formula(value):
             raise ValueError(
-                f"{name} must be a number, one of the parameters {parameters} or a function of p, got {value!r}"
+                f"{name} must be a number, one of the parameters {parameters}, a formula or a function of p, "
+                f"got {value!r}"
             )
-        return value
+        value = formula(name, value, parameters)
     if callable(value):
         made = parameter_function(name, value, len(parameters))
         if made.n_outputs != 1:
             raise ValueError(f"{name} must return a number, got {made.n_outputs}")
         return value  # type: ignore[no-any-return]
     return real(name, value)
+
+
+def is_formula(text: str) -> bool:
+    """Whether a text is more than a name: an operation, or a function of something."""
+    try:
+        return isinstance(ast.parse(text, mode="eval").body, ast.BinOp | ast.UnaryOp | ast.Call)
+    except SyntaxError:
+        return False
+
+
+@functools.lru_cache(maxsize=256)
+def formula(name: str, text: str, parameters: tuple[str, ...]) -> Callable[[Term], Term]:
+    """A formula of parameters as a function of p, the same one each time.
+
+    Raises
+    ------
+    ValueError
+        If it reads anything else.
+    """
+    tree = ast.parse(text, mode="eval")
+    called = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        right = isinstance(node, _NODES)
+        if isinstance(node, ast.Name):
+            right = node.id in (_CALLED if node in called else parameters)
+        elif isinstance(node, ast.Constant):
+            right = type(node.value) in (int, float)
+        if not right or (isinstance(node, ast.Call) and node.keywords):
+            raise ValueError(
+                f"{name} must be a formula of the parameters {parameters}, of numbers, + - * / ** and "
+                f"{', '.join(_CALLED)}, got {text!r}"
+            )
+    places = "".join(f"{each} = p[{k}]; " for k, each in enumerate(parameters) if each in _names(tree))
+    scope: dict[str, object] = {each: getattr(np, each) for each in _CALLED}
+    exec(compile(f"def formula(p):\n    {places}return {ast.unparse(tree)}\n", "<formula>", "exec"), scope)
+    return cast(Callable[[Term], Term], scope["formula"])
+
+
+def _names(tree: ast.AST) -> set[str]:
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
 def parameter_function(name: str, of_parameters: Callable[[Term], object], count: int) -> StateFunction:

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy.typing as npt
 
-from invsamp.arguments import mapping, names, optional, sequence
+from invsamp.arguments import mapping, names, optional, real, sequence
 from invsamp.solvers.foreign import Given, OfState, Term
 from invsamp.solvers.ode.doses import Event
 from invsamp.solvers.ode.formulas import as_formula, as_function, as_initial, as_quantity, crossed, switches
 from invsamp.solvers.ode.initial_values import Initial
 from invsamp.solvers.ode.model import OdeModel
 from invsamp.solvers.ode.observation import OdeObservation
+from invsamp.solvers.ode.quantities import Quantity, is_formula
 from invsamp.solvers.ode.sbml_reading import SbmlEvent, SbmlSystem, read_system
 from invsamp.solvers.ode.steady_state import SteadyState
 from invsamp.solvers.ode.symbols import Expression, Unsupported, expanded, number, substituted, symbol, time_symbol
@@ -43,7 +44,7 @@ class SbmlModel(OdeModel):
     def observe(
         self,
         times: npt.ArrayLike,
-        initial: Initial | SteadyState | Mapping[str, float | str] | None = None,
+        initial: Initial | SteadyState | None = None,
         *,
         t0: float | None = None,
         given: Mapping[str, float | str] | None = None,
@@ -71,23 +72,23 @@ class SbmlModel(OdeModel):
         start = 0.0 if t0 is None else t0
         return super().observe(times, begin, t0=start, given=given, states=states, of=of, jacobian=jacobian, mask=mask)
 
-    def initial_values(self, changed: Mapping[str, float | str] | None = None) -> Initial:
+    def initial_values(self, changed: Mapping[str, Quantity] | None = None) -> Initial:
         """Initial values as ``initial`` of `OdeModel.observe` has them: numbers and names, or a function of p.
 
         Parameters
         ----------
-        changed : mapping from state to number or parameter, optional
+        changed : mapping from state to number, parameter or formula, optional
             In place of what the file says. What the file computes from these values follows.
 
         Raises
         ------
         ValueError
-            For names that are no states, or a state that has no initial value.
+            For names that are no states, functions, or a state that has no initial value.
         """
         changes = optional(mapping, "initial", changed, "a mapping from states to numbers or names") or {}
         if unknown := sorted(set(changes) - set(self.states)):
             raise ValueError(f"initial must be of states out of {self.states}, got {unknown}")
-        new = {name: symbol(value) if isinstance(value, str) else number(value) for name, value in changes.items()}
+        new = {name: _formula(f"initial[{name!r}]", value) for name, value in changes.items()}
         starts = resolved(self.system, {**self.system.starts, **new}, self.parameters)
         for name in self.states:
             if _unknown(starts.get(name)):
@@ -98,6 +99,12 @@ class SbmlModel(OdeModel):
         """A function of (t, x, p) whose values are those of some SymPy formulas of the file's names."""
         final = definitions(self.system, self.parameters)
         return as_function([final(each) for each in formulas], self.states, self.parameters)
+
+
+def _formula(name: str, value: Quantity) -> Expression:
+    if isinstance(value, str):
+        return as_formula(name, value) if is_formula(value) else symbol(value)
+    return number(real(name, value, also=", the name of a parameter or a formula"))
 
 
 def from_sbml(

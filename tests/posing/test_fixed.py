@@ -102,6 +102,13 @@ class TestTable:
         prior = iv.Prior.from_table(self.TABLE.assign(fixed=[np.nan, np.nan, 4.0]))
         assert prior == iv.Prior(x=iv.Uniform(0, 2), k=iv.LogUniform(1e-5, 1e3), n=4.0)
         assert iv.Prior.from_table({"x": {"lower": 0, "upper": 1}}) == iv.Prior(x=iv.Uniform(0, 1))
+        names_in_column = self.TABLE.drop(index="n").rename_axis("name").reset_index().replace("log", "log10")
+        assert iv.Prior.from_table(names_in_column) == iv.Prior(x=iv.Uniform(0, 2), k=iv.LogUniform(1e-5, 1e3))
+
+    def test_a_name_twice(self) -> None:
+        twice = pd.DataFrame({"name": ["x", "x"], "lower": 0.0, "upper": 1.0})
+        with pytest.raises(ValueError, match=r"one row for each parameter, got the names \['x', 'x'\]"):
+            iv.Prior.from_table(twice)
 
     @pytest.mark.parametrize(
         ("change", "message"),
@@ -111,7 +118,7 @@ class TestTable:
             ({"scale": ["log", "log", "log"], "fixed": [np.nan, np.nan, 1]}, r"table\['x'\]: lower must be positive"),
             (
                 {"scale": "log3", "fixed": [np.nan, np.nan, 1]},
-                "scale of 'x' must be one of 'linear', 'log', got 'log3'",
+                "scale of 'x' must be one of 'linear', 'lin', 'log', 'log10', got 'log3'",
             ),
             ({"upper": "a", "fixed": [np.nan, np.nan, 1]}, "upper of 'x' must be a finite number, got 'a'"),
         ],

@@ -202,6 +202,18 @@ class TestInitialValues:
         agree(known, np.array([[1.3, 2.0]]))
         agree(same, np.array([[1.3, 0.4]]))
 
+    @pytest.mark.parametrize("initial", [("2 * ka", "exp(-ke)"), {"blood": "exp(-ke)", "gut": "2 * ka"}])
+    def test_formulas_by_place_or_by_name(self, initial):
+        """The same as functions, where there are doses by formulas, too."""
+        doses = [[("ka + 1", {"gut": "sqrt(ke)"})], [(lambda p: p[0] + 1.0, {"gut": lambda p: np.sqrt(p[1])})]]
+        written, called = (OdeModel(absorption, ("gut", "blood"), ("ka", "ke"), doses=each) for each in doses)
+        theta = np.array([[1.3, 0.4], [0.7, 0.2]])
+        first = written.observe(TIMES, initial, t0=0.0)
+        second = called.observe(TIMES, lambda p: (2.0 * p[0], np.exp(-p[1])), t0=0.0)
+        assert first.parameters == ("ka", "ke")
+        for ours, theirs in zip(first.jacobian(theta), second.jacobian(theta), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
+
 
 def model(**settings):
     return OdeModel(absorption, ("a", "b"), ("ka", "ke"), **settings)
@@ -233,6 +245,12 @@ def model(**settings):
         ),
         (lambda: model(method="LSODA", events=(Event(when=lambda t, x, p: x[0]),)), "events with when= need method="),
         (lambda: model().observe(TIMES, lambda p: (1.0,)), "initial must return one value for each of the states"),
+        (lambda: model().observe(TIMES, {"a": 1.0}), r"initial must have an entry for each .*'a', 'b'.*got \['a'\]"),
+        (
+            lambda: model().observe(TIMES, ("2 * kx", 0.0)),
+            r"initial\[0\] must be a formula of the parameters .*'2 \* kx'",
+        ),
+        (lambda: model().observe(TIMES, ("open('x')", 0.0)), r"initial\[0\] must be a formula of the parameters"),
         (lambda: model().observe(TIMES, (1.0, 2.0), given={"kk": 1.0}), r"given must be of parameters .*\['kk'\]"),
         (lambda: model().observe(TIMES, (1.0, 2.0), given={"ke": [1.0]}), r"given\['ke'\] must be a finite number"),
     ],

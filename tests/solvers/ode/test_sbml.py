@@ -153,6 +153,13 @@ class TestRefusals:
             from_sbml(path).observe(TIMES)
         with pytest.raises(ValueError, match=r"initial must be of states.*\['C'\]"):
             from_sbml(path).observe(TIMES, {"C": 1.0})
+        with pytest.raises(
+            ValueError, match=r"initial\['B'\] must be a finite number, the name of a parameter or a formula"
+        ):
+            from_sbml(path).observe(TIMES, {"B": lambda p: p[0]})
+        by_formula = from_sbml(path, parameters=["k1"]).observe(TIMES, {"B": "2 * k1 + 1"})
+        by_number = from_sbml(path, parameters=["k1"]).observe(TIMES, {"B": 2.6})
+        np.testing.assert_allclose(by_formula([[0.8]]), by_number([[0.8]]), rtol=1e-12)
         with pytest.raises(ValueError, match="which is not there"):
             from_sbml(tmp_path / "nowhere.xml")
         (tmp_path / "other.xml").write_text("<sbml>")

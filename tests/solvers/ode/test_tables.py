@@ -49,6 +49,19 @@ def test_a_tank_that_is_filled_by_a_table(kind, method):
         np.testing.assert_allclose(solution.sensitivities[0, k, 0, :2], [slope, amount], atol=10 * tolerance)
 
 
+def test_a_table_may_be_a_default_of_the_function():
+    captured = Table(KNOTS, VALUES, "linear")
+    solutions = [
+        OdeModel(rhs, ("x",), ("k",), breakpoints=KNOTS).solve_with_sensitivities([[0.7]], [0.0], [0.0, 2.0])
+        for rhs in (
+            lambda t, x, p: (captured(t) - p[0] * x[0],),
+            lambda t, x, p, flow=captured: (flow(t) - p[0] * x[0],),
+        )
+    ]
+    for ours, theirs in zip(*(solution[:2] for solution in solutions), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
 def test_a_table_that_comes_later_by_an_unknown_lag():
     flow = Table(KNOTS, VALUES, "constant")
     model = OdeModel(
