@@ -43,15 +43,9 @@ def solver(potential: Potential) -> Callable[[Request], Estimate]:
 
     def solved(request: Request) -> Estimate:
         _, position, gradient, batch, observations = request
-        if batch is not None and _sums_alone(batch) and sums_batches(potential):
-            with np.errstate(invalid="ignore"):  # of solves that failed
-                return guarded(reduced_sums(_batch_sums(potential, request), batch))
-        position = position.copy()
-        if batch is not None and batch.curvature:
-            return guarded(_curvatures(potential, request.fidelity, position, batch))
         if batch is not None:
-            with np.errstate(invalid="ignore"):  # of solves that failed
-                return guarded(reduced(_batch_terms(potential, request.fidelity, position, batch), batch, gradient))
+            return _of_batch(potential, request, batch)
+        position = position.copy()
         if observations:
             predicted = cast(ObservingPotential, potential).observations(position)
             y = own_array(predicted, f"the observations of fidelity {request.fidelity!r}")
@@ -74,6 +68,17 @@ def solver(potential: Potential) -> Callable[[Request], Estimate]:
         return guarded(_owned(request, value, slope, prior, prior_slope))
 
     return solved
+
+
+def _of_batch(potential: Potential, request: Request, batch: Batch) -> Estimate:
+    """What a batch tells of the whole, or Gauss-Newton matrices of its terms."""
+    fidelity, position = request.fidelity, request.position
+    with np.errstate(invalid="ignore"):  # of solves that failed
+        if _sums_alone(batch) and sums_batches(potential):
+            return guarded(reduced_sums(_batch_sums(potential, request), batch))
+        if batch.curvature:
+            return guarded(_curvatures(potential, fidelity, position.copy(), batch))
+        return guarded(reduced(_batch_terms(potential, fidelity, position.copy(), batch), batch, request.gradient))
 
 
 def _owned(
