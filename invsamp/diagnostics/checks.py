@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from invsamp.diagnostics.report import Report
 if TYPE_CHECKING:
     import pandas as pd
 
+Told = TypeVar("Told")
 #: Largest R-hat that passes (Vehtari et al. 2021, section 4).
 R_HAT_LIMIT = 1.01
 #: Above this the chains are apart, and effective sizes tell that alone.
@@ -329,14 +330,10 @@ def _round_trip_warnings(report: Report) -> list[str]:
 
 def _contour_warnings(report: Report) -> list[str]:
     found = []
-    for rung, told in enumerate(report.get("learnt_laws") or []):
-        if told is None or "energy_round_trips" not in told:
+    for _, where, told in _by_rung(report, report.get("learnt_laws")):
+        if "energy_round_trips" not in told:
             continue
-        where, trips, even = (
-            f"rung {rung}{_temperatures(report, rung)}",
-            told["energy_round_trips"],
-            told["least_over_most"],
-        )
+        trips, even = told["energy_round_trips"], told["least_over_most"]
         if even is not None and even < EVEN_BINS_LIMIT:
             found.append(
                 f"{where}: its bins of energy were visited unevenly, the least {even:.3f} times as often as the most, "
@@ -384,15 +381,15 @@ def _found_ladder_warnings(report: Report) -> list[str]:
 
 def _clipped_noise_warnings(report: Report) -> list[str]:
     found = []
-    for rung, fraction in enumerate(report.get("clipped_noise") or []):
-        if fraction is None or fraction <= CLIPPED_NOISE_LIMIT:
+    for rung, where, fraction in _by_rung(report, report.get("clipped_noise")):
+        if fraction <= CLIPPED_NOISE_LIMIT:
             continue
         steps = report.get("step_sizes") or []
         now = f" (now {steps[rung]:.3g})" if rung < len(steps) and steps[rung] is not None else ""
         refused = fraction > CLIPPED_NOISE_REFUSED
         limit, useless = (CLIPPED_NOISE_REFUSED, ": do not use them") if refused else (CLIPPED_NOISE_LIMIT, "")
         found.append(
-            f"rung {rung}{_temperatures(report, rung)}: in {fraction:.1%} of the steps, above "
+            f"{where}: in {fraction:.1%} of the steps, above "
             f"{limit:.0%}, the gradient was noisier than the noise that the step injects, so these draws "
             f"are too wide{useless}. Reduce step_size{now} or the noise of the gradient (larger minibatches, more "
             "probes)."
@@ -402,21 +399,18 @@ def _clipped_noise_warnings(report: Report) -> list[str]:
 
 def _uncovered_warnings(report: Report) -> list[str]:
     return [
-        f"rung {rung}{_temperatures(report, rung)}: the variance of the noise was extrapolated at {fraction:.0%} of "
-        f"the states that warm-up visited, above {UNCOVERED_LIMIT:.0%}, as its pilot has no states near them. Raise "
-        f"warmup, or let kernel_ridge have more states (most=...)."
-        for rung, fraction in enumerate(report.get("uncovered_variance") or [])
-        if fraction is not None and fraction > UNCOVERED_LIMIT
+        f"{where}: the variance of the noise was extrapolated at {fraction:.0%} of the states that warm-up visited, "
+        f"above {UNCOVERED_LIMIT:.0%}, as its pilot has no states near them. Raise warmup, or let kernel_ridge have "
+        f"more states (most=...)."
+        for _, where, fraction in _by_rung(report, report.get("uncovered_variance"))
+        if fraction > UNCOVERED_LIMIT
     ]
 
 
 def _unsettled_warnings(report: Report) -> list[str]:
     """Rungs without acceptance whose chains had not arrived when warm-up ended, or were thrown about."""
     found = []
-    for rung, of in enumerate(report.get("unsettled") or []):
-        if of is None:
-            continue
-        where = f"rung {rung}{_temperatures(report, rung)}"
+    for _, where, of in _by_rung(report, report.get("unsettled")):
         if of["virial"] > VIRIAL_LIMIT:
             found.append(
                 f"{where}: at the end of warm-up the draws' spread times their gradients was {of['virial']:.3g} times "
@@ -453,11 +447,11 @@ def _failed_solve_warnings(report: Report) -> list[str]:
 def _fallback_warnings(report: Report) -> list[str]:
     steps = report.get("chains", 0) * report.get("draws", 0) * report.get("thin", 1)
     found = []
-    for rung, count in enumerate(report.get("reflection_fallbacks") or []):
+    for _, where, count in _by_rung(report, report.get("reflection_fallbacks")):
         if not count or not steps or count / steps <= REFLECTION_FALLBACK_LIMIT:
             continue
         found.append(
-            f"rung {rung}{_temperatures(report, rung)}: {count} of {steps} steps ({count / steps:.2%}), above "
+            f"{where}: {count} of {steps} steps ({count / steps:.2%}), above "
             f"{REFLECTION_FALLBACK_LIMIT:.2%}, found no reflected path inside the domain and stayed where they were. "
             f"Reduce step_size: a step must be short against the domain's narrowest part."
         )
@@ -483,6 +477,13 @@ def _boundary_warnings(report: Report) -> list[str]:
 def _list(names: Sequence[object], limit: int = 3) -> str:
     shown = ", ".join(str(name) for name in names[:limit])
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
+
+
+def _by_rung(report: Report, told: Sequence[Told | None] | None) -> Iterator[tuple[int, str, Told]]:
+    """The rungs of which something is told: their numbers, what messages call them, and that."""
+    for rung, value in enumerate(told or []):
+        if value is not None:
+            yield rung, f"rung {rung}{_temperatures(report, rung)}", value
 
 
 def _temperatures(report: Report, *rungs: int) -> str:
