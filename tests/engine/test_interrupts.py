@@ -79,6 +79,21 @@ def reference():
     return iv.sample(posed(Slow()), SAMPLER, **SETTINGS).theta
 
 
+def signalled(folder, at, number, ignored=False):
+    """The status of a run in ``folder / "run"`` that gets a signal at an evaluation, and goes on with it."""
+
+    def work():
+        if ignored:
+            signal.signal(number, signal.SIG_IGN)
+        iv.sample(posed(Slow(folder, at, patient=False)), SAMPLER, **SETTINGS, directory=folder / "run")
+
+    with forked(work) as child:
+        launch.wait_for((folder / "there").exists)
+        os.kill(child, number)
+        (folder / "signalled").touch()
+        return status_of(child)
+
+
 def test_the_steps_of_this_run_are_one_evaluation_each(calls):
     first, last = calls
     assert last - first >= SETTINGS["warmup"] + SETTINGS["draws"]
@@ -90,16 +105,7 @@ def test_a_signal_ends_the_step_writes_a_checkpoint_and_says_how_to_go_on(
     tmp_path, reference, calls, number, where, capfd
 ):
     folder = tmp_path / "run"
-    at = calls[0] + 100 if where == "warm-up" else calls[1] - 100
-
-    def work():
-        iv.sample(posed(Slow(tmp_path, at, patient=False)), SAMPLER, **SETTINGS, directory=folder)
-
-    with forked(work) as child:
-        launch.wait_for((tmp_path / "there").exists)
-        os.kill(child, number)
-        (tmp_path / "signalled").touch()
-        status = status_of(child)
+    status = signalled(tmp_path, calls[0] + 100 if where == "warm-up" else calls[1] - 100, number)
     last = capfd.readouterr().err.strip().splitlines()[-1]
     if number == signal.SIGINT:
         assert last.startswith("KeyboardInterrupt: ")
@@ -115,14 +121,7 @@ def test_a_signal_ends_the_step_writes_a_checkpoint_and_says_how_to_go_on(
 
 
 def test_a_signal_at_the_start_is_obeyed_after_it(tmp_path, reference, capfd):
-    def work():
-        iv.sample(posed(Slow(tmp_path, 1, patient=False)), SAMPLER, **SETTINGS, directory=tmp_path / "run")
-
-    with forked(work) as child:
-        launch.wait_for((tmp_path / "there").exists)
-        os.kill(child, signal.SIGTERM)
-        (tmp_path / "signalled").touch()
-        assert status_of(child) == 143
+    assert signalled(tmp_path, 1, signal.SIGTERM) == 143
     last = capfd.readouterr().err.strip().splitlines()[-1]
     assert last.startswith("SIGTERM: stopped in warm-up, step 1 of 600; ")
     assert "lock" not in os.listdir(tmp_path / "run")
@@ -130,14 +129,7 @@ def test_a_signal_at_the_start_is_obeyed_after_it(tmp_path, reference, capfd):
 
 
 def test_a_signal_in_the_last_step_is_obeyed_after_it(tmp_path, reference, calls, capfd):
-    def work():
-        iv.sample(posed(Slow(tmp_path, calls[1], patient=False)), SAMPLER, **SETTINGS, directory=tmp_path / "run")
-
-    with forked(work) as child:
-        launch.wait_for((tmp_path / "there").exists)
-        os.kill(child, signal.SIGTERM)
-        (tmp_path / "signalled").touch()
-        assert status_of(child) == 143
+    assert signalled(tmp_path, calls[1], signal.SIGTERM) == 143
     last = capfd.readouterr().err.strip().splitlines()[-1]
     assert last.startswith("SIGTERM: the run was over; it is in ") and "invsamp.load(" in last
     np.testing.assert_array_equal(iv.load(tmp_path / "run").theta, reference)
@@ -218,15 +210,7 @@ def test_a_terminal_that_is_closed_costs_nothing(tmp_path, reference, calls):
 
 
 def test_under_nohup_a_run_goes_on(tmp_path, reference, calls):
-    def work():
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        iv.sample(posed(Slow(tmp_path, calls[1] - 100, patient=False)), SAMPLER, **SETTINGS, directory=tmp_path / "run")
-
-    with forked(work) as child:
-        launch.wait_for((tmp_path / "there").exists)
-        os.kill(child, signal.SIGHUP)
-        (tmp_path / "signalled").touch()
-        assert status_of(child) == 0
+    assert signalled(tmp_path, calls[1] - 100, signal.SIGHUP, ignored=True) == 0
     np.testing.assert_array_equal(iv.load(tmp_path / "run").theta, reference)
 
 
