@@ -240,7 +240,10 @@ class CorrectedEngine(Engine):
         """Make the rungs of the exchange, which are not placed yet."""
         self.found, self.work = found, self._own
         sampler = jumping(found.sampler, self._jumps)
-        self.stages.follow(sampler, (ROUNDS - 2,), min(LONGEST, max(SHORTEST, EXCHANGES * found.every)))
+        steps, often = min(LONGEST, max(SHORTEST, EXCHANGES * found.every)), sampler.swap.every or found.every
+        # so few steps of warm-up are needed for their size, whatever the exchanges
+        seldom = steps * often // (EXCHANGES * found.every)
+        self.stages.follow(sampler, (ROUNDS - 2,), steps, max(often, seldom))
 
     def _show(self, training: Training) -> None:
         """Let the coarse run be what is seen of this one."""

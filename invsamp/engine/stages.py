@@ -82,8 +82,9 @@ class Stages:
         self.search = self._new_search()
         self._on_trial = False
         self._warm_up: WarmUp | None = None
-        #: Of what follows a coarse run: where its streams are spawned, and the steps of its warm-up.
-        self._following: tuple[tuple[int, ...], int] | None = None
+        #: Of what follows a coarse run: where its streams are spawned, the steps of its warm-up, and those there from
+        #: one meeting to the next.
+        self._following: tuple[tuple[int, ...], int, int] | None = None
         composition = self._composition
         steps = self._plan.warmup if self.search is None else self.search.lengths[0]
         check_length(composition.rungs, self._preconditioner, steps, self._plan.chains)
@@ -119,11 +120,11 @@ class Stages:
         self._take_stage()
         self._assemble()
 
-    def follow(self, sampler: Sampler, streams: tuple[int, ...], steps: int) -> None:
+    def follow(self, sampler: Sampler, streams: tuple[int, ...], steps: int, every: int) -> None:
         """Have that sampler follow a coarse run: nothing is left to choose, its warm-up is one window."""
         self.choice, self.search, self._chosen = None, None, sampler
         self._preconditioner = sampler.preconditioner_at(self.work.problem.dimension)
-        self._following = streams, steps
+        self._following = streams, steps, every
         self.work.fit(sampler)
         self._assemble()
 
@@ -132,6 +133,8 @@ class Stages:
         for rung, heir in zip(self.work.rungs, heirs, strict=True):
             place_again(self.work.problem, rung, heir.position)
         self.work.meet()
+        if self._following is not None and self.work.exchange is not None:
+            self.work.exchange.every = self._following[2]
         self._warm_up = self._new_warm_up()
         self._warm_up.begin(heirs)
 

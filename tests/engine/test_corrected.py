@@ -58,6 +58,13 @@ class TestChosen:
         drawn = run.report["evaluations"]["fine"] - run.report["warmup_evaluations"]["fine"]
         assert drawn == 4 * (20 + 1) and run.report["swap_attempts"][0] == 4 * 20
 
+    def test_warm_up_takes_no_more_exchanges_than_it_needs(self, quiet):
+        """Step sizes want a hundred steps, which would be fifty exchanges of every second one."""
+        run = iv.sample(posed(), LEARNING, **QUICK)
+        begun, pairs, exchanges, local = 4, 30, 4 * 20, 4 * (100 // (2 * 3))
+        assert run.report["warmup_evaluations"]["fine"] == begun + pairs + exchanges + local
+        assert run.report["swap_attempts"][0] == 4 * 20  # of the draws: one each
+
     @pytest.mark.parametrize(
         ("problem", "words"),
         [

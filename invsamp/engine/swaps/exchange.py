@@ -62,6 +62,8 @@ class Exchange:
         #: Who is where.
         self.walkers = Walkers.at(len(rungs), len(rungs[0].position))
         self._attempt = 0
+        #: Steps from one meeting to the next of pairs that cost solves; None: now and then.
+        self.every = swap.every
         self._due = np.empty(0, dtype=bool)
         self._next = 0
         # pairs that meet after every step, by a schedule of their own, as it costs nothing
@@ -88,14 +90,14 @@ class Exchange:
 
     def begin_count(self) -> None:
         """Let the next meeting of pairs that meet ``every`` so many steps be so many steps away, and the first one."""
-        self._next = self._attempt = 0
+        self._next, self._attempt, self.every = 0, 0, self._swap.every
 
     def due(self) -> bool:
         """Whether rungs meet after this step; asked once after each."""
         if not self._fraction:
             return True
-        if (every := self._swap.every) is not None:
-            self._next = (self._next + 1) % every
+        if self.every is not None:
+            self._next = (self._next + 1) % self.every
             self._met = not self._next
             return self._met or bool(self._free)
         place = self._next
@@ -166,6 +168,7 @@ class Exchange:
             "attempt": self._attempt,
             "free_attempt": self._free_attempt,
             "free_who": copy.deepcopy(self._free_who),
+            "every": self.every,
             "parities": self.parities,
             "measured": list(self.measured),
             "pairs": [pair.state() for pair in self._all],
@@ -178,6 +181,7 @@ class Exchange:
         self._when, self._who = copy.deepcopy(state["when"]), copy.deepcopy(state["who"])
         self._due, self._next, self._attempt = state["due"].copy(), state["next"], state["attempt"]
         self._free_attempt, self._free_who = state["free_attempt"], copy.deepcopy(state["free_who"])
+        self.every = state.get("every", self._swap.every)  # runs of version 0.2.0 had no other
         self.parities, self.measured = state["parities"], Measured(*state["measured"])
         for pair, own in zip(self._all, state["pairs"], strict=True):
             pair.restore(own)
