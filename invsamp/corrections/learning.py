@@ -13,7 +13,7 @@ from invsamp.contract import Array, ForwardModel
 from invsamp.corrections.affine import Map, Mask
 from invsamp.corrections.enhanced import Enhanced
 from invsamp.corrections.pairs import FOLDS, KINDS, Kind, Pairs
-from invsamp.corrections.polynomials import FittedPolynomial, Polynomial
+from invsamp.corrections.polynomials import FittedPolynomial, Polynomial, degree_for
 from invsamp.corrections.residuals import ResidualModel
 from invsamp.posing.corrected_model import CorrectedModel
 from invsamp.posing.posterior import Posterior
@@ -174,13 +174,9 @@ def learnt(
             f"states must hold at least {LEAST_PAIRS} states that {name!r} and {finest!r} solve, got "
             f"{count if seen.any() else 0}"
         )
-    own = theta[rows][:, posterior.columns(name)]
-    pairs = Pairs(posterior, theta[rows], own, coarse[rows], fine[rows], seen)
-    if kind == "polynomial" and kind not in pairs.kinds:
-        raise ValueError(
-            f"a polynomial must have at most a third as many products as there are pairs, got {own.shape[1]} unknowns "
-            f"of {name!r} and {count} pairs: for many unknowns correct='affine'"
-        )
+    own = posterior.given(theta[rows], name)
+    pairs = Pairs(posterior, theta[rows], own, posterior.unknowns(name), coarse[rows], fine[rows], seen)
+    check_kind(kind, name, posterior.unknowns(name), count)
     asked = [one for one in offered if one in pairs.kinds] if kind == "auto" else list(dict.fromkeys(("none", kind)))
     errors = {one: pairs.kept_out(one, rng) for one in asked}
     sd = {one: float(values.std(ddof=1)) if np.isfinite(values).all() else math.inf for one, values in errors.items()}
@@ -201,6 +197,15 @@ def learnt(
     return Learnt(best, told, _efficiency(errors[best]), count, len(rows) - count, found, missing, known, enhanced)
 
 
+def check_kind(kind: str, name: str, unknowns: int, pairs: int) -> None:
+    """`ValueError` for a polynomial of too many unknowns of a fidelity."""
+    if kind == "polynomial" and degree_for(unknowns, pairs) is None:
+        raise ValueError(
+            f"a polynomial must have at most a third as many products as there are pairs, got {unknowns} unknowns of "
+            f"{name!r} and {pairs} pairs: for many unknowns there is 'affine'"
+        )
+
+
 def predicted_apart(
     posterior: Posterior, model: Refittable, name: str, theta: Array, fine: Array, rng: np.random.Generator
 ) -> Array:
@@ -213,7 +218,7 @@ def predicted_apart(
     parts = {}
     for k in range(FOLDS):
         fitted = refitted(posterior, model, name, theta[fold != k], fine[fold != k])
-        parts[k] = np.asarray(fitted(theta[fold == k][:, posterior.columns(name)]), dtype=float)
+        parts[k] = np.asarray(fitted(posterior.given(theta[fold == k], name)), dtype=float)
     y = np.empty((len(theta), parts[0].shape[1]))
     for k, part in parts.items():
         y[fold == k] = part
@@ -222,8 +227,7 @@ def predicted_apart(
 
 def refitted(posterior: Posterior, model: Refittable, name: str, theta: Array, fine: Array) -> ForwardModel:
     """A surrogate fitted to the fine model's observations; `ValueError` if it gives none."""
-    own = theta[:, posterior.columns(name)]
-    found = model.fit(own, fine)
+    found = model.fit(posterior.given(theta, name), fine)
     if not callable(found):
         raise ValueError(f"fit of forward[{name!r}] must return a model, got {found!r}")
     return found

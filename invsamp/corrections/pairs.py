@@ -23,7 +23,8 @@ class Pairs(NamedTuple):
 
     posterior: Posterior
     theta: Array  # (n, dimension)
-    own: Array  # (n, p) of it, what the coarse model depends on
+    own: Array  # (n, p), what the coarse model gets of it
+    unknowns: int  # of these, how many are not fixed
     coarse: Array  # (n, m), NaN for what is not seen
     fine: Array  # (n, m)
     seen: Mask  # (m,)
@@ -35,7 +36,7 @@ class Pairs(NamedTuple):
 
     @property
     def _degree(self) -> int | None:
-        return degree_for(self.own.shape[1], len(self.own))
+        return degree_for(self.unknowns, len(self.own))
 
     def energies(self, y: Array) -> Array:
         """Misfits of observations (n, m), of which some may be NaN: not predicted."""

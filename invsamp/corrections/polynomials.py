@@ -45,8 +45,9 @@ class Polynomial:
         spread = np.where(spread > 0.0, spread, 1.0)
         x, p = (theta - centre) / spread, theta.shape[1]
         powers = np.zeros((0, p), dtype=int)
+        varied = np.flatnonzero(np.ptp(theta, axis=0) > 0.0)
         for degree in range(1, self.degree + 1):
-            chosen = list(itertools.combinations_with_replacement(range(p), degree))
+            chosen = list(itertools.combinations_with_replacement(varied, degree))
             more = np.zeros((len(chosen), p), dtype=int)
             np.add.at(more, (np.repeat(np.arange(len(chosen)), degree), np.ravel(chosen)), 1)
             powers = np.concatenate([powers, more])

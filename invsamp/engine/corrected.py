@@ -8,7 +8,7 @@ import numpy as np
 
 from invsamp.contract import Array, Problem
 from invsamp.corrections.costs import costs_of
-from invsamp.corrections.learning import GATE_RATIO, Correction, cheaper
+from invsamp.corrections.learning import GATE_RATIO, Correction, cheaper, check_kind
 from invsamp.diagnostics.report import Report
 from invsamp.domains.boundary import Reflect
 from invsamp.engine.engine import Engine
@@ -68,7 +68,9 @@ class CorrectedEngine(Engine):
         assert isinstance(problem, Posterior)
         self._posterior = problem
         self._asked = isinstance(sampler, CorrectedExchange)
-        self._settings = sampler if isinstance(sampler, CorrectedExchange) else CorrectedExchange()
+        self._settings = settings = sampler if isinstance(sampler, CorrectedExchange) else CorrectedExchange()
+        for name in problem.fidelities[:-1]:
+            check_kind(settings.correct, name, problem.unknowns(name), settings.pairs)
         self._told: list[str] = []
         self._costs = costs_of(problem)
         self._names: list[str] = []  # coarse fidelities that are yet to be tried

@@ -16,6 +16,7 @@ from invsamp.corrections.learning import (
     Correction,
     LevelCorrection,
     Refittable,
+    check_kind,
     learnt,
     predicted_apart,
     refitted,
@@ -93,6 +94,8 @@ def learn(
         raise ValueError(f"posterior must have several fidelities, got {finest!r} alone")
     if not posterior.predicts:
         raise ValueError("posterior must have forward models to correct, got one posed by its log likelihood")
+    for name in coarse:
+        check_kind(kind, name, posterior.unknowns(name), len(theta))
     fine = _solved(posterior, theta, finest)
     solved = whole(fine) & whole(theta)
     forward, levels = dict(posterior.forward), []

@@ -72,14 +72,14 @@ class GuardedModel:
     def __call__(self, theta: Array) -> Array:
         """Observations (batch, m); NaN in the rows that failed."""
         (y,) = self._guarded(
-            lambda rows: (self.model(self._given(theta[rows])),), slice(0, len(theta)), (self._observed,)
+            lambda rows: (self.model(self.given(theta[rows])),), slice(0, len(theta)), (self._observed,)
         )
         return y
 
     def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
         """Observations and vector-Jacobian product; NaN in the rows that failed."""
         try:
-            y, vjp = self.model.linearize(self._given(theta))
+            y, vjp = self.model.linearize(self.given(theta))
             y = _shaped(y, (len(theta), self.observations), self._observed[0])
         except ModelError:
             raise
@@ -104,7 +104,7 @@ class GuardedModel:
         """Observations (batch, m) and Jacobian (batch, m, p), for a model that has it; NaN in failed rows."""
         slopes = f"the jacobian of {self.name!r}", (self.observations, self._inputs(theta))
         y, matrix = self._guarded(
-            lambda rows: self.model.jacobian(self._given(theta[rows])), slice(0, len(theta)), (self._observed, slopes)
+            lambda rows: self.model.jacobian(self.given(theta[rows])), slice(0, len(theta)), (self._observed, slopes)
         )
         return y, self._own(matrix)
 
@@ -116,13 +116,13 @@ class GuardedModel:
         chosen = f"the chosen observations of forward model {self.name!r}", indices.shape[1:]
         slopes = f"the jacobian of {self.name!r}", (*indices.shape[1:], self._inputs(theta))
         y, matrix = self._guarded(
-            lambda rows: self.model.rows(self._given(theta[rows]), indices[rows].copy()),
+            lambda rows: self.model.rows(self.given(theta[rows]), indices[rows].copy()),
             slice(0, len(theta)),
             (chosen, slopes),
         )
         return y, self._own(matrix)
 
-    def _given(self, theta: Array) -> Array:
+    def given(self, theta: Array) -> Array:
         """What the model gets: a copy of theta, with what is fixed."""
         if self._fixed is None:
             return theta.copy()

@@ -220,8 +220,18 @@ class Posterior:
         return not isinstance(self.noise, GivenLikelihood)
 
     def columns(self, fidelity: str | None = None) -> slice | npt.NDArray[np.intp]:
-        """Columns of theta that a fidelity's model gets, in its order."""
+        """Columns of theta that a fidelity's model gets, in its order; those of what is tied stand behind them."""
         return self._posed[self._fidelity(fidelity)].columns
+
+    def given(self, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike], fidelity: str | None = None) -> Array:
+        """What a fidelity's model gets (batch, p) of theta (batch, dimension), with what is tied to it and fixed."""
+        name, points = self._fidelity(fidelity), widened(self.prior, self._theta(theta))
+        return self._posed[name].model.given(points[:, self._posed[name].columns])
+
+    def unknowns(self, fidelity: str | None = None) -> int:
+        """How many of the numbers that a fidelity's model gets are not fixed."""
+        columns = self._posed[self._fidelity(fidelity)].columns
+        return columns.stop - columns.start if isinstance(columns, slice) else len(columns)
 
     def elsewhere(
         self,

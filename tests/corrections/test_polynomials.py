@@ -69,6 +69,8 @@ class TestChosen:
         words = "a polynomial must have at most a third as many products as there are pairs, got 9 unknowns of 'coarse'"
         with pytest.raises(ValueError, match=words):
             iv.correct(problem, at, "polynomial")
+        with pytest.raises(ValueError, match=words):  # before anything is solved
+            iv.sample(problem, iv.surrogate_exchange(correct="polynomial"), draws=4, progress=False)
 
     def test_a_part_of_the_data_and_the_enhanced_error_model(self):
         class Part(Line):
@@ -99,3 +101,39 @@ class Wide:
 
     def linearize(self, theta):
         return self(theta), lambda cotangent: cotangent @ self.matrix
+
+
+class TestWhatModelsGet:
+    """Tied and fixed parameters are columns of what a model gets, and none of theta."""
+
+    PRIOR = iv.Prior(a=iv.Normal(0, 1), b=iv.Normal(0, 1), c="a * b", d=2.0)
+
+    class Curve:
+        parameters = ("c", "a", "d", "b")
+
+        def __init__(self, bend, work):
+            self.bend, self.work = bend, work
+
+        def __call__(self, theta):
+            c, a, d, b = theta.T
+            return np.column_stack([a + c, d * b, a - b + self.bend * a**2])
+
+        def linearize(self, theta):
+            _, a, d, _ = theta.T
+            one, none = np.ones(len(a)), np.zeros(len(a))
+            rows = [[one, one, none, none], [none, none, theta[:, 3], d]]
+            rows.append([none, one + 2.0 * self.bend * a, none, -one])
+            matrix = np.array(rows).transpose(2, 0, 1)
+            return self(theta), lambda cotangent: np.einsum("bm,bmp->bp", cotangent, matrix)
+
+    @pytest.mark.parametrize(
+        "coarse", [Curve(0.0, 1.0), iv.polynomial_model(Curve(0.0, 1.0))], ids=["own", "surrogate"]
+    )
+    def test_all_of_it_is_taken(self, coarse):
+        models = {"coarse": coarse, "fine": self.Curve(0.3, 20.0)}
+        problem = iv.Posterior(self.PRIOR, models, np.zeros(3), iv.GaussianNoise(NOISE))
+        at = RNG.normal(size=(60, 2))
+        found = iv.correct(problem, at)
+        assert min(found.levels[0].sd.values()) < 0.1
+        off = found.posterior.predict(at, "coarse") - found.posterior.predict(at, "fine")
+        assert np.abs(off).max() < 0.05 and found.posterior.check_gradient(at[0], fidelity="coarse", seed=1).passed

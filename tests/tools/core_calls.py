@@ -175,6 +175,8 @@ def posing_calls() -> dict[str, Call]:
         "Posterior.among_data": Call(posterior.among_data, {"y": np.zeros((len(theta), 3))}, {"fidelity": {"none"}}),
         "Posterior.alone": Call(posterior.alone, {"fidelity": "fine"}, {"fidelity": {"none"}}),
         "Posterior.columns": Call(posterior.columns, {"fidelity": "fine"}, {"fidelity": {"none"}}),
+        "Posterior.given": Call(posterior.given, {"theta": theta, "fidelity": "fine"}, {"fidelity": {"none"}}),
+        "Posterior.unknowns": Call(posterior.unknowns, {"fidelity": "fine"}, {"fidelity": {"none"}}),
         "Posterior.with_forward": Call(posterior.with_forward, {"forward": dict(posterior.forward)}),
         "Posterior.with_data": Call(posterior.with_data, {"data": np.ones(3)}),
         "Posterior.sample_start": Call(posterior.sample_start, {"rng": rng, "n": 2}),
