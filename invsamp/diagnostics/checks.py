@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -194,17 +194,23 @@ def _r_hat_warnings(summary: pd.DataFrame, report: Report) -> list[str]:
     several = len(law_labels(report)) > 1
     ladder = "a hotter or denser ladder" if several else "a ladder of temperatures (replica exchange)"
     return [
-        f"R-hat is above {R_HAT_LIMIT}: {named}. The chains do not agree yet. {_likely(report)}Look at plot_trace(): "
-        f"if they drift, raise warmup and draws; if they sit in separate modes, use {ladder}."
+        f"R-hat is above {R_HAT_LIMIT}: {named}. The chains do not agree yet. {_likely(report, list(bad.index))}"
+        f"Look at plot_trace(): if they drift, raise warmup and draws; if they sit in separate modes, use {ladder}."
     ]
 
 
-def _likely(report: Report) -> str:
-    """What the run knows of that would keep chains apart."""
+def _likely(report: Report, apart: Collection[str]) -> str:
+    """What the run knows of that would keep chains apart in the parameters of these names."""
     causes = []
     modes = report.get("modes")
     if modes and len(modes["theta"]) > 1:
         causes.append(f"descents found {len(modes['theta'])} modes")
+    flat = [name for name in (modes.get("flat") or [] if modes else []) if name in apart]
+    if flat:
+        causes.append(
+            f"the energy is flat along {_list(flat)} at its lowest: where neither prior nor walls bound that, the "
+            "posterior is improper, and there is nothing to sample"
+        )
     if report.get("led_astray") is not None:
         causes.append("the density is highest where there is next to no mass (a funnel)")
     elif "failed" in (report.get("decisions") or [""])[-1]:

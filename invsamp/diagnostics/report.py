@@ -49,6 +49,7 @@ class FoundModes(TypedDict):
     unfinished: int
     endless: int
     away: list[str]
+    flat: list[str]
     searched: int
     unseen: float
     lowest_by: int

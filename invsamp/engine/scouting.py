@@ -238,6 +238,7 @@ class Visits:
             "unfinished": self.scouted.unfinished,
             "endless": self.scouted.endless,
             "away": _away(problem, self.scouted),
+            "flat": _flat(problem, minima, self._scale),
             "searched": self.scouted.searched,
             "unseen": self.scouted.unseen,
             "lowest_by": self.scouted.lowest_by,
@@ -323,6 +324,21 @@ def runaways(scouted: Scouted, names: Sequence[str]) -> list[str]:
 def _away(problem: Problem, scouted: Scouted) -> list[str]:
     names = labels(problem.shapes)
     return runaways(scouted, names) if len(names) == len(scouted.away) else []
+
+
+def _flat(problem: Problem, minima: Minima, scale: Array) -> list[str]:
+    """Names of the parameters along which the energy hardly bends at the lowest minimum, where that has no Gaussian."""
+    names = labels(problem.shapes)
+    if (
+        not len(minima.energies)
+        or minima.gaussian
+        or not minima.measured
+        or minima.on_wall[0]
+        or len(names) != len(scale)
+    ):
+        return []
+    wide = np.sqrt(np.diag(minima.extents[0])) > 0.99 * scale
+    return [names[k] for k in np.flatnonzero(wide)]
 
 
 def _asking(fidelity: str) -> Callable[[Array], Asks[Estimate]]:

@@ -356,6 +356,26 @@ class TestWords:
         assert report["descents"] == [None]  # chains are not led down
         assert "as slope ran away: the posterior is improper there" in warned({"modes": report["modes"]})[0]
 
+    def test_a_direction_without_end_in_which_nothing_falls(self):
+        def valley(x):
+            return 0.5 * x[:, 1] ** 2, np.stack([np.zeros(len(x)), x[:, 1]], axis=1)
+
+        engine = Engine(
+            iv.Target(iv.FunctionPotential(valley, 2), names=("x", "bowl")), Automatic(), Plan(20, 100, 1, 4, 1)
+        )
+        engine.begin()
+        modes = engine.report()["modes"]
+        assert "x" in modes["flat"]
+        apart = np.random.default_rng(0).standard_normal((1, 4, 1000, 1)) + np.arange(4.0)[:, None, None]
+        told = iv.Run.from_arrays(None, {"x": ()}, apart, {}, {"modes": modes}).warnings()
+        assert (
+            "flat along x at its lowest: where neither prior nor walls bound that, the posterior is improper" in told[0]
+        )
+        assert not any("flat" in text for text in warned({"modes": modes}))
+        gaussian = Engine(linear(), Automatic(), Plan(20, 100, 1, 4, 1))
+        gaussian.begin()
+        assert gaussian.report()["modes"]["flat"] == []
+
     def test_shares_that_are_ten_times_off(self):
         modes = {"theta": [[1.0], [2.0]], "weights": [0.5, 0.5], "visits": [30, 1970], "by_laplace": True}
         modes |= {"descents": 16, "unfinished": 0, "endless": 0}
