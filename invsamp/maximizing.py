@@ -129,7 +129,10 @@ def _led(
     asking = descend(_evaluating(solver), position, scale, problem.sampling_domain, tolerance=tolerance, most=most)
     end = answered(asking, solver.answer_all)
     if not np.isfinite(end.energy).any():
-        raise RuntimeError(f"the energy of fidelity {solver.fidelity!r} is not finite at any of {len(position)} starts")
+        raise RuntimeError(
+            f"the energy of fidelity {solver.fidelity!r} is not finite at any of {len(position)} starts. Give starts= "
+            "points that can be solved, or narrow the prior or the domain to where the model works"
+        )
     return end
 
 

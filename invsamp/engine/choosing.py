@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -61,6 +61,7 @@ class Choice:
         self._modes, self._worths, self._lowest = 1, list[float](), np.inf
         self._jumps: tuple[Array, Array] | None = None  # centres and factors of the modes that kernels jump between
         self._failures: list[Heir] = []  # what each stage that failed had come to, but for positions
+        self._tried: list[int] = []  # these stages
         #: What a stage goes on from that has failed, and is taken all the same, as nothing was better.
         self.returned: Heir | None = None
         #: What was chosen, and why.
@@ -88,16 +89,20 @@ class Choice:
         """Whether there is no trial of this stage."""
         return self.returned is not None or self.stage == len(self._stages) - 1
 
+    @property
+    def steps(self) -> int:
+        """Of the trial so far."""
+        return len(self._positions)
+
     def complete(self, least: float) -> bool:
         """Whether the trial's draws leave no doubt by now, or are all that there may be; ``least`` as of `judged`."""
-        steps = len(self._positions)
-        if steps == TRIAL // 2 and self._modes == 1:
+        if self.steps == TRIAL // 2 and self._modes == 1:
             worst, worth = self._measured()
             return worst <= CLEAR_RHAT and worth >= 2.0 * least
-        if steps == TRIAL:
+        if self.steps == TRIAL:
             worst, worth = self._measured()
             return not (worst <= WORST_RHAT and 0.5 * least <= worth < least)
-        return steps == 2 * TRIAL
+        return self.steps == 2 * TRIAL
 
     @property
     def _kernel(self) -> Kernel:
@@ -145,19 +150,14 @@ class Choice:
         self._positions.append(position[:, :: self._every].copy())
         self._energies.append(energy.copy())
 
-    @property
-    def longer(self) -> float:
-        """How many times longer the next stage's paths would be."""
-        return LENGTHS[self.stage + 1] / LENGTHS[self.stage] if self.stage + 1 < len(LENGTHS) else 1.0
-
-    def judged(self, dimension: int, heir: Heir, least: float, affords: bool) -> bool:
+    def judged(self, dimension: int, heir: Heir, least: float, affords: Callable[[float], bool]) -> bool:
         """Whether the trial, which ends, lets this stage pass; otherwise the next one is that of the run.
 
         ``heir`` is what it has come to, ``least`` the share of an independent draw that one has to be worth, and
-        ``affords`` whether there may be a trial of longer paths.
+        ``affords`` tells whether there may be a trial of paths so many times as long.
         """
         worst, worth = self._measured()
-        steps, above = len(self._positions), float(np.median(self._energies)) - self._lowest
+        steps, above = self.steps, float(np.median(self._energies)) - self._lowest
         self._positions, self._energies = [], []
         if worst <= WORST_RHAT and worth >= least:
             self.told.append(
@@ -173,7 +173,7 @@ class Choice:
                 f"no mass: chains begin at {self._points}, not led down"
             )
         else:
-            self._next(failed, worst, worth, heir, affords)
+            self._next(failed, worst, worth, heir, self._longer(worth, least, affords))
         return False
 
     def _measured(self) -> tuple[float, float]:
@@ -184,25 +184,37 @@ class Choice:
         worst = 1.0 if len(draws) == 1 else float(np.nanmax(rhat(values), initial=1.0))
         return worst, float(np.nanmin(ess(values), initial=np.inf)) / values[..., 0].size
 
-    def _next(self, failed: str, worst: float, worth: float, heir: Heir, affords: bool) -> None:
-        """The stage after one that has failed."""
+    def _longer(self, worth: float, least: float, affords: Callable[[float], bool]) -> int | None:
+        """The next stage of longer paths that may be tried; None if there is none.
+
+        Draws of a random walk are worth as the square of its steps: what would still be worth too little by that is
+        left out, but not the longest.
+        """
+        ahead = [(stage, LENGTHS[stage] / LENGTHS[self.stage]) for stage in range(self.stage + 1, len(LENGTHS))]
+        possible = [(stage, times) for stage, times in ahead if affords(times)]
+        enough = [stage for stage, times in possible if worth * times**2 >= least or stage + 1 == len(LENGTHS)]
+        return enough[0] if enough else possible[0][0] if possible else None
+
+    def _next(self, failed: str, worst: float, worth: float, heir: Heir, longer: int | None) -> None:
+        """The stage after one that has failed; ``longer`` that of longer paths, if there is one."""
+        self._tried.append(self.stage)
         self._worths.append(worth)
         self._failures.append(heir)
         apart, short = self._modes > 1 and worst > APART, self.stage + 1 < len(LENGTHS)
-        if short and not apart and affords:
-            self.told.append(f"{failed}: paths {self.longer:g} times as long")
-            self.stage += 1
+        if longer is not None and not apart:
+            self.told.append(f"{failed}: paths {LENGTHS[longer] / LENGTHS[self.stage]:g} times as long")
+            self.stage = longer
             return
         if short and not apart:
-            failed += f"; to try paths {self.longer:g} times as long would take more evaluations than draws are worth"
+            failed += "; to try longer paths would take more evaluations than draws are worth"
         if self._to_prior or self._modes > 1:
             self.stage = len(self._stages) - 1
             ladder = "from the prior to the posterior" if self._to_prior else "of temperatures"
             self.told.append(f"{failed}: a ladder {ladder}")
         else:
             # without modes a ladder of temperatures would only be slower
-            self.stage = int(np.argmax(self._worths))
-            self.returned = self._failures[self.stage]._replace(position=heir.position)
+            best = int(np.argmax(self._worths))
+            self.stage, self.returned = self._tried[best], self._failures[best]._replace(position=heir.position)
             self.told.append(f"{failed}: back to {self._kernel}, which was the best")
 
     def state(self) -> Saved:
@@ -212,6 +224,7 @@ class Choice:
             "modes": self._modes,
             "worths": list(self._worths),
             "failures": list(self._failures),
+            "tried": list(self._tried),
             "returned": self.returned,
             "led": self.led,
         }
@@ -223,6 +236,7 @@ class Choice:
         self.stage, self.told = state["stage"], list(state["told"])
         self._modes, self._worths = state["modes"], list(state["worths"])
         self._failures, self.returned = list(state["failures"]), state["returned"]
+        self._tried = list(state.get("tried", range(len(self._worths))))  # of runs of before: one after the other
         self.led, self.astray, self.failed = state["led"], state["astray"], state["failed"]
         self._lowest, self._jumps = state["lowest"], state["jumps"]
         self._positions, self._energies = ([], []) if state["trial"] is None else map(list, state["trial"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -284,7 +285,7 @@ class Stages:
             return False
         self._on_trial, led = False, choice.led
         heir = Heir(cold.position, cold.metric, float(np.mean(cold.step_size)))
-        affords = self.spending.affords(self._shortened + TRIAL, TRIAL, choice.longer)
+        affords = partial(self.spending.affords, self._shortened + TRIAL, choice.steps)
         if choice.judged(work.problem.dimension, heir, self.spending.worth, affords):
             self.spending.drawing(tried=True)
             for rung in work.rungs:

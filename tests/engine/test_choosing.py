@@ -246,7 +246,24 @@ class TestWhatIsChosen:
 
         run, _ = sampled(iv.Target(iv.FunctionPotential(banana, 2)), draws=20, warmup=100)
         lines = run.report["decisions"]
-        assert "failed" in lines[1] and "paths 3 times as long" in lines[1]
+        assert "failed" in lines[1] and "times as long" in lines[1]
+
+    @pytest.mark.parametrize(
+        ("stage", "worth", "most", "longer"),
+        [
+            (0, 0.05, 9.0, 1),
+            (0, 0.005, 9.0, 2),
+            (0, 0.005, 3.0, 1),
+            (1, 0.001, 9.0, 2),
+            (0, 0.05, 1.0, None),
+            (2, 0.05, 9.0, None),
+        ],
+    )
+    def test_paths_that_would_still_be_too_short_are_left_out(self, stage, worth, most, longer):
+        """Unless longer ones would be too dear."""
+        choice = Choice(Automatic(), 3, 1, True)
+        choice.stage = stage
+        assert choice._longer(worth, 0.1, lambda times: times <= most) == longer
 
     def test_coarse_fidelities_lead(self):
         one = linear()
