@@ -102,7 +102,7 @@ def serve(connection: Connection, time_limit: float | None, environment: dict[st
             model = model() if made else model
             described = describe(model)
         except Exception as error:
-            connection.send(Answer("mistake", _words(error) + advice))
+            connection.send(Answer("mistake", _message(error) + advice))
             return
         connection.send(described)
         _answer_all(connection, _Rows(model), time_limit)
@@ -121,7 +121,7 @@ def _answer_all(connection: Connection, rows: _Rows, time_limit: float | None) -
         except ModelError as error:
             answer = Answer("mistake", str(error))
         except Exception as error:
-            answer = Answer("raised", _words(error))
+            answer = Answer("raised", _message(error))
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         connection.send(answer)
 
@@ -204,5 +204,5 @@ def _end_with(sentinel: int) -> None:
     os.killpg(os.getpgid(0), signal.SIGKILL)
 
 
-def _words(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"

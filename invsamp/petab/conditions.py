@@ -18,8 +18,6 @@ from invsamp.solvers.ode.symbols import Expression, Unsupported, number, substit
 
 #: An experiment: the condition before it, its own, and whether what is seen is the state in which it comes to rest.
 Key = tuple[str | None, str, bool]
-#: Something that is seen: an observable, and what stands for its placeholders.
-Seen = tuple[str, tuple[float | str, ...]]
 
 
 @dataclass(frozen=True)

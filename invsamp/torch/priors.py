@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -22,21 +21,6 @@ PRIOR = "a standard deviation, a mapping from names of parameters or layers to t
 #: Of each parameter, (n, *shape); what is told of each, (n, size).
 Blocks = tuple[Tensor, ...]
 Slopes = list[AnyArray]
-
-
-class WeightPrior(Protocol):
-    """Energy of the parameters of a network, the first columns of a position, and its gradient.
-
-    They come as ``blocks``, too: tensors (n, *shape), one for each parameter.
-    """
-
-    def energy(self, position: Array, blocks: Blocks) -> Array:
-        """Energies (n,) at positions (n, dimension)."""
-        ...
-
-    def add(self, position: Array, blocks: Blocks, slopes: Slopes, gradient: Array) -> Array:
-        """Energies (n,), and into ``gradient`` (n, dimension) their gradients and ``slopes`` (n, size), by block."""
-        ...
 
 
 @dataclass(frozen=True)
