@@ -259,7 +259,7 @@ class Engine:
         if not self.rungs:
             return []
         cold = self.rungs[0]
-        found = label(cold.law, cold.law_memory, cold.iteration, self.plan.thin * max(1, self.kept))
+        found = label(cold.law, cold.iteration, self.plan.thin * max(1, self.kept))
         return [] if found is None else [found]
 
     def _failure_messages(self) -> list[str]:

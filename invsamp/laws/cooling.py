@@ -142,7 +142,7 @@ def of_temperature(temperature: float | Law) -> Law:
     return Tempered(real("temperature", temperature, least=1, most=1, also=right))
 
 
-def label(law: Law, memory: Memory, iteration: int, steps: int) -> str | None:
+def label(law: Law, iteration: int, steps: int) -> str | None:
     """What a run has to say of draws of a first law that is not the posterior; None where there is nothing.
 
     ``iteration`` steps were made, of which the last ``steps`` led to draws.

@@ -138,7 +138,7 @@ class _Reader:
 
     def __init__(self, model: Sbml) -> None:
         self.model = model
-        self.parse = _parser(model)
+        self.parse = _parser()
         self.assigned = {r.getVariable(): self.parse(r) for r in model.getListOfRules() if r.isAssignment()}
         self.rated = {r.getVariable(): self.parse(r) for r in model.getListOfRules() if r.isRate()}
         self.initial = {each.getSymbol(): self.parse(each) for each in model.getListOfInitialAssignments()}
@@ -254,7 +254,7 @@ def _stoichiometry(reference: Sbml, initial: Mapping[str, Expression]) -> float:
     return float(reference.getStoichiometry()) if reference.isSetStoichiometry() else 1.0
 
 
-def _parser(model: Sbml) -> Callable[[Sbml], Expression]:
+def _parser() -> Callable[[Sbml], Expression]:
     """From an element of libsbml with a formula to that formula."""
     import sympy
 
