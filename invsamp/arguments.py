@@ -111,7 +111,7 @@ def array(
     if given.dtype.kind not in ("iu" if whole and given.size else "iuf"):
         raise wrong(name, right, value)
     if np.ma.is_masked(given):
-        raise ValueError(f"{name} must have no masked entries, got {np.ma.count_masked(given)} of {given.size}")
+        raise ValueError(f"{name} must have no masked entries, got {np.ma.getmaskarray(given).sum()} of {given.size}")
     numbers: Array = np.asarray(given, dtype=float)
     if not (numbers.size or empty):
         raise ValueError(f"{name} must have at least one entry, got none")

@@ -16,6 +16,8 @@ with warnings.catch_warnings():  # of notebooks without ipywidgets, in which bar
     warnings.simplefilter("ignore", TqdmWarning)
     from tqdm.auto import tqdm
 
+__all__ = ["Bar", "tqdm"]
+
 #: Seconds between two looks of the bar, where it is drawn over itself and where each one is a line of a file.
 LIVE, LOGGED = 0.5, 30.0
 

@@ -19,9 +19,9 @@ from invsamp.engine.priors import Priors
 from invsamp.engine.streams import Saved, Stream, log_uniform, single_normal
 from invsamp.estimators import BoundEstimator, Remembering, probe, remembered
 from invsamp.evaluate.counted import CountedPotential
-from invsamp.evaluate.requests import Answer, Asks, Estimate, Request, Rows, answered, check_shapes
+from invsamp.evaluate.requests import Answer, Asks, Estimate, Memory, Request, Rows, answered, check_shapes
 from invsamp.kernels import Info, Kernel, Langevin, Point, PriorDraws
-from invsamp.kernels.contract import NOTHING, RESTED, Memory, Path, StepSize, Whitened
+from invsamp.kernels.contract import NOTHING, RESTED, Path, StepSize, Whitened
 from invsamp.kernels.metric import IdentityMetric, Metric
 from invsamp.kernels.schedules import Schedule, over, step_size_at
 from invsamp.ladder import Rung

@@ -9,8 +9,8 @@ import numpy as np
 
 from invsamp.arguments import integer, store
 from invsamp.contract import Array
-from invsamp.evaluate.requests import Asks, Rows
-from invsamp.kernels.contract import RESTED, ActiveRung, Info, Memory, Moved, Point, decided
+from invsamp.evaluate.requests import Asks, Memory, Rows
+from invsamp.kernels.contract import RESTED, ActiveRung, Info, Moved, Point, decided
 from invsamp.kernels.defaults import KernelDefaults
 
 

@@ -9,8 +9,8 @@ from types import MappingProxyType
 import numpy as np
 
 from invsamp.contract import Array
-from invsamp.evaluate.requests import Rows
-from invsamp.kernels.contract import ActiveRung, Memory
+from invsamp.evaluate.requests import Memory, Rows
+from invsamp.kernels.contract import ActiveRung
 
 
 class KernelDefaults:

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from invsamp.arguments import instance, integer, store, text
 from invsamp.contract import Array
-from invsamp.evaluate.requests import Asks, Estimate, Rows
-from invsamp.kernels.contract import ActiveRung, Info, Kernel, Memory, Moved, Path, Point, StepSize, Whitened, decided
+from invsamp.evaluate.requests import Asks, Estimate, Memory, Rows
+from invsamp.kernels.contract import ActiveRung, Info, Kernel, Moved, Path, Point, StepSize, Whitened, decided
 from invsamp.kernels.crank_nicolson import CrankNicolson
 from invsamp.kernels.langevin import Langevin
 from invsamp.kernels.paths import Paths

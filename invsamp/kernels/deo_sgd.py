@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from invsamp.arguments import integer, real, store
 from invsamp.contract import Array
-from invsamp.evaluate.requests import Asks
+from invsamp.evaluate.requests import Asks, Memory
 from invsamp.kernels.baseline import Baseline
 from invsamp.kernels.contract import ActiveRung as Active
-from invsamp.kernels.contract import Info, Memory, Moved, Point
+from invsamp.kernels.contract import Info, Moved, Point
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from numba import njit
 
 from invsamp.arguments import boolean, store
 from invsamp.contract import Array
-from invsamp.evaluate.requests import Asks
-from invsamp.kernels.contract import NOTHING, ActiveRung, Info, Memory, Moved, Point, StepSize, decided, where_solved
+from invsamp.evaluate.requests import Asks, Memory
+from invsamp.kernels.contract import NOTHING, ActiveRung, Info, Moved, Point, StepSize, decided, where_solved
 from invsamp.kernels.defaults import KernelDefaults
 from invsamp.kernels.proposals import propose
 

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from invsamp.evaluate.requests import Asks
-from invsamp.kernels.contract import ActiveRung, Info, Memory, Moved, Point, decided
+from invsamp.evaluate.requests import Asks, Memory
+from invsamp.kernels.contract import ActiveRung, Info, Moved, Point, decided
 from invsamp.kernels.defaults import KernelDefaults
 from invsamp.kernels.langevin import log_acceptance
 from invsamp.kernels.proposals import propose

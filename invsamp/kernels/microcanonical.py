@@ -10,7 +10,8 @@ import numpy as np
 
 from invsamp.arguments import real, store
 from invsamp.contract import Array
-from invsamp.kernels.contract import Memory, StepSize
+from invsamp.evaluate.requests import Memory
+from invsamp.kernels.contract import StepSize
 from invsamp.kernels.paths import Paths
 
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from invsamp.arguments import array, instance, store
 from invsamp.contract import Array
-from invsamp.evaluate.requests import Asks, Rows
-from invsamp.kernels.contract import ActiveRung, Kernel, Memory, Moved, Point, decided
+from invsamp.evaluate.requests import Asks, Memory, Rows
+from invsamp.kernels.contract import ActiveRung, Kernel, Moved, Point, decided
 from invsamp.kernels.wrapping import Wrapping
 
 #: Degrees of freedom of the densities that tell which mode a position belongs to: with Gaussian tails a position that

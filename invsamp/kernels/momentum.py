@@ -11,19 +11,8 @@ import numpy as np
 
 from invsamp.arguments import boolean, real, store
 from invsamp.contract import Array
-from invsamp.evaluate.requests import Asks, Rows
-from invsamp.kernels.contract import (
-    NOTHING,
-    ActiveRung,
-    Info,
-    Mask,
-    Memory,
-    Moved,
-    Point,
-    StepSize,
-    decided,
-    where_solved,
-)
+from invsamp.evaluate.requests import Asks, Memory, Rows
+from invsamp.kernels.contract import NOTHING, ActiveRung, Info, Mask, Moved, Point, StepSize, decided, where_solved
 from invsamp.kernels.langevin import log_acceptance
 from invsamp.kernels.proposals import propose
 

@@ -8,8 +8,8 @@ from types import MappingProxyType
 import numpy as np
 
 from invsamp.contract import Array
-from invsamp.evaluate.requests import Asks
-from invsamp.kernels.contract import ActiveRung, Info, Mask, Memory, Moved, Point, StepSize, decided, number
+from invsamp.evaluate.requests import Asks, Memory
+from invsamp.kernels.contract import ActiveRung, Info, Mask, Moved, Point, StepSize, decided, number
 from invsamp.kernels.defaults import KernelDefaults
 
 #: Steps of a path at the most: early in warm-up steps are tiny.

@@ -9,9 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from invsamp.contract import Array
-from invsamp.evaluate.requests import Asks
+from invsamp.evaluate.requests import Asks, Memory
 from invsamp.kernels.baseline import Baseline
-from invsamp.kernels.contract import NOTHING, ActiveRung, Memory, Moved, Point, where_solved
+from invsamp.kernels.contract import NOTHING, ActiveRung, Moved, Point, where_solved
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ import numpy.typing as npt
 
 from invsamp.arguments import array, increasing, instance, integer, one_of, optional, real, store
 from invsamp.contract import Array, Plain
-from invsamp.evaluate.requests import Estimate
-from invsamp.kernels.contract import Memory
+from invsamp.evaluate.requests import Estimate, Memory
 from invsamp.laws.contour_learning import RANGE_STEPS, Gain, Learning, Range, hyperbolic, met, shares
 
 #: Where log Psi is known: in the middle of each bin, or at its upper end, as published.

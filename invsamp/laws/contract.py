@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 from invsamp.contract import Array, Plain
-from invsamp.evaluate.requests import Estimate
-from invsamp.kernels.contract import Memory
+from invsamp.evaluate.requests import Estimate, Memory
 
 
 @runtime_checkable

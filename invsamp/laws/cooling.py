@@ -13,8 +13,7 @@ import numpy as np
 
 from invsamp.arguments import real, store
 from invsamp.contract import Array, Plain
-from invsamp.evaluate.requests import Estimate
-from invsamp.kernels.contract import Memory
+from invsamp.evaluate.requests import Estimate, Memory
 from invsamp.kernels.schedules import Schedule, step_size_at
 from invsamp.laws.contract import Law
 from invsamp.laws.tempering import AtTemperature, Tempered

@@ -7,8 +7,7 @@ from typing import ClassVar
 
 from invsamp.arguments import real, store
 from invsamp.contract import Array
-from invsamp.evaluate.requests import Estimate
-from invsamp.kernels.contract import Memory
+from invsamp.evaluate.requests import Estimate, Memory
 
 
 class Linear:

@@ -9,9 +9,9 @@ from invsamp.posing.expressions import FUNCTIONS
 from invsamp.posing.noise import GaussianNoise, LogNormalNoise
 from invsamp.posing.noise_contract import Noise
 from invsamp.posing.outputs import Outputs
-from invsamp.solvers.foreign import Given
+from invsamp.solvers.foreign import Expression, Given
 from invsamp.solvers.ode import SbmlModel
-from invsamp.solvers.ode.symbols import Expression, Unsupported, number, substituted, symbol
+from invsamp.solvers.ode.symbols import Unsupported, number, substituted, symbol
 
 
 def noise_of(tables: Tables, model: SbmlModel) -> Noise | Outputs:

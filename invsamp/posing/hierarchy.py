@@ -13,9 +13,9 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from invsamp.contract import AnyArray, Array
-from invsamp.posing.conditional import ByColumn, Conditional, Indices
+from invsamp.posing.conditional import ByColumn, Conditional
 from invsamp.posing.expressions import Value
-from invsamp.posing.formula import Formula, Names
+from invsamp.posing.formula import Formula, Indices, Names
 
 
 class Tied:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,7 +86,7 @@ class _BumpValues:
         shape, square = self._shape(theta)
         weighted = cotangents * shape
         strength = height * width**-2.0
-        slopes = [
+        slopes: list[Callable[[], Array]] = [
             lambda: strength * (weighted @ self.points[:, 0] - x * weighted.sum(axis=1)),
             lambda: strength * (weighted @ self.points[:, 1] - y * weighted.sum(axis=1)),
             lambda: strength / width * (weighted * square).sum(axis=1),

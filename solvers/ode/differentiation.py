@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.solvers.ode.integrators import Array, Status
-from invsamp.solvers.ode.trajectories import Integers, Outcome
+from invsamp.solvers.ode.march import Integers
+from invsamp.solvers.ode.trajectories import Outcome
 
 #: Integrates states and sensitivities of some rows, with the tolerances multiplied by a factor.
 Run = Callable[[npt.NDArray[np.intp], float], Outcome]

@@ -7,19 +7,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from invsamp.solvers.foreign import Called, Given, OfState, Term
+from invsamp.solvers.foreign import Called, Expression, Given, OfState, Term
 from invsamp.solvers.ode.initial_values import Initial
 from invsamp.solvers.ode.quantities import Quantity
-from invsamp.solvers.ode.symbols import (
-    Expression,
-    Unsupported,
-    check_functions,
-    needed,
-    normal,
-    number,
-    symbol,
-    time_symbol,
-)
+from invsamp.solvers.ode.symbols import Unsupported, check_functions, needed, normal, number, symbol, time_symbol
 
 
 def as_formula(argument: str, text: object) -> Expression:

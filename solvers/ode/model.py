@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy.typing as npt
 
+from invsamp.solvers.ode.initial_values import Initial
 from invsamp.solvers.ode.integrators import Status
-from invsamp.solvers.ode.observation import Initial, OdeObservation, observe
+from invsamp.solvers.ode.observation import OdeObservation, observe
 from invsamp.solvers.ode.solution import SensitiveSolution, Solution
 from invsamp.solvers.ode.solver import OdeSolver
 from invsamp.solvers.ode.state_functions import Function

@@ -11,7 +11,7 @@ from typing import Any
 import numpy.typing as npt
 
 from invsamp.arguments import mapping, names, optional, real, sequence
-from invsamp.solvers.foreign import Given, OfState, Term
+from invsamp.solvers.foreign import Expression, Given, OfState, Term
 from invsamp.solvers.ode.doses import Event
 from invsamp.solvers.ode.formulas import as_formula, as_function, as_initial, as_quantity, crossed, switches
 from invsamp.solvers.ode.initial_values import Initial
@@ -20,7 +20,7 @@ from invsamp.solvers.ode.observation import OdeObservation
 from invsamp.solvers.ode.quantities import Quantity, is_formula
 from invsamp.solvers.ode.sbml_reading import SbmlEvent, SbmlSystem, read_system
 from invsamp.solvers.ode.steady_state import SteadyState
-from invsamp.solvers.ode.symbols import Expression, Unsupported, expanded, number, substituted, symbol, time_symbol
+from invsamp.solvers.ode.symbols import Unsupported, expanded, number, substituted, symbol, time_symbol
 
 
 @dataclass(frozen=True, repr=False, kw_only=True, eq=False)

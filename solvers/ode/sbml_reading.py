@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from invsamp.arguments import instance
-from invsamp.solvers.foreign import Sbml
+from invsamp.solvers.foreign import Expression, Sbml
 from invsamp.solvers.ode.symbols import (
-    Expression,
     Unsupported,
     check_functions,
     expanded,

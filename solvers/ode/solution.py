@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.solvers.ode.integrators import Array
-from invsamp.solvers.ode.trajectories import Integers
+from invsamp.solvers.ode.march import Integers
 
 BoolArray = npt.NDArray[np.bool_]
 
