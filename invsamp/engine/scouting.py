@@ -23,8 +23,8 @@ from invsamp.posing.names import labels
 #: Descents, and the draws of the prior whose spread is the scale of their first steps.
 SCOUTS, SCALE_DRAWS = 16, 200
 #: The share of the prior that leads to minima which nobody has seen is about that of the descents which came to theirs
-#: alone (Good 1953, Biometrika 40, eq. (9)). Where it is larger, or one alone came to the lowest, there are more
-#: descents, so many at the most in all.
+#: alone (Good 1953, Biometrika 40, eq. (9)). Where it is larger and less than half of them came to the lowest, or one
+#: alone did, there are more descents, so many at the most in all.
 UNSEEN, MOST_SCOUTS = 1.0 / 16.0, 64
 #: Of every fidelity: so much energy is left to gain, at the most. That is a tenth in Laplace's weights, and half a
 #: width: to come nearer takes three times the evaluations where descents are long.
@@ -107,7 +107,8 @@ def scout(
     led = spent.rows
     telling = distinct(asking, end, scale, domain, worse=worse, gaussian=gaussian, basins=finest)
     minima = yield from spent.counted(telling)
-    wanted = lone(minima, end, worse) > UNSEEN * len(starts) or _lowest_by(end) == 1
+    by = _lowest_by(end)
+    wanted = by == 1 or (2 * by < len(starts) and lone(minima, end, worse) > UNSEEN * len(starts))
     if wanted and (more is None or d > MOST_SEARCHED):
         further = reserve[: _affordable(budget, len(starts), led, spent.rows - led)]
         if len(further):

@@ -15,6 +15,9 @@ STILL = 20
 #: A point lies in a basin if its energy and its gradient are those of the Gaussian there, to this share of its height
 #: over the lowest point of that, or of one unit of energy: the gradient to the root of it.
 SHARE = 0.1
+#: Basins that an end of a descent is held against by a Newton step; and energy that a minimum leaves to gain by its own
+#: Gaussian, at the most.
+MOST_TRIED, LEFT = 3, 0.1
 
 
 class Basin(NamedTuple):
@@ -25,6 +28,11 @@ class Basin(NamedTuple):
     gradient: Array  # (d,)
     precision: Array  # (d, d)
     covariance: Array  # (d, d)
+
+    @property
+    def left(self) -> float:
+        """Energy that is left to gain."""
+        return float(0.5 * self.gradient @ self.covariance @ self.gradient)
 
     def holds(self, position: Array, energy: Array, gradient: Array, height: float) -> npt.NDArray[np.bool_]:
         """Which points (n, d) lie no higher than ``height`` over its lowest point, and are as its Gaussian says."""
@@ -50,7 +58,7 @@ class Basins:
     """
 
     def __init__(self, height: float, waiting: int = 0) -> None:
-        self._height, self._waiting = height, waiting
+        self.height, self._waiting = height, waiting
         self._found: list[Basin] = []
         self._rough = False
 
@@ -62,12 +70,19 @@ class Basins:
         """
         return not self._rough and 4 * d <= STILL * max(moving, self._waiting)
 
-    def add(self, position: Array, energy: float, gradient: Array, precision: Array, walled: bool) -> None:
-        """One more minimum, with its Hessian, and whether walls or cliffs were in the way of that."""
+    def basin(self, position: Array, energy: float, gradient: Array, precision: Array, walled: bool) -> Basin | None:
+        """What a Hessian at an end tells, and whether walls or cliffs were in its way; None where it is no Gaussian."""
         covariance = covariance_of(precision)
         self._rough |= walled or not np.isfinite(covariance).all()
-        if not self._rough:
-            self._found.append(Basin(position, energy, gradient, precision, covariance))
+        return None if self._rough else Basin(position, energy, gradient, precision, covariance)
+
+    def add(self, basin: Basin) -> None:
+        """One more."""
+        self._found.append(basin)
+
+    def towards(self, position: Array, gradient: Array) -> list[tuple[Basin, Array]]:
+        """Where one Newton step by each one's Gaussian would bring a point (d,)."""
+        return [(basin, position - basin.covariance @ gradient) for basin in self._found[:MOST_TRIED]]
 
     def precision(self, position: Array) -> Array | None:
         """The Hessian (d, d) at one of the minima; None anywhere else."""
@@ -77,6 +92,6 @@ class Basins:
         """In which basin each point (n, d) lies."""
         found: list[Basin | None] = [None] * len(position)
         for basin in self._found:
-            for row in np.flatnonzero(basin.holds(position, energy, gradient, self._height)):
+            for row in np.flatnonzero(basin.holds(position, energy, gradient, self.height)):
                 found[row] = found[row] or basin
         return found

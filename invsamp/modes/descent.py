@@ -12,7 +12,7 @@ import numpy.typing as npt
 from invsamp.contract import Array
 from invsamp.domains import Domain, Unbounded
 from invsamp.evaluate.requests import Asks, Estimate, Rows
-from invsamp.modes.basins import Basins
+from invsamp.modes.basins import LEFT, Basin, Basins
 from invsamp.modes.curvature import hessian
 
 #: Pairs of steps and changes of the gradient that each point remembers.
@@ -24,6 +24,8 @@ ENOUGH = 1e-4
 STALLED = 2 * MEMORY
 #: Trials of shorter and shorter steps before the directions are forgotten, or, where there are none, the point is left.
 TRIALS = 20
+#: Newton steps from the end of a descent, at the most.
+NEWTON = 4
 #: Evaluations of a point that is not left behind before.
 LEAST = 50
 
@@ -133,14 +135,45 @@ def _met(
     domain: Domain,
     basins: Basins,
 ) -> Asks[None]:
-    """Points that lie in a basin have come to its minimum; one that has come to an end elsewhere makes a basin."""
+    """Points that lie in a basin have come to its minimum; one that has come to an end elsewhere makes a basin.
+
+    Where a valley is long for its width the rounds of a descent gain little long before its lowest point: an end may
+    lie in a basin that is known but for one Newton step, or above the lowest point of its own.
+    """
     for row in rows[points.converged[rows]]:
-        known = len(points.end_within(np.array([row]), basins))
-        if known or not basins.worth(points.position.shape[1], int(points.moving.sum())):
+        if len(points.end_within(np.array([row]), basins)):
             continue
-        at = points.position[row], float(points.energy[row]), points.gradient[row]
-        basins.add(*at, *(yield from hessian(evaluate, *at, scale, domain)))
+        for basin, there in basins.towards(points.position[row], points.gradient[row]):
+            if domain.contains(there[None])[0]:
+                found = yield from evaluate(there[None])
+                if basin.holds(there[None], found.energy, found.gradient, basins.height)[0]:
+                    points.put(row, basin)
+                    break
+        else:
+            if basins.worth(points.position.shape[1], int(points.moving.sum())):
+                yield from _polish(evaluate, points, row, scale, domain, basins)
     points.end_within(np.flatnonzero(points.moving), basins)
+
+
+def _polish(
+    evaluate: Callable[[Array], Asks[Estimate]], points: _Points, row: int, scale: Array, domain: Domain, basins: Basins
+) -> Asks[None]:
+    """Newton steps from an end, while they gain what they promise; then it is a basin's minimum."""
+    for _ in range(NEWTON):
+        at = points.position[row], float(points.energy[row]), points.gradient[row]
+        basin = basins.basin(*at, *(yield from hessian(evaluate, *at, scale, domain)))
+        if basin is None:
+            return
+        if basin.left <= LEFT:
+            basins.add(basin)
+            return
+        there = basin.position - basin.covariance @ basin.gradient
+        if not domain.contains(there[None])[0]:
+            return
+        found = yield from evaluate(there[None])
+        if not found.energy[0] <= basin.energy - 0.5 * basin.left:
+            return
+        points.position[row], points.energy[row], points.gradient[row] = there, found.energy[0], found.gradient[0]
 
 
 class _Points:
@@ -208,9 +241,13 @@ class _Points:
         found = basins.within(self.position[rows], self.energy[rows], self.gradient[rows])
         for row, basin in zip(rows, found, strict=True):
             if basin is not None:
-                self.position[row], self.energy[row], self.gradient[row] = basin[:3]
-                self.moving[row], self.converged[row] = False, True
+                self.put(row, basin)
         return rows[[basin is not None for basin in found]]
+
+    def put(self, row: int, basin: Basin) -> None:
+        """At a minimum that is known."""
+        self.position[row], self.energy[row], self.gradient[row] = basin[:3]
+        self.moving[row], self.converged[row] = False, True
 
     def _aim(self, rows: Rows) -> None:
         """Directions from what was learnt, or straight down and not farther than the scale."""

@@ -160,6 +160,24 @@ class TestWhatIsChosen:
         assert missed <= 1
         assert cells == 1 or few >= 3
 
+    @pytest.mark.parametrize("traps", [4, 10])
+    def test_more_descents_where_few_come_to_the_lowest(self, traps):
+        """Not where some end high up, each in a trap of its own, and most at the bottom."""
+
+        def bowl(x):
+            near = np.where(x[:, 0] > 10.0, 10.0 * np.round(0.1 * x[:, 0]), 0.0)
+            apart = x - near[:, None] * np.eye(8)[0]
+            return 0.5 * np.square(apart).sum(axis=1) + 10.0 * near, apart
+
+        starts = np.random.default_rng(1).standard_normal((64, 8))
+        starts[:traps, 0] = 20.0 + 10.0 * np.arange(traps)
+
+        def answer(requests):
+            return tuple(Estimate(*bowl(request.position)) for request in requests)
+
+        found = answered(scout(("one",), starts, np.ones(8), Unbounded()), answer)
+        assert found.descents == (16 if traps == 4 else 64)
+
     @pytest.mark.parametrize("failed", [0, 200_000])
     def test_longer_paths_are_tried_where_draws_pay_for_it(self, failed):
         solved = SimpleNamespace(evaluations=0)

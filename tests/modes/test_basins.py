@@ -68,7 +68,7 @@ def test_the_same_minima_by_fewer_evaluations(function):
 def test_a_basin_holds_what_its_gaussian_tells():
     """Neither what lies too high, nor what has that energy by chance and another gradient, nor what is bent."""
     basins = Basins(10.0)
-    basins.add(np.zeros(2), 0.0, np.zeros(2), np.diag([1.0 - 0.0, 100.0]), False)
+    basins.add(basins.basin(np.zeros(2), 0.0, np.zeros(2), np.diag([1.0, 100.0]), False))
     at = np.array([[1.0, 0.05], [5.0, 0.0], [1.0, 1.0]])
     energy, gradient = gaussian(np.diag([1.0, 100.0])).function(at)
     assert [basin is not None for basin in basins.within(at, energy, gradient)] == [True, False, False]
@@ -78,12 +78,23 @@ def test_a_basin_holds_what_its_gaussian_tells():
     assert basins.within(bent, *banana(bent)) == [None]
 
 
+def test_ends_far_above_their_minimum_are_polished():
+    """Of scales over twelve orders of magnitude rounds of a descent gain little long before its lowest point."""
+    function = gaussian(np.diag(10.0 ** -np.arange(-12.0, 13.0, 2.0))).function
+    starts = np.random.default_rng(0).standard_normal((16, 13))
+    alone, _ = led(function, starts)
+    assert alone.converged.all()
+    assert alone.energy.max() > 5.0
+    end, _ = led(function, starts, basins=Basins(10.0, waiting=16))
+    assert end.energy.max() < 0.2
+
+
 def test_no_basin_without_a_gaussian():
     """A Hessian that is none, or beside a wall, is not asked for again."""
     for precision, walled in ((np.diag([1.0, -1.0]), False), (np.eye(2), True)):
         basins = Basins(10.0)
         assert basins.worth(2, 16)
-        basins.add(np.zeros(2), 0.0, np.zeros(2), precision, walled)
+        assert basins.basin(np.zeros(2), 0.0, np.zeros(2), precision, walled) is None
         assert not basins.worth(2, 16)
         assert basins.within(np.zeros((1, 2)), np.zeros(1), np.zeros((1, 2))) == [None]
 
