@@ -2,16 +2,17 @@
 
     PIP_ARGUMENTS="pypesto amici" .ci/environment .peers/amici petab
     PATH=$PWD/.peers/amici/bin:$PATH python benchmarks/published_models.py [--problems Boehm Fiedler] [--seeds 1 2]
-        [--parts modes sampling] [--draws 1000] [--steps 20000] [--profiles] [--out published.jsonl]
+        [--parts modes sampling] [--draws 1000] [--steps 20000] [--profiles] [--from-fit] [--out published.jsonl]
 
 Boehm et al. (2014) and Fiedler et al. (2016) of the PEtab benchmark collection, as they stand in `tests/data/petab`.
 Modes are the maxima that sixteen descents from the prior find, with how often; what the data tell is the Fisher
 information at the best of them, and, with --profiles, profile likelihoods. Then, in turns for each seed and in one
 process: `iv.sample(posterior)` with nothing chosen; pyPESTO's ten optimisations by AMICI's gradients and, from the best
 of them, adaptive parallel tempering (three temperatures) and adaptive Metropolis alone, burn-in dropped as its Geweke
-test says. Effective draws are the least of all parameters, on the logarithms; seconds are of a processor and of
-everything from the start to the draws, compiled models excepted. AMICI is built from source, which takes some minutes,
-BLAS and HDF5; the environment's `bin` is on PATH, so that models are compiled by the swig that AMICI was built by.
+test says; with --from-fit all chains begin at the published fit, and nothing is optimised. Effective draws are the
+least of all parameters, on the logarithms; seconds are of a processor and of everything from the start to the draws,
+compiled models excepted. AMICI is built from source, which takes some minutes, BLAS and HDF5; the environment's `bin`
+is on PATH, so that models are compiled by the swig that AMICI was built by.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ FILES = Path(__file__).parents[1] / "tests" / "data" / "petab"
 NAMES = {"Boehm": "Boehm_JProteomeRes2014", "Fiedler": "Fiedler_BMCSystBiol2016"}
 PARTS = ("modes", "sampling")
 STARTS, TEMPERATURES = 10, 3
+#: Decades from its bounds at which a start lies at the least.
+INSET = 0.01
 
 
 def identified(posterior: iv.Posterior, profiles: bool) -> dict[str, Any]:
@@ -58,11 +61,12 @@ def identified(posterior: iv.Posterior, profiles: bool) -> dict[str, Any]:
             "standard_deviations": information.standard_deviations()}  # fmt: skip
 
 
-def ours(posterior: iv.Posterior, seed: int, draws: int) -> dict[str, Any]:
+def ours(posterior: iv.Posterior, seed: int, draws: int, start: dict[str, float] | None) -> dict[str, Any]:
     """Nothing chosen."""
     began = time.process_time()
-    run = iv.sample(posterior, draws=draws, seed=seed, progress=False)
+    run = iv.sample(posterior, draws=draws, seed=seed, start=start, progress=False)
     seconds = time.process_time() - began
+    print(run)
     return judged(np.log10(run.theta), seconds, sum(run.report["evaluations"].values())) | {"warnings": run.warnings()}
 
 
@@ -90,15 +94,17 @@ class Peer:
 
         self.problem.objective.call_unprocessed = counted
 
-    def sampled(self, seed: int, steps: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    def sampled(self, seed: int, steps: int, from_fit: bool) -> Iterator[tuple[str, dict[str, Any]]]:
         """Each sampler's name and draws, with the seconds of the optimisations that both begin with."""
         from pypesto import optimize, sample
 
         np.random.seed(seed)  # noqa: NPY002
         began, self.calls = time.process_time(), 0
-        result = optimize.minimize(self.problem, n_starts=STARTS, progress_bar=False)
+        result = None if from_fit else optimize.minimize(self.problem, n_starts=STARTS, progress_bar=False)
         optimised, calls = time.process_time() - began, self.calls
-        values = [float(each["fval"]) for each in result.optimize_result.list[:STARTS]]
+        values = [] if result is None else [float(each["fval"]) for each in result.optimize_result.list[:STARTS]]
+        inside = np.clip(self.nominal, self.problem.lb + INSET, self.problem.ub - INSET)
+        x0 = {"adaptive parallel tempering": [inside] * TEMPERATURES, "adaptive Metropolis": inside} if from_fit else {}
         for label, make in {
             "adaptive parallel tempering": lambda: sample.AdaptiveParallelTemperingSampler(
                 sample.AdaptiveMetropolisSampler(), n_chains=TEMPERATURES, options={"show_progress": False}
@@ -107,7 +113,7 @@ class Peer:
         }.items():
             began, self.calls = time.process_time(), 0
             count = steps // TEMPERATURES if "tempering" in label else steps
-            result = sample.sample(self.problem, count, make(), result=result)
+            result = sample.sample(self.problem, count, make(), x0=x0.get(label), result=result)
             seconds = optimised + time.process_time() - began
             burnt = int(sample.geweke_test(result))
             chain = result.sample_result.trace_x[0, burnt:][:, self.order]
@@ -130,6 +136,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20_000, help="of pyPESTO, at all temperatures together")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--profiles", action="store_true")
+    parser.add_argument("--from-fit", action="store_true")
     parser.add_argument("--out", type=Path, help="a line of JSON for each result")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -142,8 +149,8 @@ def main() -> None:
         if "modes" in given.parts:
             kept(given.out, name, "modes", 1, identified(posterior, given.profiles))
         for seed in given.seeds if "sampling" in given.parts else []:
-            mine = ours(posterior, seed, given.draws)
-            for label, each in [("invsamp", mine), *peer.sampled(seed, given.steps)]:
+            mine = ours(posterior, seed, given.draws, inside(posterior, problem.nominal) if given.from_fit else None)
+            for label, each in [("invsamp", mine), *peer.sampled(seed, given.steps, given.from_fit)]:
                 kept(given.out, name, label, seed, each)
                 off = np.abs(np.subtract(each["mean"], mine["mean"])) / mine["sd"]
                 print(
@@ -152,6 +159,12 @@ def main() -> None:
                     f"{off.max():.2f} sd",
                     flush=True,
                 )
+
+
+def inside(posterior: iv.Posterior, values: dict[str, float]) -> dict[str, float]:
+    """The values, within the bounds."""
+    ends = np.array(posterior.prior.support) * np.array([[10.0**INSET], [10.0**-INSET]])
+    return {name: float(np.clip(values[name], *ends[:, k])) for k, name in enumerate(posterior.labels)}
 
 
 def kept(path: Path | None, name: str, label: str, seed: int, found: dict[str, Any]) -> None:

@@ -28,13 +28,13 @@ UNTOLD = 0.25
 
 
 def main() -> iv.Run:
-    """Pose, check against the published fit, sample from there, and say what is known."""
+    """Pose, check against the published fit, sample, and say what is known: the fit is one start among others."""
     given = options("petab", "A published model of signalling, read from its PEtab files.", draws=1000)
     problem = iv.petab.load(FILE)
     posterior = problem.posterior
     fit = float(posterior.log_likelihood(problem.nominal).sum())
     start = inside(posterior, problem.nominal)
-    run = iv.sample(posterior, iv.mala(), draws=given.draws, chains=4, seed=given.seed, start=start)
+    run = iv.sample(posterior, draws=given.draws, chains=4, seed=given.seed, start=start)
     given.show(run), given.show(iv.information(posterior, start))
     given.save("data", shown(run, posterior, problem))
     given.save_summary({"log_likelihood_at_nominal": fit, **told(run, posterior), "warnings": run.warnings()})

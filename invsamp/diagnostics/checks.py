@@ -146,13 +146,13 @@ def _mode_warnings(report: Report) -> list[str]:
             '"tau") in a Prior is sampled so.'
         )
     where = "the prior" if modes.get("from_prior", True) else "starting points"
-    unseen, descents = modes.get("unseen", 0.0), modes.get("descents", 0)
-    if unseen > UNSEEN_LIMIT and modes.get("lowest_by", 0) == 1:
+    unseen, descents, lowest = modes.get("unseen", 0.0), modes.get("descents", 0), modes.get("lowest_by", 0)
+    if unseen > UNSEEN_LIMIT and lowest < unseen * descents:
         found.append(
-            f"one of {descents} descents from {where} came to the lowest minimum, and about {100.0 * unseen:.0f}% of "
-            "all starts lead to minima that nobody has seen (by how many descents ended alone): where one of these is "
-            f"lower, the draws miss it. Look with more descents, iv.maximize(posterior, starts={4 * descents}), and "
-            "start in what they find (its draws(chains))."
+            f"{lowest} of {descents} descents from {where} came to the lowest minimum, while about "
+            f"{100.0 * unseen:.0f}% of all starts lead to minima that nobody has seen (so many descents ended alone): "
+            "where one of these is lower, the draws miss it. Look with more descents, "
+            f"iv.maximize(posterior, starts={4 * descents}), and start in what they find (its draws(chains))."
         )
     weights, visits = np.asarray(modes["weights"]), np.asarray(modes["visits"])
     if len(weights) < 2 or not visits.sum():

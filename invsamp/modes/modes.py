@@ -17,6 +17,8 @@ from invsamp.modes.low_rank import LowRankGaussian
 OFF = 3.0
 #: Parameters of a mode that are printed.
 SHOWN = 20
+#: Share of the starts that came to a mode alone, from which on that is told.
+ALONE = 1.0 / 16.0
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,14 @@ class Modes:
         return np.asarray(shares / np.nansum(shares))
 
     @property
+    def unseen(self) -> float:
+        """About the share of all starts that lead to modes which are not among these.
+
+        That of the starts which came to theirs alone: Good (1953, Biometrika 40), eq. (9).
+        """
+        return float(np.count_nonzero(self.counts == 1) / max(1, int(self.counts.sum())))
+
+    @property
     def sds(self) -> Array:
         """Of positions (k, d), by each mode's Gaussian; NaN where there is none."""
         if self.gaussians is None:
@@ -135,6 +145,11 @@ class Modes:
                 )
         if (reduced := self.reduced_chi_squared) is not None and len(self):
             lines.append(self._fit(float(reduced[0])))
+        if starts > 1 and self.unseen > ALONE:
+            lines.append(
+                f"{round(self.unseen * starts)} of {starts} starts came to a mode to which no other came: about "
+                f"{100.0 * self.unseen:.0f}% of all starts lead to modes that are not among these; give more starts="
+            )
         if self.unfinished:
             lines.append(
                 f"{self.unfinished} descents did not end: more evaluations, or a density that grows without end"

@@ -418,12 +418,15 @@ class TestWords:
         assert text.startswith("0.015 of the draws are in the mode at (1), whose weight by its Gaussian is 0.5")
         assert warned({"modes": modes | {"visits": [300, 1700]}}) == []
 
-    def test_a_lowest_minimum_that_one_descent_alone_found(self):
+    def test_a_lowest_minimum_to_which_few_descents_came(self):
         modes = {"weights": [1.0], "visits": [2000], "descents": 64, "unfinished": 0, "endless": 0}
         (text,) = warned({"modes": modes | {"unseen": 0.1, "lowest_by": 1}})
-        assert text.startswith("one of 64 descents from the prior came to the lowest minimum, and about 10% of all")
+        assert text.startswith(
+            "1 of 64 descents from the prior came to the lowest minimum, while about 10% of all starts"
+        )
         assert "iv.maximize(posterior, starts=256)" in text
-        assert warned({"modes": modes | {"unseen": 0.1, "lowest_by": 2}}) == []
+        assert len(warned({"modes": modes | {"unseen": 0.1, "lowest_by": 6}})) == 1
+        assert warned({"modes": modes | {"unseen": 0.1, "lowest_by": 7}}) == []
         assert warned({"modes": modes | {"unseen": 0.03, "lowest_by": 1}}) == []
 
     def test_a_likelihood_without_gradient_is_told_before_any_solve(self):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from laws import gaussian
@@ -172,6 +174,13 @@ class TestModes:
         np.testing.assert_allclose(modes.weights, WEIGHTS[::-1], rtol=1e-5)
         assert modes.counts.sum() == 16
         assert str(modes).splitlines()[0].startswith("2 modes from 16 starts; evaluations: ")
+
+    def test_starts_that_came_to_a_mode_alone_are_told(self):
+        modes = self.two()
+        assert modes.unseen == 0.0 and "to which no other came" not in str(modes)
+        few = replace(modes, counts=np.array([3, 1]))
+        assert few.unseen == 0.25
+        assert "1 of 4 starts came to a mode to which no other came: about 25% of all starts lead to modes" in str(few)
 
     def test_their_draws(self, agrees):
         draws = self.two().draws(20_000, seed=1)

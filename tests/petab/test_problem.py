@@ -16,6 +16,8 @@ from scipy import stats
 import invsamp as iv
 from invsamp.posing.transforms import Identity, Log
 
+pytest.importorskip("petab")
+
 PUBLISHED = json.loads((DATA / "log_likelihoods.json").read_text())
 SUITE = sorted(path.name for path in (DATA / "test_suite").iterdir())
 PARAMETERS = "parameterId parameterScale lowerBound upperBound nominalValue estimate\n"

@@ -8,6 +8,8 @@ from petab_cases import algebraic, assignment, conversion, delay, event, paramet
 
 from invsamp.solvers.ode import OdeModel, SteadyState, from_sbml
 
+pytest.importorskip("libsbml")  # of the extra petab
+
 TIMES = [0.5, 1.0, 2.0]
 MATHML = "http://www.w3.org/1998/Math/MathML"
 
