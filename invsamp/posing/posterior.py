@@ -129,6 +129,12 @@ class Posterior:
         self.coordinates = choose_coordinates(base, self.domain, optional(mapping, "transforms", transforms) or {})
         self.sampling_domain = _with_support(base, self.coordinates, self.domain)
 
+    def __setstate__(self, state: Plain) -> None:
+        """From a pickle, as a run keeps one; of 0.2.0, which kept other things of the models, too."""
+        vars(self).update(state)
+        if "_posed" not in state:
+            self._pose()
+
     def __repr__(self) -> str:
         missing = self._bound.outputs - self._bound.size
         data = f"{self._bound.size} data{f' ({missing} missing)' if missing else ''}"
