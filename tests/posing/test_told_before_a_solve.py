@@ -81,7 +81,7 @@ BAD = {
         lambda: decay(doses=[(1.0, {"blood": 1.0})]),
         "doses must name states out of ('drug',), got ['blood']",
     ),
-    "time of a dose": (lambda: decay(doses=[("lag", {"drug": 1.0})]), "one of the parameters ('k',) .*, got 'lag'"),
+    "time of a dose": (lambda: decay(doses=[("lag", {"drug": 1.0})]), "one of the parameters ('k',).*, got 'lag'"),
     "event of nothing": (Event, "when or at must be given, and not both, got None and None"),
     "state seen": (
         lambda: decay().observe([1.0], initial=(1.0,), states=("blood",)),
