@@ -96,8 +96,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _info(parsed: argparse.Namespace) -> None:
+    state = _state(parsed.run)
+    if state.get("draws") == 0:
+        print(layout.to_json(state) if parsed.json else "\n".join([f"state: {state['state']}", "no draws so far"]))
+        return
     run = Run.load(parsed.run)
-    told = _state(parsed.run) | {"parameters": run.shapes} | run.report | {"judgement": run.warnings()}
+    told = state | {"parameters": run.shapes} | run.report | {"judgement": run.warnings()}
     if parsed.json:
         print(layout.to_json(told))
         return
@@ -122,8 +126,11 @@ def _state(path: Path) -> Plain:
         at_work, state = True, f"{state}; {error}"
     finished = header.draws == plan["draws"]
     if not (finished or at_work):
-        state += f"; stopped: `invsamp resume {path}` goes on"
-    return {"state": state, "finished": finished, "at_work": at_work, "posterior": header.about["posterior"]}
+        here = any(file.name == PICKLE for file in header.files) and not _of_a_script(path)
+        how = f"`invsamp resume {path}`" if here else f"iv.resume({str(path)!r}, posterior)"
+        state += f"; stopped: {how} goes on"
+    posterior = header.about["posterior"]
+    return {"state": state, "draws": header.draws, "finished": finished, "at_work": at_work, "posterior": posterior}
 
 
 def _told(report: Report, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
@@ -177,6 +184,11 @@ def _resume(parsed: argparse.Namespace) -> None:
             f"{parsed.run} cannot go on from here, as its posterior {header.about['posterior']}: "
             f"say iv.resume({str(parsed.run)!r}, posterior) in the script that poses it"
         )
+    if own := _of_a_script(parsed.run):
+        raise ValueError(
+            f"{parsed.run} needs what the script that posed it defines ({', '.join(own)}): say "
+            f"iv.resume({str(parsed.run)!r}, posterior) there, or keep it in a module that both import"
+        )
     if not parsed.yes:
         names = sorted(set(_imported(read_plain(parsed.run / PICKLE))))
         print(f"{parsed.run / PICKLE} is a pickle: to read it is to run code. It names")
@@ -194,6 +206,14 @@ def _resume(parsed: argparse.Namespace) -> None:
         if message not in known:  # which the run prints itself
             print(f"invsamp resume: {message}", file=sys.stderr)
     print(run)
+
+
+def _of_a_script(path: Path) -> list[str]:
+    """What the stored posterior needs of the script or session that posed it, which no other process has."""
+    names: list[str] = []
+    with suppress(OSError, ValueError):  # damaged: told by who reads it
+        names = sorted(set(_imported(read_plain(path / PICKLE))))
+    return [name.removeprefix("__main__.") for name in names if name.startswith("__main__.")]
 
 
 def _imported(pickled: bytes) -> Iterator[str]:

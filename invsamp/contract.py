@@ -35,15 +35,15 @@ Gradients = bool | Literal["apart"]
 class ForwardModel(Protocol):
     """Map from parameters to noise-free observations, on a batch.
 
-    A model may also carry ``parameters`` (tuple of the names of the prior's parameters that make up its
-    theta columns, in that order; a vector-valued parameter takes one column per entry), ``sizes`` (how many entries
-    it takes of each of ``parameters``, checked against the prior), ``cost``
-    (seconds per evaluation), ``work`` (what a solve takes, counted and never timed: unknowns times steps, say, in a
-    unit that all fidelities of a problem share), ``n_observations`` (checked against the data), ``data_indices`` (of a
-    coarse model that predicts a part of the data: which, counted in C order), ``message`` (what the last row that was
-    not finite says), ``no_derivatives`` (why `linearize` cannot work, or None), ``derivative_error`` (by how much its
-    derivatives may miss those of its values, relative to themselves; where it is missing they are exact, to rounding),
-    and the methods of `JacobianForwardModel` and `RowsForwardModel`.
+    A model may also carry ``parameters`` (tuple of the names of the prior's parameters that make up its theta columns,
+    in that order; a vector-valued parameter takes one column per entry), ``sizes`` (how many entries it takes of each
+    of ``parameters``, checked against the prior), ``cost`` (seconds per evaluation), ``work`` (what a solve takes,
+    counted and never timed: unknowns times steps, say, in a unit that all fidelities of a problem share),
+    ``n_observations`` (checked against the data), ``series`` (names of the entries of the data's last axis, for
+    figures), ``data_indices`` (of a coarse model that predicts a part of the data: which, counted in C order),
+    ``message`` (what the last row that was not finite says), ``no_derivatives`` (why `linearize` cannot work, or None),
+    ``derivative_error`` (by how much its derivatives may miss those of its values, relative to themselves; where it is
+    missing they are exact, to rounding), and the methods of `JacobianForwardModel` and `RowsForwardModel`.
     """
 
     def __call__(self, theta: Array) -> Array:
@@ -351,6 +351,16 @@ class Observed(Protocol):
 
 
 @runtime_checkable
+class NamesSeries(Protocol):
+    """A problem that may know what its data are called."""
+
+    @property
+    def series(self) -> tuple[str, ...] | None:
+        """Names of the entries of the data's last axis."""
+        ...
+
+
+@runtime_checkable
 class Predicts(Protocol):
     """A problem that tells what would be seen in place of its data."""
 
@@ -410,8 +420,8 @@ class Problem(SampledProblem, Protocol):
     """What a sampler needs to know: `invsamp.Posterior`, or `invsamp.Target` for a density by itself.
 
     What else a problem may offer has protocols of its own: `DrawablePrior`, `KnownPrior`, `GaussianReference`,
-    `StartsAround`, `RemovableDomain`, `ExplainsFailures`, `HasModels`, `Observed`, `Predicts`, `Described`. Nothing
-    beside these is asked of one.
+    `StartsAround`, `RemovableDomain`, `ExplainsFailures`, `HasModels`, `Observed`, `NamesSeries`, `Predicts`,
+    `Described`. Nothing beside these is asked of one.
     """
 
     @property

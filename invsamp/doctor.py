@@ -131,7 +131,8 @@ def _compiler() -> Finding:
 def _threads() -> Finding:
     pools = [f"{pool['internal_api']} {pool['num_threads']}" for pool in threadpoolctl.threadpool_info()]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return Finding("threads", True, f"{cores} cores; linear algebra: {', '.join(pools) or '?'} (one within a run)")
+    algebra = ", ".join(pools) or "in one thread"
+    return Finding("threads", True, f"{cores} cores; linear algebra: {algebra} (one within a run)")
 
 
 def _code_cache() -> Finding:

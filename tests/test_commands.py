@@ -48,6 +48,42 @@ def test_information_in_words_and_for_scripts(run: Path, capsys: pytest.CaptureF
     assert told["judgement"] == iv.load(run).warnings()
 
 
+def copied(run: Path, folder: Path, pickled: bytes, **changed: object) -> Path:
+    """The run with another stored posterior, and other entries of its header."""
+    folder.mkdir()
+    for file in run.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    (folder / PICKLE).write_bytes(pickled)
+    header, payload = read_state(folder)
+    files = [file for file in header.files if file.name != PICKLE] + [File(PICKLE, len(pickled), zlib.crc32(pickled))]
+    write_state(folder, replace(header, files=tuple(files), **changed), payload)
+    return folder
+
+
+def test_a_run_that_was_stopped_in_warm_up_says_so(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = copied(run, tmp_path / "stopped", (run / PICKLE).read_bytes(), step=7, segments=())
+    assert main(["info", str(folder)]) == 0
+    told = capsys.readouterr().out
+    assert "in warm-up, at step 7 of 20; stopped: `invsamp resume" in told and "no draws so far" in told
+    assert main(["info", str(folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["draws"] == 0
+
+
+def test_what_a_script_defines_is_asked_of_the_script(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = copied(run, tmp_path / "posed", b"c__main__\nhunting\n.", step=30)
+    assert main(["resume", str(folder), "--yes"]) == 1
+    told = capsys.readouterr()
+    assert "the script that posed it defines (hunting)" in told.err and "iv.resume(" in told.err and not told.out
+    header, payload = read_state(folder)
+    write_state(folder, replace(header, segments=()), payload)
+    assert main(["info", str(folder)]) == 0
+    assert "stopped: iv.resume(" in capsys.readouterr().out
+
+
 def test_a_saved_file_is_a_run_too(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     iv.load(run).save(tmp_path / "run.nc")
     assert main(["summary", str(tmp_path / "run.nc"), "--json"]) == 0
@@ -120,15 +156,7 @@ class Trap:
 def test_what_a_pickle_would_run_is_shown_and_not_run(
     protocol: int, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "run"
-    folder.mkdir()
-    for file in run.iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
-    pickled = pickle.dumps(("posix", "mkdir", Trap()), protocol)
-    (folder / PICKLE).write_bytes(pickled)
-    header, payload = read_state(folder)
-    files = [file for file in header.files if file.name != PICKLE] + [File(PICKLE, len(pickled), zlib.crc32(pickled))]
-    write_state(folder, replace(header, files=tuple(files)), payload)
+    folder = copied(run, tmp_path / "run", pickle.dumps(("posix", "mkdir", Trap()), protocol))
     monkeypatch.chdir(tmp_path)
     assert main(["resume", str(folder)]) == 1
     assert f"  {os.mkdir.__module__}.mkdir\n" in capsys.readouterr().out

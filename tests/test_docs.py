@@ -134,14 +134,25 @@ def _shorter(draw: Callable[..., iv.Run], problem: object, sampler: object, **se
     return draw(problem, sampler, **({"chains": 4} | settings | most))
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # so few draws are not to be trusted
 def test_the_problem_that_others_pose_too() -> None:
-    first, modes = blocks("coming-from.md")
-    found = run(first, "coming-from.md", {}, **{"draws=1000, seed=1": "draws=200, seed=1, progress=False"})
+    first, *pairs = blocks("coming-from.md")
+    toolkits = re.findall(r"\n## (\w+)\n\n::::", PAGES["coming-from.md"].read_text())
+    assert toolkits == ["CUQIpy", "PyMC", "PINTS", "pyPESTO", "tinyDA", "hIPPYlib"]
+    names, runs = run(first, "coming-from.md", {}), []
+
+    def quick(posterior: iv.Posterior, sampler: object = None, **_: object) -> iv.Run:
+        runs.append(iv.sample(posterior, sampler or iv.mala(), draws=200, warmup=300, chains=4, seed=1, progress=False))
+        return runs[-1]
+
+    for code in pairs:
+        run(code.replace("iv.sample(", "quick("), "coming-from.md", names | {"quick": quick})
+    assert len(pairs) == len(toolkits) and len(runs) == 5
     # one data set, noise of sd .05: the truth lies within five posterior sds
-    summary = found["run"].summary()
-    for name, value in {"height": 2.0, "rate": 0.7, "offset": 0.5}.items():
-        assert abs(summary["mean"][name] - value) < 5 * summary["sd"][name] < 1.0
-    assert len(run(modes, "coming-from.md", found)["modes"].weights) == 1
+    for one in runs[1:3]:
+        summary = one.summary()
+        for name, value in {"height": 2.0, "start": 2.5, "rate": 0.7, "offset": 0.5}.items():
+            assert name not in summary.index or abs(summary["mean"][name] - value) < 5 * summary["sd"][name] < 1.0
 
 
 def in_dolfinx(code: str, page: str) -> dict:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,12 +76,20 @@ CASES = {
 }
 
 
+class Unfinished(BaseException):
+    """A run takes longer than it may; no `Exception`, which toolkits would catch."""
+
+
 class Density:
     """Log density of positions on the finest level, a row at a time, which counts its solves.
+
+    After ``until``, in seconds of the processor, it raises `Unfinished`.
 
     Positions are the sampler's coordinates of invsamp, in which positive parameters are logs: all are given these. -inf
     outside a box.
     """
+
+    until = np.inf
 
     def __init__(self, posterior: Posterior) -> None:
         self.posterior, self.potential = posterior, posterior.potential()
@@ -89,7 +98,7 @@ class Density:
 
     def __call__(self, x: Any) -> float:
         """One solve."""
-        point = np.array(x, dtype=float).reshape(1, -1)
+        point = self._point(x)
         if not self.domain.contains(point)[0]:
             return -np.inf
         self.solves += 1
@@ -97,13 +106,18 @@ class Density:
 
     def with_gradient(self, x: Any) -> tuple[float, Array]:
         """One solve, with the gradient."""
-        point = np.array(x, dtype=float).reshape(1, -1)
+        point = self._point(x)
         if not self.domain.contains(point)[0]:
             return -np.inf, np.zeros(self.dimension)
         self.solves += 1
         self.gradients += 1
         energy, gradient = self.potential.energy_and_gradient(point)
         return _log(energy[0]), -np.nan_to_num(gradient[0])
+
+    def _point(self, x: Any) -> Array:
+        if time.process_time() > self.until:
+            raise Unfinished
+        return np.array(x, dtype=float).reshape(1, -1)
 
     def starts(self, seed: int, chains: int) -> Array:
         """Draws of the prior, the same for all."""

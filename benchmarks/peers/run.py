@@ -4,7 +4,8 @@
     python benchmarks/peers/run.py reference [--problems NAME ...]
 
 What results.jsonl holds already is not run again. Seconds are those of one processor, with everything that it takes to
-come to draws, imports and compilation of the problem's model excepted.
+come to draws, imports and compilation of the problem's model excepted. A run that has no draws after `LIMIT`
+of them ends, and is kept as "unfinished".
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import argparse
 import json
+import signal
 import sys
 import time
 import tomllib
@@ -26,16 +28,24 @@ from typing import Any
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
-from _problems import CASES, HERE, REFERENCES, exact, judged, references, told
+import reference_draws
+from _problems import CASES, HERE, REFERENCES, Density, Unfinished, exact, judged, references, told
 from _samplers import PACKAGES, SAMPLERS, SETTINGS, nutpie, pints, silent
 
 from invsamp.problems import fitzhugh_nagumo
 
 RESULTS = HERE / "results.jsonl"
 REFERENCE_SEED = 1000
+#: Seconds of a processor for a run: ten times and more what most take.
+LIMIT = 120.0
 VERSION = tomllib.loads((HERE.parents[1] / "pyproject.toml").read_text())["project"]["version"]
+
+
+def _give_up(*_: object) -> None:
+    raise Unfinished
 
 
 def one(toolkit: str, name: str, seed: int, short: bool = False) -> dict[str, Any]:
@@ -49,21 +59,33 @@ def one(toolkit: str, name: str, seed: int, short: bool = False) -> dict[str, An
             key: max(value // 50, 10) if key in ("steps", "draws", "warmup") else value
             for key, value in settings.items()
         }
-    began = time.process_time()
-    with silent():
-        position, counts = SAMPLERS[toolkit](name, posterior, seed, **settings)
-    seconds = time.process_time() - began
-    theta = posterior.to_theta(position.reshape(-1, posterior.dimension)).reshape(position.shape)
-    return {
+    told = {
         "toolkit": toolkit,
         "problem": name,
         "seed": seed,
-        **judged(name, posterior, theta),
-        **{key: float(value) for key, value in counts.items()},
-        "seconds": seconds,
         "settings": settings,
         "version": VERSION if toolkit == "invsamp" else metadata.version(PACKAGES.get(toolkit, toolkit)),
         "date": date.today().isoformat(),
+    }
+    began = time.process_time()
+    Density.until = began + LIMIT
+    signal.signal(signal.SIGPROF, _give_up)  # where the toolkit calls the model by itself
+    signal.setitimer(signal.ITIMER_PROF, 1.02 * LIMIT)
+    try:
+        with silent():
+            position, counts = SAMPLERS[toolkit](name, posterior, seed, **settings)
+    except (Unfinished, RuntimeError) as error:  # as which JAX raises it
+        if time.process_time() < Density.until:
+            raise error
+        return told | {"unfinished": LIMIT}
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+    seconds = time.process_time() - began
+    theta = posterior.to_theta(position.reshape(-1, posterior.dimension)).reshape(position.shape)
+    return told | {
+        **judged(name, posterior, theta),
+        **{key: float(value) for key, value in counts.items()},
+        "seconds": seconds,
     }
 
 
@@ -80,7 +102,7 @@ def reference(name: str) -> dict[str, Any]:
         elif name == "conductivity":
             position, _ = nutpie(name, posterior, REFERENCE_SEED, 400)
         else:
-            position, _ = SAMPLERS["invsamp"](name, posterior, REFERENCE_SEED, 800)
+            position = reference_draws.reference(reference_draws.Case(name), 450, 1)
     flat = position.reshape(-1, posterior.dimension)
     energy = posterior.potential().energy(flat[:: max(1, len(flat) // 400)])
     return told(posterior.to_theta(flat).reshape(position.shape), energy)
@@ -111,6 +133,9 @@ def main() -> None:
             if not parsed.short:
                 with RESULTS.open("a") as file:
                     file.write(json.dumps(record) + "\n")
+            if "unfinished" in record:
+                print(f"{parsed.toolkit} {name} seed {seed}: no draws after {record['unfinished']:.0f} s", flush=True)
+                continue
             print(
                 f"{parsed.toolkit} {name} seed {seed}: {record['ess']:.0f} effective draws of {record['solves']:.0f} "
                 f"solves, {record['seconds']:.1f} s, means off {record['mean_error']:.2f}, false {record['false']:.2f}",

@@ -42,7 +42,7 @@ def plot_predictive(
         Where the data lie, for bands over x (times, places on a line). By default each datum is a bar of its own.
     x_label : str, optional
     series : sequence of str, optional
-        Names of the data's columns (data of shape (m, k) give k panels).
+        Names of the data's columns (data of shape (m, k) give k panels); by default those that the posterior knows.
     curve : tuple (array_like of shape (n,), Posterior), optional
         Bands over other positions than the data's, closer by or beyond them: these, and `Posterior.elsewhere` of a
         model that predicts there, arranged (n, k). Takes up to 300 solves, in each call; ``x`` has to be given too.
@@ -63,7 +63,7 @@ def plot_predictive(
     rows, count = observed.shape
     where = np.arange(rows, dtype=float) if x is None else array("x", x, (rows,))
     optional(text, "x_label", x_label)
-    _series(series, count)
+    names = series_names(run, series, count)
     over = where
     if curve is not None:
         if not isinstance(curve, tuple) or len(curve) != 2:
@@ -76,8 +76,8 @@ def plot_predictive(
         (_bars if x is None else _bands)(axes, over, levels)
         axes.plot(where, observed[:, k], "o", color=INK, ms=4, mec="white", mew=0.6, label="data", zorder=5)
         clean(axes, grid=True)
-        if series is not None:
-            title(axes, series[k])
+        if names is not None:
+            title(axes, names[k])
         if k == 0:
             axes.legend(frameon=False, fontsize=8, ncols=4, loc="lower right", bbox_to_anchor=(1.0, 1.0), borderpad=0.1)
     if (where == np.rint(where)).all():  # years, days, counts
@@ -105,7 +105,7 @@ def plot_phase(
     outputs : sequence of int, optional
         Columns of the data (m, k), a panel for each pair; by default the first three.
     series : sequence of str, optional
-        Names of all the data's columns.
+        Names of all the data's columns; by default those that the posterior knows.
     curve : Posterior, optional
         `Posterior.elsewhere` of a model that predicts the columns at closer times, for smooth lines: up to 300 solves.
 
@@ -122,7 +122,7 @@ def plot_phase(
     count = observed.shape[1]
     if count < 2:
         raise ValueError(f"run must hold data of shape (m, k) with k >= 2 for a phase plane, got {count} column")
-    _series(series, count)
+    names = series_names(run, series, count) or [f"output {k}" for k in range(count)]
     shown = list(range(count))[:_OUTPUTS]
     if outputs is not None:
         shown = [integer("outputs", k, least=0, most=count - 1) for k in arguments.sequence("outputs", outputs)]
@@ -148,17 +148,27 @@ def plot_phase(
         axes.plot(observed[:, i], observed[:, j], "o", color=INK, ms=4, mec="white", mew=0.6, label="data", zorder=5)
         axes.plot(observed[:1, i], observed[:1, j], "s", color=HOT, ms=5, mec="white", label="first", zorder=6)
         clean(axes, grid=True)
-        axes.set_xlabel(series[i] if series else f"output {i}", color=INK, fontsize=9)
-        axes.set_ylabel(series[j] if series else f"output {j}", color=INK, fontsize=9)
+        axes.set_xlabel(names[i], color=INK, fontsize=9)
+        axes.set_ylabel(names[j], color=INK, fontsize=9)
     panels[0].legend(frameon=False, fontsize=8, ncols=3, loc="lower right", bbox_to_anchor=(1.0, 1.0), borderpad=0.1)
     return figure
 
 
-def _series(series: Sequence[str] | None, count: int) -> None:
-    """`ValueError` unless these are names for the data's columns."""
-    optional(arguments.names, "series", series)
-    if series is not None and len(series) != count:
+def series_names(run: Run, series: Sequence[str] | None, count: int) -> Sequence[str] | None:
+    """Names of the data's columns: these, or those of what was posed; None where nobody told as many.
+
+    Raises
+    ------
+    ValueError
+        If ``series`` is given and does not name each column.
+    """
+    if series is None:
+        told = (checked_run(run).report.get("posed") or {}).get("series")
+        return told if isinstance(told, list) and len(told) == count else None
+    arguments.names("series", series)
+    if len(series) != count:
         raise ValueError(f"series must name {count} columns of the data, got {len(series)}: {list(series)}")
+    return series
 
 
 def _elsewhere(

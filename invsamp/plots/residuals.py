@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
@@ -11,7 +13,7 @@ from scipy.special import ndtri
 from invsamp.arguments import array, optional, text
 from invsamp.contract import Array
 from invsamp.plots.figure import COLD, FAINT, INK, Run, clean, new_figure, title
-from invsamp.plots.predictions import predicted_and_observed
+from invsamp.plots.predictions import predicted_and_observed, series_names
 from invsamp.posing.posterior import Posterior
 
 #: Lags of the autocorrelation that are shown.
@@ -19,7 +21,11 @@ _LAGS = 40
 
 
 def plot_residuals(
-    run: Run, posterior: Posterior | None = None, x: npt.ArrayLike | None = None, x_label: str | None = None
+    run: Run,
+    posterior: Posterior | None = None,
+    x: npt.ArrayLike | None = None,
+    x_label: str | None = None,
+    series: Sequence[str] | None = None,
 ) -> Figure:
     """Residuals of the data in standard deviations, their autocorrelation, and their quantiles against the normal ones.
 
@@ -36,6 +42,8 @@ def plot_residuals(
     x : array_like, shape (first axis of the data,), optional
         Where the data lie; by default their numbers.
     x_label : str, optional
+    series : sequence of str, optional
+        Names of the data's columns; by default those that the posterior knows.
 
     Returns
     -------
@@ -44,13 +52,16 @@ def plot_residuals(
     Raises
     ------
     ValueError
-        If the run holds no data, there is neither a prediction nor a posterior to make one, or ``x`` has the wrong
-        length.
+        If the run holds no data, there is neither a prediction nor a posterior to make one, or ``x`` or ``series``
+        have the wrong length.
     """
     predicted, observed = predicted_and_observed(run, posterior)
     rows, count = observed.shape
     where = np.arange(rows, dtype=float) if x is None else array("x", x, (rows,))
     optional(text, "x_label", x_label)
+    names = series_names(run, series, count)
+    if names is None:
+        names = [f"column {k}" if count > 1 else "" for k in range(count)]
     found = residuals(predicted, observed)
     figure = new_figure(9.6, 0.6 + 2.3 * count)
     for k, (over, correlated, quantiles) in enumerate(figure.subplots(count, 3, squeeze=False, width_ratios=(2, 1, 1))):
@@ -61,7 +72,7 @@ def plot_residuals(
         if (where == np.rint(where)).all():
             over.xaxis.get_major_locator().set_params(integer=True)
         clean(over, grid=True)
-        title(over, f"residuals{f' of column {k}' if count > 1 else ''}")
+        title(over, f"residuals of {names[k]}" if names[k] else "residuals")
         _autocorrelation(correlated, seen)
         _quantiles(quantiles, seen)
     over.set_xlabel(x_label or ("datum" if x is None else "x"), color=INK, fontsize=9)

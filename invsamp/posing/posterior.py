@@ -26,6 +26,7 @@ from invsamp.posing.posed_model import check_count, noise_of, posed_model
 from invsamp.posing.posterior_potential import PosteriorPotential
 from invsamp.posing.prior import Prior, Sampled, by_name, widened
 from invsamp.posing.reference import reference_of_prior
+from invsamp.posing.series import series_of
 from invsamp.posing.transforms import Coordinates
 from invsamp.posing.vector_distributions import Flat
 from invsamp.posing.walk import walk
@@ -53,7 +54,8 @@ class Posterior:
         distributions of other parameters.
     data : array_like, optional
         Observations of any shape; models return them flattened in C order. Those that a masked array masks are missing:
-        models predict them all the same. So is NaN, with a warning.
+        models predict them all the same. So is NaN, with a warning. Columns of a pandas DataFrame have their names in
+        figures and reports.
     noise : Noise or Outputs, optional
     domain : Domain, constraint, or a sequence of these, optional
         Where theta must lie: domains of all its columns, `invsamp.domains.Product` of some of them by name, and
@@ -77,6 +79,9 @@ class Posterior:
         As in `Prior`.
     sampling_domain : Domain
         Domain of the positions: ``domain`` and the finite ends of the supports.
+    series : tuple of str or None
+        Names of the entries of the data's last axis: a DataFrame's columns, those of `Outputs`, or what the finest
+        model has as ``series`` (an ODE's observed states).
 
     Raises
     ------
@@ -116,6 +121,7 @@ class Posterior:
                 raise ValueError("forward must hold at least one model, got an empty mapping")
         self._observe(observed)
         self._pose()
+        self.series = series_of(data, self.noise, self.forward[self.fidelities[-1]], observed.shape)
         self.costs = None if costs is None else _costs(costs, self.fidelities)
         self.dimension, self.names = prior.dimension, prior.names
         self.shapes = prior.shapes

@@ -70,12 +70,16 @@ class Pictures:
         return plot_ladder(self, name)
 
     def plot_residuals(
-        self: Drawn, posterior: Posterior | None = None, x: npt.ArrayLike | None = None, x_label: str | None = None
+        self: Drawn,
+        posterior: Posterior | None = None,
+        x: npt.ArrayLike | None = None,
+        x_label: str | None = None,
+        series: Sequence[str] | None = None,
     ) -> Figure:
         """What the model leaves of the data; see `invsamp.plots.plot_residuals`."""
         from invsamp.plots import plot_residuals
 
-        return plot_residuals(self, posterior, x, x_label)
+        return plot_residuals(self, posterior, x, x_label, series)
 
     def plot_predictive(
         self: Drawn,

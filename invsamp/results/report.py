@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Protocol
@@ -21,22 +22,24 @@ from invsamp.posing.posterior import Posterior
 ROWS = 200
 #: Parameters of the figures of all pairs.
 PAIRS = 6
+#: How columns of the table are written, by the first word of their names.
+_FORMS = {"mcse": ".2g", "ess": ",.0f", "r": ".3f"}
 
 _STYLE = """
 :root { color-scheme: light; }
-body { font: 16px/1.5 system-ui, sans-serif; color: #22303f; background: #fff; margin: 0 auto; max-width: 62rem;
+body { font: 16px/1.5 system-ui, sans-serif; color: #22303f; background: #fff; margin: 0 auto; max-width: 66rem;
   padding: 1rem; }
 h1 { font-size: 1.6rem; line-height: 1.2; } h2 { font-size: 1.2rem; margin-top: 2.2rem; }
 .verdict { border-left: .4rem solid #1d7a4f; background: #eef7f2; padding: .6rem 1rem; }
 .verdict.warned { border-color: #b3261e; background: #fdf1f0; }
 .verdict h2 { margin: .2rem 0; }
-.wide { overflow-x: auto; margin: 1rem 0; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-caption { text-align: left; white-space: nowrap; color: #4b5a68; padding-bottom: .3rem; }
-th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid #dde3e8; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+.caption { color: #4b5a68; margin: 1rem 0 .3rem; }
+th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid #dde3e8; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: #fff; }
 .words td { white-space: normal; text-align: left; overflow-wrap: anywhere; }
-.words th { text-align: left; vertical-align: top; }
-figure { margin: 1rem 0; } img { max-width: 100%; height: auto; } figcaption { color: #4b5a68; }
+.words th { position: static; text-align: left; vertical-align: top; }
+figure { margin: 1rem 0; } img { max-width: max(100%, 34rem); height: auto; } figcaption { color: #4b5a68; }
 footer { margin-top: 2rem; color: #4b5a68; font-size: .9rem; }
 """
 
@@ -102,7 +105,7 @@ def _posed(report: Report, shapes: Mapping[str, tuple[int, ...]]) -> str:
     posed = report.get("posed") or {}
     prior = posed.get("prior") or {}
     rows = [
-        (name + (str(list(shape)) if shape else ""), prior.get(name, "") if isinstance(prior, Mapping) else str(prior))
+        (name + (str(list(shape)) if shape else ""), _one(prior.get(name, "") if isinstance(prior, Mapping) else prior))
         for name, shape in shapes.items()
     ]
     tables = [_words("Unknowns, and their priors", rows)]
@@ -110,11 +113,18 @@ def _posed(report: Report, shapes: Mapping[str, tuple[int, ...]]) -> str:
     for name, value in posed.items():
         if name == "data" and isinstance(value, Sequence):
             others.append(("data", f"{int(np.prod(value))} numbers, shape {tuple(value)}"))
+        elif name == "series" and isinstance(value, Sequence):
+            others.append(("columns of the data", ", ".join(map(str, value))))
         elif isinstance(value, Mapping) and name != "prior":
             others += [(f"{name} {key}", text) for key, text in value.items()]
         elif name != "prior":
             others.append((name, str(value)))
     return "\n".join([*tables, _words("The rest", others)] if others else tables)
+
+
+def _one(prior: object) -> str:
+    """A distribution without its shape, which stands beside the name."""
+    return re.sub(r", shape=\([\d, ]*\)", "", str(prior))
 
 
 def _chosen(report: Report) -> str:
@@ -146,7 +156,11 @@ def _chosen(report: Report) -> str:
 
 def _parameters(run: Reported) -> str:
     summary = run.summary()
-    rows = [[label, *values] for label, values in zip(summary.index, summary.to_numpy().tolist(), strict=True)]
+    forms = [_FORMS.get(name.split("_")[0], ".4g") for name in summary.columns]
+    rows = [
+        [label, *("-" if np.isnan(v) else f"{v:{form}}" for v, form in zip(values, forms, strict=True))]
+        for label, values in zip(summary.index, summary.to_numpy().tolist(), strict=True)
+    ]
     more = f"<p>{len(rows) - ROWS} more rows: see run.summary().</p>" if len(rows) > ROWS else ""
     caption = "mcse: Monte Carlo standard errors; ess: effective draws; r_hat: 1 where the chains agree"
     return _table(caption, ["parameter", *summary.columns], rows[:ROWS]) + more
@@ -177,7 +191,7 @@ def _figure(text: str, make: Callable[[], Figure]) -> str:
     figure.savefig(buffer, format="png", dpi=110)
     picture = base64.b64encode(buffer.getvalue()).decode()
     shown = f'<img alt="{escape(text)}" src="data:image/png;base64,{picture}">'
-    return f"<figure>{shown}<figcaption>{escape(text)}</figcaption></figure>"
+    return f'<figure><div class="wide">{shown}</div><figcaption>{escape(text)}</figcaption></figure>'
 
 
 def _costs(report: Report) -> str:
@@ -205,14 +219,21 @@ def _footer(report: Report) -> str:
 
 def _words(caption: str, rows: Iterable[tuple[str, str]]) -> str:
     body = "".join(f'<tr><th scope="row">{escape(name)}</th><td>{escape(text)}</td></tr>' for name, text in rows)
-    return f'<div class="wide"><table class="words"><caption>{escape(caption)}</caption>{body}</table></div>'
+    return _captioned(caption, f'<table class="words" aria-label="{escape(caption)}">{body}</table>')
 
 
 def _table(caption: str, names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
     body = "".join(f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in _cells(row))}</tr>" for row in rows)
-    table = f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f'<div class="wide">{table}</div>'
+    return _captioned(
+        caption,
+        f'<table aria-label="{escape(caption)}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>',
+    )
+
+
+def _captioned(caption: str, table: str) -> str:
+    """The caption above what may be scrolled: it is read in a narrow window, too."""
+    return f'<p class="caption">{escape(caption)}</p><div class="wide">{table}</div>'
 
 
 def _cells(row: Sequence[object]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from invsamp.contract import Array, Described, Plain, Potential, Problem
+from invsamp.contract import Array, Described, NamesSeries, Plain, Potential, Problem
 from invsamp.ladder import Sampler
 from invsamp.storage import layout
 from invsamp.storage.files import read_plain, write_whole
@@ -53,7 +53,7 @@ def describe(problem: Problem, sampler: Sampler | None) -> Plain:
 
 
 def posed(problem: Problem) -> Plain:
-    """What was posed, for people: short texts of the prior, the noise and the models, by name, and the data's shape."""
+    """What was posed, for people: short texts of prior, noise and models, by name, the data's shape and its columns."""
     told = dict(problem.described()) if isinstance(problem, Described) else {}
     data = told.pop("data", None)
     found: Plain = {"kind": type(problem).__name__, "domain": _brief(problem.support)}
@@ -61,7 +61,11 @@ def posed(problem: Problem) -> Plain:
         found[name] = (
             {str(key): _brief(one) for key, one in part.items()} if isinstance(part, Mapping) else _brief(part)
         )
-    return found if data is None else found | {"data": list(np.shape(data))}
+    if data is not None:
+        found["data"] = list(np.shape(data))
+    if isinstance(problem, NamesSeries) and problem.series is not None:
+        found["series"] = list(problem.series)
+    return found
 
 
 def energies_at(potentials: Mapping[str, Potential], position: Array) -> dict[str, float]:

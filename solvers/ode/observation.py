@@ -203,6 +203,12 @@ class OdeObservation(ObservedTrajectories):
         return self.output.derivatives if isinstance(self.output, StateFunction) else None
 
     @property
+    def series(self) -> tuple[str, ...] | None:
+        """Names of the observed states; None for functions of them."""
+        output = self.output
+        return None if isinstance(output, StateFunction) else tuple(self.model.states[k] for k in output)
+
+    @property
     def n_observations(self) -> int:
         """Length of a row of observations."""
         return int(self.mask.sum())

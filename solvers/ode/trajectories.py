@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
+import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -14,6 +18,9 @@ from invsamp.solvers.foreign import Jitted
 from invsamp.solvers.ode.happenings import Events
 from invsamp.solvers.ode.march import Array, Integers, march_rows
 from invsamp.solvers.ode.rosenbrock import EXPLICIT, Linear
+
+#: What the first use on a machine says at a terminal: a minute of silence looks like a fault.
+COMPILING = "Compiling the integrators of ODEs: most of a minute, once on this machine"
 
 
 class Outcome(NamedTuple):
@@ -121,13 +128,29 @@ def integrate(
         settings = rtol, absolute, max_steps, patience
         kernel(order, rhs, linear, n_states, p, y, times, start, *course, *settings, *outcome, first, last)
 
-    if threads == 1 or batch == 1:
-        rows(0, batch)
-    else:
-        # several pieces per thread: trajectories differ in length
-        edges = np.linspace(0, batch, min(batch, 4 * threads) + 1).astype(int).tolist()
-        list(_pool(threads).map(rows, edges[:-1], edges[1:]))
+    with told_if_compiled(kernel):
+        if threads == 1 or batch == 1:
+            rows(0, batch)
+        else:
+            # several pieces per thread: trajectories differ in length
+            edges = np.linspace(0, batch, min(batch, 4 * threads) + 1).astype(int).tolist()
+            list(_pool(threads).map(rows, edges[:-1], edges[1:]))
     return outcome
+
+
+@contextmanager
+def told_if_compiled(kernel: Jitted, after: float = 4.0) -> Iterator[None]:
+    """Tells a person at a terminal, after some seconds, that the first trajectories of all wait for the compiler."""
+    if kernel.signatures or sys.stderr is None or not sys.stderr.isatty():
+        yield
+        return
+    notice = threading.Timer(after, print, ("\n" + COMPILING,), {"file": sys.stderr, "flush": True})
+    notice.daemon = True
+    notice.start()
+    try:
+        yield
+    finally:
+        notice.cancel()
 
 
 def _plain(array: Array) -> Array:

@@ -131,13 +131,15 @@ def test_in_a_notebook_it_is_what_is_printed(run: Run) -> None:
 def test_in_a_browser(text: str, tmp_path: Path, width: int) -> None:
     measure = """<script>onload = () => document.title = JSON.stringify({
         wide: document.documentElement.scrollWidth, window: innerWidth,
+        cut: [...document.querySelectorAll(".wide")].filter(e => e.scrollWidth > e.clientWidth).length,
         pictures: [...document.images].filter(i => i.complete && i.naturalWidth > 0).length})</script>"""
     (tmp_path / "report.html").write_text(text + measure)
     shown = browse(tmp_path, width, "--dump-dom")
-    found = re.search(r'{"wide":(\d+),"window":(\d+),"pictures":(\d+)}', shown.replace("&quot;", '"'))
+    found = re.search(r'{"wide":(\d+),"window":(\d+),"cut":(\d+),"pictures":(\d+)}', shown.replace("&quot;", '"'))
     assert found, shown[:500]
-    wide, window, pictures = map(int, found.groups())
+    wide, window, cut, pictures = map(int, found.groups())
     assert wide <= window and pictures == 7  # nothing has to be pushed aside to be read
+    assert width < 1000 or cut == 0  # R-hat, the last column, is seen
 
 
 def browse(folder: Path, width: int, *what: str) -> str:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import math
+import sys
+import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,12 +14,32 @@ from functions import lotka_volterra
 from scipy.integrate import solve_ivp
 
 from invsamp.solvers.ode.model import OdeModel, Status
+from invsamp.solvers.ode.trajectories import COMPILING, told_if_compiled
 
 THETA = np.array([[0.547, 0.0277, 0.800, 0.0241], [0.6, 0.03, 0.7, 0.02]])
 START = np.array([[34.0, 5.94], [30.0, 7.0]])
 
 
 NAN = math.nan
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("known", "terminal", "told"), [([], True, 1), ([1], True, 0), ([], False, 0)])
+def test_a_terminal_is_told_what_it_waits_for(known, terminal, told, monkeypatch):
+    seen = Terminal() if terminal else io.StringIO()
+    monkeypatch.setattr(sys, "stderr", seen)
+    with told_if_compiled(SimpleNamespace(signatures=known), after=0.0):
+        for thread in threading.enumerate():
+            if isinstance(thread, threading.Timer):
+                thread.join(10.0)
+    assert seen.getvalue().count(COMPILING) == told
+    with told_if_compiled(SimpleNamespace(signatures=known), after=60.0):
+        pass  # it took less
+    assert seen.getvalue().count(COMPILING) == told
 
 
 def fitzhugh_nagumo(t, x, p):
