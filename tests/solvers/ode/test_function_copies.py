@@ -69,14 +69,28 @@ def test_long_tuples_are_made_at_once(count):
         assert copy(x) == function(x) and type(copy(x)) is tuple and len(copy(x)) == count
 
 
-def test_lists_and_tuples_of_either_length_stay_what_they_are():
+ENTRIES = ", ".join(f"x + {i}" for i in range(40))
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        f"([{ENTRIES}], ({ENTRIES}), [x + y for y in range(3)], (x, x, *range(50)))",
+        f"({ENTRIES}, [{ENTRIES}], {ENTRIES})",  # a list within a tuple
+        f"({ENTRIES}, ({ENTRIES}), {ENTRIES} if x > 1 else ({ENTRIES}))",
+        f"({ENTRIES}, len([{ENTRIES}]), *[{ENTRIES}])",
+        f"({ENTRIES}, x if x > 1 else -x if x > 0 else x * x)",  # ends three times, as Python 3.12 has it
+        f"[{ENTRIES}] if x > 1 else ({ENTRIES})",
+    ],
+)
+def test_lists_and_tuples_of_either_length_stay_what_they_are(what):
     scope = {}
-    entries = ", ".join(f"x + {i}" for i in range(40))
     exec(
-        f"def function(x):\n    return ([{entries}], ({entries}), [x + y for y in range(3)], (x, x, *range(50)))", scope
+        f"def function(x):\n    try:\n        return {what}\n    except ValueError:\n        return [{ENTRIES}]", scope
     )
     function = scope["function"]
-    assert types.FunctionType(with_long_tuples(function.__code__), scope)(2) == function(2)
+    for x in (-1, 1, 2):
+        assert types.FunctionType(with_long_tuples(function.__code__), scope)(x) == function(x)
 
 
 def countdown(n, step):
