@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -139,7 +139,7 @@ def _shift_seeds(shift: int) -> None:
     default_rng, SeedSequence = np.random.default_rng, np.random.SeedSequence
 
     def shifted(seed: object) -> object:
-        problem = sys._getframe(2).f_globals["__name__"].startswith("invsamp.problems.")
+        problem = str(sys._getframe(2).f_globals.get("__name__")).startswith("invsamp.problems.")
         return seed + shift if isinstance(seed, int | np.integer) and not problem else seed
 
     class ShiftedSequence(SeedSequence):
@@ -149,8 +149,23 @@ def _shift_seeds(shift: int) -> None:
         def __reduce__(self) -> tuple[Callable[..., object], tuple[()]]:  # a local class has no name for a file
             return partial(SeedSequence, **self.state), ()
 
+    as_they_are.update(default_rng=default_rng, SeedSequence=SeedSequence)
     np.random.default_rng = lambda seed=None: default_rng(shifted(seed))
     np.random.SeedSequence = ShiftedSequence
+
+
+#: Of numpy.random, where seeds are shifted, by name.
+as_they_are: dict[str, object] = {}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Other processes know of no shift: what is compared with theirs has none."""
+    with pytest.MonkeyPatch.context() as patch:
+        if item.get_closest_marker("mpi"):
+            for name, function in as_they_are.items():
+                patch.setattr(np.random, name, function)
+        return (yield)
 
 
 @pytest.fixture

@@ -101,7 +101,7 @@ def test_rhat_tells_chains_that_agree_from_chains_that_do_not():
     draws = autoregressive(0.0, 4, 2000)
     assert rhat(draws) < 1.005
     draws[0] += 1.0
-    assert rhat(draws) > 1.1
+    assert rhat(draws) > 1.05
     wide = autoregressive(0.0, 4, 2000)
     wide[0] *= 3.0  # same means: only the folded form sees it
     assert rhat(wide) > 1.05

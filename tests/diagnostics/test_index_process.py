@@ -25,7 +25,7 @@ def time_of(scheme, r, expected, seed, ladders, length=40):
 
 @pytest.mark.parametrize(
     ("rungs", "rejection", "window", "ladders"),
-    [(4, 0.5, 1, 150), (8, 0.7, 4, 60), (16, 0.6, 8, 25), pytest.param(64, 0.1, 1, 3, marks=pytest.mark.slow)],
+    [(4, 0.5, 1, 150), (8, 0.7, 4, 60), (16, 0.6, 8, 25), pytest.param(64, 0.1, 1, 9, marks=pytest.mark.slow)],
 )
 def test_deo_has_the_mean_time_of_its_formula(rungs, rejection, window, ladders, within):
     r = np.full(rungs - 1, rejection)

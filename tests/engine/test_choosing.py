@@ -151,7 +151,7 @@ class TestWhatIsChosen:
         missed, few, descents = 0, 0, list[int]()
         scale, domain = np.array([0.05, *np.ones(7)]), Box([0.0] + 7 * [-9.0], [cells] + 7 * [9.0])
         for seed in range(15):
-            starts = np.random.default_rng(seed).uniform(size=(64, 8)) * [cells, *np.ones(7)]
+            starts = np.random.default_rng([seed]).uniform(size=(64, 8)) * [cells, *np.ones(7)]
             found = answered(scout(("one",), starts, scale, domain, lambda share: np.empty((0, 8)), 5000), answer)
             missed += found.minima.energies.min() > -29.0
             few += not (np.floor(starts[:16, 0]) == 0).any()
@@ -196,7 +196,8 @@ class TestWhatIsChosen:
     )
     def test_how_long_a_trial_is(self, modes, slow, least, steps):
         """Half as long of independent draws of one mode; twice as long of such as are worth nearly enough."""
-        rng, choice, taken = np.random.default_rng(1), Choice(Automatic(), 3, 1, True), 0
+        # of a seed that nothing shifts
+        rng, choice, taken = np.random.default_rng([1]), Choice(Automatic(), 3, 1, True), 0
         choice._modes = modes
         x = rng.standard_normal((4, 3))
         while not choice.complete(least):
@@ -239,16 +240,18 @@ class TestWhatIsChosen:
         assert min(run.report["modes"]["visits"]) > 800
         assert told == []
 
-    def test_a_ridge_is_one_mode(self):
+    def test_a_ridge_needs_no_ladder(self):
+        """Descents end beside it, where it may look bent: then a trial shows that chains pass along it."""
+
         def ring(x):
             radius = np.linalg.norm(x, axis=1)
             return 2.0 * (radius - 5.0) ** 2, (4.0 * (radius - 5.0) / radius)[:, None] * x
 
         run, _ = sampled(iv.Target(iv.FunctionPotential(ring, 2)), draws=20, warmup=100)
-        assert (
-            "minima that are flat in some direction, as on a ridge, or against walls: one" in run.report["decisions"][0]
-        )
-        assert not any("ladder" in line for line in run.report["decisions"])
+        found, *more = run.report["decisions"]
+        flat = "minima that are flat in some direction, as on a ridge, or against walls: one" in found
+        assert flat or "on trial, whether chains pass between them" in found
+        assert " passed" in more[-1] and not any("ladder" in line for line in run.report["decisions"])
 
     def test_chains_that_were_led_astray_begin_again(self, led_astray):
         run, told, _ = led_astray

@@ -52,7 +52,7 @@ class TestChosen:
         found = run.report["correction"]
         assert found["kind"] == "polynomial" and found["pays"] and found["relative_cost"] == 20.0
         # what bends is beyond a map of the observations
-        assert found["sd"]["polynomial"] < 0.1 * found["sd"]["affine"] < 0.01 * found["sd"]["none"]
+        assert found["sd"]["polynomial"] < 0.5 * found["sd"]["affine"] < 0.05 * found["sd"]["none"]
         assert any("'fine' decides" in line for line in run.report["decisions"])
         # an energy of each draw, one now and then for the local move, and nothing else
         drawn = run.report["evaluations"]["fine"] - run.report["warmup_evaluations"]["fine"]

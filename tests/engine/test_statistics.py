@@ -152,7 +152,7 @@ def test_what_is_told_wrongly_is_named(case, match):
 
 def test_draws_are_not_lost_by_what_is_not_told(tmp_path):
     wrong = r"must tell 'low' at every step, as it declares in statistics, got \['count'\]"
-    start = np.full((3, 2), -4.0)
+    start = np.full((3, 2), -9.0)  # above 0 only after some steps
     with pytest.warns(UserWarning, match=wrong):
         run = iv.sample(TARGET, sampler(Telling(case="now and then")), **SETTINGS | {"warmup": 1}, start=start)
     assert 0 < run.theta.shape[1] < 30 and (run.theta[0, :, 0] <= 0).all()

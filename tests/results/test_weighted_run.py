@@ -57,7 +57,10 @@ def test_equal_weights_change_nothing():
     run, plain = equal()
     np.testing.assert_array_equal(run.weights, 1.0)
     assert plain.weights is None and plain.rung_weights(1) is None
-    np.testing.assert_allclose(run.summary(), plain.summary(), rtol=1e-9)
+    found, wanted = run.summary(), plain.summary()
+    # of an even number of draws the median is a mean of two, to rounding: two distances from it may change their ranks
+    np.testing.assert_allclose(found.pop("r_hat"), wanted.pop("r_hat"), rtol=1e-3)
+    np.testing.assert_allclose(found, wanted, rtol=1e-9)
     assert run.warnings() == plain.warnings()
     assert repr(run) == repr(plain)
     for name in ("plot_trace", "plot_marginals", "plot_pairs", "plot_ladder"):
