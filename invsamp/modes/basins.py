@@ -62,12 +62,15 @@ class Basins:
         self._found: list[Basin] = []
         self._rough = False
 
-    def worth(self, d: int, moving: int) -> bool:
+    def worth(self, d: int, moving: int, energy: float) -> bool:
         """Whether a Hessian, of some 4 d gradients, takes less than what it can spare those that still move.
 
-        Not after one that is not positive definite at a minimum: of rough energies, in valleys without a lowest point,
-        and beside walls and cliffs there is no Gaussian.
+        Not at an end that lies far above the lowest minimum that is known, nor after one that is not positive definite
+        at a minimum: of rough energies, in valleys without a lowest point, and beside walls and cliffs there is no
+        Gaussian.
         """
+        if energy > min((basin.energy for basin in self._found), default=np.inf) + self.height:
+            return False
         return not self._rough and 4 * d <= STILL * max(moving, self._waiting)
 
     def basin(self, position: Array, energy: float, gradient: Array, precision: Array, walled: bool) -> Basin | None:
@@ -82,7 +85,8 @@ class Basins:
 
     def towards(self, position: Array, gradient: Array) -> list[tuple[Basin, Array]]:
         """Where one Newton step by each one's Gaussian would bring a point (d,)."""
-        return [(basin, position - basin.covariance @ gradient) for basin in self._found[:MOST_TRIED]]
+        steps = [(basin, position - basin.covariance @ gradient) for basin in self._found[:MOST_TRIED]]
+        return [(basin, there) for basin, there in steps if np.isfinite(there).all()]
 
     def precision(self, position: Array) -> Array | None:
         """The Hessian (d, d) at one of the minima; None anywhere else."""

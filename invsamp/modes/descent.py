@@ -150,7 +150,7 @@ def _met(
                     points.put(row, basin)
                     break
         else:
-            if basins.worth(points.position.shape[1], int(points.moving.sum())):
+            if basins.worth(points.position.shape[1], int(points.moving.sum()), float(points.energy[row])):
                 yield from _polish(evaluate, points, row, scale, domain, basins)
     points.end_within(np.flatnonzero(points.moving), basins)
 

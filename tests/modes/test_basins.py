@@ -93,10 +93,19 @@ def test_no_basin_without_a_gaussian():
     """A Hessian that is none, or beside a wall, is not asked for again."""
     for precision, walled in ((np.diag([1.0, -1.0]), False), (np.eye(2), True)):
         basins = Basins(10.0)
-        assert basins.worth(2, 16)
+        assert basins.worth(2, 16, 0.0)
         assert basins.basin(np.zeros(2), 0.0, np.zeros(2), precision, walled) is None
-        assert not basins.worth(2, 16)
+        assert not basins.worth(2, 16, 0.0)
         assert basins.within(np.zeros((1, 2)), np.zeros(1), np.zeros((1, 2))) == [None]
+
+
+def test_no_hessian_far_above_the_lowest_minimum():
+    basins = Basins(10.0)
+    assert basins.worth(2, 16, 1e6)
+    basins.add(basins.basin(np.zeros(2), 0.0, np.zeros(2), np.eye(2), False))
+    assert basins.worth(2, 16, 9.0)
+    assert not basins.worth(2, 16, 11.0)
+    assert not basins.worth(100, 16, 9.0)  # dearer than what it spares
 
 
 def test_points_that_begin_together_are_led_once():
