@@ -2,17 +2,19 @@
 
     PIP_ARGUMENTS="pypesto amici" .ci/environment .peers/amici petab
     PATH=$PWD/.peers/amici/bin:$PATH python benchmarks/published_models.py [--problems Boehm Fiedler] [--seeds 1 2]
-        [--parts modes sampling] [--draws 1000] [--steps 20000] [--profiles] [--from-fit] [--out published.jsonl]
+        [--parts modes sampling] [--draws 1000] [--steps 20000] [--profiles] [--from-fit] [--mams]
+        [--out published.jsonl]
 
 Boehm et al. (2014) and Fiedler et al. (2016) of the PEtab benchmark collection, as they stand in `tests/data/petab`.
 Modes are the maxima that sixteen descents from the prior find, with how often; what the data tell is the Fisher
 information at the best of them, and, with --profiles, profile likelihoods. Then, in turns for each seed and in one
 process: `iv.sample(posterior)` with nothing chosen; pyPESTO's ten optimisations by AMICI's gradients and, from the best
 of them, adaptive parallel tempering (three temperatures) and adaptive Metropolis alone, burn-in dropped as its Geweke
-test says; with --from-fit all chains begin at the published fit, and nothing is optimised. Effective draws are the
-least of all parameters, on the logarithms; seconds are of a processor and of everything from the start to the draws,
-compiled models excepted. AMICI is built from source, which takes some minutes, BLAS and HDF5; the environment's `bin`
-is on PATH, so that models are compiled by the swig that AMICI was built by.
+test says; with --from-fit all chains begin at the published fit, and nothing is optimised; with --mams one kernel is
+chosen, so that nothing is tried before the draws. Effective draws are the least of all parameters, on the logarithms;
+seconds are of a processor and of everything from the start to the draws, compiled models excepted. AMICI is built from
+source, which takes some minutes, BLAS and HDF5; the environment's `bin` is on PATH, so that models are compiled by the
+swig that AMICI was built by.
 """
 
 from __future__ import annotations
@@ -61,10 +63,12 @@ def identified(posterior: iv.Posterior, profiles: bool) -> dict[str, Any]:
             "standard_deviations": information.standard_deviations()}  # fmt: skip
 
 
-def ours(posterior: iv.Posterior, seed: int, draws: int, start: dict[str, float] | None) -> dict[str, Any]:
-    """Nothing chosen."""
+def ours(
+    posterior: iv.Posterior, seed: int, draws: int, start: dict[str, float] | None, sampler: iv.Sampler | None
+) -> dict[str, Any]:
+    """Nothing chosen, or the kernel."""
     began = time.process_time()
-    run = iv.sample(posterior, draws=draws, seed=seed, start=start, progress=False)
+    run = iv.sample(posterior, sampler, draws=draws, seed=seed, start=start, progress=False)
     seconds = time.process_time() - began
     print(run)
     return judged(np.log10(run.theta), seconds, sum(run.report["evaluations"].values())) | {"warnings": run.warnings()}
@@ -137,6 +141,7 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--profiles", action="store_true")
     parser.add_argument("--from-fit", action="store_true")
+    parser.add_argument("--mams", action="store_true")
     parser.add_argument("--out", type=Path, help="a line of JSON for each result")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -149,7 +154,8 @@ def main() -> None:
         if "modes" in given.parts:
             kept(given.out, name, "modes", 1, identified(posterior, given.profiles))
         for seed in given.seeds if "sampling" in given.parts else []:
-            mine = ours(posterior, seed, given.draws, inside(posterior, problem.nominal) if given.from_fit else None)
+            start = inside(posterior, problem.nominal) if given.from_fit else None
+            mine = ours(posterior, seed, given.draws, start, iv.mams() if given.mams else None)
             for label, each in [("invsamp", mine), *peer.sampled(seed, given.steps, given.from_fit)]:
                 kept(given.out, name, label, seed, each)
                 off = np.abs(np.subtract(each["mean"], mine["mean"])) / mine["sd"]

@@ -152,7 +152,7 @@ def _mode_warnings(report: Report) -> list[str]:
             f"{lowest} of {descents} descents from {where} came to the lowest minimum, while about "
             f"{100.0 * unseen:.0f}% of all starts lead to minima that nobody has seen (so many descents ended alone): "
             "where one of these is lower, the draws miss it. Look with more descents, "
-            f"iv.maximize(posterior, starts={4 * descents}), and start in what they find (its draws(chains))."
+            f"modes = iv.maximize(posterior, starts={4 * descents}), and start in the lowest, start=modes.theta[0]."
         )
     weights, visits = np.asarray(modes["weights"]), np.asarray(modes["visits"])
     if len(weights) < 2 or not visits.sum():
