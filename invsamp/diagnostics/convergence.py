@@ -92,10 +92,14 @@ def mcse_mean(draws: Array, weight: Array | None = None) -> Array:
 
 
 def mcse_sd(draws: Array, weight: Array | None = None) -> Array:
-    """Monte Carlo standard error of the standard deviation, by the formula for independent normal draws."""
-    halves, halved = _halves(draws), _halved(weight)
-    size = np.minimum(_ess(halves, halved), _ess(halves * halves, halved))
-    return weights.sd(_flat(draws), weight) * np.sqrt(np.exp(1.0) * (1.0 - 1.0 / size) ** (size - 1.0) - 1.0)
+    """Monte Carlo standard error of the standard deviation: that of the variance, by the delta method.
+
+    That for normal draws would be too small where tails are heavier, as a few draws far out make up the variance.
+    """
+    flat = _flat(draws)
+    sd = weights.sd(flat, weight)
+    squares = np.square(draws - weights.mean(flat, weight)[:, None, None])
+    return np.divide(mcse_mean(squares, weight), 2.0 * sd, out=np.where(sd == 0.0, 0.0, np.nan), where=sd > 0.0)
 
 
 def mcse_quantile(draws: Array, weight: Array | None, probability: float) -> Array:

@@ -74,7 +74,9 @@ def mcse(
     probability: float | None = None,
     log_weight: npt.ArrayLike | None = None,
 ) -> Array:
-    """Monte Carlo standard error of an estimate from the draws, in the unit of the draws, as arviz-stats has it.
+    """Monte Carlo standard error of an estimate from the draws, in the unit of the draws.
+
+    As arviz-stats has it, but for that of the sd, which does not take the draws to be normal (nor does R's posterior).
 
     Parameters
     ----------

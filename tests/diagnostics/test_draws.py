@@ -32,7 +32,6 @@ STATISTICS = {
     "ess_bulk": ("ess", {"method": "bulk"}),
     "ess_tail": ("ess", {"method": "tail", "prob": (0.05, 0.95)}),
     "mcse_mean": ("mcse", {"method": "mean"}),
-    "mcse_sd": ("mcse", {"method": "sd"}),
     "r_hat": ("rhat", {"method": "rank"}),
 }
 DRAWS = {
@@ -63,6 +62,13 @@ def test_many_parameters_together_are_each_as_arviz_stats_has_it(chains, draws):
         np.testing.assert_allclose(found[name], wanted, rtol=1e-9, err_msg=name)
     np.testing.assert_array_equal(found["ess_tail"], ess(values, "tail"))
     np.testing.assert_array_equal(found["mcse_sd"], mcse(values, "sd"))
+    with np.errstate(all="ignore"):
+        wanted = [
+            array_stats.mcse((v - v.mean()) ** 2, method="mean") / (2.0 * v.std(ddof=1))
+            for v in np.moveaxis(values[..., :-1], -1, 0)
+        ]
+    np.testing.assert_allclose(found["mcse_sd"][:-1], wanted, rtol=1e-6)
+    assert found["mcse_sd"][-1] == 0.0
     with np.errstate(all="ignore"):
         wanted = [array_stats.ess(v, method="mean") for v in np.moveaxis(values, -1, 0)]
     np.testing.assert_allclose(ess(values, "mean"), wanted, rtol=1e-9)
@@ -111,6 +117,17 @@ def test_statistics_that_do_not_exist_are_nan():
     assert np.isnan(rhat(np.ones((4, 100))))
     assert np.isnan(rhat(np.random.default_rng(0).standard_normal((1, 100))))
     assert np.isnan(ess(np.zeros((4, 3))))
+
+
+def test_error_of_the_sd_of_heavy_tails(within):
+    """That for normal draws would be half as large of Student's t of five degrees of freedom, whose kurtosis is 9."""
+    rng = np.random.default_rng(1)
+    sd, error = np.array([(values.std(ddof=1), mcse(values, "sd")) for values in rng.standard_t(5.0, (200, 4, 500))]).T
+    scores = (sd - np.sqrt(5.0 / 3.0)) / error
+    spread = np.diff(np.quantile(scores, [0.16, 0.84]))[0] / 2.0
+    assert within(np.log(spread), 0.3)
+    normal = sd / np.sqrt(2.0 * 2000.0)
+    assert not within(np.log(spread * np.median(error / normal)), 0.3)
 
 
 def test_mcse_of_independent_draws():
