@@ -176,7 +176,7 @@ def test_covariances_compare_and_print() -> None:
         (lambda: iv.GaussianNoise(covariance=[[1, 2], [2, 1]]), "positive definite, got smallest eigenvalue -1"),
         (lambda: iv.GaussianNoise(covariance=[[1, 0.5], [0, 1]]), "covariance must be symmetric"),
         (lambda: iv.GaussianNoise(covariance=np.ones(3)), r"covariance must have shape \(m, m\), got \(3,\)"),
-        (lambda: iv.GaussianNoise(covariance=BAND), r"covariance must be an array, or Precision\(matrix\)"),
+        (lambda: iv.GaussianNoise(covariance=BAND), r"covariance must be an array, or iv\.Precision\(matrix\)"),
         (lambda: iv.GaussianNoise(covariance=iv.AutoRegressive), "covariance must be a matrix or AutoRegressive"),
         (lambda: iv.Precision([[1, 2], [2, 1]]), "matrix must be positive definite"),
         (lambda: iv.Precision([[0, 1], [1, 0]]), "matrix must be positive definite"),
