@@ -103,4 +103,6 @@ def extent_of(precision: Array, gradient: Array, at: Array, scale: Array, domain
     blocked = ~domain.contains(at + np.diag(ways))
     values, vectors = np.linalg.eigh(precision * np.outer(scale, scale))
     curved = (vectors * np.maximum(values, 1.0)) @ vectors.T + np.diag(2.0 * np.pi * np.square(blocked * slope))
-    return np.asarray(np.linalg.inv(curved) * np.outer(scale, scale))
+    values, vectors = np.linalg.eigh(curved)
+    values = np.clip(values, 1.0, 1.0 / FLAT)  # so that what comes of it has a Cholesky factor
+    return np.asarray((vectors / values) @ vectors.T * np.outer(scale, scale))

@@ -12,7 +12,7 @@ from scipy.stats import multivariate_normal
 import invsamp as iv
 from invsamp.domains import Box, Unbounded
 from invsamp.evaluate.requests import Estimate, answered
-from invsamp.modes.curvature import hessian
+from invsamp.modes.curvature import extent_of, hessian
 from invsamp.modes.descent import Descent, descend
 from invsamp.modes.minima import Minima, distinct, lone
 
@@ -102,6 +102,15 @@ class TestMinima:
         assert np.isnan(found.covariances[0]).all()
         one, other = 18.0 / 3.0, 2.0 * np.pi * 0.04 * np.exp(-1.0)
         np.testing.assert_allclose(found.weights, np.array([one, other]) / (one + other), rtol=0.1)
+
+    @pytest.mark.parametrize("stiffness", [1e3, 1e12, 1e25])
+    def test_an_extent_has_a_factor_however_stiff(self, stiffness):
+        rng = np.random.default_rng(0)
+        vectors = np.linalg.qr(rng.standard_normal((6, 6)))[0]
+        precision = (vectors * [stiffness, 1e4, 1.0, 1e-9, -3.0, 0.0]) @ vectors.T
+        extent = extent_of(precision, np.ones(6), np.zeros(6), np.logspace(-2, 2, 6), Box([-1.0] * 6, [1.0] * 6))
+        assert (np.diag(np.linalg.cholesky(extent)) > 0.0).all()
+        assert (np.diag(extent) <= np.logspace(-4, 4, 6) * (1.0 + 1e-9)).all()
 
     def test_ends_of_their_own(self):
         """Of three levels of energy that were left out as too high one was met twice."""
