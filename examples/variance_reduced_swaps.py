@@ -8,7 +8,7 @@ alone. The step is 1e-7, as published.
 The first table is the noise of an energy at some distances from the snapshot; the second what comes of it: how many
 swaps are accepted, the weight of the right mode (.5), and the sd within a mode, by the curvature there. Each of the
 ten chains is a run of its own, errors are over these. The default, 1,000 steps, takes a minute and resolves no weight;
-the documentation's table is that of ``--draws 1500``, 30,000 steps.
+the documentation's table is that of ``--draws 1500 --seeds 2``, 30,000 steps.
 """
 
 from __future__ import annotations
