@@ -70,13 +70,13 @@ def one(toolkit: str, name: str, seed: int, short: bool = False) -> dict[str, An
     began = time.process_time()
     Density.until = began + LIMIT
     signal.signal(signal.SIGPROF, _give_up)  # where the toolkit calls the model by itself
-    signal.setitimer(signal.ITIMER_PROF, 1.02 * LIMIT)
+    signal.setitimer(signal.ITIMER_PROF, LIMIT)
     try:
         with silent():
             position, counts = SAMPLERS[toolkit](name, posterior, seed, **settings)
     except (Unfinished, RuntimeError) as error:  # as which JAX raises it
-        if time.process_time() < Density.until:
-            raise error
+        if isinstance(error, RuntimeError) and time.process_time() < Density.until:
+            raise
         return told | {"unfinished": LIMIT}
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0.0)

@@ -38,7 +38,7 @@ h1 { font-size: 1.6rem; line-height: 1.2; } h2 { font-size: 1.2rem; margin-top: 
 th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid #dde3e8; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: #fff; }
 .words td { white-space: normal; text-align: left; overflow-wrap: anywhere; }
-.words th { position: static; text-align: left; vertical-align: top; }
+.words th { position: static; white-space: normal; text-align: left; vertical-align: top; }
 figure { margin: 1rem 0; } img { max-width: max(100%, 34rem); height: auto; } figcaption { color: #4b5a68; }
 footer { margin-top: 2rem; color: #4b5a68; font-size: .9rem; }
 """
@@ -114,7 +114,7 @@ def _posed(report: Report, shapes: Mapping[str, tuple[int, ...]]) -> str:
         if name == "data" and isinstance(value, Sequence):
             others.append(("data", f"{int(np.prod(value))} numbers, shape {tuple(value)}"))
         elif name == "series" and isinstance(value, Sequence):
-            others.append(("columns of the data", ", ".join(map(str, value))))
+            others.append(("columns", ", ".join(map(str, value))))
         elif isinstance(value, Mapping) and name != "prior":
             others += [(f"{name} {key}", text) for key, text in value.items()]
         elif name != "prior":
