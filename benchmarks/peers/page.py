@@ -53,10 +53,10 @@ The comparison is small: runs of some ten seconds, seeds: {seeds}, one set of se
 (`SETTINGS` of `benchmarks/peers/_samplers.py`), and forward models that take under a millisecond, so that what a
 toolkit spends beside them shows. A model written in JAX, Stan or PyMC would make NumPyro and nutpie faster per
 second, not per solve. All start from the same draws of the prior, but nutpie, which starts where it does by default,
-and pyPESTO, which begins by optimisation. Warm-up is counted in solves and seconds. Seconds are of a processor, which
-most runs shared with other work: by a factor of two they are not to be told apart. Counts of solves are exact. Each
-problem has those toolkits that are made for its kind: ODEs NumPyro, PINTS, pyPESTO and nutpie, fields CUQIpy, tinyDA
-and nutpie, and two modes all of them.
+and pyPESTO, which begins by optimisation. Warm-up is counted in solves and seconds. Seconds are of a core of
+{machines}, which runs shared with other work: by a factor of two they are not to be told apart. Counts of solves are
+exact. Each problem has those toolkits that are made for its kind: ODEs NumPyro, PINTS, pyPESTO and nutpie, fields
+CUQIpy, tinyDA and nutpie, and two modes all of them.
 
 - *per 1,000 solves*: effective draws of the slowest parameter; where there are two modes, of which one a draw is in,
   if these are fewer: none where a chain stays in the mode in which it began. A solve with its gradient counts as one,
@@ -87,7 +87,8 @@ def page(lines: Sequence[dict[str, Any]], found: dict[tuple[str, str], list[dict
     seeds = sorted({len(runs) for runs in found.values() if runs})
     said = f"{seeds[0]} to {seeds[-1]}" if seeds[0] != seeds[-1] else str(seeds[0])
     told = ", ".join(f"{name} {' and '.join(used)}" for name, used in versions.items() if used)
-    parts = [HEAD.format(dates=" and ".join(dates), versions=told, seeds=said)]
+    machines = sorted({one["machine"] for one in lines})
+    parts = [HEAD.format(dates=" and ".join(dates), versions=told, seeds=said, machines=" or ".join(machines))]
     if seeds[0] < SEEDS:
         parts.append(
             "\n**Some of what follows is of fewer than three seeds, from starts that not every chain gets away from in "
@@ -136,6 +137,11 @@ def rates(runs: Sequence[dict[str, Any]]) -> tuple[list[float], list[float]]:
     return [1000 * one["ess"] / one["solves"] for one in runs], [one["ess"] / one["seconds"] for one in runs]
 
 
+def on(runs: Sequence[dict[str, Any]]) -> set[str]:
+    """The processors that runs took place on."""
+    return {one["machine"] for one in runs}
+
+
 def row(toolkit: str, runs: Sequence[dict[str, Any]]) -> str:
     """One line of a table: means over the seeds, and their range where there are several."""
     solves, seconds = rates(runs)
@@ -171,6 +177,13 @@ def verdict(problem: str, found: dict[tuple[str, str], list[dict[str, Any]]]) ->
             for name in NAMES
             if name != "invsamp" and (runs := found[name, problem]) and right(runs)
         }
+        elsewhere = [name for name in others if index == 1 and on(found[name, problem]) != on(ours)]
+        if elsewhere:
+            said = " and ".join(NAMES[name] for name in elsewhere)
+            sentences.append(f"Seconds of {said} are of another processor than those of invsamp, and not compared.")
+            others = {name: rate for name, rate in others.items() if name not in elsewhere}
+            if not others:
+                break
         if not others:
             sentences.append("No other of these runs came near the reference: there is nothing to compare with.")
             break
