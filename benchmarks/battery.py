@@ -15,7 +15,7 @@ Least ESS is over means, squares about them and the energy, per 1,000 gradients 
 where coarse ones are cheaper, by the work of the finest, too. With nutpie installed its NUTS samples the same density
 (without walls); it draws ``--nuts-draws``, and its rate is told for as many as ours. ``--nuts-draws 0`` leaves it out.
 Results are appended to two files of JSON lines in the folder ``--results``, ours.jsonl and nuts.jsonl; what is there is
-not run again. ``--check`` holds gradients against differences instead.
+not run again, but judged again. ``--check`` holds gradients against differences instead.
 """
 
 from __future__ import annotations
@@ -57,31 +57,41 @@ CHAINS = 4
 Record = dict[str, Any]
 
 
-def judged(case: Case, values: Array, energy: Array, log_weight: Array | None = None) -> Record:
-    """Errors of draws (chains, draws, q) and their least ESS."""
+def held_against(case: Case, summary: Record) -> Record:
+    """Errors of means and sds that draws have told, against what is known."""
     mean, sd, error = case.moments
+    told = {name: np.asarray(values, dtype=float) for name, values in summary.items()}
     with np.errstate(all="ignore"):
-        summary = iv.diagnostics.statistics(values, log_weight)
-        off = summary["mean"] - mean
-        z = off / np.hypot(summary["mcse_mean"], error)
-        ratio = summary["sd"] / sd
-        z_sd = (summary["sd"] - sd) / np.hypot(summary["mcse_sd"], error)  # of the reference's sd: about as large
-        squares = np.square(values - mean)
-        sizes = ess(np.concatenate([values, squares, energy[..., None]], axis=2), log_weight=log_weight)
-        rhat = iv.diagnostics.rhat(values, log_weight)
-    labels, every = case.labels, len(case.labels)
-    least = int(np.nanargmin(np.where(np.isfinite(sizes), sizes, np.inf)))
-    kind = ["", "square of "][least // every] + labels[least % every] if least < 2 * every else "energy"
+        off, ratio = told["mean"] - mean, told["sd"] / sd
+        z = off / np.hypot(told["mcse_mean"], error)
+        z_sd = (told["sd"] - sd) / np.hypot(told["mcse_sd"], error)  # of the reference's sd: about as large
     worst_mean, worst_sd = int(np.nanargmax(np.abs(off / sd))), int(np.nanargmax(np.abs(np.log(ratio))))
     right = bool((np.abs(z) <= 4.0).all() and (np.abs(off) <= 0.1 * sd).all() and (np.abs(ratio - 1.0) <= 0.1).all())
     return {
         "right": right,
         "honest": bool((np.abs(z) <= 4.5).all() and (np.abs(z_sd) <= 4.5).all()),
         "z": float(np.nanmax(np.abs(z))),
-        "mean": [labels[worst_mean], float(off[worst_mean] / sd[worst_mean])],
-        "sd": [labels[worst_sd], float(ratio[worst_sd])],
+        "mean": [case.labels[worst_mean], float(off[worst_mean] / sd[worst_mean])],
+        "sd": [case.labels[worst_sd], float(ratio[worst_sd])],
+    }
+
+
+def judged(case: Case, values: Array, energy: Array, log_weight: Array | None = None) -> Record:
+    """Errors of draws (chains, draws, q), what they are by, and their least ESS."""
+    labels, every = case.labels, len(case.labels)
+    with np.errstate(all="ignore"):
+        found = iv.diagnostics.statistics(values, log_weight)
+        squares = np.square(values - case.moments[0])
+        sizes = ess(np.concatenate([values, squares, energy[..., None]], axis=2), log_weight=log_weight)
+        rhat = iv.diagnostics.rhat(values, log_weight)
+    least = int(np.nanargmin(np.where(np.isfinite(sizes), sizes, np.inf)))
+    kind = ["", "square of "][least // every] + labels[least % every] if least < 2 * every else "energy"
+    summary = {name: np.asarray(found[name]).tolist() for name in ("mean", "sd", "mcse_mean", "mcse_sd")}
+    return held_against(case, summary) | {
+        "summary": summary,
         "ess": float(sizes[least]),
         "least": kind,
+        "ess_of_means": float(np.nanmin(np.where(np.isfinite(sizes), sizes, np.inf)[:every])),
         "rhat": float(np.nanmax(rhat)),
     }
 
@@ -306,6 +316,8 @@ def main() -> None:
         if against:
             arguments = case, given.nuts_draws, seed, given.draws
             record["nuts"] = others.get(*key, partial(limited, theirs, given.limit, *arguments))
+        for found in (record[who] for who in ("ours", "nuts") if "summary" in record.get(who, {})):
+            found |= held_against(case, found["summary"])  # of before: by what is known today
         print(line(record), file=sys.stderr, flush=True)
         return record
 

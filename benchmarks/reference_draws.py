@@ -1,4 +1,4 @@
-"""Two posteriors by plain Hamiltonian Monte Carlo, to hold the examples' draws against.
+"""Three posteriors by plain Hamiltonian Monte Carlo, to hold the examples' draws against.
 
     python benchmarks/reference_draws.py conductivity [--against figures/conductivity/summary.json ...]
     python benchmarks/reference_draws.py poisson64 [--trajectories 450] [--seed 1] [--against ...]
@@ -23,8 +23,9 @@ from scipy.optimize import minimize
 
 from invsamp import diagnostics
 from invsamp.contract import Array, Potential
-from invsamp.problems import conductivity, poisson64
+from invsamp.problems import conductivity, fitzhugh_nagumo, poisson64
 
+NAMES = ("conductivity", "fitzhugh_nagumo", "poisson64")
 CHAINS = 16
 #: Trajectories of the windows, after each of which the mass matrix is estimated anew, and their numbers of steps.
 WINDOWS, SHORT = (60, 60, 100), (5, 15)
@@ -33,15 +34,28 @@ STEP = 0.22
 
 
 class Case:
-    """A posterior, what the example's summary calls its unknowns, least and most steps, and where chains begin."""
+    """A posterior, what the example's summary calls its unknowns, least and most steps, and where chains begin.
 
-    def __init__(self, name: str) -> None:
+    Parameters
+    ----------
+    name : str
+        One of `NAMES`.
+    potential : Potential, optional
+        Of that posterior as others pose it, on other meshes. Default: as the example does.
+    """
+
+    def __init__(self, name: str, potential: Potential | None = None) -> None:
+        self.group, self.steps, self.guess = "z", (6, 16), np.zeros(0)
         if name == "conductivity":
-            self.potential: Potential = conductivity.posterior({"fine": 64}).potential()
-            self.group, self.steps = "z", (6, 16)
+            own: Potential = conductivity.posterior({"fine": 64}).potential()
+        elif name == "fitzhugh_nagumo":
+            nerve = fitzhugh_nagumo.nerve()
+            own, self.group = nerve.potential(), "theta"
+            self.guess = nerve.to_position(np.array([list(fitzhugh_nagumo.TRUTH.values())]))[0]
         else:
-            self.potential = poisson64.posterior().potential()
-            self.group, self.steps = "log_a", (10, 40)
+            own, self.group, self.steps = poisson64.posterior().potential(), "log_a", (10, 40)
+        self.potential = own if potential is None else potential
+        self.guess = self.guess if len(self.guess) else np.zeros(self.potential.dimension)
 
     def start(self, rng: np.random.Generator) -> tuple[Array, Array]:
         """Positions (chains, d) beside the best fit, and a factor (d, d) of the inverse Hessian there."""
@@ -51,7 +65,7 @@ class Case:
             return float(energy[0]), gradient[0]
 
         d = self.potential.dimension
-        best = minimize(function, np.zeros(d), jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
+        best = minimize(function, self.guess, jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
         around, width = np.eye(d), 1e-4
         differences = [self.potential.energy_and_gradient(best + sign * width * around)[1] for sign in (1, -1)]
         hessian = (differences[0] - differences[1]) / (2 * width)
@@ -125,7 +139,7 @@ def compare(draws: Array, summary: Path, group: str) -> None:
 def main() -> None:
     """Draw, and compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("problem", choices=("conductivity", "poisson64"), nargs="?", default="conductivity")
+    parser.add_argument("problem", choices=NAMES, nargs="?", default="conductivity")
     parser.add_argument("--trajectories", type=int, default=240)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--against", type=Path, nargs="*", default=[], help="summary.json of the example's runs")

@@ -89,6 +89,7 @@ def diagnose(summary: pd.DataFrame, report: Report, weight: Array | None = None)
         *([] if weight is None else _weight_warnings(weight, report)),
         *_r_hat_warnings(summary, report),
         *_ess_warnings(summary, report),
+        *_sd_warnings(summary, report),
         *swaps,
         # a ladder with a broken rung has no round trips either: one message for one cause
         *([] if swaps else _round_trip_warnings(report)),
@@ -239,6 +240,25 @@ def _ess_warnings(summary: pd.DataFrame, report: Report) -> list[str]:
             advice = "How many draws would do cannot be told from chains that do not agree: see R-hat first."
         found.append(f"{column} is below {wanted:.0f}: {named}. {meaning.capitalize()} are not settled. {advice}")
     return found
+
+
+def _sd_warnings(summary: pd.DataFrame, report: Report) -> list[str]:
+    """Sds that are less sure than means have to be, where nothing else is said of the parameter."""
+    wanted = ess_wanted(report.get("chains", 4))
+    limit = wanted**-0.5  # error of a mean, in sds, of so many draws
+    settled = (summary["ess_bulk"] >= wanted) & (summary["ess_tail"] >= wanted) & ~(summary["r_hat"] > R_HAT_LIMIT)
+    share = (summary["mcse_sd"] / summary["sd"])[settled & (summary["sd"] > 0.0)]
+    bad = share[share > limit].sort_values(ascending=False)
+    if not len(bad):
+        return []
+    named = _list([f"{name} {value:.0%}" for name, value in bad.items()])
+    factor = (float(bad.iloc[0]) / limit) ** 2
+    draws = f" (draws={_round_up(factor * report['draws'])})" if report.get("draws") else ""
+    return [
+        f"sds are known to no more than {limit:.0%}: {named}, while means and quantiles are settled. Likely: heavy "
+        f"tails, as a few draws far out make up a variance, and none may have been far enough yet. Quote quantiles; "
+        f"about {factor:.2g} times the draws{draws} would do, if the law has a fourth moment."
+    ]
 
 
 def ess_wanted(chains: int) -> float:

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from invsamp.diagnostics import statistics
 from invsamp.diagnostics.checks import diagnose
 
 ROUNDS = [{"barrier": 3.0, "barrier_error": 0.01}, {"barrier": 3.1, "barrier_error": 0.01}]
@@ -39,7 +40,7 @@ REPORT = {
 
 
 def table(**columns):
-    good = {"mean": 0.0, "sd": 1.0, "ess_bulk": 400.0, "ess_tail": 400.0, "r_hat": 1.01}
+    good = {"mean": 0.0, "sd": 1.0, "mcse_sd": 0.05, "ess_bulk": 400.0, "ess_tail": 400.0, "r_hat": 1.01}
     return pd.DataFrame(
         {name: np.broadcast_to(columns.get(name, value), 2) for name, value in good.items()}, ["x", "y"]
     )
@@ -88,6 +89,8 @@ def only(messages):
         ({"ess_bulk": [399.0, 800.0]}, ["ess_bulk", "below 400", "x 399", "Means", "draws=1100"]),
         ({"ess_bulk": [40.0, 800.0]}, ["about 10 times", "draws=10000"]),
         ({"ess_tail": [900.0, 200.0]}, ["ess_tail", "y 200", "quantiles", "draws=2000"]),
+        ({"mcse_sd": [0.04, 0.1]}, ["known to no more than 5%: y 10%", "heavy tails", "about 4 times", "draws=4000"]),
+        ({"mcse_sd": [0.1, 0.0], "ess_tail": [399.0, 800.0]}, ["ess_tail", "x 399"]),  # one message for one parameter
         ({"mean": [np.nan, 0.0], "sd": [np.nan, 1.0]}, ["x: some draws are NaN or infinite", "step_size"]),
         ({"mean": [np.inf, 0.0], "sd": [np.nan, 1.0]}, ["x: some draws are NaN or infinite"]),
         ({"sd": [1.0, 0.0], "r_hat": [1.0, np.nan]}, ["y: every draw has the same value", "step_size"]),
@@ -174,9 +177,25 @@ def test_the_ess_limit_grows_with_the_chains_up_to_four():
 def test_many_bad_parameters_are_named_by_the_worst_three():
     names = [f"k[{i}]" for i in range(50)]
     summary = pd.DataFrame(
-        {"mean": 0.0, "sd": 1.0, "ess_bulk": 500.0, "ess_tail": 500.0, "r_hat": np.linspace(1.02, 2, 50)}, names
+        {"mean": 0.0, "sd": 1.0, "ess_bulk": 500.0, "ess_tail": 500.0, "r_hat": np.linspace(1.02, 2, 50)}
+        | {"mcse_sd": 0.03},
+        names,
     )
     assert "k[49] 2.000, k[48] 1.980, k[47] 1.960 and 47 more" in only(diagnose(summary, {"chains": 4}))
+
+
+def test_sds_of_heavy_tails_are_told_to_be_unsettled(within):
+    def shares(values):
+        found = statistics(values)
+        text = diagnose(pd.DataFrame(found, [f"x[{k}]" for k in range(values.shape[2])]), {"chains": 4, "draws": 2000})
+        told = [message for message in text if message.startswith("sds are known")]
+        assert bool(told) == bool((found["mcse_sd"] > 0.05 * found["sd"]).any())
+        return found["mcse_sd"] / found["sd"]
+
+    rng = np.random.default_rng(1)
+    # a normal law's is .5 ** .5 by the root of 8,000 draws; of two and a half degrees of freedom it is without end
+    assert within(shares(rng.standard_normal((4, 2000, 40))).max(), 0.05)
+    assert not within(shares(rng.standard_t(2.5, (4, 2000, 40))).max(), 0.05)
 
 
 def test_a_barrier_that_moved_by_chance_is_not_warned_of():
