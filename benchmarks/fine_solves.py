@@ -1,7 +1,7 @@
 """Fine solves per effective draw: a corrected coarse model that moves, and the fine model that only decides.
 
     python benchmarks/fine_solves.py [--seeds N...] [--only NAME...] [--keep FOLDER] [--by beside|nutpie|tinyda]
-                                     [--draws N] [--chains N] [--workers N]
+                                     [--draws N] [--chains N] [--local N] [--workers N]
     python benchmarks/fine_solves.py --reference
 
 One call of `iv.sample` for each problem and seed. Every fine solve is counted, those of pairs and of warm-up too, an
@@ -9,7 +9,8 @@ energy as much as an energy with its gradient. ESS: bulk, the least over all unk
 that of the mode's indicator, whose weight is held against quadrature. With ``--keep`` each run leaves its figures in a
 file, and is not made again. ``--by beside`` takes what there is without a correction: `iv.ghmc()`, or a ladder of both
 models; ``--by nutpie`` and ``--by tinyda`` other toolkits with the best settings that were found (`_fine_peers.py`), in
-environments of their own. With ``--workers`` processes solve chains in parallel, to the same draws.
+environments of their own. With ``--workers`` processes solve chains in parallel, to the same draws. ``--local N``: the
+fine rung moves by itself after N exchanges, and not after 20.
 
 "law": the weight of a mode, with that of quadrature; or the largest error of a mean, and of an sd, in standard errors:
 for hare and lynx against the published posterior, for the conductivity against weighted draws of the corrected coarse
@@ -24,14 +25,17 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from _fine_wrong import Elsewhere, Shifted, outside
 
 import invsamp as iv
 from invsamp.contract import Array
 from invsamp.diagnostics import ess, rhat
+from invsamp.ladder.corrected_exchange import CorrectedExchange
 from invsamp.problems import conductivity, heat_modes, heat_source, lotka_volterra
 
 LADDER = (1.0, 3.0, 9.0, 27.0)
@@ -39,7 +43,7 @@ LADDER = (1.0, 3.0, 9.0, 27.0)
 LONGER = (*LADDER, 81.0, 243.0)
 REFERENCES = Path(__file__).with_name("fine_references.json")
 #: Of the reference of the conductivity.
-DRAWS, THIN, SEED = 500, 8, 1000
+DRAWS, THIN, SEED = 1500, 8, 1000
 
 
 class Problem(NamedTuple):
@@ -58,43 +62,6 @@ def plate(coarse: Callable[[iv.ForwardModel], iv.ForwardModel] = lambda model: m
     return posed.with_forward({"coarse": coarse(posed.forward["coarse"]), "fine": posed.forward["fine"]})
 
 
-class Elsewhere:
-    """A coarse model whose first two unknowns are as they should be about where the data are, and wrong beyond."""
-
-    def __init__(self, model: iv.ForwardModel) -> None:
-        self.model, self.parameters, self.work = model, ("z",), 289.0
-
-    def __call__(self, theta: Array) -> Array:
-        """Observations (n, m)."""
-        return self.model(self._bent(theta))
-
-    def linearize(self, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
-        y, product = self.model.linearize(self._bent(theta))
-        slope = np.ones(theta.shape)
-        slope[:, :2] += 0.6 * np.cos(3.0 * theta[:, :2])
-        return y, lambda cotangent: slope * product(cotangent)
-
-    @staticmethod
-    def _bent(theta: Array) -> Array:
-        bent = theta.copy()
-        bent[:, :2] += 0.2 * np.sin(3.0 * theta[:, :2])
-        return bent
-
-
-class Shifted:
-    """A coarse model that is off by three standard deviations of the noise, everywhere."""
-
-    def __init__(self, model: iv.ForwardModel) -> None:
-        self.model, self.parameters, self.work = model, ("z",), 289.0
-
-    def __call__(self, theta: Array) -> Array:
-        return self.model(theta) + 3.0 * conductivity.NOISE_SD
-
-    def linearize(self, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
-        y, product = self.model.linearize(theta)
-        return y + 3.0 * conductivity.NOISE_SD, product
-
-
 def coarsest_and_finest(posed: iv.Posterior) -> iv.Posterior:
     """Without the fidelities between."""
     return posed.with_forward({name: posed.forward[name] for name in (posed.fidelities[0], posed.fidelities[-1])})
@@ -102,6 +69,14 @@ def coarsest_and_finest(posed: iv.Posterior) -> iv.Posterior:
 
 def exchange(ladder: Sequence[float] = LADDER, correct: Any = "auto") -> iv.Sampler:
     return iv.surrogate_exchange(ladder, correct=correct, every=20)
+
+
+def own_moves(name: str, problem: Problem, local: int) -> Problem:
+    """With so many exchanges between two moves that the fine rung makes by itself."""
+    sampler = problem.sampler()
+    if not isinstance(sampler, CorrectedExchange):
+        raise SystemExit(f"--local must come with problems whose sampler is given, got {name!r}")
+    return problem._replace(sampler=lambda: replace(sampler, local=local))
 
 
 def upper(posed: iv.Posterior) -> float:
@@ -122,6 +97,7 @@ PROBLEMS = {
         100,
         reference="conductivity",
     ),
+    "wrong outside the sensors": Problem(lambda: plate(outside), lambda: None, 8, 250, reference="conductivity"),
     "wrong elsewhere": Problem(lambda: plate(Elsewhere), lambda: None, 8, 250, reference="conductivity"),
     "wrong elsewhere, not declined": Problem(
         lambda: plate(Elsewhere),
@@ -133,6 +109,14 @@ PROBLEMS = {
     "fine alone": Problem(lambda: plate().alone("fine"), lambda: None, 8, 250, reference="conductivity"),
     "hare-lynx": Problem(lotka_volterra.hare_lynx, lambda: None, 8, 500, reference="hare-lynx"),
     "heat source": Problem(heat_source.two_modes, exchange, 24, 125, heat_source.is_upper, weight=upper),
+    "heat source, not corrected": Problem(
+        heat_source.two_modes,
+        lambda: exchange(correct="none"),
+        24,
+        125,
+        heat_source.is_upper,
+        weight=upper,
+    ),
     "heat source, affine": Problem(
         heat_source.two_modes,
         lambda: exchange(correct="affine"),
@@ -198,16 +182,15 @@ def make_reference() -> None:
     REFERENCES.write_text(json.dumps({"conductivity": rounded}, indent=1) + "\n")
 
 
-def off(theta: Array, name: str | None) -> tuple[float, float] | None:
+def off(found: dict[str, Any], name: str | None) -> tuple[float, float] | None:
     """Largest error of a mean, and of an sd, in standard errors of both; None where nothing is known."""
     known = None if name is None else reference(name)
     if known is None:
         return None
-    sizes, sd = ess(theta), theta.std(axis=(0, 1))
-    mean = (theta.mean(axis=(0, 1)) - known["mean"]) / np.hypot(sd / np.sqrt(sizes), known["error"])
-    squares = np.square(theta - theta.mean(axis=(0, 1)))
-    errors = np.hypot(np.sqrt(0.5 / ess(squares)), known["error"] / known["sd"] / np.sqrt(2.0))
-    return float(np.abs(mean).max()), float(np.abs(np.log(sd / known["sd"]) / errors).max())
+    mean, sd, sizes, squares = (np.array(found[key]) for key in ("mean", "standard_deviation", "sizes", "squares"))
+    means = (mean - known["mean"]) / np.hypot(sd / np.sqrt(sizes), known["error"])
+    errors = np.hypot(np.sqrt(0.5 / squares), known["error"] / known["sd"] / np.sqrt(2.0))
+    return float(np.abs(means).max()), float(np.abs(np.log(sd / known["sd"]) / errors).max())
 
 
 def figures(name: str, problem: Problem, seed: int, by: str | None, workers: int) -> dict[str, Any]:
@@ -250,11 +233,11 @@ def told(problem: Problem, theta: Array, fine: int, before: int, coarse: int) ->
         "ess": count,
         "each": fine / count,
         "rhat": float(rhat(theta).max()),
-        "off": off(theta, problem.reference),
         "weight": None if problem.mode is None else float(problem.mode(theta).mean()),
         "mean": theta.mean(axis=(0, 1)).tolist(),
         "standard_deviation": theta.std(axis=(0, 1)).tolist(),
         "sizes": ess(theta).tolist(),
+        "squares": ess(np.square(theta - theta.mean(axis=(0, 1)))).tolist(),
     }
 
 
@@ -266,6 +249,7 @@ def main() -> None:
     parser.add_argument("--by", choices=["beside", "nutpie", "tinyda"], help="something else than the exchange")
     parser.add_argument("--draws", type=int, help="of each chain, in place of each problem's own")
     parser.add_argument("--chains", type=int, help="the same of chains")
+    parser.add_argument("--local", type=int, help="exchanges between two moves that the fine rung makes by itself")
     parser.add_argument("--workers", type=int, default=1, help="processes that solve")
     parser.add_argument("--reference", action="store_true", help="make the reference of the conductivity")
     given = parser.parse_args()
@@ -279,6 +263,8 @@ def main() -> None:
         whole = PROBLEMS[name]
         problem = whole._replace(draws=given.draws or whole.draws, chains=given.chains or whole.chains)
         length = "" if problem == whole else f"-{problem.chains}x{problem.draws}"
+        if given.local is not None:
+            problem, length = own_moves(name, problem, given.local), f"{length}-local{given.local}"
         for seed in given.seeds:
             label = f"{name.replace(' ', '-').replace(',', '')}{f'-{given.by}' if given.by else ''}{length}-{seed}.json"
             kept = None if given.keep is None else given.keep / label
@@ -289,13 +275,14 @@ def main() -> None:
                 if kept is not None:
                     kept.parent.mkdir(parents=True, exist_ok=True)
                     kept.write_text(json.dumps(found, indent=1))
-            print(f"| {name} | {seed} | {_row(found)} |", flush=True)
+            print(f"| {name} | {seed} | {_row(found, problem.reference)} |", flush=True)
 
 
-def _row(found: dict[str, Any]) -> str:
-    """What the table has of a run."""
+def _row(found: dict[str, Any], name: str | None) -> str:
+    """What the table has of a run, with the law held against a reference."""
     law = [f"{found['weight']:.3f} ({found['truth']:.3f})"] if found["weight"] is not None else []
-    law += [f"{found['off'][0]:.1f}, {found['off'][1]:.1f}"] if found.get("off") else []
+    if (errors := off(found, name)) is not None:
+        law.append(f"{errors[0]:.1f}, {errors[1]:.1f}")
     least = "" if found.get("least") is None else f"{found['least']:.2f}"
     solved = f"{found['fine']:,} ({found['before']:,}) | {found['ess']:,.0f} | {found['each']:.2f}"
     return f"{solved} | {found['seconds'] / found['ess']:.3f} | {found.get('every') or ''} | {least} | {' '.join(law)}"
