@@ -1,11 +1,11 @@
 """Is the exchange with a corrected coarse model calibrated? And is it noticed if its correction is never frozen?
 
-    python benchmarks/exchange_calibration.py [--replicates N] [--only NAME...] [--keep FOLDER]
+    python benchmarks/exchange_calibration.py [--replicates N] [--only NAME...] [--keep FOLDER] [--steep S]
 
 `iv.calibrate` of `iv.surrogate_exchange` on the conductivity of a plate, 12x12 over 3x3 squares, and on a posterior of
 two modes, whose coarse model tells another weight of these: corrected by an offset, or by a polynomial. Any map keeps
-the law as long as it is frozen. In the control it is not: after each draw another one, of `STEEP` times the slope, goes
-through the pair of solves where the fine chain stands.
+the law as long as it is frozen. In the control it is not: after each draw another one, of S times the slope, goes
+through the pair of solves where the fine chain stands. With ``--steep 1`` that is an offset, fitted again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
@@ -33,7 +33,7 @@ from invsamp.solvers.fem.fields import LogField, Modes
 from invsamp.solvers.fem.random_fields import karhunen_loeve, square_rule
 from invsamp.solvers.poisson import PoissonEquation
 
-#: Of the control's map.
+#: Of the control's map, by default.
 STEEP = 3.0
 
 
@@ -91,7 +91,9 @@ CASES = {
 
 
 class Unfrozen(CorrectedEngine):
-    """The control: after each draw another map, too steep, which is right where the fine chains stand."""
+    """The control: after each draw another map, which is right where the fine chains stand."""
+
+    steep: ClassVar[float] = STEEP
 
     def step(self) -> None:
         super().step()
@@ -100,17 +102,17 @@ class Unfrozen(CorrectedEngine):
         posterior, fine, coarse = self._posterior, self.rungs[0], self.rungs[1]
         theta = posterior.to_theta(fine.position)
         own = posterior.predict(theta, coarse.fidelity)
-        offset = posterior.predict(theta, fine.fidelity) - STEEP * own
-        self.correct(Correction(coarse.fidelity, Map(offset.mean(axis=0), STEEP * np.eye(own.shape[1]))))
+        offset = posterior.predict(theta, fine.fidelity) - self.steep * own
+        self.correct(Correction(coarse.fidelity, Map(offset.mean(axis=0), self.steep * np.eye(own.shape[1]))))
         self.do([rung.reevaluate(np.arange(len(theta))) for rung in self.rungs[1:]])
 
 
-def calibrated(name: str, replicates: int, control: bool, keep: Path | None, workers: int) -> iv.Calibration:
+def calibrated(name: str, replicates: int, steep: float | None, keep: Path | None, workers: int) -> iv.Calibration:
+    """Of the exchange as it is, or of the control whose map is so steep."""
     case = CASES[name]
-    engine = Unfrozen if control else CorrectedEngine
-    folder = (
-        None if keep is None else keep / f"{name.replace(' ', '-').replace(',', '')}{'-control' if control else ''}"
-    )
+    engine = CorrectedEngine if steep is None else type("Unfrozen", (Unfrozen,), {"steep": steep})
+    kind = "" if steep is None else "-control" if steep == STEEP else f"-control-{steep:g}"
+    folder = None if keep is None else keep / f"{name.replace(' ', '-').replace(',', '')}{kind}"
     with (
         patch("invsamp.engine.corrected.CorrectedEngine", engine),
         ProcessPoolExecutor(workers, get_context("fork")) as executor,  # which takes the patch along
@@ -135,6 +137,7 @@ def main() -> None:
     parser.add_argument("--replicates", type=int, default=200)
     parser.add_argument("--only", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--control", action="store_true", help="the control alone")
+    parser.add_argument("--steep", type=float, default=STEEP, help="slope of the control's map")
     parser.add_argument("--right", action="store_true", help="the exchange alone")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--keep", type=Path, help="folder for the replicates: the same call goes on")
@@ -147,9 +150,10 @@ def main() -> None:
     for name in given.only:
         for control in [False] * (not given.control) + [True] * (not given.right):
             began = time.perf_counter()
-            found = calibrated(name, given.replicates, control, given.keep, given.workers)
+            steep = given.steep if control else None
+            found = calibrated(name, given.replicates, steep, given.keep, given.workers)
             worst = int(np.argmin(found.p_values))
-            correction = "follows the chains" if control else "frozen"
+            correction = f"follows the chains, slope {steep:g}" if control else "frozen"
             figures = f"{len(found.ranks)} | {'yes' if found.calibrated else 'no'} | {found.p_values[worst]:.2g}"
             figures += f" | {found.labels[worst]} | {np.abs(found.offset).max():.2f}"
             print(f"| {name} | {correction} | {figures} | {time.perf_counter() - began:.0f} |", flush=True)
