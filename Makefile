@@ -51,11 +51,13 @@ demo:
 	@echo "Short runs: where one warns, its draws are too few. At the examples' default lengths there are enough."
 	@echo "The figures:"; find "$(CURDIR)/demo" -name '*.png' | sort
 
-# both suites run even if the first one fails; the closing lines stand together at the end
+# Both suites at once, so that no core waits where one waits for a process or for its last test; what the second one
+# says is shown after the first, and the closing lines stand together at the end. Each runs even if the other one fails
 test:
-	@rm -rf .make/closing-lines; mkdir -p .make; status=0; \
-	$(MAKE) --no-print-directory test-pypi || status=1; \
-	[ "$(DOLFINX)" = no ] || $(MAKE) --no-print-directory test-dolfinx || status=1; \
+	@.ci/environment .venv dev
+	@rm -rf .make/closing-lines .make/test-dolfinx.log; mkdir -p .make; status=0; \
+	$(MAKE) --no-print-directory -j2 -k test-pypi $(if $(filter no,$(DOLFINX)),,test-dolfinx ASIDE=yes) || status=1; \
+	[ ! -f .make/test-dolfinx.log ] || cat .make/test-dolfinx.log; \
 	echo; cat .make/closing-lines; exit $$status
 
 # $(call closing_line,NAME,LOG) keeps the line in which pytest says how many tests passed
@@ -80,9 +82,9 @@ test-dolfinx:
 	@mkdir -p .make; .ci/dolfinx-environment | tee .make/dolfinx.log; status=$$?; \
 	if [ $$status = 3 ]; then echo "dolfinx environment: $$(tail -n 1 .make/dolfinx.log)" >> .make/closing-lines; exit 0; fi; \
 	[ $$status = 0 ] || { echo "dolfinx environment: could not be set up" >> .make/closing-lines; exit 1; }; \
-	echo "Tests in the dolfinx environment"; \
+	echo "Tests in the dolfinx environment"$(if $(ASIDE), beside them); \
 	$(ONE_THREAD) $(OPEN_MPI) NUMBA_CACHE_DIR="$(CURDIR)/.venv-dolfinx/numba-cache" .venv-dolfinx/bin/python -P -m pytest $(TEST_PROCESSES) \
-		-m "(dolfinx or mpi or numpy) and not slow" --durations=5 $(PYTEST_ARGUMENTS) 2>&1 | tee .make/test-dolfinx.log; \
+		-m "(dolfinx or mpi or numpy) and not slow" --durations=5 $(PYTEST_ARGUMENTS) 2>&1 $(if $(ASIDE),>,| tee) .make/test-dolfinx.log; \
 	status=$$?; $(call closing_line,dolfinx environment,.make/test-dolfinx.log); exit $$status
 
 # the rest of the suite does not depend on dolfinx's version

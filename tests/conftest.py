@@ -10,30 +10,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 # several test processes share few cores: nested threads would only slow each other down
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# h5py after dolfinx fails with "Not a datatype": the two bring different HDF5 libraries and the first one loaded wins
-with contextlib.suppress(ImportError):
-    import h5py  # noqa: F401
-
-import hypothesis
+# what takes seconds to import is imported where it is used: the process that gives others their tests needs none of it
 import numpy as np
 import numpy.typing as npt
 import parts
 import pytest
-from numba.core.dispatcher import Dispatcher
-from scipy.stats import t as student
 
-from invsamp.results.run import Run
-from invsamp.sampler import sample
-
-# the first call of a compiled function takes seconds on a busy machine; the same examples on every run
-hypothesis.settings.register_profile("invsamp", deadline=None, derandomize=True)
-hypothesis.settings.load_profile("invsamp")
-
+if TYPE_CHECKING:
+    from invsamp.results.run import Run
 
 #: The fixtures through which a statistical test comes to its verdicts.
 VERDICTS = {"agrees", "within"}
@@ -60,8 +50,10 @@ class Compilations:
     """Names of the functions that numba compiles, or loads from its cache, until `end`."""
 
     def __init__(self) -> None:
+        from numba.core.dispatcher import Dispatcher
+
         self._names: list[str] = []
-        self._compile = Dispatcher.compile
+        self._dispatcher, self._compile = Dispatcher, Dispatcher.compile
 
         def noted(dispatcher: Dispatcher, signature: object) -> object:
             self._names.append(f"{dispatcher.__module__}.{dispatcher.__qualname__}")
@@ -71,7 +63,7 @@ class Compilations:
 
     def end(self) -> list[str]:
         """The names; no more are gathered."""
-        Dispatcher.compile = self._compile
+        self._dispatcher.compile = self._compile
         return self._names
 
 
@@ -85,13 +77,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[COMPILATIONS] = Compilations()
+    if not _gives_others_their_tests(config):
+        _prepare(config)
     if shift := APART * config.getoption("reseed"):
         _shift_seeds(shift)
     # shells let commands in the background ignore the one, nohup the other: tests of these would wait for ever
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+
+
+def _gives_others_their_tests(config: pytest.Config) -> bool:
+    return bool(config.getoption("numprocesses", 0)) and not hasattr(config, "workerinput")
+
+
+def _prepare(config: pytest.Config) -> None:
+    # after dolfinx h5py fails with "Not a datatype": each brings an HDF5 library, and the first one loaded wins
+    with contextlib.suppress(ImportError):
+        import h5py  # noqa: F401
+    import hypothesis
+
+    # the first call of a compiled function takes seconds on a busy machine; the same examples on every run
+    hypothesis.settings.register_profile("invsamp", deadline=None, derandomize=True)
+    hypothesis.settings.load_profile("invsamp")
+    config.stash[COMPILATIONS] = Compilations()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -117,7 +126,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _leave_out(config, items, part)
     # Each process begins with its part of this order. What compiles the march is with the first, or each would compile
     # it; then come the long ones: at the end a process that is left alone with one would keep the others waiting
-    items.sort(key=lambda item: (not _file(item).startswith(MARCH), item.get_closest_marker("slow") is None))
+    long = ("slow", "mpi")
+    items.sort(key=lambda item: (not _file(item).startswith(MARCH), not any(item.get_closest_marker(m) for m in long)))
 
 
 def _leave_out(config: pytest.Config, items: list[pytest.Item], part: tuple[int, int]) -> None:
@@ -216,6 +226,8 @@ def agrees(within: Callable[..., Verdict]) -> Callable[..., Verdict]:
     over the k comparisons. ``truth_sd`` is the standard error of the truth, where that was learnt too.
     """
 
+    from scipy.stats import t as student
+
     def check(values: npt.ArrayLike, truth: npt.ArrayLike, truth_sd: npt.ArrayLike = 0.0) -> Verdict:
         values = np.asarray(values, dtype=float)
         values = values.reshape(len(values), -1)
@@ -231,6 +243,9 @@ def agrees(within: Callable[..., Verdict]) -> Callable[..., Verdict]:
 @pytest.fixture
 def draw(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
     """`invsamp.sample` with 256 chains, without its bar and without the warnings that short test runs deserve."""
+    from invsamp.results.run import Run
+    from invsamp.sampler import sample
+
     # the diagnostics of many short chains would take longer than the runs
     monkeypatch.setattr(Run, "warnings", lambda self: [])
 
