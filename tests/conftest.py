@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,6 +101,8 @@ def _prepare(config: pytest.Config) -> None:
     # the first call of a compiled function takes seconds on a busy machine; the same examples on every run
     hypothesis.settings.register_profile("invsamp", deadline=None, derandomize=True)
     hypothesis.settings.load_profile("invsamp")
+    # a quarter of the time of collecting tests would go into looks at a million objects, all of which stay
+    gc.disable()
     config.stash[COMPILATIONS] = Compilations()
 
 
@@ -130,6 +133,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: (not _file(item).startswith(MARCH), not any(item.get_closest_marker(m) for m in long)))
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    gc.enable()
+    gc.freeze()
+
+
 def _leave_out(config: pytest.Config, items: list[pytest.Item], part: tuple[int, int]) -> None:
     slow = [item.nodeid for item in items if item.get_closest_marker("slow")]
     others = set(slow).difference(parts.within(slow, part))
@@ -138,7 +147,12 @@ def _leave_out(config: pytest.Config, items: list[pytest.Item], part: tuple[int,
 
 
 def _file(item: pytest.Item) -> str:
-    return item.path.relative_to(Path(__file__).parent).as_posix()
+    return _below_tests(item.path)
+
+
+@cache
+def _below_tests(path: Path) -> str:
+    return path.relative_to(Path(__file__).parent).as_posix()
 
 
 def _shift_seeds(shift: int) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import warnings
 from types import SimpleNamespace
 
@@ -165,6 +166,25 @@ def test_warnings_of_stuck_and_broken_draws_come_from_the_draws():
     assert "k[0]: some draws are NaN or infinite" in text
     theta, good = make()
     assert good.warnings() == []
+
+
+@pytest.mark.parametrize("tell", ["warnings", "summary", "__repr__"])
+def test_what_is_told_of_many_parameters_is_told_of_them_together(tell):
+    """By calls of functions, which no other work on the machine changes: one by one there were thousands for each."""
+
+    def calls(parameters):
+        theta = np.random.default_rng(0).standard_normal((1, 4, 100, parameters))
+        run = Run.from_arrays(None, {"theta": (parameters,)}, theta, {}, {"chains": 4, "draws": 100})
+        getattr(run, tell)()  # what is imported on the way
+        counted = []
+        sys.setprofile(lambda frame, event, argument: counted.append(1) if event.endswith("call") else None)
+        try:
+            getattr(run, tell)()
+        finally:
+            sys.setprofile(None)
+        return len(counted)
+
+    assert calls(300) - calls(100) < 60 * 200
 
 
 @pytest.mark.parametrize("domain", [None, Box(-5.0, [np.inf] * 8), HalfSpaces([[1.0] + 7 * [0.0]], [9.0])])
