@@ -11,7 +11,7 @@ import zlib
 import numpy as np
 import pytest
 from parts import cases
-from replicated import Family, ranks
+from replicated import Family, ranks, weighted_ranks
 from scipy.stats import norm
 
 import invsamp as iv
@@ -110,11 +110,17 @@ UNADJUSTED = {
     "multi_variance_resgld": iv.multi_variance_resgld(step_size=0.1, fidelities=(0, 0), preconditioner="dense"),
     "fast_resgld": iv.fast_resgld(step_size=0.1, preconditioner="dense"),
 }
-#: One replicate after the other, with a run each: bins are of one posterior's energy, and the estimators are the point.
+#: Upper ends of bins of the energy above that of the true parameters, and the log masses with which learning begins.
+ENDS, MASSES = [1.0, 2.5, 4.5, 8.0], [0.0, -1.95, -4.55, -9.1, -9.5]
+CONTOURS = {
+    "csgld": lambda step: iv.csgld(step, ENDS, initial_log_psi=MASSES),
+    "icsgld": lambda step: iv.icsgld(step, ENDS, initial_log_psi=MASSES),
+    "awsgld": lambda step: iv.awsgld(step, ENDS),
+}
+#: They take no preconditioner: steps that suit each family, as they are, and so many for each draw.
+STEPS = {"linear": (0.03, 20), "decay": (0.003, 15), "bimodal": (0.03, 30), "walls": (0.01, 10), "mixed": (0.01, 60)}
+#: One replicate after the other, with a run each: the estimators are the point.
 APART = {
-    "csgld": iv.csgld(0.15, [2.5, 3.5, 5.0, 8.0]),
-    "icsgld": iv.icsgld(0.15, [2.5, 3.5, 5.0, 8.0]),
-    "awsgld": iv.awsgld(0.03, [2.5, 3.5, 5.0, 8.0]),  # its multiplier has no bound: longer steps run away
     "vr_resgld": iv.vr_resgld(step_size=0.15, size=3),
     "paired_resgld": iv.paired_resgld([[0.0, 0.0]], step_size=0.15, size=3),
 }
@@ -144,6 +150,7 @@ def plan_of(name):
 QUICK = {*((name, "decay") for name in EXACT), *((name, "linear") for name in UNADJUSTED)} - {
     ("contour_exchange", "decay")
 }
+QUICK |= {(name, "decay") for name in CONTOURS}
 QUICK |= {("mala", "bimodal"), ("mala", "walls"), ("pcn", "mixed"), ("sgld", "walls")}
 
 
@@ -152,7 +159,7 @@ def case(name, family):
 
 
 def test_every_preset_is_here():
-    assert {*EXACT, *UNADJUSTED, *APART, *BASELINES, *OF_A_SURROGATE} == {
+    assert {*EXACT, *UNADJUSTED, *CONTOURS, *APART, *BASELINES, *OF_A_SURROGATE} == {
         n for n in presets.__all__ if inspect.isfunction(getattr(presets, n))
     }
 
@@ -178,6 +185,27 @@ def test_too_hot_is_rejected(name, draw, within):
 def test_too_hot_is_rejected_beyond_what_is_allowed(name, draw, within):
     found = ranks(FAMILIES["linear"], UNADJUSTED[name], draw, draws=DRAWS, temperature=4.0, **plan_of(name))
     assert not within(*of_unadjusted(found))
+
+
+def flattened(name, family, draw, temperature=1.0):
+    """Ranks among draws of a contour sampler, by their weights and without."""
+    step, thin = STEPS[family]
+    plan = {"warmup": 15 * thin, "thin": thin, "temperature": temperature}
+    return weighted_ranks(FAMILIES[family], CONTOURS[name](step), draw, ranked=DRAWS, **plan)
+
+
+@pytest.mark.parametrize(("name", "family"), [case(name, family) for name in CONTOURS for family in FAMILIES])
+def test_flat_in_the_energy(name, family, draw, within):
+    weighted, plain = flattened(name, family, draw)
+    assert within(*of_unadjusted(weighted))
+    if name != "awsgld":  # whose law is steeper than the posterior's at low energies, and hardly another
+        assert not within(*of_unadjusted(plain))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CONTOURS)
+def test_flat_and_too_hot_is_rejected(name, draw, within):
+    assert not within(*of_unadjusted(flattened(name, "decay", draw, temperature=4.0)[0]))
 
 
 @pytest.mark.parametrize("family", cases(FAMILIES, {"linear", "walls"}))
@@ -224,4 +252,4 @@ def test_apart(name, within):
 
 @pytest.mark.slow
 def test_apart_wrong_noise_is_rejected(within):
-    assert not within(*of_unadjusted(replicated("csgld", Louder(1.0))))
+    assert not within(*of_unadjusted(replicated("vr_resgld", Louder(1.0))))

@@ -487,6 +487,11 @@ class _ActiveRung:
         return self._of.step_scale
 
     @property
+    def free(self) -> bool:
+        """Whether moves are straight, and of the positions themselves."""
+        return not self._of.bounded and isinstance(self.metric, IdentityMetric)
+
+    @property
     def warming(self) -> bool:
         """Whether this is a step of warm-up."""
         return self._of.warming

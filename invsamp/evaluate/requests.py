@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg.blas import dasum
+from numba import njit
 
 from invsamp.contract import Array, BatchTerms, Gradients, Terms
 
@@ -253,13 +253,25 @@ def _variance_scale(batch: Batch) -> float:
     return batch.total**2 / size * (1.0 - size / batch.total)
 
 
+@njit(cache=True, fastmath={"reassoc"})
+def moduli(values: Array) -> float:
+    """Sum of the moduli of values (n,): infinite or NaN where one of them is.
+
+    Without a warning, and without BLAS, whose threads wait for each other at every step on a machine with other work.
+    """
+    total = 0.0
+    for i in range(len(values)):  # over indices: by vectors of the processor
+        total += abs(values[i])
+    return total
+
+
 def guarded(found: Estimate) -> Estimate:
     """Energies +inf, gradients and variances 0 where any of them is not finite.
 
     The prior's own energy and gradient stay where they are finite: a solve that failed says nothing of them.
     """
-    # sums of moduli are enough to see that all is well, and BLAS takes them without a warning on overflow
-    if isfinite(sum([dasum(part.ravel()) for part in found.arrays if part is not None])):
+    # sums of moduli are enough to see that all is well
+    if isfinite(sum([moduli(part.ravel()) for part in found.arrays if part is not None])):
         return found
     energy, gradient, *variances, prior, slope, _ = found
     without = _not_finite(prior, slope)

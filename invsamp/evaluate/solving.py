@@ -8,7 +8,6 @@ from typing import cast
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg.blas import dasum
 
 from invsamp.contract import (
     Array,
@@ -23,7 +22,18 @@ from invsamp.contract import (
     sums_batches,
     sums_groups,
 )
-from invsamp.evaluate.requests import Answer, Batch, Estimate, Request, guarded, joined, reduced, reduced_sums, rows_of
+from invsamp.evaluate.requests import (
+    Answer,
+    Batch,
+    Estimate,
+    Request,
+    guarded,
+    joined,
+    moduli,
+    reduced,
+    reduced_sums,
+    rows_of,
+)
 from invsamp.posing.forward import FLOAT, own_array, real_array
 
 
@@ -59,11 +69,11 @@ def solver(potential: Potential) -> Callable[[Request], Estimate]:
             value = energy(position)
         # what follows, for the usual case, as this is asked at each step
         if gradient is True and type(value) is type(slope) is np.ndarray and value.dtype is slope.dtype is FLOAT:
-            moduli = dasum(value.ravel()) + dasum(slope.ravel())
+            total = moduli(value.ravel()) + moduli(slope.ravel())
             if prior is None:
-                if isfinite(moduli):
+                if isfinite(total):
                     return Estimate(value.copy(), slope.copy())
-            elif type(prior) is np.ndarray and prior.dtype is FLOAT and isfinite(moduli + dasum(prior.ravel())):
+            elif type(prior) is np.ndarray and prior.dtype is FLOAT and isfinite(total + moduli(prior.ravel())):
                 return Estimate(value.copy(), slope.copy(), None, None, prior.copy())
         return guarded(_owned(request, value, slope, prior, prior_slope))
 

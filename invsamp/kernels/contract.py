@@ -75,6 +75,11 @@ class ActiveRung(Protocol):
         """A Gaussian law to hold proposals against: the prior's part in the rung's law, where that is Gaussian."""
         ...
 
+    @property
+    def free(self) -> bool:
+        """Whether moves are straight, and of the positions themselves: no walls, no preconditioner."""
+        ...
+
     def contains(self, position: Array) -> Mask:
         """Which positions (rows, d) lie in the domain."""
         ...

@@ -131,6 +131,10 @@ class _CoarseRung:
         return self._rung.warming
 
     @property
+    def free(self) -> bool:
+        return self._rung.free
+
+    @property
     def step_scale(self) -> float:
         return self._rung.step_scale
 

@@ -12,7 +12,7 @@ from invsamp.contract import Array
 from invsamp.evaluate.requests import Asks, Memory
 from invsamp.kernels.contract import NOTHING, ActiveRung, Info, Moved, Point, StepSize, decided, where_solved
 from invsamp.kernels.defaults import KernelDefaults
-from invsamp.kernels.proposals import propose
+from invsamp.kernels.proposals import arrive, propose
 
 #: Entries that NumPy sums in one go, without halving them first.
 FEW = 128
@@ -47,14 +47,25 @@ class Langevin(KernelDefaults):
 
     def step(self, rung: ActiveRung, here: Point, memory: Memory) -> Asks[Moved]:
         """Move every chain once."""
+        return (self._adjusted_step if self.adjusted else self._plain_step)(rung, here, memory)
+
+    def _plain_step(self, rung: ActiveRung, here: Point, memory: Memory) -> Asks[Moved]:
+        gradient, noise, covariance = rung.gradient(here.estimate), rung.normal(), rung.gradient_noise(here)
+        if rung.free and covariance is None:
+            end, clipped = arrive(here.position, gradient, noise, rung.step_size), 0
+        else:
+            move, clipped = propose(gradient, noise, rung.step_size, covariance)
+            end, _, _ = rung.follow(here.position, move, spent=True)
+        there = Point(end, (yield from rung.evaluate(end)))
+        if there.estimate.failed:
+            there, _ = where_solved(rung, there, here)
+        return there, memory, Info(clipped=clipped) if clipped else NOTHING
+
+    def _adjusted_step(self, rung: ActiveRung, here: Point, memory: Memory) -> Asks[Moved]:
         noise, step_size = rung.normal(), rung.step_size
         move, clipped = propose(rung.gradient(here.estimate), noise, step_size, rung.gradient_noise(here))
-        end, velocity, failed = rung.follow(here.position, move, spent=not self.adjusted)
+        end, velocity, failed = rung.follow(here.position, move)
         there = Point(end, (yield from rung.evaluate(end)))
-        if not self.adjusted:
-            if there.estimate.failed:
-                there, _ = where_solved(rung, there, here)
-            return there, memory, Info(clipped=clipped) if clipped else NOTHING
         energies = rung.energy(here.estimate), rung.energy(there.estimate)
         log_ratio = log_acceptance(energies, noise, velocity, rung.gradient(there.estimate), step_size)
         if failed is not None:

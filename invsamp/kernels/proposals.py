@@ -55,12 +55,32 @@ def propose(
     return injected - step_size * gradient, clipped
 
 
+def arrive(position: Array, gradient: Array, noise: Array, step_size: StepSize) -> Array:
+    """Where the move of `propose` ends, from positions (chains, d) where nothing is in its way.
+
+    To the bit as the move and then the sum: of millions of numbers one pass is a twentieth of a step less.
+    """
+    if not isinstance(step_size, float):
+        return position + propose(gradient, noise, step_size)[0]
+    end = np.empty(position.shape)
+    _arrived(position, gradient, noise, step_size, math.sqrt(2.0 * step_size), end)
+    return end
+
+
 @njit(cache=True)
 def _straight(gradient: Array, noise: Array, step_size: float, sd: float, move: Array) -> None:
     """Into ``move``, sd * noise - step_size * gradient: half NumPy's time, and this is asked at every step."""
     for i in range(noise.shape[0]):
         for j in range(noise.shape[1]):
             move[i, j] = sd * noise[i, j] - step_size * gradient[i, j]
+
+
+@njit(cache=True)
+def _arrived(position: Array, gradient: Array, noise: Array, step_size: float, sd: float, end: Array) -> None:
+    """Into ``end``, position + (sd * noise - step_size * gradient)."""
+    for i in range(noise.shape[0]):
+        for j in range(noise.shape[1]):
+            end[i, j] = position[i, j] + (sd * noise[i, j] - step_size * gradient[i, j])
 
 
 @njit(cache=True)

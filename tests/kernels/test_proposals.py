@@ -10,7 +10,7 @@ from scipy.stats import multivariate_normal
 
 from invsamp.domains import Box
 from invsamp.kernels.langevin import log_acceptance
-from invsamp.kernels.proposals import propose
+from invsamp.kernels.proposals import arrive, propose
 
 STEP = 0.3
 
@@ -30,6 +30,14 @@ def test_exact_gradient():
     assert clipped == 0
     # one step size for each chain, as warm-up has it
     np.testing.assert_array_equal(propose(gradient, noise, np.array([[STEP]]))[0], move)
+
+
+@pytest.mark.parametrize("step", [STEP, np.array([[STEP], [0.1]])], ids=["one", "each"])
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+def test_arriving_in_one_pass_is_to_move_and_add(step, kind):
+    position, gradient = np.random.default_rng(1).standard_normal((2, 2, 50))
+    noise = np.random.default_rng(2).standard_normal((2, 50)).astype(kind)
+    np.testing.assert_array_equal(arrive(position, gradient, noise, step), position + propose(gradient, noise, step)[0])
 
 
 @pytest.mark.parametrize(

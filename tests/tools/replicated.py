@@ -14,19 +14,24 @@ from typing import Any
 import numpy as np
 
 import invsamp as iv
+from invsamp.diagnostics import weights
 from invsamp.estimators import Exact
 from invsamp.evaluate.requests import Batch, Request
 
 
 @dataclass(frozen=True)
 class OwnData(Exact):
-    """Energy of each chain's own replicate, of so many data; divided by a temperature, for a wrong sampler."""
+    """Energy of each chain's own replicate, of so many data; divided by a temperature, for a wrong sampler.
+
+    ``zeros``: where each replicate's energies begin.
+    """
 
     size: int
     temperature: float = 1.0
+    zeros: tuple[float, ...] | None = None
 
     def bind(self, source, structure):
-        return _Bound(source.fidelity, self.size, self.temperature)
+        return _Bound(source.fidelity, self.size, self.temperature, self.zeros)
 
 
 class _Bound:
@@ -34,8 +39,9 @@ class _Bound:
     degrees_of_freedom = None
     moves = False
 
-    def __init__(self, fidelity, size, temperature):
+    def __init__(self, fidelity, size, temperature, zeros):
         self._fidelity, self._size, self._temperature = fidelity, size, temperature
+        self._zeros = None if zeros is None else np.array(zeros)
 
     def init(self, rng, position):
         return {"replicate": np.arange(len(position), dtype=float)}
@@ -46,10 +52,13 @@ class _Bound:
         yield
 
     def estimate(self, rng, position, gradient, memory):
-        members = self._size * memory["replicate"].astype(np.intp)[:, None] + np.arange(self._size)
+        replicate = memory["replicate"].astype(np.intp)
+        members = self._size * replicate[:, None] + np.arange(self._size)
         batch = Batch(members, None, self._size, "isotropic")  # all of its data: nothing is random
         (found,) = yield (Request(self._fidelity, position, gradient, batch),)
         energy, slope = found.energy / self._temperature, found.gradient / self._temperature
+        if self._zeros is not None:
+            energy -= self._zeros[replicate]
         return found._replace(energy=energy, gradient=slope, energy_variance=None, gradient_variance=None)
 
 
@@ -97,14 +106,42 @@ def ranks(family, sampler, draw, *, temperature=1.0, noise=None, replicates=256,
     ``temperature`` other than 1 makes the sampler wrong, ``noise`` that of the data.
     """
     rng = np.random.default_rng(seed)
+    posterior, truth, energy = _drawn(family, rng, replicates, temperature, noise)
+    values, _ = _sampled(posterior, sampler, OwnData(family.size, temperature), draw, draws=draws, seed=seed, **plan)
+    return (values < np.column_stack([truth, energy])[:, None]).sum(axis=1)
+
+
+def weighted_ranks(family, sampler, draw, *, temperature=1.0, replicates=256, draws=60, ranked=15, seed=1, **plan):
+    """The same of draws with weights, of which ``ranked`` stand for all; and as if they had none.
+
+    Energies begin at those of the true parameters, so that bins of the energy can be those of all replicates.
+    """
+    rng = np.random.default_rng(seed)
+    posterior, truth, energy = _drawn(family, rng, replicates, temperature, None)
+    own = OwnData(family.size, temperature, tuple(energy.tolist()))
+    values, weight = _sampled(posterior, sampler, own, draw, draws=draws, seed=seed, **plan)
+    true = np.column_stack([truth, np.zeros(replicates)])[:, None]
+    found = []
+    for each in (weight, np.ones_like(weight)):
+        rows = np.array([weights.resampled(chain, ranked) for chain in each])
+        found.append((np.take_along_axis(values, rows[..., None], axis=1) < true).sum(axis=1))
+    return found
+
+
+def _drawn(family, rng, replicates, temperature, noise):
+    """The posterior of all replicates' data, their parameters, and energies there."""
     truth = (family if noise is None else replace(family, noise=noise)).posterior(np.zeros((1, family.size)))
     theta = truth.sample_prior(rng, replicates)
     posterior = family.posterior(truth.sample_data(rng, theta)[:, 0])
-    own = OwnData(family.size, temperature)
-    sampler = replace(sampler, rungs=tuple(replace(rung, estimator=own) for rung in sampler.rungs))
-    run = draw(posterior, sampler, chains=replicates, draws=draws, seed=seed, check_gradient=False, **plan)
     members = np.arange(replicates * family.size).reshape(replicates, -1)
     terms = posterior.potential().terms(posterior.to_position(theta), members)
-    energy = (terms.prior_energy + terms.energies.sum(axis=1)) / temperature
+    return posterior, theta, (terms.prior_energy + terms.energies.sum(axis=1)) / temperature
+
+
+def _sampled(posterior, sampler, own, draw, **plan):
+    """Parameters and energies (replicates, draws, d + 1), and weights."""
+    sampler = replace(sampler, rungs=tuple(replace(rung, estimator=own) for rung in sampler.rungs))
+    replicates = posterior.data.size // own.size
+    run = draw(posterior, sampler, chains=replicates, check_gradient=False, **plan)
     values = np.concatenate([run.theta, run.data.sample_stats["energy"].values[..., None]], axis=2)
-    return (values < np.column_stack([theta, energy])[:, None]).sum(axis=1)
+    return values, np.ones(values.shape[:2]) if run.weights is None else run.weights
