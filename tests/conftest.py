@@ -39,6 +39,7 @@ SEE_NUMPY = (
 )
 BLIND = (
     *("posing/test_umbridge.py", "storage/test_crash_matrix.py", "storage/test_lock.py"),
+    *("posing/test_hierarchy.py", "posing/test_expected_misfit.py", "posing/test_walk.py"),
     *("results/test_handing_back.py", "results/test_report.py"),
 )
 #: Tests that solve ordinary differential equations. The compiled march takes half a minute on its first use.

@@ -97,6 +97,7 @@ def test_wheel_holds_every_module_and_nothing_else(wheel: Path) -> None:
     assert {name.replace("/", ".") for name in packed} == set(source_modules()), missing
 
 
+@pytest.mark.slow
 def test_wheel_imports_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:
     folder = tmp_path / "site"
     options = ("--no-deps", "--no-index", "--target", folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from parts import cases
 
 import invsamp as iv
 
@@ -35,7 +36,7 @@ def told(data, noise, shapes=SHAPES, sampler=None, **settings):
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", cases(range(20), range(8)))
 def test_a_model_that_fits_is_not_warned_of(seed):
     data = made(seed)
     for noise in (iv.GaussianNoise(SCALE), iv.StudentTNoise(30.0, SCALE)):

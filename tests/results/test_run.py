@@ -187,7 +187,10 @@ def test_what_is_told_of_many_parameters_is_told_of_them_together(tell):
     assert calls(300) - calls(100) < 60 * 200
 
 
-@pytest.mark.parametrize("domain", [None, Box(-5.0, [np.inf] * 8), HalfSpaces([[1.0] + 7 * [0.0]], [9.0])])
+@pytest.mark.parametrize(
+    "domain",
+    [None, pytest.param(Box(-5.0, [np.inf] * 8), marks=pytest.mark.slow), HalfSpaces([[1.0] + 7 * [0.0]], [9.0])],
+)
 def test_saved_and_loaded_runs_are_equal(tmp_path, domain):
     _, run = make(data=np.arange(6.0).reshape(3, 2), domain=domain)
     run.posterior_predictive(Line(), draws=40)

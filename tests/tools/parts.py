@@ -17,7 +17,7 @@ def read(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def cases(names: Iterable[str], quick: Collection[str]) -> list[object]:
+def cases(names: Iterable[object], quick: Collection[object]) -> list[object]:
     """Cases of a test of which only some belong to the first tier; the others are slow."""
     return [pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in names]
 
