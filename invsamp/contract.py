@@ -159,6 +159,10 @@ class NoisyPotential(SplitPotential, Protocol):
         """What their misfit should be; None where the noise does not tell, or adapts to the data."""
         ...
 
+    def residuals(self, position: Array) -> Array:
+        """How far data are from what is predicted (chains, m), in sds of their noise; NaN where that says nothing."""
+        ...
+
 
 def derivative_error(part: object) -> float:
     """The relative error of its derivatives that a forward model or a potential admits; 0: none but rounding."""

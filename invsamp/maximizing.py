@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from invsamp.arguments import integer, optional
 from invsamp.contract import Array, NoisyPotential, Problem
+from invsamp.engine.starts import given_positions, given_theta
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Asks, Estimate, Request, answered
 from invsamp.modes import Modes
@@ -29,9 +30,14 @@ TOLERANCE = 1e-8
 
 
 def maximize(
-    problem: Problem, starts: int = 16, *, seed: int | None = None, most: int = 2000, directions: int | None = None
+    problem: Problem,
+    starts: int | Array | Mapping[str, Array] = 16,
+    *,
+    seed: int | None = None,
+    most: int = 2000,
+    directions: int | None = None,
 ) -> Modes:
-    r"""Maxima of a posterior density, by descents from draws of the prior, coarse fidelities first.
+    r"""Maxima of a posterior density, by descents from draws of the prior or given points, coarse fidelities first.
 
     The density is that of positions, in which samplers move: for a parameter that is sampled as its logarithm, the
     maximum lies elsewhere than that of the parameter's own density. A mode's Laplace approximation is
@@ -45,8 +51,9 @@ def maximize(
     Parameters
     ----------
     problem : Problem
-    starts : int
-        Number of descents; the more, the surer that no mode is missed. Narrow modes are found least.
+    starts : int, ndarray (n, dimension), or mapping of names to values (n, ...)
+        Number of descents from the prior; the more, the surer that no mode is missed. Narrow modes are found least. Or
+        natural parameters at which they begin.
     seed : int, optional
         Of the starts.
     most : int
@@ -60,16 +67,18 @@ def maximize(
 
     Raises
     ------
+    ValueError
+        If starts have another shape, no density, or lie outside the domain.
     RuntimeError
         If no start has a finite energy, or none has led to an end.
     """
     problem = as_problem(problem)
-    integer("starts", starts, least=1), integer("most", most, least=10)
+    integer("most", most, least=10)
     if optional(integer, "directions", directions, least=1) is None and problem.dimension > MOST_DENSE:
         directions = DIRECTIONS
     rng = np.random.default_rng(optional(integer, "seed", seed, least=0))
-    scale = problem.sample_start(rng, SCALE_DRAWS).std(axis=0)
-    position, evaluations = problem.sample_start(rng, starts), {}
+    position, scale, evaluations = *_begun(problem, starts, rng), dict[str, int]()
+    count = len(position)
     for name in problem.fidelities:
         solver = CountedPotential(problem.potential(name), name)
         finest = name == problem.fidelities[-1]
@@ -79,13 +88,13 @@ def maximize(
     ended = np.flatnonzero(end.converged)
     if not len(ended):
         raise RuntimeError(
-            f"none of {starts} descents has come to an end within {most} evaluations, the lowest at the energy "
+            f"none of {count} descents has come to an end within {most} evaluations, the lowest at the energy "
             f"{end.energy.min():.6g}: the density grows without end, or `most` is too small"
         )
     asking = distinct(_evaluating(solver), end, scale, problem.sampling_domain, gaussian=directions is None)
     found = answered(asking, solver.answer_all)
     gaussians = None if directions is None else _low_rank(problem, solver, found.position, directions, rng)
-    chi_squared, data = _chi_squared(solver, found.position)
+    chi_squared, data, residuals = _fit(solver, found.position)
     return Modes(
         theta=problem.to_theta(found.position),
         position=found.position,
@@ -94,14 +103,33 @@ def maximize(
         log_evidence=found.log_evidence if gaussians is None else evidence(found.energies, gaussians),
         counts=found.counts,
         on_wall=found.on_wall,
-        unfinished=starts - len(ended),
+        unfinished=count - len(ended),
         evaluations=evaluations | {solver.fidelity: solver.evaluations},
         labels=labels(problem.shapes),
         to_theta=problem.to_theta,
         chi_squared=chi_squared,
         data=data,
+        residuals=residuals,
         gaussians=gaussians,
     )
+
+
+def _begun(
+    problem: Problem, starts: int | Array | Mapping[str, Array], rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """Where descents begin (n, d), and the scale of their first steps (d,)."""
+    if isinstance(starts, (bool, int, float, np.generic)):
+        count = integer("starts", starts, least=1)
+        scale = problem.sample_start(rng, SCALE_DRAWS).std(axis=0)
+        return problem.sample_start(rng, count), scale
+    theta = given_theta(problem, "starts", starts)
+    if theta.ndim != 2 or theta.shape[1] != problem.dimension or not len(theta):
+        raise ValueError(f"starts must be a number or have shape (n, {problem.dimension}), got {theta.shape}")
+    position = given_positions(problem, problem.sampling_domain, "starts", theta)
+    try:
+        return position, problem.sample_start(rng, SCALE_DRAWS).std(axis=0)
+    except ValueError:  # nothing to draw: that is why they are given
+        return position, np.ones(problem.dimension)
 
 
 def _low_rank(
@@ -114,13 +142,16 @@ def _low_rank(
     return tuple(answered(asking, solver.answer_all) for asking in askings)
 
 
-def _chi_squared(solver: CountedPotential, position: Array) -> tuple[Array | None, int]:
-    """Twice the misfit above that of data that are met exactly (k,), and how many data; None where noise adapts."""
+def _fit(solver: CountedPotential, position: Array) -> tuple[Array | None, int, Array | None]:
+    """Chi-squared of modes (k,) and how many data that is of, None where noise adapts; and residuals (k, m)."""
     potential = solver.potential
-    if not isinstance(potential, NoisyPotential) or (known := potential.expected_misfit()) is None:
-        return None, 0
+    if not isinstance(potential, NoisyPotential):
+        return None, 0, None
+    residuals = potential.residuals(position)
+    if (known := potential.expected_misfit()) is None:
+        return None, 0, residuals
     parts = potential.parts(position, False)
-    return 2.0 * (parts.energy - parts.prior - known.least), known.data
+    return 2.0 * (parts.energy - parts.prior - known.least), known.data, residuals
 
 
 def _led(

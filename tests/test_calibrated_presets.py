@@ -7,6 +7,7 @@ each, and by 4.5 standard errors more.
 
 import inspect
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,6 +22,8 @@ from invsamp.calibration.uniformity import p_values
 DRAWS = 15
 #: No law of their own that ranks could be held against: what they do is tested where they are.
 BASELINES = {"sgd", "psgld", "svgd", "deo_sgd"}
+#: The coarse model is a tenth too steep, and off by a tenth: that must not be in the draws.
+EXCHANGE = iv.surrogate_exchange(every=2)
 #: They need two fidelities, as `tests/calibration` and `tests/kernels/test_delayed_acceptance.py` have them.
 OF_A_SURROGATE = {"surrogate_exchange", "two_stage"}
 #: Of draws without an acceptance step, in sds of a uniform rank and in the log of a width.
@@ -212,6 +215,27 @@ def test_flat_and_too_hot_is_rejected(name, draw, within):
 def test_wrong_noise_is_rejected(family, draw, within):
     noise = WRONG_NOISE[family]
     found = ranks(FAMILIES[family], EXACT["mala"], draw, draws=DRAWS, noise=noise, **plan_of("mala"))
+    assert not within(*of_exact(found))
+
+
+def of_two_models(name):
+    """The family, with a coarse model that is off where it has none."""
+    family = FAMILIES[name]
+    function = list(family.forward.values())[-1]
+    return replace(family, forward={"coarse": coarse(function), "fine": function})
+
+
+@pytest.mark.parametrize("name", cases(FAMILIES, {"decay", "bimodal"}))
+def test_exchange_with_a_coarse_model(name, draw, within):
+    # in heavy tails chains stand for long where the coarse model is far off
+    plan = {"warmup": 400, "thin": 48} if name == "mixed" else {"warmup": 200, "thin": 16}
+    found = ranks(of_two_models(name), EXCHANGE, draw, draws=DRAWS, **plan)
+    assert within(*of_exact(found))
+
+
+@pytest.mark.parametrize("name", cases(FAMILIES, {"decay"}))
+def test_exchange_that_is_too_hot_is_rejected(name, draw, within):
+    found = ranks(of_two_models(name), EXCHANGE, draw, draws=DRAWS, temperature=2.5, warmup=200, thin=12)
     assert not within(*of_exact(found))
 
 

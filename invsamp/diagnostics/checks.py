@@ -135,6 +135,12 @@ def _mode_warnings(report: Report) -> list[str]:
             "stay, as in the neck of a funnel: draws may miss a part of it, and R-hat would not tell. Pose scales and "
             'what they scale non-centred: Normal("mu", "tau") in a Prior is sampled so.'
         )
+    if report.get("unlooked"):
+        found.append(
+            "all chains began at one point, and nobody looked for modes elsewhere: R-hat cannot tell of one that no "
+            "chain has seen. Start at draws of the prior (without start=), or in all that descents find, "
+            "start=iv.maximize(posterior)."
+        )
     if not modes:
         return found
     if modes["endless"]:

@@ -182,6 +182,7 @@ class Report(TypedDict, total=False):
     # of the posterior
     modes: FoundModes | None
     led_astray: float | None
+    unlooked: bool
     misfit: Misfit | None
     spent: Spent | None
     correction: LearntCorrection | None

@@ -54,6 +54,8 @@ class Stages:
         What is chosen, where nothing was asked for.
     search : LadderSearch or None
         For the ladder, where warm-up finds it.
+    unlooked : bool
+        Whether all chains began at one point, and no descents have looked for modes.
     spending : Spending
         What came before the draws, in evaluations.
 
@@ -80,6 +82,7 @@ class Stages:
         check_memory(self._preconditioner, most, self._plan.chains, problem.dimension)
         work.answered_by(dict(potentials or potentials_of(problem.fidelities, work.sampled, widest, fidelities)))
         self.spending = Spending(self._plan, work.potentials)
+        self.unlooked = False
         self.search = self._new_search()
         self._on_trial = False
         self._warm_up: WarmUp | None = None
@@ -104,8 +107,10 @@ class Stages:
 
     def begin(self, positions: Array | None) -> bool:
         """Look around where it has to be, and open warm-up, of chains that are placed; whether draws begin at once."""
-        if self._looks_around(positions):
+        together = positions is not None and len(positions) > 1 and bool((positions == positions[0]).all())
+        if self._looks_around(together):
             self._scout(positions)
+        self.unlooked = together and self.work.visits.scouted is None
         self._begin_warm_up()
         return self._warmed()
 
@@ -144,6 +149,7 @@ class Stages:
         return {
             "ladder": None if self.search is None else self.search.report(),
             "decisions": [] if self.choice is None else self.choice.report(),
+            "unlooked": self.unlooked,
             "led_astray": None if self.choice is None else self.choice.astray,
             "spent": None if self.choice is None else self.spending.report(),
         }
@@ -154,13 +160,14 @@ class Stages:
             "warm_up": None if self._warm_up is None else self._warm_up.state(),
             "choice": None if self.choice is None else self.choice.state(),
             "on_trial": self._on_trial,
+            "unlooked": self.unlooked,
             "spent": self.spending.state(),
             "search": None if self.search is None else self.search.state(),
         }
 
     def restore(self, state: Saved) -> None:
         """Go on from a state, which holds that of the rungs too."""
-        self._on_trial = state["on_trial"]
+        self._on_trial, self.unlooked = state["on_trial"], state.get("unlooked", False)  # not in runs of before
         self.spending.restore(state["spent"])
         if self.choice is not None:
             self.choice.restore(state["choice"])
@@ -191,11 +198,10 @@ class Stages:
     def _assemble(self) -> None:
         self.work.assemble(self._composition, self._streams)
 
-    def _looks_around(self, positions: Array | None) -> bool:
+    def _looks_around(self, together: bool) -> bool:
         """Whether descents look for modes: where nothing was chosen, or all chains are to start together."""
         if self.choice is not None:
             return True
-        together = positions is not None and bool((positions == positions[0]).all())
         return together and self._plan.warmup > 0 and is_led(self.work.rungs[0])
 
     def _scout(self, positions: Array | None) -> None:

@@ -27,11 +27,7 @@ def given_start(
 
     They are (chains, dimension), for every rung, or (rungs * chains, dimension), those of one rung after the other.
     """
-    if (named := by_name(start)) is not None:
-        theta = problem.packed("start", named) if isinstance(problem, KnownPrior) else _pack(problem.shapes, named)
-    else:
-        theta = numbers("start", start)
-    theta = np.atleast_2d(theta)
+    theta = given_theta(problem, "start", start)
     if theta.shape == (rungs, chains, problem.dimension):
         theta = theta.reshape(rungs * chains, problem.dimension)
         chains = rungs * chains
@@ -40,32 +36,46 @@ def given_start(
         raise ValueError(
             f"start must have shape ({problem.dimension},) or ({chains}, {problem.dimension}){each}, got {theta.shape}"
         )
+    position = given_positions(problem, domain, "start", theta)
+    return np.broadcast_to(position, (chains, problem.dimension)).copy()
+
+
+def given_theta(problem: Problem, word: str, given: Array | Mapping[str, Array]) -> Array:
+    """Natural parameters (n, dimension), if the shape is right, of what a user gave as the argument ``word``."""
+    if (named := by_name(given)) is None:
+        return np.atleast_2d(numbers(word, given))
+    packed = problem.packed(word, named) if isinstance(problem, KnownPrior) else _pack(problem.shapes, word, named)
+    return np.atleast_2d(packed)
+
+
+def given_positions(problem: Problem, domain: Domain, word: str, theta: Array) -> Array:
+    """Positions of theta (n, dimension), which have to be possible, and inside."""
     possible = np.isfinite(theta).all(axis=1)
     if isinstance(problem, KnownPrior):
         possible &= np.isfinite(problem.log_prior(theta))
     if not possible.all():
-        raise ValueError(f"start must have positive prior density, got {theta[np.argmin(possible)].tolist()}")
-    position = np.broadcast_to(problem.to_position(theta), (chains, problem.dimension)).copy()
+        raise ValueError(f"{word} must have positive prior density, got {theta[np.argmin(possible)].tolist()}")
+    position = problem.to_position(theta)
     inside = domain.contains(position)
     if not inside.all():
         chain = int(np.argmin(inside))
         which = f" for chain {chain}" if len(theta) > 1 else ""
         raise ValueError(
-            f"start must lie inside the domain {domain}, got {problem.to_theta(position)[chain].tolist()}{which}"
+            f"{word} must lie inside the domain {domain}, got {problem.to_theta(position)[chain].tolist()}{which}"
         )
     return position
 
 
-def _pack(shapes: Mapping[str, tuple[int, ...]], start: Mapping[str, Array]) -> Array:
+def _pack(shapes: Mapping[str, tuple[int, ...]], word: str, given: Mapping[str, Array]) -> Array:
     """Theta (..., dimension) from values (..., *shape) by name."""
-    if set(start) != set(shapes):
-        raise ValueError(f"start must have a value for each of {list(shapes)}, got {list(start)}")
+    if set(given) != set(shapes):
+        raise ValueError(f"{word} must have a value for each of {list(shapes)}, got {list(given)}")
     columns = []
     for name, shape in shapes.items():
-        value = numbers(f"start[{name!r}]", start[name])
+        value = numbers(f"{word}[{name!r}]", given[name])
         axes = value.ndim - len(shape)
         if axes < 0 or value.shape[axes:] != tuple(shape):
-            raise ValueError(f"start[{name!r}] must have shape (..., {str(shape)[1:-1]}), got {value.shape}")
+            raise ValueError(f"{word}[{name!r}] must have shape (..., {str(shape)[1:-1]}), got {value.shape}")
         columns.append(value.reshape(*value.shape[:axes], math.prod(shape)))
     lead = np.broadcast_shapes(*(column.shape[:-1] for column in columns))
     return np.concatenate([np.broadcast_to(column, (*lead, column.shape[-1])) for column in columns], axis=-1)

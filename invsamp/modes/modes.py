@@ -52,6 +52,9 @@ class Modes:
         units of the noise. None where noise has unknowns of its own, or a density is no posterior of data.
     data : int
         How many data that is of.
+    residuals : ndarray, shape (k, m), or None
+        How far each datum is above what a mode predicts, in sds of its noise, data in C order; of other noise than
+        Gaussian what its deviance makes it. NaN where a datum is missing, or its noise depends on that of others.
     gaussians : tuple of LowRankGaussian or None
         Each mode's, where Hessians are of low rank; None for one against walls, or where there is no minimum.
     """
@@ -69,6 +72,7 @@ class Modes:
     to_theta: Callable[[Array], Array] = field(repr=False)
     chi_squared: Array | None = None
     data: int = 0
+    residuals: Array | None = None
     gaussians: tuple[LowRankGaussian | None, ...] | None = None
 
     @property
@@ -145,6 +149,12 @@ class Modes:
                 )
         if (reduced := self.reduced_chi_squared) is not None and len(self):
             lines.append(self._fit(float(reduced[0])))
+        if self.residuals is not None and len(self) and np.isfinite(self.residuals[0]).any():
+            found, worst = self.residuals[0], int(np.nanargmax(np.abs(self.residuals[0])))
+            lines.append(
+                f"residuals of the first: root mean square {np.sqrt(np.nanmean(found**2)):.3g} sds of the noise, the "
+                f"largest {found[worst]:+.3g}, of datum {worst}"
+            )
         if starts > 1 and self.unseen > ALONE:
             lines.append(
                 f"{round(self.unseen * starts)} of {starts} starts came to a mode to which no other came: about "

@@ -154,6 +154,25 @@ class BoundNoise:
                 value[:, part.places] = part.noise.log_likelihood(seen, part.data, *part.values(theta, seen, rows))
         return value
 
+    def residuals(self, theta: Array, y: Array) -> Array:
+        r"""Of each datum :math:`\pm \sqrt{2 (\log p(d \mid d) - \log p(d \mid y))}`, above what is predicted or below.
+
+        Shape (batch, outputs). Of Gaussian noise these are residuals in its sds; of any other those of the deviance
+        (McCullagh and Nelder 1989, "Generalized Linear Models", section 2.4.3). NaN where a datum is missing, where
+        its noise depends on that of others, or has no density if it is predicted exactly.
+        """
+        found, rows = np.full(y.shape, np.nan), np.arange(len(theta))[:, None]
+        for part in self._parts:
+            if not part.noise.independent:
+                continue
+            seen = np.ascontiguousarray(y[:, part.places])
+            values, exact = part.values(theta, seen, rows), np.broadcast_to(part.data, seen.shape).copy()
+            with np.errstate(all="ignore"):
+                best, here = (part.noise.log_likelihood(at, part.data, *values) for at in (exact, seen))
+                size = np.sqrt(2.0 * np.maximum(best - here, 0.0))
+            found[:, part.places] = np.where(np.isfinite(size), np.sign(part.data - seen) * size, np.nan)
+        return found
+
     def expected_misfit(self) -> ExpectedMisfit | None:
         """What the misfit of these data should be; None where a part of the noise does not tell, or is unknown."""
         parts = self._parts

@@ -64,6 +64,10 @@ class PosteriorPotential:
         """What the misfit of the data should be, where the noise is known."""
         return self._noise.expected_misfit()
 
+    def residuals(self, position: Array) -> Array:
+        """How far data are from what the model predicts; see `invsamp.posing.bound_noise.BoundNoise.residuals`."""
+        return self._noise.residuals(self._pose(position)[0][0], self.observations(position))
+
     def energy(self, position: Array) -> Array:
         """Energy, shape (chains,)."""
         return self.parts(position, False).energy

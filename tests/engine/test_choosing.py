@@ -368,6 +368,11 @@ class TestItIsARun:
         assert run.report["evaluations"]["target"] == sum(counts)
 
 
+def only(messages):
+    (message,) = messages
+    return message
+
+
 class TestWords:
     def test_a_mode_that_no_chain_visits(self):
         """All chains start together, in one of two modes: R-hat is 1."""
@@ -377,6 +382,17 @@ class TestWords:
         assert run.summary()["r_hat"].max() < 1.05
         told = [str(w.message) for w in caught]
         assert any("no draw has visited a mode that descents from the prior found, at (-5)" in text for text in told)
+
+    @pytest.mark.filterwarnings("ignore")
+    @pytest.mark.parametrize("sampler", [iv.sgld(0.05), iv.relangevin(step_size=0.1), iv.pcn()], ids=str)
+    def test_nobody_looked(self, sampler):
+        """Nor does R-hat, of chains that start together and whose steps are given."""
+        told = {}
+        for word, start in (("together", {"x": 5.0}), ("apart", {"x": [5.0, -5.0, 5.1, -5.1]}), ("prior", None)):
+            run = iv.sample(bimodal(), sampler, draws=50, warmup=100, seed=1, progress=False, start=start)
+            told[word] = [text for text in run.warnings() if "all chains began at one point" in text]
+        assert "start=iv.maximize(posterior)" in only(told["together"])
+        assert told["apart"] == told["prior"] == []
 
     def test_none_where_it_is_visited(self, of_two_modes):
         assert not any("visited" in text for text in of_two_modes[1])

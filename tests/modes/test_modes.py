@@ -234,6 +234,23 @@ class TestModes:
         with pytest.raises(RuntimeError, match="the energy of fidelity 'target' is not finite at any of 16 starts"):
             iv.maximize(target, seed=1)
 
+    def test_begins_where_it_is_told_to(self):
+        posterior = iv.Posterior(
+            iv.Prior(a=iv.Normal(0.0, 3.0), b=iv.Normal(0.0, 3.0)),
+            log_likelihood=iv.LogDensity(lambda x: -two_modes(x)[0], lambda x: -two_modes(x)[1]),
+        )
+        found = iv.maximize(posterior, starts=[[-4.0, 0.5], [-6.0, -0.5]], seed=1)
+        assert found.counts.tolist() == [2]
+        assert found.theta[0, 0] < -4.0
+        both = iv.maximize(posterior, starts={"a": [-4.0, 4.0, 6.0], "b": 0.0}, seed=1)
+        assert sorted(both.counts.tolist()) == [1, 2]
+        with pytest.raises(ValueError, match=r"starts must be a number or have shape \(n, 2\), got \(1, 3\)"):
+            iv.maximize(posterior, starts=[[0.0, 0.0, 0.0]])
+        with pytest.raises(ValueError, match="starts"):
+            iv.maximize(posterior, starts={"a": [0.0]})
+        with pytest.raises(ValueError, match="starts must be an integer"):
+            iv.maximize(posterior, starts=0.5)
+
     def test_starts_a_run(self, draw):
         run = draw(iv.Target(iv.FunctionPotential(two_modes, 2)), iv.mala(), start=self.two().draws(256, seed=1))
         assert 0.5 < (run.theta[:, 0, 0] > 0).mean() < 0.9
@@ -255,3 +272,6 @@ class TestModes:
         left = np.linalg.lstsq(slopes, y, rcond=None)[1][0] / scale**2
         assert modes.reduced_chi_squared[0] == pytest.approx(left / 58, rel=1e-3)
         assert said in str(modes)
+        assert np.allclose(modes.residuals[0] * scale, y - slopes @ modes.theta[0])
+        worst = int(np.abs(modes.residuals[0]).argmax())
+        assert f"the largest {modes.residuals[0, worst]:+.3g}, of datum {worst}" in str(modes)

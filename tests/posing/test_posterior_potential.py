@@ -15,6 +15,7 @@ from waves import (
     start,
 )
 
+import invsamp as iv
 from invsamp.domains import HalfSpaces
 from invsamp.posing.adapters import with_jacobian
 from invsamp.posing.distributions import (
@@ -217,3 +218,24 @@ def test_density_in_positions_is_the_posterior() -> None:
     mean = integrate.quad(lambda x: x * density(x), 0, 6, epsabs=1e-12)[0] / evidence
     for found in means.values():
         np.testing.assert_allclose(found, (mean, evidence), rtol=1e-6)
+
+
+def test_residuals_are_in_sds_of_the_noise():
+    data = np.array([1.0, np.nan, 4.0, 0.0])
+    prior = iv.Prior(a=iv.Normal(0.0, 1.0), s=iv.LogNormal(0.0, 1.0))
+    model = iv.with_jacobian(
+        lambda t: np.tile(2.0 + t[:, :1], (1, 4)), lambda t: np.tile([1.0, 0.0], (len(t), 4, 1)), parameters=("a", "s")
+    )
+    at = np.array([[0.0, np.log(0.5)], [1.0, 0.0]])
+
+    def residuals(noise):
+        return iv.Posterior(prior, model, np.ma.masked_invalid(data), noise).potential().residuals(at)
+
+    off = data - np.array([[2.0], [3.0]])
+    assert np.allclose(residuals(iv.GaussianNoise("s")), off / [[0.5], [1.0]], equal_nan=True)
+    # twice the log of the likelihood's ratio to that of an exact prediction; none of no counts exactly predicted
+    deviance = np.sqrt(2.0 * (4.0 * np.log(4.0 / 2.0) - 2.0))
+    counts = residuals(iv.PoissonNoise())
+    assert counts[0, 2] == pytest.approx(deviance)
+    assert counts[0, 0] == pytest.approx(-np.sqrt(2.0 * (np.log(0.5) + 1.0)))
+    assert np.isnan(residuals(iv.GaussianNoise(1.0, covariance=np.eye(4)))).all()
