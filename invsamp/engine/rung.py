@@ -522,6 +522,14 @@ class _ActiveRung:
         assert isinstance(self.law, LocalLaw)  # for others the kernel is refused
         return self.law.step_factor(estimate, self.law_memory)
 
+    def energy_noise(self, point: Point) -> Array | None:
+        """Variances (chains,) of their noise."""
+        of, factors = self._of, self.law.factors
+        if of.estimator.exact_energy or not of.noise.ready or factors is None:
+            return None
+        variance = of.energy_variance(point.position, point.estimate.energy_variance)
+        return None if variance is None else variance * factors[1] ** 2
+
     def _gradient_noise(self, point: Point) -> Array | None:
         variance, factors = self._of.gradient_variance(), self.law.factors
         if variance is None or factors is None:

@@ -228,7 +228,7 @@ class Training:
         return Found(
             tuple(levels),
             tuple([corrections[name] for name in chain.levels]),
-            exchange(self.coarse.work.composition, chain, local),
+            exchange(self.coarse.work.composition, chain, local, settings.rungs[0]),
             heirs,
             chain.steps,
             pays,

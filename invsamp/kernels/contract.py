@@ -40,7 +40,7 @@ _NONE: Mapping[str, AnyArray] = MappingProxyType({})
 class Info(NamedTuple):
     """What a step has to tell of itself."""
 
-    log_ratio: Array | None = None  # (chains,) log Metropolis ratios; None: nothing was decided
+    log_ratio: Array | None = None  # (chains,) log Metropolis ratios, before what noise costs; None: none was decided
     accepted: int = 0  # chains
     clipped: int = 0  # entries of the noise for which the gradient's own left no room
     statistics: Mapping[str, AnyArray] = _NONE  # (chains,) by name: what `Kernel.statistics` declares
@@ -131,6 +131,13 @@ class ActiveRung(Protocol):
         """
         ...
 
+    def energy_noise(self, point: Point) -> Array | None:
+        """Variances (chains,) of reduced energies that are drawn afresh at each call of `evaluate`; None: exact ones.
+
+        None, too, as long as warm-up does not know them.
+        """
+        ...
+
     def follow(self, position: Array, straight: Array, spent: bool = False) -> Path:
         """Go along moves of w (chains, d), by the specular path at walls.
 
@@ -208,7 +215,7 @@ class Kernel(Protocol):
 
 
 def decided(accept: Mask, there: Point, here: Point, accepted: int | None = None) -> Point:
-    """There for the chains that accept, here for the others; energies are exact, and come without variances.
+    """There for the chains that accept, here for the others; gradients are exact, and come without variances.
 
     ``accepted`` is how many do, if that is known.
     """
@@ -224,6 +231,7 @@ def decided(accept: Mask, there: Point, here: Point, accepted: int | None = None
         Estimate(
             np.where(accept, new.energy, old.energy),
             _chosen(by_row, new.gradient, old.gradient),  # type: ignore[arg-type]
+            _chosen(accept, new.energy_variance, old.energy_variance),
             prior=_chosen(accept, new.prior, old.prior),
             prior_gradient=_chosen(by_row, new.prior_gradient, old.prior_gradient),
         ),

@@ -32,6 +32,9 @@ class CrankNicolson(KernelDefaults):
     A proposal outside the domain is refused without a solve: it does not move straight, and walls reflect nothing.
     Neither the preconditioner nor the law's step scale matters to it.
 
+    Of noisy energies both are drawn afresh, and the log ratio pays half of the sum of their variances: exact for
+    Gaussian noise of variances that are known, functions of the position too.
+
     Parameters
     ----------
     every : int
@@ -41,7 +44,8 @@ class CrankNicolson(KernelDefaults):
     References
     ----------
     Cotter, Roberts, Stuart and White (2013), "MCMC methods for functions", Statistical Science 28(3), eq. (4.4), (4.9),
-    where s is called beta; with a reference other than the prior, section 4.2 for the ratio.
+    where s is called beta; with a reference other than the prior, section 4.2 for the ratio. What noise costs: Ceperley
+    and Dewing (1999), "The penalty method for random walks with uncertain energies", J. Chem. Phys. 110, 9812.
     """
 
     every: int = 1
@@ -75,9 +79,18 @@ class CrankNicolson(KernelDefaults):
         moved = np.sqrt(1.0 - length * length) * start + length * rung.normal()
         there, outside = yield from inside(rung, reference.mean + reference.metric.colour(moved), here)
         change = reference_energy(moved) - reference_energy(start)
-        log_ratio = rung.energy(here.estimate) - rung.energy(there.estimate) + change
+        penalty: float | Array = 0.0
+        if (noise := rung.energy_noise(there)) is not None:
+            here = Point(here.position, (yield from rung.evaluate(here.position)))
+            before = rung.energy_noise(here)
+            assert before is not None  # as at the other end
+            penalty = 0.5 * (noise + before)
+        with np.errstate(invalid="ignore"):  # where the solve here failed this time, as the one there did
+            log_ratio = rung.energy(here.estimate) - rung.energy(there.estimate) + change
         log_ratio[outside] = -np.inf
-        accept = rung.log_uniform() < log_ratio
+        log_ratio[np.isnan(log_ratio)] = -np.inf
+        accept = rung.log_uniform() < log_ratio - penalty
+        # without the penalty, which no shorter step would lower: warm-up would shorten it for ever
         return decided(accept, there, here), memory, Info(log_ratio, int(np.count_nonzero(accept)))
 
 

@@ -168,6 +168,9 @@ class _CoarseRung:
     def step_factor(self, estimate: Estimate) -> Array:
         return self._rung.step_factor(estimate)
 
+    def energy_noise(self, point: Point) -> Array | None:
+        return None
+
     def gradient_noise(self, point: Point) -> Array | None:
         return None
 

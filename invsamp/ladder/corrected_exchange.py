@@ -62,12 +62,15 @@ class CorrectedExchange(Sampler):
         return f"a coarse model, corrected by {self.pairs} pairs, moved by {moved}; the fine one decides {often}"
 
 
-def exchange(coarse: Sampler, chain: Chain, local: int) -> Sampler:
-    """The fine rung above those that move on the first of some coarse fidelities, with those between that pass on."""
+def exchange(coarse: Sampler, chain: Chain, local: int, fine: Rung) -> Sampler:
+    """The fine rung above those that move on the first of some coarse fidelities, with those between that pass on.
+
+    Of ``fine`` what it is told about its energy, and how the variance of that is known.
+    """
     coarsest, *between = chain.levels
     rungs = [replace(rung, fidelity=coarsest) for rung in coarse.rungs]
     kernel = CrankNicolson(chain.steps * local)
-    names: list[str | int] = [0, *reversed(between)]
-    above = [Rung(rungs[0].law, fidelity, kernel=kernel) for fidelity in names]
+    above = [Rung(rungs[0].law, fidelity, kernel=kernel) for fidelity in reversed(between)]
+    above.insert(0, replace(fine, law=rungs[0].law, fidelity=0, kernel=kernel))
     scheme = Upwards(chain.often, len(above)) if between else deo()
     return Sampler([*above, *rungs], Swap(product_target(), scheme, every=chain.every), coarse.preconditioner)

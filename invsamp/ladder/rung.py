@@ -9,7 +9,7 @@ from invsamp.arguments import instance, integer, one_of, optional, real, store
 from invsamp.estimators import Estimator, Exact, Noisy
 from invsamp.estimators.coupled_sums import CoupledSum
 from invsamp.evaluate.requests import STRUCTURES, Structure
-from invsamp.kernels import Kernel, Langevin, LocalLangevin, PriorDraws
+from invsamp.kernels import CrankNicolson, Kernel, Langevin, LocalLangevin, PriorDraws
 from invsamp.kernels.schedules import Schedule
 from invsamp.laws import Law, LocalLaw, Tempered, as_law
 from invsamp.posing.names import check_statistics
@@ -125,7 +125,8 @@ class Rung:
         instance("energy_variance", self.energy_variance, VarianceModel, VARIANCE_MODEL)
         optional(instance, "gradient_noise", self.gradient_noise, GradientNoise, "a GradientNoise")
         # draws of the prior are accepted whatever their energies are
-        if self.kernel.adjusted and not isinstance(self.estimator, Exact) and not isinstance(self.kernel, PriorDraws):
+        bears_noise = isinstance(self.kernel, PriorDraws | CrankNicolson)
+        if self.kernel.adjusted and not isinstance(self.estimator, Exact) and not bears_noise:
             raise ValueError(f"an adjusted kernel (as MALA) needs exact energies, got the estimator {self.estimator}")
         if isinstance(self.estimator, CoupledSum) and self.gradient_noise and self.gradient_noise.variance == known():
             raise ValueError(

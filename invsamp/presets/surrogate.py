@@ -9,13 +9,16 @@ from invsamp.arguments import boolean, instance, integer, one_of, optional
 from invsamp.corrections.learning import LEAST_PAIRS
 from invsamp.corrections.pairs import KINDS, Kind
 from invsamp.domains.boundary import Boundary, as_boundary
+from invsamp.estimators import Estimator, Exact
 from invsamp.kernels import CrankNicolson, DelayedAcceptance, Kernel, Langevin, Momentum
 from invsamp.kernels.schedules import Schedule
 from invsamp.ladder import COARSEST, Rung, Sampler, Swap, as_fidelity
 from invsamp.ladder.corrected_exchange import LOCAL, PAIRS, CorrectedExchange
+from invsamp.ladder.rung import ESTIMATOR, VARIANCE_MODEL
 from invsamp.laws import Law, as_ladder, tempered
 from invsamp.modes import Modes
 from invsamp.swap.rules import product_target
+from invsamp.variances.models import VarianceModel, known
 
 #: Steps between two exchanges where nothing is measured.
 OFTEN_UNMEASURED = 20
@@ -31,6 +34,8 @@ def surrogate_exchange(
     pairs: int = PAIRS,
     every: int | None = None,
     local: int = LOCAL,
+    estimator: Estimator | None = None,
+    energy_variance: VarianceModel | None = None,
     kernel: Kernel | None = None,
     coarse: str | int = COARSEST,
     preconditioner: str | Modes | None = "auto",
@@ -71,6 +76,12 @@ def surrogate_exchange(
     local : int
         The fine rung moves by itself after so many exchanges (one step of preconditioned Crank-Nicolson, one fine
         energy), so that no chain stands for ever where the coarse model is far off.
+    estimator : Estimator, optional
+        What the fine rung is told about its energy: exact by default. Noisy energies (`minibatch`, `noisy`, one of your
+        own for a model with Monte Carlo inside) are drawn afresh at both ends of an exchange, and of the rung's own
+        moves, which pay for their variances; the coarse rungs' are exact. Pairs are solved without the estimator.
+    energy_variance : VarianceModel, optional
+        How their variance is known. Default: as the estimator states it.
     kernel : Kernel, optional
         Of the coarse rungs. Default: that of ``ghmc(0.1)``.
     coarse : str or int
@@ -108,7 +119,10 @@ def surrogate_exchange(
     ]
     steps = OFTEN_UNMEASURED if often is None else often
     # the coarse pairs' rule by default: they are of one fidelity, for which `product_target` is the same
-    rungs = [Rung(tempered(1.0), 0, kernel=CrankNicolson(steps * local)), *coarse_rungs]
+    told = optional(instance, "estimator", estimator, Estimator, ESTIMATOR) or Exact()
+    variance = optional(instance, "energy_variance", energy_variance, VarianceModel, VARIANCE_MODEL) or known()
+    own = CrankNicolson(steps * local)
+    rungs = [Rung(tempered(1.0), 0, told, own, energy_variance=variance), *coarse_rungs]
     swap = Swap(product_target(), every=steps)
     if correct is None:
         return Sampler(rungs, swap, preconditioner)

@@ -131,6 +131,31 @@ class Squared:
         return self(theta), lambda cotangent: 2.0 * self.scale * theta * cotangent
 
 
+class Split(Squared):
+    """Has its left mode far from where the fine model has it."""
+
+    def __call__(self, theta):
+        return super().__call__(theta) + np.where(theta < 0.0, 1.0, 0.0)
+
+
+class TestChainsThatDoNotAgree:
+    def test_coarse_ones_are_given_up_after_some_time_and_fine_ones_still_tell(self):
+        """Warm-up stops waiting; the fine chains come from whichever mode their coarse chain had."""
+        with pytest.warns(UserWarning, match=r"R-hat is above 1.01: x"):
+            run = iv.sample(two_humps(), LEARNING, **QUICK | {"chains": 8})
+        assert any(
+            "12,000 draws" in line and "do not agree, R-hat" in line for line in run.report["decisions"]
+        )  # 5 times 300 of each
+        signs = np.sign(run.theta[..., 0])
+        assert (signs == signs[:, :1]).all() and len(np.unique(signs)) == 2
+
+    def test_those_that_hardly_exchange_are_named(self):
+        problem = two_humps().with_forward({"coarse": Split(1.0, 1.0), "fine": Squared(1.0, 30.0)})
+        sampler, starts = iv.surrogate_exchange(every=3, local=10**6), [[2.0], [2.0], [-2.0], [-2.0]]
+        with pytest.warns(UserWarning, match=r"chains [23] \(0.0%\), [23] \(0.0%\) exchanged with the coarse model in"):
+            iv.sample(problem, sampler, start=starts, thin=3, **QUICK | {"draws": 100})
+
+
 class TestLaw:
     def test_is_that_of_the_fine_model(self, draw, agrees):
         mean, covariance = exact()
@@ -153,6 +178,19 @@ class TestLaw:
         # so many chains, each for so long, that where they began is forgotten by the second half
         assert agrees(run.theta[:, 200:].mean(axis=1), mean)
         assert not agrees(run.rung_theta(1)[:, 200:].mean(axis=1), mean)  # the coarse model's own
+
+    def test_is_kept_by_noisy_energies_of_the_fine_model(self, draw, agrees):
+        """Each of both ends is drawn afresh, with a penalty; taken for exact they let the coarse law in."""
+        mean, _ = exact()
+        problem = posed(coarse=Line(FINE, 0.3), fine=Line(cost=20.0))
+
+        def means(**told):
+            sampler = iv.surrogate_exchange(correct="none", pairs=10, every=2, local=2, **told)
+            run = draw(problem, sampler, draws=150, warmup=200, chains=128)
+            return run.theta[:, 50:].mean(axis=1)
+
+        assert agrees(means(estimator=iv.noisy(1.5)), mean)
+        assert not agrees(means(estimator=iv.noisy(1.5), energy_variance=iv.known(0.0)), mean)
 
 
 def alone():
@@ -177,6 +215,13 @@ def test_goes_on_to_the_bit_from_any_moment(tmp_path, quiet, step):
     np.testing.assert_array_equal(run.data["coarse"]["x"].values, whole.data["coarse"]["x"].values)
     same = set(whole.report) - {"seconds", "evaluation_seconds"}
     assert {key: run.report[key] for key in same} == {key: whole.report[key] for key in same}
+
+
+def test_goes_on_to_the_bit_with_noisy_energies(tmp_path, quiet):
+    noisy = iv.surrogate_exchange(correct="auto", pairs=30, every=2, local=3, estimator=iv.noisy(0.5))
+    whole = iv.sample(posed(), noisy, **QUICK)
+    stopped_at(tmp_path / "run", 505, posed(), noisy)
+    np.testing.assert_array_equal(iv.resume(tmp_path / "run", progress=False).theta, whole.theta)
 
 
 def test_goes_on_to_the_bit_where_it_was_chosen(tmp_path, quiet):
@@ -381,6 +426,13 @@ class TestFailingModels:
     def test_where_both_fail_the_exchange_goes_on(self, quiet):
         run = iv.sample(fails(0.1, fine=True), LEARNING, **QUICK)
         assert run.report["correction"]["pays"] and run.report["failed_solves"]["coarse"] > 0
+
+    def test_where_the_fine_one_fails_no_draw_lies(self, quiet):
+        limit = exact()[0][0]
+        problem = posed(coarse=Line(FINE, 0.1), fine=Stops(limit, cost=20.0))
+        run = iv.sample(problem, LEARNING, **QUICK | {"draws": 40})
+        assert (run.theta[..., 0] <= limit).all() and run.report["failed_solves"]["fine"] > 0
+        assert 10 <= run.report["correction"]["pairs"] < 30 and run.report["correction"]["failed"] > 0
 
     @pytest.mark.parametrize("limit", [0.5, 1.5, 8.0])
     def test_most_of_what_is_lost_is_found(self, limit):

@@ -155,6 +155,31 @@ class TestDimension:
         assert posterior.forward["model"].linearized > 0
 
 
+class TestNoisyEnergies:
+    @staticmethod
+    def spread(position, energy):
+        """Standard deviations from 0 to 2, so that no two states have the same."""
+        return 2.0 / (1.0 + np.exp(-position[:, 0]))
+
+    def test_they_are_drawn_afresh_and_paid_for(self, draw, agrees):
+        posterior = iv.Posterior(iv.Prior(x=iv.Normal(0.5, 1.0)), Square(), [1.5], iv.GaussianNoise(1.5))
+
+        def shares(**told):
+            rung = iv.Rung(estimator=iv.noisy(self.spread), kernel=CrankNicolson(), **told)
+            return LINE.shares(draw(posterior, iv.Sampler((rung,)), draws=150, thin=3, warmup=200))
+
+        truth = LINE.truth(posterior.potential(), [iv.tempered(1.0)])
+        assert agrees(shares(), truth)
+        assert not agrees(shares(energy_variance=iv.known(0.0)), truth)  # as if they were exact
+
+    def test_noise_does_not_shorten_steps_for_ever(self, draw):
+        """Of an sd of 3, it leaves few moves however short they are."""
+        posterior = iv.Posterior(iv.Prior(x=iv.Normal(0.5, 1.0)), Square(), [1.5], iv.GaussianNoise(1.5))
+        sampler = iv.Sampler((iv.Rung(estimator=iv.noisy(3.0), kernel=CrankNicolson()),))
+        run = draw(posterior, sampler, draws=10, warmup=200)
+        assert run.report["step_sizes"][0] > 0.3 and run.report["acceptance"][0] < 0.1
+
+
 class TestLadder:
     """With gradients on the cold rung and without on the hot ones, which the likelihood hardly moves."""
 
