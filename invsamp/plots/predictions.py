@@ -165,10 +165,10 @@ def series_names(run: Run, series: Sequence[str] | None, count: int) -> Sequence
     if series is None:
         told = (checked_run(run).report.get("posed") or {}).get("series")
         return told if isinstance(told, list) and len(told) == count else None
-    arguments.names("series", series)
-    if len(series) != count:
-        raise ValueError(f"series must name {count} columns of the data, got {len(series)}: {list(series)}")
-    return series
+    given = list(arguments.names("series", series))
+    if len(given) != count:
+        raise ValueError(f"series must name {count} columns of the data, got {len(given)}: {given}")
+    return given
 
 
 def _elsewhere(

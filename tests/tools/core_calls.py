@@ -76,12 +76,12 @@ def posing_calls() -> dict[str, Call]:
         ),
         "BinomialNoise": Call(iv.BinomialNoise, {"trials": 5}, {"trials": {"integer", "any shape", "empty"}}),
         "AutoRegressive": Call(
-            iv.AutoRegressive, {"correlation": 0.5}, {"correlation": {*SHAPELESS, "text"} - {"integer"}}
+            iv.AutoRegressive, {"correlation": 0.5}, {"correlation": {*SHAPELESS, "text", "repeated"} - {"integer"}}
         ),
         "ExponentialCorrelation": Call(
             iv.ExponentialCorrelation,
             {"time": 1.0, "times": [0.0, 1.0]},
-            {"time": {*SHAPELESS, "text"} - {"signed"}},
+            {"time": {*SHAPELESS, "text", "repeated"} - {"signed"}},
         ),
         "Precision": Call(iv.Precision, {"matrix": np.eye(2)}),
         "CensoredNoise": Call(iv.CensoredNoise, {"noise": iv.GaussianNoise(1.0), "lower": 0.0, "upper": 1.0}, limits),
@@ -89,7 +89,7 @@ def posing_calls() -> dict[str, Call]:
         "MixtureNoise": Call(
             iv.MixtureNoise,
             {"noise": iv.GaussianNoise(1.0), "outliers": iv.GaussianNoise(9.0), "fraction": 0.1},
-            {"fraction": {*SHAPELESS, "text"} - {"signed", "integer"}},
+            {"fraction": {*SHAPELESS, "text", "repeated"} - {"signed", "integer"}},
         ),
         "MarginalNoise": Call(iv.MarginalNoise, {"noise": iv.GaussianNoise(1.0), "concentration": 1.0, "rate": 1.0}),
         "PoissonNoise": Call(iv.PoissonNoise),
@@ -300,7 +300,7 @@ def samplers_calls() -> dict[str, Call]:
     batches = {name: {"integer"} for name in ("size", "refresh")} | {"groups": {"none", "any shape"}, "order": {"part"}}
     batches["references"] = {"signed", "numbers"}
     special = {
-        "deo_sgd": {"buffer": {"signed"}},
+        "deo_sgd": {"buffer": {"real", "signed"}},
         "swag": {"iterates": {"signed", "numbers"}},
         **{name: energies for name in ("contour", "contour_exchange", "csgld", "icsgld", "awsgld")},
         "known": {"value": {*SHAPELESS, "function", "none"} - {"signed"}},
@@ -385,7 +385,7 @@ def runs_calls() -> dict[str, Call]:
             {"directory": {"text", "none"}},
         ),
         "Calibration.bands": Call(calibration.bands),
-        "Calibration.plot": Call(calibration.plot, {"names": ["energy"]}, {"names": {"none"}}),
+        "Calibration.plot": Call(calibration.plot, {"names": ["energy"]}, {"names": {"none", "entries"}}),
         "Run.expectation": Call(longer.expectation, {"quantity": np.square}),
         "Run.derive": Call(
             longer.derive,
@@ -393,7 +393,7 @@ def runs_calls() -> dict[str, Call]:
             {"name": {"text"}, "posterior": {"none"}, "fidelity": {"none"}},
         ),
         "Run.draws": Call(run.draws, {"name": "a"}, {"name": {"part"}}),
-        "Run.field": Call(run.field, mapped, {"draws": {"none"}, "truth": {"none"}}),
+        "Run.field": Call(run.field, mapped, {"draws": {"none", "integer"}, "truth": {"none"}}),
         "Run.from_arrays": Call(
             partial(iv.Run.from_arrays, posterior),
             {
@@ -430,7 +430,7 @@ def runs_calls() -> dict[str, Call]:
         kinds = plotted | {
             "names": {"none", "entries"},
             "name": {"none"},
-            "series": {"none"},
+            "series": {"none", "entries"} if name == "plot_phase" else {"none"},
             "truth": {"none", "empty mapping"},
         }
         kinds |= {"truth_label": {"text"}}

@@ -136,7 +136,11 @@ def equations_calls() -> dict[str, Call]:
         "ode.SteadyState": Call(
             ode.SteadyState,
             {"initial": (1.0, 2.0)},
-            {"initial": {"function", "entries", "repeated"}, "given": {"empty mapping", "mapping"}},
+            {
+                "initial": {"function", "entries", "repeated"},
+                "given": {"empty mapping", "mapping"},
+                "then": {"empty mapping"},
+            },
         ),
         "ode.OdeModel": Call(
             ode.OdeModel,
