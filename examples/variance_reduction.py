@@ -5,11 +5,12 @@ readings of an experiment come of one solve, so a minibatch draws experiments. W
 is summed decides over the noise: nothing, its value at a snapshot (VR-reSGLD, Algorithm 1), its first-order expansion
 there, or its expansion to second order about a mode, with the terms' own Hessians or with Gauss-Newton matrices.
 
-The first table is the noise of an energy, and of a whitened gradient, at one and three posterior sds from the mode.
-Gauss-Newton matrices leave out what residuals make of the model's own curvature: their noise is as the bending of the
-model over a posterior sd, in sds of a reading, and halves with the noise of the readings. A second table shows it.
+The first table is the noise of an energy, and of a whitened gradient, at one and three posterior sds from the mode; the
+second the same of a source in the wind (`invsamp.problems.plumes`), whose model is bent far less. Gauss-Newton matrices
+leave out what residuals make of the model's own curvature: their noise is as the bending of the model over a posterior
+sd, in sds of a reading, and halves with the noise of the readings. A third table shows it.
 
-The third is what this is worth where the first reaction is known to be the fast one and readings are four times as
+The fourth is what this is worth where the first reaction is known to be the fast one and readings are four times as
 good: replica exchange by such batches, one batch for both chains of a swap, against the same sampler with full
 gradients, and against MALA, which needs full energies too. Solves are counted, by experiment, without warm-up. The
 default, 400 steps of 16 chains, takes less than a minute; the documentation's figures are of ``--draws 600 --seeds 6``.
@@ -29,6 +30,7 @@ import invsamp as iv
 from invsamp import diagnostics
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import answered
+from invsamp.problems import plumes
 from invsamp.problems.reactions import EXPERIMENTS, GROUPS, Absorbance, slow_or_fast
 
 BATCH, CHAINS, TEMPERATURES, FRICTION = 8, 16, (1.0, 2.0), 0.3
@@ -37,19 +39,24 @@ READING_NOISE = (0.02, 0.01, 0.005, 0.0025)
 
 
 def noise(
-    posterior: iv.Posterior, mode: np.ndarray, factor: np.ndarray, seed: int, names: tuple[str, ...] = ()
+    posterior: iv.Posterior,
+    mode: np.ndarray,
+    factor: np.ndarray,
+    seed: int,
+    names: tuple[str, ...] = (),
+    groups: np.ndarray = GROUPS,
 ) -> dict[str, dict[str, list[float]]]:
     """Sds of energies and of whitened gradients, root mean squares over directions, by distance from the mode.
 
     Distances are in the norm of the mode's covariance: 1 is one posterior sd along any direction.
     """
     estimators = {
-        "plain": iv.minibatch(BATCH, GROUPS),
-        "snapshot": iv.control_variate(BATCH, 1, GROUPS, order="constant"),
-        "linear": iv.fixed_control(BATCH, [mode], GROUPS, order="linear"),
-        "Gauss-Newton": iv.fixed_control(BATCH, [mode], GROUPS, order="gauss_newton"),
-        "quadratic": iv.fixed_control(BATCH, [mode], GROUPS),
-        "SAGA": iv.saga(BATCH, GROUPS),
+        "plain": iv.minibatch(BATCH, groups),
+        "snapshot": iv.control_variate(BATCH, 1, groups, order="constant"),
+        "linear": iv.fixed_control(BATCH, [mode], groups, order="linear"),
+        "Gauss-Newton": iv.fixed_control(BATCH, [mode], groups, order="gauss_newton"),
+        "quadratic": iv.fixed_control(BATCH, [mode], groups),
+        "SAGA": iv.saga(BATCH, groups),
     }
     source, found = CountedPotential(posterior.potential(), "model"), {}
     directions = np.random.default_rng(seed).standard_normal((DIRECTIONS, len(mode)))
@@ -71,6 +78,13 @@ def noise(
             rows["gradient"].append(float(np.sqrt(gradient.var(axis=1, ddof=1).mean())))
         found[name] = rows
     return found
+
+
+def of_plumes(seed: int) -> dict[str, dict[str, list[float]]]:
+    """The same of the source in the wind."""
+    posterior = plumes.source()
+    modes = iv.maximize(posterior, seed=1)
+    return noise(posterior, modes.position[0], np.linalg.cholesky(modes.covariances[0]), seed, groups=plumes.GROUPS)
 
 
 def bending(seed: int) -> dict[str, dict[str, float]]:
@@ -137,7 +151,7 @@ def compared(draws: int, seed: int) -> tuple[dict[str, Any], dict[str, Figure]]:
         run["z"] = ((np.array(run["mean"]) - np.array(exact["mean"])) / error).tolist()
         run["sd_over_exact"] = (np.array(run["sd"]) / np.array(exact["sd"])).tolist()
         run["gain"] = full["solves_per_effective_draw"] / run["solves_per_effective_draw"]
-    summary = {"noise": table, "bending": bending(seed), "runs": runs}
+    summary = {"noise": table, "plumes": of_plumes(seed), "bending": bending(seed), "runs": runs}
     figure, axes = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
     for axis, what in zip(axes[:2], ("energy", "gradient"), strict=True):
         for name, rows in table.items():

@@ -114,7 +114,7 @@ UNADJUSTED = {
     "fast_resgld": iv.fast_resgld(step_size=0.1, preconditioner="dense"),
 }
 #: Upper ends of bins of the energy above that of the true parameters, and the log masses with which learning begins.
-ENDS, MASSES = [1.0, 2.5, 4.5, 8.0], [0.0, -1.95, -4.55, -9.1, -9.5]
+ENDS, MASSES = [0.25, 1.0, 2.25, 4.5], [0.0, -1.5, -4.0, -8.5, -8.5]
 CONTOURS = {
     "csgld": lambda step: iv.csgld(step, ENDS, initial_log_psi=MASSES),
     "icsgld": lambda step: iv.icsgld(step, ENDS, initial_log_psi=MASSES),

@@ -324,6 +324,8 @@ def test_variance_reduction(example, within) -> None:
     energy = {name: rows["energy"][0] for name, rows in summary["noise"].items()}
     assert energy["snapshot"] < 0.1 * energy["plain"] and energy["linear"] < 0.2 * energy["snapshot"]
     assert energy["quadratic"] < 0.2 * energy["Gauss-Newton"] < 0.2 * energy["linear"]
+    plumes = {name: rows["energy"][0] for name, rows in summary["plumes"].items()}
+    assert 40 < plumes["plain"] < 60 and plumes["linear"] < 0.15 and plumes["Gauss-Newton"] < 0.008
     wide, narrow = summary["bending"]["0.02"], summary["bending"]["0.01"]
     for name in ("bending", "Gauss-Newton"):  # of the first order in the noise of readings
         assert 1.9 < wide[name] / narrow[name] < 2.4

@@ -32,6 +32,46 @@ def test_every_call_makes_a_sampler(name):
     assert isinstance(made(CALLS[name]), iv.Sampler)
 
 
+@pytest.mark.parametrize("name", CALLS)
+def test_what_is_approximate_says_so_when_printed(name):
+    call = CALLS[name]
+    exact = (
+        re.match(r"iv\.(relangevin|contour_exchange)\(", call) and "adjusted=False" not in call and "window" not in call
+    )
+    told = str(made(call))
+    assert ("approximate" in told or "samples nothing" in told) == (not exact)
+
+
+def test_why_it_is():
+    for sampler, reasons in (
+        (iv.mala(), ()),
+        (iv.sgld(0.1), ("steps that nothing refuses",)),
+        (iv.svgd(0.1), ()),  # it says so itself
+        (
+            iv.csgld(0.1, [1.0, 2.0, 3.0], weights="published"),
+            ("steps that nothing refuses", "a law that is learnt for ever", "the published weights"),
+        ),
+        (iv.contour_exchange(), ()),
+        (iv.relangevin((1, 2, 4), scheme=iv.deo(window=8)), ("gates of windows",)),
+        (iv.relangevin((1, 2), swap=iv.naive()), ()),  # of exact energies
+        (iv.relangevin((1, 2), boundary="project"), ("moves at walls that are not reflected",)),
+        (
+            iv.resgld((1, 2), 0.1, estimator=iv.minibatch(4), swap=iv.corrected(5)),
+            ("steps that nothing refuses", "swaps with the correction factor 5"),
+        ),
+        (
+            iv.resgld((1, 2), 0.1, estimator=iv.minibatch(4), swap=iv.naive(assume_unbiased=True)),
+            ("steps that nothing refuses", "swaps that know of no noise", "swaps that take fidelities for equal"),
+        ),
+        (
+            iv.vr_resgld((1, 2), 0.1, size=4),
+            ("steps that nothing refuses", "one variance of a noise that grows with the distance from its snapshot"),
+        ),
+    ):
+        assert sampler.approximations == reasons
+        assert str(sampler).endswith(f"approximate: {', '.join(reasons)}") == bool(reasons)
+
+
 def test_all_five_papers_and_all_of_their_samplers_are_there():
     assert {paper for paper, *_ in ROWS} == {"reLD", "VR", "thesis", "f-reSGLD", "r2SGLD"}
     assert len(CALLS) == len(ROWS) > 30

@@ -14,7 +14,6 @@ from invsamp.arguments import boolean, instance, integer, optional, real, wrong
 from invsamp.calibration.outcome import Calibration
 from invsamp.calibration.records import Records, about
 from invsamp.calibration.replicates import ENERGIES, Replicate, Settings, replicate
-from invsamp.domains.boundary import Reflect
 from invsamp.engine.engine import Engine
 from invsamp.engine.progress import tqdm
 from invsamp.evaluate.contract import Evaluator
@@ -208,4 +207,4 @@ def _outcome(settings: Settings, made: dict[int, Replicate], false_alarm: float)
 
 def _approximate(sampler: Sampler) -> bool:
     """Whether its draws have another law than the posterior by its own word."""
-    return not all(rung.kernel.adjusted for rung in sampler.rungs) or sampler.boundary != Reflect()
+    return bool(sampler.approximations) or not all(rung.kernel.adjusted for rung in sampler.rungs)

@@ -167,7 +167,8 @@ class Engine:
             theta = self.problem.to_theta(failure.position).tolist()
             message = failure_message(self.problem, self.potentials[failure.fidelity])
             reason = f": {message}" if message else ""
-            raise RuntimeError(f"{failure}; the chains stand at the parameters {theta}{reason}") from failure
+            told = f"{failure}; the chains stand at the parameters {theta}{reason}{failure.cause}"
+            raise RuntimeError(told) from failure
         self.done += 1
 
     def share(self, answer: Answer) -> None:

@@ -21,7 +21,7 @@ from invsamp.estimators import BoundEstimator, Remembering, probe, remembered
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Answer, Asks, Estimate, Memory, Request, Rows, answered, check_shapes
 from invsamp.kernels import Info, Kernel, Langevin, Point, PriorDraws
-from invsamp.kernels.contract import NOTHING, RESTED, Path, StepSize, Whitened
+from invsamp.kernels.contract import NOTHING, RESTED, Path, StepSize, Whitened, number
 from invsamp.kernels.metric import IdentityMetric, Metric
 from invsamp.kernels.schedules import Schedule, over, step_size_at
 from invsamp.ladder import Rung
@@ -30,6 +30,8 @@ from invsamp.modes.descent import Led
 
 #: A rung whose every solve failed for so many steps in a row is stopped: there is nothing to sample.
 FAILING_STEPS = 200
+#: Drift of a step by its noise beyond which a chain has run away; at the limit of stability it is about 1.
+RUNAWAY = 100.0
 #: Where warm-up finds the step size of an adjusted kernel, every eighth step is shorter (`Kernel.short_step`): a chain
 #: in a spot of much higher curvature than elsewhere would refuse every full step and sit there for hundreds of draws.
 #: The cycle does not look at the state, so the law stays exact.
@@ -37,11 +39,14 @@ SHORT_EVERY = 8
 
 
 class SolvesFailed(RuntimeError):
-    """Every solve of one fidelity failed for `FAILING_STEPS` steps in a row, at and around ``position``."""
+    """Every solve of one fidelity failed for `FAILING_STEPS` steps in a row, at and around ``position``.
 
-    def __init__(self, fidelity: str, position: Array) -> None:
+    ``cause``: a sentence, where it is known why.
+    """
+
+    def __init__(self, fidelity: str, position: Array, cause: str = "") -> None:
         super().__init__(f"every solve of fidelity {fidelity!r} failed for {FAILING_STEPS} steps in a row")
-        self.fidelity, self.position = fidelity, position
+        self.fidelity, self.position, self.cause = fidelity, position, cause
 
 
 @dataclass
@@ -443,7 +448,23 @@ class RungAtWork:
         stuck = here.position == there.position if info.log_ratio is None else np.isneginf(info.log_ratio)
         self.counts.failing_in_a_row = self.counts.failing_in_a_row + 1 if stuck.all() else 0
         if self.counts.failing_in_a_row >= FAILING_STEPS:
-            raise SolvesFailed(self.potential.fidelity, self.position)
+            raise SolvesFailed(self.potential.fidelity, self.position, self._ran_away())
+
+    def _ran_away(self) -> str:
+        """Whether steps that nothing refuses have left the posterior, as the gradient tells where the chains stand."""
+        kernel = EXPLORER if self.exploring else self.settings.kernel
+        if kernel.adjusted or not self.gradients:
+            return ""
+        step_size, slope = self._active.step_size, self.metric.whiten(self.reduced_gradient(self.estimate))
+        with np.errstate(over="ignore"):
+            drift = float(np.median(np.sqrt(0.5 * np.mean(step_size * slope**2, axis=1))))
+        if drift < RUNAWAY:
+            return ""
+        return (
+            f". No step of {kernel.name} is refused, and where the chains stand its drift is {drift:.0e} times its "
+            f"noise: they have run away, as the step size {number(step_size) / self._step_scale:.3g} is too long for "
+            "the energy's curvature; take a shorter one"
+        )
 
 
 def take_gradients_along(rungs: Sequence[RungAtWork]) -> None:

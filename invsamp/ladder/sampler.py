@@ -10,12 +10,14 @@ from typing import Literal
 from invsamp.arguments import instance, integer, one_of, optional, real, sequence, store
 from invsamp.domains.boundary import Boundary, Reflect, as_boundary
 from invsamp.estimators import Exact
+from invsamp.ladder.approximations import approximations
 from invsamp.ladder.preconditioner import Given, given
 from invsamp.ladder.rung import Rung
 from invsamp.ladder.spacing import AutoLadder
 from invsamp.laws import check_ladder
 from invsamp.laws.contours import Contour
 from invsamp.laws.cooling import Annealed
+from invsamp.laws.tempering import Tempered, TemperedLikelihood
 from invsamp.modes import Modes
 from invsamp.swap.rules import SwapRule
 from invsamp.swap.schemes import SwapScheme, deo
@@ -172,6 +174,11 @@ class Sampler:
             return self.preconditioner
         return "dense" if dimension <= MOST_DENSE else "diagonal"
 
+    @property
+    def approximations(self) -> tuple[str, ...]:
+        """Why draws are not exactly the posterior's, in words; none where they are, or if a baseline says so itself."""
+        return approximations(self.rungs, self.swap.rule, self.swap.scheme, self.boundary)
+
     def __str__(self) -> str:
         return self.told(f"auto (dense up to {MOST_DENSE} parameters)")
 
@@ -179,6 +186,8 @@ class Sampler:
         """Its parts in words, with what is said of a preconditioner "auto"."""
         kernels = " and ".join(dict.fromkeys(str(rung.kernel) for rung in self.rungs))
         parts = [f"{kernels}, preconditioner {auto if self.preconditioner == 'auto' else self.preconditioner}"]
+        laws = dict.fromkeys(str(r.law) for r in self.rungs if not isinstance(r.law, Tempered | TemperedLikelihood))
+        parts += [f"law {law}" for law in laws]
         estimators = dict.fromkeys(r.estimator for r in self.rungs if not isinstance(r.estimator, Exact))
         parts += [str(estimator) for estimator in estimators]
         if len(self.rungs) > 1:
@@ -190,6 +199,8 @@ class Sampler:
             parts.append(f"{rungs}, swaps by {rule}{energies}{often}")
         if self.boundary != Reflect():
             parts.append(f"boundary {self.boundary}")
+        if self.approximations:
+            parts.append(f"approximate: {', '.join(self.approximations)}")
         return "; ".join(parts)
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy.typing as npt
 
-from invsamp.arguments import array, boolean, instance, integer, optional, real
+from invsamp.arguments import array, instance, integer, optional, real
 from invsamp.domains.boundary import Boundary
 from invsamp.estimators import Estimator, Exact
-from invsamp.kernels import Langevin, LocalLangevin
+from invsamp.kernels import Kernel, Langevin, LocalLangevin
 from invsamp.kernels.schedules import Schedule
 from invsamp.ladder import COARSEST, Rung, Sampler
 from invsamp.laws import tempered
@@ -33,7 +33,7 @@ def contour_exchange(
     log_psi: npt.ArrayLike | None = None,
     zeta: float = 1.0,
     rungs: int = 3,
-    local: bool = True,
+    kernel: Kernel | None = None,
     fidelities: Sequence[str | int] | None = None,
     swap: SwapRule | None = None,
     swap_fraction: float = 0.1,
@@ -55,8 +55,9 @@ def contour_exchange(
         As of `invsamp.contour`: by default what suits is found in warm-up.
     rungs : int, >= 1
         Contour rungs. Each brings about as much as the next, at one evaluation of the coarse model in each step.
-    local : bool
-        Whether steps of a contour rung are longer where its law is flatter (`invsamp.LocalLangevin`). False: MALA.
+    kernel : Kernel, optional
+        How contour rungs move; one that accepts or refuses its steps. Default: `invsamp.LocalLangevin`, MALA whose
+        steps are longer where the law is flatter.
     swap_fraction, scheme
         When rungs meet: at a tenth of the steps by default, all of them in turn (`sweep`), so that the cold one is
         offered a new position each time. Only its meetings take solves: a coarse energy, and a fine one for what this
@@ -77,9 +78,11 @@ def contour_exchange(
     adjusted = Langevin(adjusted=True)
     levels = (0, COARSEST) if fidelities is None else fidelities
     steps, levels, _ = columns(2, step_size, levels, Exact())
-    kernels = adjusted, LocalLangevin() if boolean("local", local) else adjusted
-    cold = Rung(tempered(1.0), levels[0], kernel=kernels[0], step_size=steps[0])
-    walking = Rung(law, levels[1], kernel=kernels[1], step_size=steps[1])
+    moves = optional(instance, "kernel", kernel, Kernel, "a Kernel, such as Microcanonical()") or LocalLangevin()
+    if not moves.adjusted:
+        raise ValueError(f"kernel must accept or refuse its steps, so that the law is exact, got {moves}")
+    cold = Rung(tempered(1.0), levels[0], kernel=adjusted, step_size=steps[0])
+    walking = Rung(law, levels[1], kernel=moves, step_size=steps[1])
     scheme = sweep() if scheme is None else scheme
     return exchange((cold, *[walking] * count), None, swap, swap_fraction, scheme, preconditioner, boundary)
 

@@ -88,6 +88,21 @@ class TestStep:
                 made.step()
         assert len(calls) == 10 + FAILING_STEPS
         np.testing.assert_array_equal(caught.value.position, made.position)
+        assert not caught.value.cause
+
+    def test_says_that_chains_ran_away_where_they_did(self):
+        """Steps on sums of fourth powers are stable near 0 alone; where the energy overflows nothing is solved."""
+
+        def function(position):
+            with np.errstate(over="ignore"):
+                return (position**4).sum(axis=1), 4.0 * position**3
+
+        made = at_work(function, start=[[30.0, 0.0]] * 4)
+        with pytest.raises(SolvesFailed) as caught:
+            for _ in range(1000):
+                made.step()
+        assert "No step of sgld is refused" in caught.value.cause
+        assert "run away, as the step size 0.1 is too long" in caught.value.cause
 
     def test_one_chain_that_works_is_enough_to_go_on(self):
         def function(position):

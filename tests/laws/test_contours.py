@@ -360,6 +360,7 @@ class TestRefused:
             (lambda: iv.csgld(None, ENDS), "step_size must be given"),
             (lambda: iv.csgld(0.1, [1.0, 2.0]), "ends must be at least three energies"),
             (lambda: iv.csgld(0.1, ENDS, weights="both"), "weights must be one of 'exact', 'published'"),
+            (lambda: iv.contour_exchange(kernel=iv.Langevin()), "kernel must accept or refuse its steps"),
             (lambda: iv.contour_exchange(fidelities=("a",)), "fidelities must have one entry for each of the 2"),
         ],
     )

@@ -10,6 +10,7 @@ from invsamp.problems import (
     lorenz,
     lotka_volterra,
     pharmacokinetics,
+    plumes,
     reactions,
     robertson,
 )
@@ -26,6 +27,7 @@ PROBLEMS = {
     "fitzhugh_nagumo.nerve": fitzhugh_nagumo.nerve,
     "robertson.reactions": robertson.reactions,
     "influenza.outbreak": influenza.outbreak,
+    "plumes.source": plumes.source,
     "reactions.slow_or_fast": reactions.slow_or_fast,
     "pharmacokinetics.population": pharmacokinetics.population,
     "pharmacokinetics.two_compartments": pharmacokinetics.two_compartments,

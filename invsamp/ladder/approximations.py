@@ -1,0 +1,56 @@
+"""Why a sampler's draws are not exactly those of its laws: what its print and its report say of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from invsamp.domains.boundary import Boundary, Reflect
+from invsamp.estimators import Exact
+from invsamp.estimators.control_variates import ControlVariate
+from invsamp.kernels.baseline import Baseline
+from invsamp.ladder.rung import Rung
+from invsamp.laws.contours import Contour
+from invsamp.swap.rules import MultiVariance, OwnEnergies, SwapRule
+from invsamp.swap.schemes import DeterministicEvenOdd, SwapScheme
+from invsamp.variances.models import RunningAverage
+
+
+def approximations(
+    rungs: Sequence[Rung], rule: SwapRule | None, scheme: SwapScheme, boundary: Boundary | str
+) -> tuple[str, ...]:
+    """Reasons, each once; none of a sampler that is exact.
+
+    Baselines of the literature say so themselves. That of a rung is one of the cold rung's draws, too, where they swap.
+    """
+    found = [reason for rung in rungs for reason in _of_rung(rung)]
+    if len(rungs) > 1:
+        found += _of_swaps(rungs, rule, scheme)
+    if boundary != Reflect():
+        found.append("moves at walls that are not reflected")
+    return tuple(dict.fromkeys(found))
+
+
+def _of_rung(rung: Rung) -> Iterator[str]:
+    if not rung.kernel.adjusted and not isinstance(rung.kernel, Baseline):
+        yield "steps that nothing refuses"
+    law = rung.law
+    if isinstance(law, Contour):
+        if law.learning is not None and law.learning.forever:
+            yield "a law that is learnt for ever"
+        if law.weighting == "published":
+            yield "the published weights"
+
+
+def _of_swaps(rungs: Sequence[Rung], rule: SwapRule | None, scheme: SwapScheme) -> Iterator[str]:
+    noisy = [rung for rung in rungs if not isinstance(rung.estimator, Exact)]
+    if rule is not None and rule.factor != 1.0 and noisy:
+        factor = rule.factor
+        yield "swaps that know of no noise" if math.isinf(factor) else f"swaps with the correction factor {factor:g}"
+    if isinstance(rule, OwnEnergies | MultiVariance) and rule.assume_unbiased:
+        yield "swaps that take fidelities for equal"
+    running = [rung.estimator for rung in noisy if isinstance(rung.energy_variance, RunningAverage)]
+    if any(isinstance(estimator, ControlVariate) and estimator.order == "constant" for estimator in running):
+        yield "one variance of a noise that grows with the distance from its snapshot"
+    if isinstance(scheme, DeterministicEvenOdd) and scheme.window > 1:
+        yield "gates of windows"
