@@ -24,7 +24,7 @@ DRAWS = 15
 BASELINES = {"sgd", "psgld", "svgd", "deo_sgd"}
 #: The coarse model is a tenth too steep, and off by a tenth: that must not be in the draws.
 EXCHANGE = iv.surrogate_exchange(every=2)
-#: They need two fidelities, as `tests/calibration` and `tests/kernels/test_delayed_acceptance.py` have them.
+#: They need two fidelities.
 OF_A_SURROGATE = {"surrogate_exchange", "two_stage"}
 #: Of draws without an acceptance step, in sds of a uniform rank and in the log of a width.
 ALLOWED = 0.15
@@ -277,3 +277,39 @@ def test_apart(name, within):
 @pytest.mark.slow
 def test_apart_wrong_noise_is_rejected(within):
     assert not within(*of_unadjusted(replicated("vr_resgld", Louder(1.0))))
+
+
+class Plain:
+    """A model of a family, of one replicate."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, theta):
+        return self.function(theta)[0]
+
+    def linearize(self, theta):
+        y, jacobian = self.function(theta)
+        return y, lambda cotangent: np.einsum("ij,ijk->ik", cotangent, jacobian)
+
+
+def delayed(name, kind=iv.GaussianNoise):
+    """A calibration by the public function, as the kernel asks the coarse model past all estimators."""
+    family = of_two_models(name)
+    forward = {fidelity: Plain(function) for fidelity, function in family.forward.items()}
+    posterior = iv.Posterior(family.prior, forward, np.zeros(family.size), kind(family.noise.scale), family.domain)
+    plan = {"draws": 60, "warmup": 100, "chains": 4, "seed": 1, "progress": False}
+    found = iv.calibrate(posterior, iv.two_stage(steps=4), replicates=30, ranks=DRAWS, **plan)
+    assert not found.failed
+    return found.ranks
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAMILIES)
+def test_two_stages(name, within):
+    assert within(*of_exact(delayed(name)))
+
+
+@pytest.mark.slow
+def test_two_stages_of_louder_data_are_rejected(within):
+    assert not within(*of_exact(delayed("bimodal", Louder)))
