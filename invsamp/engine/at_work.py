@@ -17,7 +17,7 @@ from invsamp.engine.scouting import Visits
 from invsamp.engine.streams import Saved
 from invsamp.engine.swaps.exchange import Exchange
 from invsamp.evaluate.counted import CountedPotential
-from invsamp.evaluate.requests import Answer, Asks, Result, answered, gathered
+from invsamp.evaluate.requests import Answer, Asks, Result, answered, done, gathered
 from invsamp.ladder import Sampler
 
 
@@ -73,7 +73,7 @@ class AtWork:
         """Let others answer, all that is asked for at a time at once."""
         self.answer, self.parallel = answer, True
         for rung in self.rungs:
-            rung.answer = answer
+            rung.share(answer)
 
     def do(self, askings: Sequence[Asks[Result]]) -> list[Result]:
         """What comes of some that ask and do not depend on each other."""
@@ -108,8 +108,8 @@ class AtWork:
         ]
         share_pilots(self.rungs)
         take_gradients_along(self.rungs)
-        for rung in self.rungs:
-            rung.answer = self.answer
+        if self.parallel:
+            self.share(self.answer)
         self.exchange, self.outside = None, [0] * len(self.rungs)
 
     def meet(self) -> None:
@@ -122,8 +122,9 @@ class AtWork:
         if self.parallel:
             self.do([rung.moves() for rung in self.rungs])
         else:
+            answer = self.answer
             for rung in self.rungs:
-                rung.step()
+                done(rung.moves(), answer)
         if self.exchange is not None and self.exchange.due():
             self.do([self.exchange.meet()])
 

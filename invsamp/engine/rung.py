@@ -17,9 +17,9 @@ from invsamp.engine.lessons import Unsettled
 from invsamp.engine.noise_models import NoiseModels, Samples
 from invsamp.engine.priors import Priors
 from invsamp.engine.streams import Saved, Stream, log_uniform, single_normal
-from invsamp.estimators import BoundEstimator, Remembering, probe, remembered
+from invsamp.estimators import BoundEstimator, Exact, Remembering, probe, remembered
 from invsamp.evaluate.counted import CountedPotential
-from invsamp.evaluate.requests import Answer, Asks, Estimate, Memory, Request, Rows, answered, check_shapes
+from invsamp.evaluate.requests import Answer, Asks, Estimate, Memory, Request, Rows, answered, check_shapes, done
 from invsamp.kernels import Info, Kernel, Langevin, Point, PriorDraws
 from invsamp.kernels.contract import NOTHING, RESTED, Path, StepSize, Whitened, number
 from invsamp.kernels.metric import IdentityMetric, Metric
@@ -114,6 +114,7 @@ class RungAtWork:
         self.potentials = tuple(potential.fidelities[name] for name in names)
         self._others = tuple(other for other in self.potentials if other is not potential)
         self.answer: Answer = potential.answer_all
+        self._shared = False  # whether somebody else answers
         self.streams = dict(zip(PURPOSES, (np.random.default_rng(s) for s in seed.spawn(len(PURPOSES))), strict=True))
         #: What estimates come with.
         self.gradients: Gradients = settings.kernel.gradient and ("apart" if apart else True)
@@ -181,6 +182,7 @@ class RungAtWork:
     @metric.setter
     def metric(self, metric: Metric) -> None:
         self._active.metric = metric
+        self._active.free = not self.bounded and isinstance(metric, IdentityMetric)
 
     @property
     def variance_ready(self) -> bool:
@@ -267,9 +269,13 @@ class RungAtWork:
         self._thresholds = Stream(self.streams["accept"], shape[:1], log_uniform)
         self._active.normal, self._active.log_uniform = self._moves.draw, self._thresholds.draw
 
+    def share(self, answer: Answer) -> None:
+        """Let somebody else answer."""
+        self.answer, self._shared = answer, True
+
     def step(self) -> None:
         """Move every chain once."""
-        answered(self.moves(), self.answer)
+        done(self.moves(), self.answer)
 
     def moves(self) -> Asks[None]:
         """Move every chain once, when what is asked for is answered.
@@ -277,16 +283,18 @@ class RungAtWork:
         This runs at every step of every run: what would read better as functions of their own stands here in line.
         """
         self.iteration = iteration = self.iteration + 1
-        if self.schedule is not None and not self.exploring:
-            self.step_size = min(step_size_at(self.schedule, iteration - 1), self.longest_step)
-        exploring, active, counts, here = self.exploring, self._active, self.counts, self.point
-        kernel = EXPLORER if exploring else self.settings.kernel
-        shortens = (self._shortens or exploring) and iteration % SHORT_EVERY == 0
-        short = shortens and kernel.adjusted and kernel.short_step < 1.0
+        exploring, active, counts, here, others = self.exploring, self._active, self.counts, self.point, self._others
+        if exploring:
+            kernel, shortens = EXPLORER, True
+        else:
+            kernel, shortens = self.settings.kernel, self._shortens
+            if self.schedule is not None:
+                self.step_size = min(step_size_at(self.schedule, iteration - 1), self.longest_step)
+        short = shortens and iteration % SHORT_EVERY == 0 and kernel.adjusted and kernel.short_step < 1.0
         step_size = kernel.short_step * self.step_size if short else self.step_size
         active.step_size = step_size * self._step_scale
         potential = self.potential
-        before = potential.failed + sum([other.failed for other in self._others]) if self._others else potential.failed
+        before = potential.failed + sum([other.failed for other in others]) if others else potential.failed
         try:
             if self._unchecked and not exploring:
                 self._unchecked -= 1
@@ -301,7 +309,7 @@ class RungAtWork:
         self.point, self.info = point, info
         if not exploring:
             self.memory = memory
-        failed = potential.failed + sum([other.failed for other in self._others]) if self._others else potential.failed
+        failed = potential.failed + sum([other.failed for other in others]) if others else potential.failed
         if failed != before:
             self._watch(here, point, info)
         elif counts.failing_in_a_row:
@@ -335,6 +343,17 @@ class RungAtWork:
         memory = (self.estimator_memory,) if rows is None else remembered(self.estimator_memory, rows)
         return self.estimator.estimate(self.streams["estimate"], position, self.gradients, *memory)
 
+    def evaluate_exactly(self, position: Array, rows: Rows | None = None) -> Asks[Estimate]:
+        """What `evaluate` says where the estimator is `Exact`: told at once unless somebody else answers.
+
+        A request that goes out through the generators of kernel and rung takes a tenth of a step of SGLD.
+        """
+        request = tuple.__new__(Request, (self.potential.fidelity, position, self.gradients, None, False))
+        if not self._shared:
+            return self.potential.answer(request)
+        (found,) = yield (request,)
+        return found
+
     def solve(self, position: Array, fidelity: str | int, *, gradient: bool) -> Asks[Estimate]:
         """Energies of a fidelity, 0 for the rung's own, whatever the estimator is."""
         if isinstance(fidelity, int):
@@ -353,7 +372,7 @@ class RungAtWork:
         metric = self._active.metric
         move = metric.colour(straight)
         if not self.bounded:  # of millions of coordinates, memory for one more array is a tenth of the step
-            return np.add(position, move, out=move if spent else None), straight, None
+            return np.add(position, move, move if spent else None), straight, None
         path = self.domain.reflect(position, move, metric.matrix)
         self.bounces = path.bounces
         reflected, failed = int(np.count_nonzero(path.bounces)), int(np.count_nonzero(path.failed))
@@ -486,19 +505,21 @@ class _ActiveRung:
 
     __slots__ = (
         *("_of", "contains", "evaluate", "follow", "gradient_noise", "log_uniform", "normal", "solve"),
-        *("law", "law_memory", "metric", "step_size"),
+        *("free", "law", "law_memory", "metric", "step_size"),
     )
 
     law: Law
     law_memory: Memory
     metric: Metric
+    free: bool
     normal: Callable[[], Array]
     log_uniform: Callable[[], Array]
 
     def __init__(self, of: RungAtWork) -> None:
         self._of = of
         self.step_size: StepSize = 0.0
-        self.evaluate, self.follow, self.contains, self.solve = of.evaluate, of.follow, of.domain.contains, of.solve
+        self.evaluate = of.evaluate_exactly if isinstance(of.settings.estimator, Exact) else of.evaluate
+        self.follow, self.contains, self.solve = of.follow, of.domain.contains, of.solve
         spends = of.settings.gradient_noise is not None and not of.estimator.exact
         self.gradient_noise = self._gradient_noise if spends else _no_noise
 
@@ -506,11 +527,6 @@ class _ActiveRung:
     def step_scale(self) -> float:
         """How many times the step size as given `step_size` is."""
         return self._of.step_scale
-
-    @property
-    def free(self) -> bool:
-        """Whether moves are straight, and of the positions themselves."""
-        return not self._of.bounded and isinstance(self.metric, IdentityMetric)
 
     @property
     def warming(self) -> bool:
@@ -552,9 +568,11 @@ class _ActiveRung:
         return None if variance is None else variance * factors[1] ** 2
 
     def _gradient_noise(self, point: Point) -> Array | None:
-        variance, factors = self._of.gradient_variance(), self.law.factors
-        if variance is None or factors is None:
+        noise, factors = self._of.noise, self.law.factors
+        if factors is None or not noise.ready:
             return None
+        variance = noise.gradient_variance(point.position, point.estimate.gradient_variance)
+        assert variance is not None  # else `_no_noise` stands here
         whitened = self.metric.whiten_covariance(variance)
         return whitened if factors[1] == 1.0 else whitened * factors[1] ** 2
 

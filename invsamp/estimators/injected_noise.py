@@ -62,19 +62,18 @@ class _BoundNoisy:
         self._repeated: dict[tuple[float, int], tuple[Array, Array]] = {}
 
     def estimate(self, rng: np.random.Generator, position: Array, gradient: Gradients = True) -> Asks[Estimate]:
-        (found,) = yield (Request(self._fidelity, position, gradient),)
+        (found,) = yield (tuple.__new__(Request, (self._fidelity, position, gradient, None, False)),)
         energy_sd, energy_variance = self._evaluate(self._energy_sd, position, found.energy)
         chains, d = position.shape
         if not gradient:
-            return found._replace(
-                energy=found.energy + energy_sd * rng.standard_normal(chains), energy_variance=energy_variance
-            )
+            energy = found.energy + energy_sd * rng.standard_normal(chains)
+            return tuple.__new__(Estimate, (energy, None, energy_variance, *found[3:]))
         gradient_sd, gradient_variance = self._evaluate(self._gradient_sd, position, found.energy)
         noise = rng.standard_normal((chains, d + 1))
         energy, noisy_gradient = np.empty(chains), np.empty((chains, d))
         _add_noise(found.energy, found.gradient, energy_sd, gradient_sd, noise, energy, noisy_gradient)
         variance = expand_isotropic(gradient_variance, d, self._structure)
-        return Estimate(energy, noisy_gradient, energy_variance, variance, *found[4:])
+        return tuple.__new__(Estimate, (energy, noisy_gradient, energy_variance, variance, *found[4:]))
 
     def _evaluate(self, sd: StandardDeviation, position: Array, energy: Array) -> tuple[Array, Array]:
         """Standard deviations and variances, each (chains,)."""
@@ -83,9 +82,10 @@ class _BoundNoisy:
             values = np.where(np.isfinite(energy), numbers("the standard deviation", sd(position, energy)), 0.0)
             return values, values**2
         key = sd, len(position)
-        if key not in self._repeated:
-            self._repeated[key] = np.full(key[1], float(sd)), np.full(key[1], float(sd) * float(sd))
-        return self._repeated[key]
+        known = self._repeated.get(key)
+        if known is None:
+            known = self._repeated[key] = np.full(key[1], float(sd)), np.full(key[1], float(sd) * float(sd))
+        return known
 
 
 @njit(cache=True)

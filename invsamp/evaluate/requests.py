@@ -132,6 +132,16 @@ def answered(asking: Asks[Result], answer: Answer) -> Result:
         return result
 
 
+def done(asking: Asks[None], answer: Answer) -> None:
+    """The same of what returns nothing: where it asks for nothing either, no exception has to end it."""
+    for requests in asking:
+        try:
+            while True:
+                requests = asking.send(answer(requests))
+        except StopIteration:
+            return
+
+
 def gathered(askings: Sequence[Asks[Result]]) -> Asks[list[Result]]:
     """What comes of several, whose requests are asked at the same time: those that want more go on together."""
     if len(askings) == 1:

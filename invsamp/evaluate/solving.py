@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import isfinite
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
 from invsamp.contract import (
     Array,
@@ -29,7 +29,6 @@ from invsamp.evaluate.requests import (
     Request,
     guarded,
     joined,
-    moduli,
     reduced,
     reduced_sums,
     rows_of,
@@ -50,6 +49,7 @@ def solver(potential: Potential) -> Callable[[Request], Estimate]:
     """
     energy, energy_and_gradient = potential.energy, potential.energy_and_gradient
     parts = potential.parts if isinstance(potential, SplitPotential) else None
+    new, array, real = tuple.__new__, np.ndarray, FLOAT
 
     def solved(request: Request) -> Estimate:
         _, position, gradient, batch, observations = request
@@ -60,7 +60,9 @@ def solver(potential: Potential) -> Callable[[Request], Estimate]:
             predicted = cast(ObservingPotential, potential).observations(position)
             y = own_array(predicted, f"the observations of fidelity {request.fidelity!r}")
             return guarded(Estimate(np.zeros(len(y)), y))
-        prior = prior_slope = slope = None
+        slope: Array | None = None
+        prior: Array | None = None
+        prior_slope: Array | None = None
         if parts is not None:
             value, slope, prior, prior_slope = parts(position, gradient)
         elif gradient:
@@ -68,16 +70,36 @@ def solver(potential: Potential) -> Callable[[Request], Estimate]:
         else:
             value = energy(position)
         # what follows, for the usual case, as this is asked at each step
-        if gradient is True and type(value) is type(slope) is np.ndarray and value.dtype is slope.dtype is FLOAT:
-            total = moduli(value.ravel()) + moduli(slope.ravel())
+        usual = type(value) is array and value.dtype is real
+        if usual and gradient is True and type(slope) is array and slope.dtype is real:
+            value, slope = value.copy(), slope.copy()
             if prior is None:
-                if isfinite(total):
-                    return Estimate(value.copy(), slope.copy())
-            elif type(prior) is np.ndarray and prior.dtype is FLOAT and isfinite(total + moduli(prior.ravel())):
-                return Estimate(value.copy(), slope.copy(), None, None, prior.copy())
+                if _finite(value, slope, value):
+                    return new(Estimate, (value, slope, None, None, None, None, False))
+            elif type(prior) is array and prior.dtype is real:
+                prior = prior.copy()
+                if _finite(value, slope, prior):
+                    return new(Estimate, (value, slope, None, None, prior, None, False))
+        elif usual and gradient is False and prior is None:
+            value = value.copy()
+            if _finite(value, value, value):
+                return new(Estimate, (value, None, None, None, None, None, False))
         return guarded(_owned(request, value, slope, prior, prior_slope))
 
     return solved
+
+
+@njit(cache=True)
+def _finite(energy: Array, gradient: Array, prior: Array) -> bool:
+    """Whether all of it is: for few chains in half the time of BLAS's sums of moduli."""
+    wrong = 0
+    for value in energy.flat:
+        wrong += not abs(value) < np.inf
+    for value in gradient.flat:
+        wrong += not abs(value) < np.inf
+    for value in prior.flat:
+        wrong += not abs(value) < np.inf
+    return wrong == 0
 
 
 def _of_batch(potential: Potential, request: Request, batch: Batch) -> Estimate:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
+
+import numpy as np
 
 from invsamp.arguments import real, store
 from invsamp.contract import Array
@@ -70,11 +73,16 @@ class Tempered(AtTemperature):
 
     def energy(self, estimate: Estimate, memory: Memory) -> Array:
         """Values of v (chains,)."""
-        return estimate.energy if self.temperature == 1.0 else estimate.energy / self.temperature
+        return estimate.energy if self.temperature == 1.0 else estimate.energy / self._divisor
 
     def gradient(self, estimate: Estimate, memory: Memory) -> Array:
         """Gradients of v with respect to the position (chains, d)."""
-        return estimate.gradient if self.temperature == 1.0 else estimate.gradient / self.temperature
+        return estimate.gradient if self.temperature == 1.0 else estimate.gradient / self._divisor
+
+    @cached_property
+    def _divisor(self) -> Array:
+        """The temperature as an array, by which an array is divided in half the time."""
+        return np.array(self.temperature)
 
 
 @dataclass(frozen=True)

@@ -222,7 +222,7 @@ def pose(
     everywhere = _pose(
         position, coordinates, density, box, constant, theta, derivative, value, slope, jacobian_slope, inside
     )
-    return Posed(theta, derivative, value, slope, jacobian_slope, inside, everywhere)
+    return tuple.__new__(Posed, (theta, derivative, value, slope, jacobian_slope, inside, everywhere))
 
 
 @njit(cache=True, error_model="numpy")

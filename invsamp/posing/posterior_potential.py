@@ -47,6 +47,7 @@ class PosteriorPotential:
         slow = self._slow_domain is not None or self._hierarchy is not None
         self._plain = not (prior.others or coordinates.vectors or slow)
         self.dimension = prior.dimension
+        self._whole = isinstance(columns, slice) and columns.indices(self.dimension) == (0, self.dimension, 1)
         if noise.independent:  # else there are no terms for minibatches
             self.size = noise.size
 
@@ -201,7 +202,7 @@ class PosteriorPotential:
     def _parts(self, gradient: Gradients, posed: Posed, place: Array | Moved) -> Parts:
         """Of points inside; the value and the slope are written over."""
         theta, derivative, value, slope, jacobian_slope, _, _ = posed
-        prior, selected = -value, np.ascontiguousarray(theta[:, self._columns])
+        prior, selected = -value, theta if self._whole else np.ascontiguousarray(theta[:, self._columns])
         if not gradient:
             unused = slope if self._hierarchy is None else np.zeros(theta.shape)
             self._noise.accumulate(theta, self._model(selected), value, unused)
@@ -216,7 +217,7 @@ class PosteriorPotential:
         if apart:
             slope += self._back(place, by_data)
         column_families.finish(value, slope, derivative, jacobian_slope)
-        return Parts(value, slope, prior, prior_slope)
+        return tuple.__new__(Parts, (value, slope, prior, prior_slope))
 
     def _data_terms(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
         """Minus log-likelihoods (rows, batch) at theta and their gradients in theta (rows, batch, dimension)."""

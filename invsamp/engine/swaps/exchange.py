@@ -64,7 +64,7 @@ class Exchange:
         self._attempt = 0
         #: Steps from one meeting to the next of pairs that cost solves; None: now and then.
         self.every = swap.every
-        self._due = np.empty(0, dtype=bool)
+        self._due: list[bool] = []  # after which steps to come, if `every` does not say so
         self._next = 0
         # pairs that meet after every step, by a schedule of their own, as it costs nothing
         every = swap.fraction is None
@@ -100,13 +100,11 @@ class Exchange:
             self._next = (self._next + 1) % self.every
             self._met = not self._next
             return self._met or bool(self._free)
-        place = self._next
-        if place == len(self._due):
-            self._due = self._when.random(4096) < self._fraction
-            place = 0
-        self._next = place + 1
-        self._met = bool(self._due[place])
-        return self._met or bool(self._free)
+        if self._next == len(self._due):
+            self._due, self._next = (self._when.random(4096) < self._fraction).tolist(), 0
+        self._met = met = self._due[self._next]
+        self._next += 1
+        return met or bool(self._free)
 
     def meet(self) -> Asks[None]:
         """Let those rungs meet whose turn it is."""
@@ -163,7 +161,7 @@ class Exchange:
         return {
             "when": copy.deepcopy(self._when),
             "who": copy.deepcopy(self._who),
-            "due": self._due.copy(),
+            "due": np.array(self._due, dtype=bool),
             "next": self._next,
             "attempt": self._attempt,
             "free_attempt": self._free_attempt,
@@ -179,7 +177,7 @@ class Exchange:
     def restore(self, state: Saved) -> None:
         """Go on from a state."""
         self._when, self._who = copy.deepcopy(state["when"]), copy.deepcopy(state["who"])
-        self._due, self._next, self._attempt = state["due"].copy(), state["next"], state["attempt"]
+        self._due, self._next, self._attempt = state["due"].tolist(), state["next"], state["attempt"]
         self._free_attempt, self._free_who = state["free_attempt"], copy.deepcopy(state["free_who"])
         self.every = state.get("every", self._swap.every)  # runs of version 0.2.0 had no other
         self.parities, self.measured = state["parities"], Measured(*state["measured"])
