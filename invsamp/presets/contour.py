@@ -46,6 +46,7 @@ def contour_exchange(
     The cold rung is the posterior, by `mala`. The others, on the coarsest fidelity, are flat in the energy from the
     posterior's range up to that of the hottest temperature, so each walks between the two by itself, and hands its
     position on at every meeting. What warm-up learns of their laws can cost swaps, never the law of the draws.
+    Other arguments: see `invsamp.presets`.
 
     Parameters
     ----------
@@ -64,10 +65,6 @@ def contour_exchange(
         lets pass.
     fidelities : sequence of two, optional
         Of the cold rung and of the contour rungs. Default: the finest, and the coarsest.
-
-    Notes
-    -----
-    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
 
     References
     ----------
@@ -110,6 +107,7 @@ def csgld(
     M = 1 in the first bin and in the last, where the print extrapolates and diverges. Draws have weights: those of the
     published :math:`\theta_J^\zeta` belong to no continuous law (right weights of the modes .638 for .6 in the thesis's
     mixture); by default they are :math:`\Psi(U)^\zeta`, which are exact for the law that is simulated.
+    Other arguments: see `invsamp.presets`.
 
     Parameters
     ----------
@@ -135,10 +133,6 @@ def csgld(
     estimator : Estimator, optional
         `exact`, or `noisy` gradients with exact energies: noise in the energy, as of minibatches, is refused, for
         neither the bins nor the weights are then what they should be.
-
-    Notes
-    -----
-    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
 
     References
     ----------

@@ -50,6 +50,8 @@ def relangevin(
 ) -> Sampler:
     """Replica-exchange Langevin (reLD) with exact energies; exact in every part by default.
 
+    Other arguments: see `invsamp.presets`.
+
     Parameters
     ----------
     adjusted : bool
@@ -60,10 +62,6 @@ def relangevin(
         Any other one in their place, as `invsamp.Microcanonical()` (that of `mams`).
     swap : SwapRule, optional
         Default: exact for rungs of any fidelities, in two stages where they differ (`delayed_acceptance`).
-
-    Notes
-    -----
-    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
 
     Raises
     ------
@@ -102,6 +100,8 @@ def resgld(
 ) -> Sampler:
     """Replica-exchange SGLD with one fidelity and noisy energies; its gradients' noise is not taken out.
 
+    Other arguments: see `invsamp.presets`.
+
     Parameters
     ----------
     swap : SwapRule, optional
@@ -113,10 +113,6 @@ def resgld(
         Less than 1: with momentum, as of `sghmc`; reSGHMC.
     fidelities : sequence, optional
         Default: the finest on every rung.
-
-    Notes
-    -----
-    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
 
     References
     ----------
@@ -153,15 +149,12 @@ def r2sgld(
     swaps corrected for the energies' noise (eq. 7 with C = 2 for the variance of the energies' difference). Not as
     published: an attempt follows a tenth of the steps, not every one (``swap_fraction=1.0``), and the reflection is
     the specular path, whose end is that of the published one where a move meets one straight wall.
+    Other arguments: see `invsamp.presets`.
 
     Parameters
     ----------
     friction : float in (0, 1]
         Less than 1: with momentum, as of `sghmc`; r2SGHMC.
-
-    Notes
-    -----
-    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
 
     References
     ----------
@@ -202,6 +195,8 @@ def multi_variance_resgld(
 ) -> Sampler:
     """m-reSGLD: each rung its own fidelity and noise, swaps by both rungs' energies at both positions.
 
+    Other arguments: see `invsamp.presets`.
+
     Parameters
     ----------
     weight : float in [0, 1], optional
@@ -209,10 +204,6 @@ def multi_variance_resgld(
     assume_unbiased : bool
         Rungs of different deterministic fidelity are refused unless you say that their energies differ by
         noise alone (see `invsamp.swap.rules.multi_variance`).
-
-    Notes
-    -----
-    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
 
     References
     ----------
@@ -254,6 +245,8 @@ def fast_resgld(
     """f-reSGLD: the noise of each fidelity's gradient is taken out of the injected noise, that of its energy out of
     the swaps.
 
+    Other arguments: see `invsamp.presets`.
+
     Parameters
     ----------
     variance : VarianceModel, optional
@@ -274,10 +267,6 @@ def fast_resgld(
         Default: eq. (18) (`fast`) between rungs of one fidelity, `delayed_acceptance` between rungs of two, whose
         energies differ by more than noise, so that eq. (18) would be biased. ``fast(assume_unbiased=True)`` gives
         the published rule all the same.
-
-    Notes
-    -----
-    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
 
     References
     ----------
@@ -327,6 +316,7 @@ def vr_resgld(
     Their noise grows with the distance from the snapshot, and one running variance stands for it: at F = 1 the mode
     that is reached is too wide by half with ``refresh`` 40. As corrected here, snapshots travel with positions and the
     variance is estimated before they are renewed. `paired_resgld` is exact in its swaps.
+    Other arguments: see `invsamp.presets`.
 
     Parameters
     ----------
@@ -338,10 +328,6 @@ def vr_resgld(
         Default: ``corrected()``.
     energy_variance : VarianceModel, optional
         Default: `running_average`.
-
-    Notes
-    -----
-    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
 
     References
     ----------
@@ -380,7 +366,7 @@ def paired_resgld(
     Terms are taken less their expansions about the modes (`invsamp.fixed_control`); swaps take one batch for
     both positions, so that the noise is the same for the reverse swap; the gradients' noise is taken out of the
     injected noise. What is left is the bias of the step, as of `sgld`. For many experiments with a solve each,
-    ``groups=`` by experiment.
+    ``groups=`` by experiment. Other arguments: see `invsamp.presets`.
 
     Parameters
     ----------
@@ -390,10 +376,6 @@ def paired_resgld(
         Less than 1: with momentum, as of `sghmc`.
     structure : "isotropic", "diagonal" or "full"
         Form of the gradient noise's covariance.
-
-    Notes
-    -----
-    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
 
     References
     ----------

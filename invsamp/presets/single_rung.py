@@ -31,10 +31,7 @@ def sgld(
 
     In a domain this is R-SGLD: the drift is reflected with the noise, which leaves a boundary layer of the order of
     the square root of the step (`mala` has none). The published SGLD is ``boundary="ignore"``.
-
-    Notes
-    -----
-    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
+    Other arguments: see `invsamp.presets`.
 
     References
     ----------
@@ -66,7 +63,7 @@ def cyclic_sgld(
 
     The published exploration stage (no noise in the first part of each cycle, whose draws are dropped) is left out:
     what it adds is a descent from wherever the last cycle ended, so a mode's weight becomes how often descents end in
-    it, not its mass.
+    it, not its mass. Other arguments: see `invsamp.presets`.
 
     Parameters
     ----------
@@ -76,10 +73,6 @@ def cyclic_sgld(
         Number of cycles in ``warmup + draws * thin`` steps.
     friction : float in (0, 1]
         Less than 1: with momentum, as of `sghmc`; cyclic SGHMC.
-
-    Notes
-    -----
-    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
 
     References
     ----------
@@ -114,7 +107,7 @@ def sghmc(
 
     Its law and stability are those of `invsamp.kernels.Momentum`. At a given step size a direction of small curvature
     relaxes :math:`1 / \alpha` times as fast as with `sgld`; the noise that may be taken out of the injected noise
-    is :math:`\alpha` times what it is there.
+    is :math:`\alpha` times what it is there. Other arguments: see `invsamp.presets`.
 
     Parameters
     ----------
@@ -122,10 +115,6 @@ def sghmc(
         :math:`\eta = \epsilon^2`, as in SGLD.
     friction : float in (0, 1]
         :math:`\alpha`, the share of the momentum that is lost in a step; 1 is SGLD.
-
-    Notes
-    -----
-    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
 
     References
     ----------
@@ -147,9 +136,7 @@ def mala(
 ) -> Sampler:
     """Metropolis-adjusted Langevin, for exact energies: no bias from the step size, nor from reflection.
 
-    Notes
-    -----
-    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
+    Other arguments: see `invsamp.presets`.
 
     References
     ----------
@@ -171,6 +158,7 @@ def ghmc(
 
     One gradient per step, as with `mala`; a move keeps the direction of the last :math:`1 / \alpha`, so that chains go
     along directions of small curvature instead of diffusing. See `invsamp.kernels.Momentum`.
+    Other arguments: see `invsamp.presets`.
 
     Parameters
     ----------
@@ -178,10 +166,6 @@ def ghmc(
         As of `mala`: half of the square of the leapfrog step.
     friction : float in (0, 1]
         :math:`\alpha`, the share of the momentum that is lost in a step; 1 is MALA but for its thresholds.
-
-    Notes
-    -----
-    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
 
     References
     ----------
@@ -202,7 +186,7 @@ def hmc(
     r"""Hamiltonian Monte Carlo with jittered path lengths: a draw costs several gradients. Exact as MALA is.
 
     See `invsamp.kernels.Hamiltonian`. Squares and energies mix faster by it than by `ghmc`, whose energy changes by its
-    friction alone.
+    friction alone. Other arguments: see `invsamp.presets`.
 
     Parameters
     ----------
@@ -210,10 +194,6 @@ def hmc(
         As of `mala`: half of the square of the leapfrog step.
     length : float, > 0
         Mean length of a path in whitened coordinates, in which the posterior is about one wide.
-
-    Notes
-    -----
-    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
 
     References
     ----------
@@ -233,6 +213,7 @@ def mams(
     r"""The Metropolis-adjusted microcanonical sampler: `hmc` at constant speed. Exact as MALA is; two unknowns or more.
 
     See `invsamp.kernels.Microcanonical`. Energies mix faster by it than by any other kernel here.
+    Other arguments: see `invsamp.presets`.
 
     Parameters
     ----------
@@ -240,10 +221,6 @@ def mams(
         As of `mala`: half of the square of the leapfrog step.
     length : float, > 0
         Mean length of a path in whitened coordinates, in which the posterior is about one wide, by :math:`\sqrt{d}`.
-
-    Notes
-    -----
-    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
 
     References
     ----------
@@ -266,16 +243,12 @@ def pcn(
     misfit alone decides: see `invsamp.kernels.CrankNicolson`. Without gradients it needs many more steps than `mala`
     where the data say much; on a ladder of tempered likelihoods the hot rungs hardly need them:
     ``Rung(tempered_likelihood(0.1), kernel=CrankNicolson())``. A proposal outside the domain is refused, whatever
-    ``boundary`` says of moves that hit a wall.
+    ``boundary`` says of moves that hit a wall. Other arguments: see `invsamp.presets`.
 
     Parameters
     ----------
     step_size : float in (0, 1], Schedule or None
         s, called beta in the source: the share of a proposal that is new; 1 is a draw from the prior.
-
-    Notes
-    -----
-    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
 
     References
     ----------

@@ -154,6 +154,7 @@ def two_stage(
     Exact whatever the coarse model is: see `invsamp.kernels.DelayedAcceptance`. For one coarse fidelity and no ladder;
     `invsamp.correct` makes it agree with the fine one first, and `surrogate_exchange`, whose coarse chains go on where
     these wait, takes fewer fine solves where posteriors are hard. In warm-up fine solves come with gradients.
+    Other arguments: see `invsamp.presets`.
 
     Parameters
     ----------
@@ -170,10 +171,6 @@ def two_stage(
     ------
     ValueError
         If an argument is wrong; in a run, if there is no coarser fidelity.
-
-    Notes
-    -----
-    Arguments that are not listed are those that all presets share: see `invsamp.presets`.
 
     References
     ----------

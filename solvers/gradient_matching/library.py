@@ -1,12 +1,12 @@
 r"""Candidate terms of an ODE that is linear in its parameters, :math:`x' = f_0(t, x) + F(t, x)\, p`.
 
-A `Library` says which term stands in which equation, and which coefficient multiplies it. It is made by
-`invsamp.solvers.gradient_matching.libraries`; libraries of the same states add up.
+A `Library` says which term stands in which equation, and which coefficient multiplies it. `linear_in_parameters` makes
+it of a right-hand side; terms that SymPy cannot trace are functions of one's own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp import arguments
-from invsamp.arguments import instance, sequence, store
+from invsamp.arguments import function, instance, sequence, store, text
+from invsamp.solvers.foreign import Expression
+from invsamp.solvers.ode.tracing import Rhs, trace
 
 Array = npt.NDArray[np.float64]
 #: ``function(t, x)``: times (N,) and a sequence of one array (N,) per state -> values (N,).
@@ -69,14 +71,6 @@ class Library:
     def __str__(self) -> str:
         return "\n".join(f"{state}' = {self._side(i)}" for i, state in enumerate(self.states))
 
-    def __add__(self, other: Library) -> Library:
-        """All terms of both; the states must be the same and the parameters different."""
-        if other.states != self.states:
-            raise ValueError(f"libraries must have the same states to add up, got {self.states} and {other.states}")
-        first = len(self.parameters)
-        moved = (e if e.coefficient is None else e._replace(coefficient=e.coefficient + first) for e in other.entries)
-        return Library(self.states, self.parameters + other.parameters, (*self.entries, *moved))
-
     def evaluate(self, times: npt.ArrayLike, states: npt.ArrayLike) -> tuple[Array, Array]:
         """Known part (N, n_states) and design (N, n_states, n_parameters) at times (N,) and states (N, n_states).
 
@@ -111,6 +105,51 @@ class Library:
         return " + ".join(parts) or "0"
 
 
+def linear_in_parameters(rhs: Rhs, states: Iterable[str], parameters: Iterable[str]) -> Library:
+    """Library of a right-hand side that is linear in its parameters, found by symbolic tracing.
+
+    Parameters
+    ----------
+    rhs : callable
+        ``rhs(t, x, p)`` as for `invsamp.solvers.ode.OdeModel`, without branches on ``t``, ``x``, ``p``.
+    states, parameters : names
+        In the order of ``x`` and ``p``.
+
+    Raises
+    ------
+    ValueError
+        If a parameter enters nonlinearly (it is named, with the equation), or not at all, or ``rhs`` does not trace.
+    """
+    import sympy  # a quarter of a second, for which other libraries need not wait
+
+    names, unknown = _names("states", states), _names("parameters", parameters)
+    function("rhs", rhs, "(t, x, p)")
+    t, x, p, sides = trace(rhs, len(names), len(unknown))
+    shown = dict(zip((t, *x, *p), (sympy.Symbol(name) for name in ("t", *names, *unknown)), strict=True))
+    entries = []
+    for equation, side in enumerate(sides):
+        rest = side
+        for number, symbol in enumerate(p):
+            slope = sympy.diff(side, symbol)
+            # an expression may hide that it is linear, as (a + b)**2 - a**2 - 2*a*b - b**2 does
+            if slope.free_symbols & set(p):
+                slope = sympy.simplify(slope)
+            if slope.free_symbols & set(p):
+                raise ValueError(
+                    f"parameters must enter rhs linearly, got {unknown[number]} nonlinearly in "
+                    f"{names[equation]}' = {side.subs(shown)}"
+                )
+            if slope != 0:
+                entries.append(Entry(number, equation, _symbolic_term(slope, t, x, shown)))
+            rest -= slope * symbol
+        rest = sympy.expand(rest)
+        if rest.free_symbols & set(p):
+            rest = sympy.simplify(rest)
+        if rest != 0:
+            entries.append(Entry(None, equation, _symbolic_term(rest, t, x, shown)))
+    return Library(names, unknown, tuple(entries))
+
+
 def _values(term: Term, t: Array, columns: list[Array]) -> Array:
     with np.errstate(all="ignore"):
         values = np.asarray(term.function(t, columns), dtype=float)
@@ -122,3 +161,15 @@ def _values(term: Term, t: Array, columns: list[Array]) -> Array:
         at = [float(column[first]) for column in columns]
         raise ValueError(f"the term {term.name!r} must be finite, got {values[first]} at time {t[first]}, states {at}")
     return values
+
+
+def _symbolic_term(
+    expression: Expression, t: Expression, x: Sequence[Expression], shown: dict[Expression, str]
+) -> Term:
+    import sympy
+
+    return Term(str(expression.subs(shown)), sympy.lambdify([t, list(x)], expression, modules=["scipy", "numpy"]))
+
+
+def _names(argument: str, names: Iterable[str]) -> tuple[str, ...]:
+    return (text(argument, names),) if isinstance(names, str) else arguments.names(argument, names)

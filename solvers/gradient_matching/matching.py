@@ -235,7 +235,7 @@ def match(
     noise and time step 0.05: finite differences -7%, of which -5% are there without noise, at 24 of their stated
     standard deviations; weak form -0.2%, at 1 standard deviation. Multiple shooting has no such bias.
     """
-    instance("library", library, Library, "a Library such as polynomials(('x', 'y'), 2)")
+    instance("library", library, Library, "a Library, as linear_in_parameters returns it")
     t = increasing("times", times)
     if len(t) < 2:
         raise ValueError(f"times must be at least two, got {t.tolist()}")

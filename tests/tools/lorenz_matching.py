@@ -6,7 +6,7 @@ import numpy as np
 from scipy.integrate import solve_ivp
 
 from invsamp.problems.lorenz import rhs as lorenz
-from invsamp.solvers.gradient_matching.libraries import linear_in_parameters
+from invsamp.solvers.gradient_matching.library import linear_in_parameters
 from invsamp.solvers.gradient_matching.matching import match
 
 STATES, NAMES = ("x", "y", "z"), ("sigma", "rho", "beta")

@@ -100,7 +100,7 @@ def equations_calls() -> dict[str, Call]:
     shooting = ode.MultipleShooting(model, np.linspace(0.0, 1.0, 11), 2)
     observed = np.ones((11, 2))
     fit = shooting.fit(observed, solved["parameters"][0], 0.1)
-    library = gradient_matching.polynomials(["x", "y"], 1)
+    library = gradient_matching.linear_in_parameters(lotka_volterra.rhs, ["x", "y"], list("abcd"))
     wavy = np.stack([np.sin(5.0 * times), np.exp(-times)], axis=1)
     matched = gradient_matching.match(library, times, wavy)
     g = gradient_matching
@@ -186,11 +186,6 @@ def equations_calls() -> dict[str, Call]:
         "gradient_matching.finite_differences": Call(g.finite_differences),
         "gradient_matching.savitzky_golay": Call(g.savitzky_golay),
         "gradient_matching.weak": Call(g.weak),
-        "gradient_matching.polynomials": Call(g.polynomials, {"states": ["x", "y"], "degree": 1}, named),
-        "gradient_matching.candidates": Call(
-            g.candidates, {"states": ["x"], "terms": ["x"]}, named | {"terms": {"entries", "mapping"}}
-        ),
-        "gradient_matching.coefficients": Call(g.coefficients, {"states": ["x"], "terms": {"a": {"x": "x"}}}, named),
         "gradient_matching.linear_in_parameters": Call(
             g.linear_in_parameters, {"rhs": lotka_volterra.rhs, "states": ["x", "y"], "parameters": list("abcd")}, named
         ),
@@ -218,7 +213,7 @@ def problems_calls() -> dict[str, Call]:
     theta = np.zeros((2, 2))
     name = {"name": {"part"}}
     source = heat_source.two_modes()
-    library = gradient_matching.polynomials(["x", "y"], 1)
+    library = gradient_matching.linear_in_parameters(lotka_volterra.rhs, ["x", "y"], list("abcd"))
     states = an_ode().parameters
     return {
         "conductivity.modes": Call(conductivity.modes),
