@@ -54,12 +54,12 @@ def least_squares(x: Array, rest: Array) -> Array:
     shares, total, n = u.T @ rest, float((rest**2).sum()), len(x)
     power = (shares**2).sum(axis=1)
 
-    def score(level: float) -> float:
-        shrunk = s**2 / (s**2 + level * s[0] ** 2)
+    def score(ridge: float) -> float:
+        shrunk = s**2 / (s**2 + ridge * s[0] ** 2)
         left = total - float(((2.0 * shrunk - shrunk**2) * power).sum())
         freedom = n - 1.0 - float(shrunk.sum())
         # without freedom the pairs are met whatever they are
         return left / freedom**2 if freedom > 0.5 * (n - 1.0) else math.inf
 
-    level = min(_RIDGES, key=score)
-    return (shares.T * (s / (s**2 + level * s[0] ** 2))) @ vt if math.isfinite(score(level)) else nothing
+    ridge = min(_RIDGES, key=score)
+    return (shares.T * (s / (s**2 + ridge * s[0] ** 2))) @ vt if math.isfinite(score(ridge)) else nothing

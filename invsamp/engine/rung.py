@@ -17,7 +17,7 @@ from invsamp.engine.lessons import Unsettled
 from invsamp.engine.noise_models import NoiseModels, Samples
 from invsamp.engine.priors import Priors
 from invsamp.engine.streams import Saved, Stream, log_uniform, single_normal
-from invsamp.estimators import BoundEstimator, Exact, Remembering, probe, remembered
+from invsamp.estimators import BoundEstimator, Exact, Levelled, Remembering, probe, remembered
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Answer, Asks, Estimate, Memory, Request, Rows, answered, check_shapes, done
 from invsamp.kernels import Info, Kernel, Langevin, Point, PriorDraws
@@ -109,7 +109,7 @@ class RungAtWork:
         self.estimator: BoundEstimator = settings.estimator.bind(potential, self.structure)
         self.remembering = self.estimator if isinstance(self.estimator, Remembering) else None
         self.noise = NoiseModels(settings, potential.dimension, self.estimator.exact_energy)
-        names = getattr(self.estimator, "levels", (potential.fidelity,))
+        names = self.estimator.levels if isinstance(self.estimator, Levelled) else (potential.fidelity,)
         #: of all fidelities that the estimator may solve
         self.potentials = tuple(potential.fidelities[name] for name in names)
         self._others = tuple(other for other in self.potentials if other is not potential)

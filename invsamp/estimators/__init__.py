@@ -3,6 +3,7 @@
 from invsamp.estimators.contract import (
     BoundEstimator,
     Estimator,
+    Levelled,
     Pairing,
     Remembering,
     SelfProbing,
@@ -20,6 +21,7 @@ __all__ = [
     "BoundMinibatch",
     "Estimator",
     "Exact",
+    "Levelled",
     "Minibatch",
     "Noisy",
     "Pairing",

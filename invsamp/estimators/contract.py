@@ -6,7 +6,7 @@ energies there (`invsamp.evaluate.requests`). Every call draws fresh randomness 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -18,11 +18,14 @@ from invsamp.evaluate.requests import Asks, Estimate, Memory, Rows, Structure, s
 class Source(Protocol):
     """What an estimator is joined to: one fidelity, as far as it has to be known before anything is asked.
 
-    A fidelity with data terms also has their number, ``size``; ``sums`` says whether it sums the gradients of any batch
-    itself.
+    ``size`` is the number of its data terms, None where it has none; ``sums`` says whether it sums the gradients of any
+    batch itself, ``sensitive`` whether it tells what Gauss-Newton matrices of its terms are made of.
     """
 
     fidelity: str
+    size: int | None
+    sums: bool
+    sensitive: bool
 
     @property
     def fidelities(self) -> Mapping[str, Source]:
@@ -50,6 +53,13 @@ class BoundEstimator(Protocol):
         memory, too.
         """
         ...
+
+
+@runtime_checkable
+class Levelled(Protocol):
+    """A bound estimator that asks for several fidelities."""
+
+    levels: Sequence[str]
 
 
 @runtime_checkable

@@ -67,7 +67,7 @@ class Minibatch:
 
     def bind(self, source: Source, structure: Structure | None) -> BoundMinibatch:
         """Join to a fidelity that has data terms."""
-        size: int | None = getattr(source, "size", None)
+        size = source.size
         if size is None:
             raise ValueError(
                 "minibatch needs a potential with data terms (`terms`, `size`), and data that are independent given "
@@ -78,7 +78,7 @@ class Minibatch:
         if self.groups is not None and len(self.groups) != size:
             raise ValueError(f"groups must have one label for each of the {size} data terms, got {len(self.groups)}")
         groups = None if self.groups is None else Groups.of(np.array(self.groups))
-        sums = bool(getattr(source, "sums", False)) and groups is None
+        sums = source.sums and groups is None
         return BoundMinibatch(source.fidelity, self.size, size, groups, structure, sums)
 
 

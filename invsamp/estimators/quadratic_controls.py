@@ -95,7 +95,7 @@ class FixedControl:
     def bind(self, source: Source, structure: Structure | None) -> BoundEstimator:
         """Join to a fidelity that has data terms."""
         batch = self.batch.bind(source, structure)
-        if self.order == "gauss_newton" and not getattr(source, "sensitive", False):
+        if self.order == "gauss_newton" and not source.sensitive:
             raise ValueError(
                 "order must not be 'gauss_newton' for a potential without `sensitivities`, which a Posterior's has. "
                 f"'quadratic' takes differences of gradients. Got fidelity {source.fidelity!r}"

@@ -47,8 +47,8 @@ class CountedPotential:
         self._solve = solver(potential)
         #: Whether it tells what Gauss-Newton matrices of its terms are made of.
         self.sensitive = isinstance(potential, SensitivePotential)
-        if isinstance(potential, TermwisePotential):
-            self.size = potential.size
+        #: Number of its data terms, where it has some.
+        self.size = potential.size if isinstance(potential, TermwisePotential) else None
         #: Whether its energies are in single precision: so is the noise of moves then.
         self.single = single_precision(potential)
         #: Whether it sums the gradients of a batch itself.

@@ -108,5 +108,5 @@ def noise_of(
     energy, gradient, _ = answered(probe(bound, rng, position, probes, "isotropic", told), level.answer_all)
     assert gradient is not None  # a structure was asked for
     # some estimators are noisy in their gradients alone
-    noisy_swaps = not getattr(bound, "exact_energy", False)
+    noisy_swaps = not bound.exact_energy
     return Noise(math.sqrt(float(energy.mean())) if noisy_swaps else 0.0, math.sqrt(float(gradient.mean())))

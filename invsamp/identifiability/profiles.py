@@ -24,7 +24,7 @@ from invsamp.sampler import as_problem
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Rise of the energy from point to point, as a share of the rise that is walked to.
+#: Rise of the energy from point to point, as a share of the rise at which a profile ends.
 SHARE = 0.2
 #: Points of one side at the most, and halvings of the first step that come to one too short to try: what is left where
 #: steps end outside, or cannot be fitted.
@@ -60,7 +60,7 @@ class Profile:
         The parameter where the energy is least.
     ends : tuple of str
         How the walks down and up ended: "reached" the rise that was asked for; at a "wall" of the domain; "open",
-        where the profile stays low as far as was walked; "failed", where fits came to no end.
+        where the profile stays low as far as it was followed; "failed", where fits came to no end.
     failed : tuple of float
         Values at which no fit was had.
     """
@@ -116,7 +116,7 @@ class Profiles:
         """
         found = optional(real, "level", level, above=0, below=1)
         if found is not None and found > self.level:
-            raise ValueError(f"level must be at most {self.level:g}, to which was walked, got {found:g}")
+            raise ValueError(f"level must be at most {self.level:g}, to which profiles go, got {found:g}")
         return {name: one.interval(self.level if found is None else found) for name, one in self.profiles.items()}
 
     def plot(self, names: Sequence[str] | None = None) -> Figure:
@@ -159,7 +159,7 @@ def profile(
 ) -> Profiles:
     r"""Profiles of parameters: at each value of one, the least energy over all others.
 
-    From the best point known each parameter is walked down and up, in steps that follow the rise of the energy, until
+    From the best point known each parameter goes down and up, in steps that follow the rise of the energy, until
     twice the rise is above the level's quantile of chi-squared; each fit begins where the last ones lead. An
     interval at level q,
 

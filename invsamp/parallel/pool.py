@@ -13,11 +13,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from multiprocessing.connection import wait
 from multiprocessing.util import Finalize
 from typing import NamedTuple
 
-from invsamp.parallel.process import GUARD, Worker
+from invsamp.parallel.process import GUARD, Worker, heard
 from invsamp.parallel.worker import Answer, Description, Request
 from invsamp.posing.forward import ModelError
 
@@ -118,7 +117,7 @@ class WorkerPool:
             return []
         owners = {one: number for number, worker in self._workers.items() for one in worker.heard_by}
         found: list[tuple[int, Answer | None]] = []
-        for number in {owners[one] for one in wait(list(owners), timeout)}:  # type: ignore[index]
+        for number in {owners[one] for one in heard(owners, timeout)}:
             worker = self._workers[number]
             began = worker.description is not None
             message = worker.receive()
@@ -227,7 +226,7 @@ class _Round:
     def _end_late(self) -> None:
         now = time.monotonic()
         for number, worker in list(self._pool.workers.items()):
-            if worker.deadline is None or now < worker.deadline or worker.connection.poll(0):
+            if worker.deadline is None or now < worker.deadline or heard(worker.heard_by[:1], 0.0):
                 continue
             index, limit = worker.task, worker.time_limit
             self._pool.stop(number)

@@ -123,7 +123,7 @@ def _answer_all(connection: Connection, rows: _Rows, time_limit: float | None) -
         except Exception as error:
             answer = Answer("raised", _message(error))
         signal.setitimer(signal.ITIMER_REAL, 0.0)
-        connection.send(answer)
+        connection.send_bytes(pickle.dumps(answer))
 
 
 class _Rows:

@@ -72,7 +72,7 @@ class TestIntervals:
         assert len(found.plot(["b[2]"]).axes) == 1
 
     def test_not_beyond_what_was_walked(self, found):
-        with pytest.raises(ValueError, match=r"level must be at most 0\.99, to which was walked, got 0\.999"):
+        with pytest.raises(ValueError, match=r"level must be at most 0\.99, to which profiles go, got 0\.999"):
             found.intervals(0.999)
 
     def test_begins_at_modes_that_are_known(self):
