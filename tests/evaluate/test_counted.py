@@ -60,4 +60,4 @@ class TestCountedPotential:
         assert np.isfinite(estimate.gradient_variance).all()
 
     def test_offers_terms_only_where_the_potential_does(self):
-        assert not hasattr(CountedPotential(FunctionPotential(square, 2), "model"), "size")
+        assert CountedPotential(FunctionPotential(square, 2), "model").size is None
