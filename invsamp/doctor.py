@@ -107,13 +107,7 @@ def _two_processes(launcher: str) -> subprocess.CompletedProcess[str]:
     known = {name: value for name, value in os.environ.items() if name not in alone}
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        command,
-        env=known | told,
-        text=True,
-        start_new_session=True,
-        stdin=subprocess.DEVNULL,
-        stdout=pipe,
-        stderr=pipe,
+        command, env=known | told, text=True, start_new_session=True, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
     ) as process:
         try:
             out, error = process.communicate(timeout=PATIENCE)

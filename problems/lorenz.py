@@ -144,11 +144,7 @@ def multiple_shooting(
         starts=Normal(0.0, 50.0, shape=(len(fine.begins), len(STATES))),
     )
     return Posterior(
-        prior,
-        forward,
-        fine.data(observed.states),
-        GaussianNoise(fine.scale(observed.noise_sd)),
-        domain=CHAOTIC,
+        prior, forward, fine.data(observed.states), GaussianNoise(fine.scale(observed.noise_sd)), domain=CHAOTIC
     )
 
 

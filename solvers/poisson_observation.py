@@ -74,10 +74,7 @@ class PoissonObservation:
         kinds: dict[str, tuple[Field | NamesAlone, FieldValues | None]] = {
             "source": (equation.source, source),
             "conductivity": (equation.conductivity, conductivity),
-            "load": (
-                NamesAlone(edges.names(equation.boundary, Neumann)),
-                edges.flux_load(equation.boundary, space),
-            ),
+            "load": (NamesAlone(edges.names(equation.boundary, Neumann)), edges.flux_load(equation.boundary, space)),
             "edge": (
                 NamesAlone(edges.names(equation.boundary, Dirichlet)),
                 edges.edge_values(equation.boundary, space),

@@ -26,10 +26,7 @@ def install(tmp_path: Path):
         for name, script in (commands | {"apt-get": apt_get}).items():
             (tmp_path / name).write_text(f"#!/bin/bash\n{script}\n")
             (tmp_path / name).chmod(0o755)
-        here = {
-            "PATH": f"{tmp_path}:{os.environ['PATH']}",
-            "DOLFINX_PYTHON": str(tmp_path / "python"),
-        }
+        here = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "DOLFINX_PYTHON": str(tmp_path / "python")}
         command, environment = [CI / "dolfinx-environment", *arguments], os.environ | here | settings
         return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
 

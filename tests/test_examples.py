@@ -98,7 +98,7 @@ def test_hare_lynx(example, within) -> None:
     # 42 data of which 90% are expected inside: fewer than 32 has a probability of 1e-3
     assert summary["data_inside_90_percent_band"] >= 32 / 42
     assert {path.stem for path in out.glob("*.png")} == {
-        *("populations", "marginals", "pairs", "trace", "ladder", "swaps"),
+        *("populations", "marginals", "pairs", "trace", "ladder", "swaps")
     }
 
 
@@ -137,7 +137,7 @@ def test_constrained_mixtures(example, within) -> None:
         # the same number of evaluations for all, up to the randomness of the swaps
         assert np.ptp([row["evaluations"] for row in samplers.values()]) < 2000
     assert {path.stem for path in out.glob("*.png")} == {
-        *("densities", "convergence", "divergences", "diameter", "walls"),
+        *("densities", "convergence", "divergences", "diameter", "walls")
     }
 
 
@@ -280,10 +280,10 @@ def test_contours(example) -> None:
     # within a mode, which short runs resolve: the weights that belong to the law are closer than the published ones
     assert rows["CSGLD"]["divergence"] < rows["CSGLD, published weights"]["divergence"]
     assert set(summary["ten_dimensions"]) == {
-        *("three contour rungs", "one contour rung", "ladder 1, 2, 4, 8", "ladder 1, 6"),
+        *("three contour rungs", "one contour rung", "ladder 1, 2, 4, 8", "ladder 1, 6")
     }
     assert set(summary["heat_source"]) == {
-        *("ladder that warm-up finds", "three contour rungs, T = 10", "three contour rungs, T = 30", "ladder 1, 8"),
+        *("ladder that warm-up finds", "three contour rungs, T = 10", "three contour rungs, T = 30", "ladder 1, 8")
     }
     assert (out / "weights.png").exists()
 

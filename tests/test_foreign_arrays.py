@@ -220,10 +220,7 @@ class TestMemoryUsedAgain:
             counted.answer(Request("sum", 2.0 * THETA, batch=everything))
             return found[:5]
 
-        for evaluate in (
-            lambda potential: potential.energy_and_gradient(THETA.copy()),
-            twice,
-        ):
+        for evaluate in (lambda potential: potential.energy_and_gradient(THETA.copy()), twice):
             for found, wanted in zip(evaluate(potentials[1]), evaluate(potentials[0]), strict=True):
                 np.testing.assert_array_equal(found, wanted)
 

@@ -108,12 +108,7 @@ CASES = {
         marginal(iv.naive()),
         (POINTS, on_grid(BUMPS, POINTS)),
     ),
-    "reLD: reSGLD": lambda: (
-        noisy_ladder(iv.resgld),
-        False,
-        marginal(iv.corrected(), NOISY),
-        told_nothing(iv.naive()),
-    ),
+    "reLD: reSGLD": lambda: (noisy_ladder(iv.resgld), False, marginal(iv.corrected(), NOISY), told_nothing(iv.naive())),
     "reLD: naive reSGLD": lambda: (
         noisy_ladder(iv.resgld, swap=iv.naive()),
         False,

@@ -34,10 +34,7 @@ def model(shift, tilt):
 
 
 POSTERIOR = Posterior(
-    Prior(x=Normal(0.4, 1.0)),
-    {name: model(*bias) for name, bias in BIASES.items()},
-    DATA,
-    GaussianNoise(NOISE_SD),
+    Prior(x=Normal(0.4, 1.0)), {name: model(*bias) for name, bias in BIASES.items()}, DATA, GaussianNoise(NOISE_SD)
 )
 
 
@@ -56,10 +53,7 @@ def seen(run, rung=0):
     return np.column_stack([(x > 0.0).mean(axis=1), x.mean(axis=1), (x**2).mean(axis=1)])
 
 
-LADDERS = {
-    3: ((1.0, 3.0, 9.0), (0.05, 0.15, 0.4)),
-    4: ((1.0, 2.0, 4.0, 9.0), (0.05, 0.1, 0.2, 0.4)),
-}
+LADDERS = {3: ((1.0, 3.0, 9.0), (0.05, 0.15, 0.4)), 4: ((1.0, 2.0, 4.0, 9.0), (0.05, 0.1, 0.2, 0.4))}
 #: By default each rung takes a fidelity one coarser than the one before, down to the coarsest.
 GRADED = {3: ["fine", "medium", "coarse"], 4: ["fine", "medium", "coarse", "coarse"]}
 

@@ -31,14 +31,7 @@ EDGES = 4  #: see `invsamp.domains._edge_grid`
 
 @njit(**INNER)
 def _header(table: IntArray, member: int) -> tuple[int, int, int, int, int, int]:
-    return (
-        table[member, 0],
-        table[member, 1],
-        table[member, 2],
-        table[member, 3],
-        table[member, 4],
-        table[member, 5],
-    )
+    return (table[member, 0], table[member, 1], table[member, 2], table[member, 3], table[member, 4], table[member, 5])
 
 
 @njit(**INNER)

@@ -124,11 +124,7 @@ def constraint(text: str) -> Constraint:
     return Constraint((text.strip(),), tuple(rows))
 
 
-def bound_domain(
-    domain: DomainLike | None,
-    columns: Mapping[str, tuple[int, ...]],
-    dimension: int,
-) -> Domain:
+def bound_domain(domain: DomainLike | None, columns: Mapping[str, tuple[int, ...]], dimension: int) -> Domain:
     """The domain of theta that an argument ``domain=`` means; `columns` maps names and labels to columns.
 
     Raises

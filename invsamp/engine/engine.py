@@ -57,11 +57,7 @@ class Engine:
     """
 
     def __init__(
-        self,
-        problem: Problem,
-        sampler: Sampler,
-        plan: Plan,
-        potentials: Mapping[str, CountedPotential] | None = None,
+        self, problem: Problem, sampler: Sampler, plan: Plan, potentials: Mapping[str, CountedPotential] | None = None
     ) -> None:
         self.problem, self.sampler, self.plan = problem, sampler, plan
         check_names(problem.shapes)  # of problems that somebody else wrote, too: the first solve is dear

@@ -53,14 +53,7 @@ class LadderSearch:
     """
 
     def __init__(
-        self,
-        sampler: Sampler,
-        fidelities: Sequence[str],
-        *,
-        split: bool,
-        drawable: bool,
-        warmup: int,
-        shortest: int,
+        self, sampler: Sampler, fidelities: Sequence[str], *, split: bool, drawable: bool, warmup: int, shortest: int
     ) -> None:
         assert sampler.ladder is not None
         self._settings: AutoLadder = sampler.ladder

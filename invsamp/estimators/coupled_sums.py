@@ -35,9 +35,7 @@ COMPUTED = 10**6
 
 
 def coupled_sum(
-    levels: Sequence[str] | None = None,
-    probabilities: Sequence[float] | None = None,
-    scheme: Scheme = "coupled",
+    levels: Sequence[str] | None = None, probabilities: Sequence[float] | None = None, scheme: Scheme = "coupled"
 ) -> CoupledSum:
     r"""Estimator of a fidelity's gradient from cheap solves of coarser ones, and rare solves of finer ones.
 

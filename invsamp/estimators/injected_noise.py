@@ -50,11 +50,7 @@ class _BoundNoisy:
     degrees_of_freedom: int | None = None
 
     def __init__(
-        self,
-        fidelity: str,
-        energy_sd: StandardDeviation,
-        gradient_sd: StandardDeviation,
-        structure: Structure | None,
+        self, fidelity: str, energy_sd: StandardDeviation, gradient_sd: StandardDeviation, structure: Structure | None
     ) -> None:
         self._fidelity, self._energy_sd, self._gradient_sd = fidelity, energy_sd, gradient_sd
         self._structure = structure

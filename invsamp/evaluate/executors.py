@@ -58,9 +58,7 @@ def executed(executor: Executor, workers: int | None = None, time_limit: float |
     """
     instance("executor", executor, Executor, "a concurrent.futures.Executor")
     return Executed(
-        executor,
-        optional(integer, "workers", workers, least=1),
-        optional(real, "time_limit", time_limit, above=0),
+        executor, optional(integer, "workers", workers, least=1), optional(real, "time_limit", time_limit, above=0)
     )
 
 

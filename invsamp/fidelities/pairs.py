@@ -90,10 +90,7 @@ class Swaps:
 
 
 def ladder_of(
-    names: tuple[str, ...],
-    thetas: object,
-    temperatures: Sequence[float] | None,
-    fidelities: Sequence[str | int] | None,
+    names: tuple[str, ...], thetas: object, temperatures: Sequence[float] | None, fidelities: Sequence[str | int] | None
 ) -> list[tuple[str, float]] | None:
     """Fidelity and temperature of every rung; None where no ladder is proposed."""
     if temperatures is None:

@@ -20,12 +20,7 @@ FLAT = 1e-10
 
 
 def hessian(
-    evaluate: Callable[[Array], Asks[Estimate]],
-    at: Array,
-    energy: float,
-    gradient: Array,
-    scale: Array,
-    domain: Domain,
+    evaluate: Callable[[Array], Asks[Estimate]], at: Array, energy: float, gradient: Array, scale: Array, domain: Domain
 ) -> Asks[tuple[Array, bool]]:
     """The Hessian (d, d) at a point by central differences of gradients, and whether walls or cliffs are in their way.
 

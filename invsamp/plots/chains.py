@@ -79,10 +79,7 @@ def plot_trace(run: Run, names: Sequence[str] | None = None) -> Figure:
 
 
 def plot_marginals(
-    run: Run,
-    truth: Mapping[str, object] | None = None,
-    names: Sequence[str] | None = None,
-    truth_label: str = "truth",
+    run: Run, truth: Mapping[str, object] | None = None, names: Sequence[str] | None = None, truth_label: str = "truth"
 ) -> Figure:
     """Density of every parameter, with its median and its central 90% interval.
 

@@ -246,10 +246,7 @@ class Posterior:
         return columns.stop - columns.start if isinstance(columns, slice) else len(columns)
 
     def elsewhere(
-        self,
-        forward: ForwardModel,
-        shape: int | tuple[int, ...] | None = None,
-        noise: Noise | Outputs | None = None,
+        self, forward: ForwardModel, shape: int | tuple[int, ...] | None = None, noise: Noise | Outputs | None = None
     ) -> Posterior:
         """The same unknowns seen by another model, at other times or under other conditions, without data.
 
@@ -426,10 +423,7 @@ class Posterior:
         return self._bound.sample(rng, points, clean.reshape(len(points), -1)).reshape(clean.shape)
 
     def sample_data(
-        self,
-        rng: np.random.Generator,
-        theta: npt.ArrayLike | Mapping[str, npt.ArrayLike],
-        fidelity: str | None = None,
+        self, rng: np.random.Generator, theta: npt.ArrayLike | Mapping[str, npt.ArrayLike], fidelity: str | None = None
     ) -> Array:
         """Data as the model has them come about at theta, shape (batch, *data.shape), whatever was observed.
 

@@ -20,11 +20,7 @@ TRIES = 200
 
 
 def walk(
-    rng: np.random.Generator,
-    start: Array,
-    log_density: Callable[[Array], Array],
-    domain: Domain,
-    scale: Array,
+    rng: np.random.Generator, start: Array, log_density: Callable[[Array], Array], domain: Domain, scale: Array
 ) -> Array:
     """Move walkers (n, d) from points inside a domain, until they are spread about as the density restricted to it is.
 

@@ -15,13 +15,7 @@ from invsamp.estimators.coupled_sums import CoupledSum
 from invsamp.estimators.quadratic_controls import Expansion, fixed_control
 from invsamp.evaluate.requests import Structure
 from invsamp.kernels import Kernel, Langevin, Momentum
-from invsamp.ladder import (
-    VARIANCE_MODEL,
-    Beyond,
-    GradientNoise,
-    Sampler,
-    SwapEnergies,
-)
+from invsamp.ladder import VARIANCE_MODEL, Beyond, GradientNoise, Sampler, SwapEnergies
 from invsamp.laws import Law
 from invsamp.modes import Modes
 from invsamp.presets.shared import Ladder, StepSizes, exchange, graded, laws_of, plain_kernel, rungs_of

@@ -232,10 +232,7 @@ def mams(
 
 
 def pcn(
-    step_size: float | Schedule | None = None,
-    *,
-    fidelity: str | int = 0,
-    boundary: Boundary | str = "reflect",
+    step_size: float | Schedule | None = None, *, fidelity: str | int = 0, boundary: Boundary | str = "reflect"
 ) -> Sampler:
     r"""Preconditioned Crank-Nicolson: no gradients, any number of dimensions. Exact as MALA is.
 

@@ -46,14 +46,7 @@ def handed_back(engine: Engine, kept: Draws) -> Run:
         shapes, support = dict(problem.shapes), problem.support
         between = None if draws.between is None else _natural(problem, draws.between)
         return Run.from_arrays(
-            problem,
-            shapes,
-            theta,
-            draws.statistics,
-            complete,
-            support,
-            recorded=draws.recorded,
-            between=between,
+            problem, shapes, theta, draws.statistics, complete, support, recorded=draws.recorded, between=between
         )
 
     run = faults.tried("the record of the run", whole, lambda: None)

@@ -24,10 +24,7 @@ COUNTS = {"ess_bulk": "{:.0f}".format, "ess_tail": "{:.0f}".format, "r_hat": "{:
 
 
 def printed(
-    summary: pd.DataFrame,
-    report: Report,
-    messages: Sequence[str],
-    modes: Mapping[str, Separation] | None = None,
+    summary: pd.DataFrame, report: Report, messages: Sequence[str], modes: Mapping[str, Separation] | None = None
 ) -> str:
     """A run's summary and report, and what it warns of, as text; ``modes`` are those that parameters show."""
     table = _shown(summary).to_string(float_format="{:#.4g}".format, formatters=COUNTS)
@@ -35,10 +32,7 @@ def printed(
 
 
 def printed_html(
-    summary: pd.DataFrame,
-    report: Report,
-    messages: Sequence[str],
-    modes: Mapping[str, Separation] | None = None,
+    summary: pd.DataFrame, report: Report, messages: Sequence[str], modes: Mapping[str, Separation] | None = None
 ) -> str:
     """The same for a notebook: sentences that wrap, and a table that can be pushed aside where it is too wide."""
     table = _shown(summary).to_html(float_format="{:#.4g}".format, formatters=COUNTS, border=0)

@@ -226,8 +226,7 @@ def _table(caption: str, names: Sequence[str], rows: Iterable[Sequence[object]])
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
     body = "".join(f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in _cells(row))}</tr>" for row in rows)
     return _captioned(
-        caption,
-        f'<table aria-label="{escape(caption)}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>',
+        caption, f'<table aria-label="{escape(caption)}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
     )
 
 

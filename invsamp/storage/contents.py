@@ -74,10 +74,7 @@ def inference_data(datasets: dict[str, xr.Dataset], attributes: Mapping[str, str
 
 
 def constants(
-    problem: object,
-    shapes: Mapping[str, tuple[int, ...]],
-    seed: int | None,
-    kept: Collection[str] | None = None,
+    problem: object, shapes: Mapping[str, tuple[int, ...]], seed: int | None, kept: Collection[str] | None = None
 ) -> Groups:
     """Groups that do not grow, as arrays by name: ``observed_data``, and ``prior`` with up to 1000 draws from it.
 

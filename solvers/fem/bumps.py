@@ -8,14 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from invsamp.solvers.fem.contract import Array
-from invsamp.solvers.fem.field_contract import (
-    FieldValues,
-    InRegion,
-    Unknown,
-    checked_pair,
-    checked_unknown,
-    names_of,
-)
+from invsamp.solvers.fem.field_contract import FieldValues, InRegion, Unknown, checked_pair, checked_unknown, names_of
 
 
 @dataclass(frozen=True)

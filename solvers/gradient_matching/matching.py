@@ -17,13 +17,7 @@ import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
 from invsamp.arguments import array, increasing, instance, one_of, sequence
-from invsamp.solvers.gradient_matching.derivatives import (
-    Array,
-    Derivatives,
-    Given,
-    finite_differences,
-    savitzky_golay,
-)
+from invsamp.solvers.gradient_matching.derivatives import Array, Derivatives, Given, finite_differences, savitzky_golay
 from invsamp.solvers.gradient_matching.library import Library
 from invsamp.solvers.gradient_matching.weak_form import weak
 
@@ -199,10 +193,7 @@ class GradientMatching(LinearModel):
 
 
 def match(
-    library: Library,
-    times: npt.ArrayLike,
-    states: npt.ArrayLike,
-    derivatives: object = "weak",
+    library: Library, times: npt.ArrayLike, states: npt.ArrayLike, derivatives: object = "weak"
 ) -> GradientMatching:
     """Gradient matching of a sampled trajectory.
 

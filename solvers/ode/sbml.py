@@ -204,10 +204,7 @@ def _chosen(system: SbmlSystem, parameters: Sequence[str] | None) -> tuple[str, 
 
 
 def _event(
-    event: SbmlEvent,
-    final: Callable[[Expression], Expression],
-    states: tuple[str, ...],
-    parameters: tuple[str, ...],
+    event: SbmlEvent, final: Callable[[Expression], Expression], states: tuple[str, ...], parameters: tuple[str, ...]
 ) -> Event | None:
     """The event of a model; None if it never happens."""
     trigger = final(event.trigger)

@@ -35,8 +35,7 @@ def needed(name: str) -> ModuleType:
                 name=error.name,
             ) from error
         raise ModuleNotFoundError(
-            f"SBML and PEtab need {package}, which is not installed: pip install 'invsamp[petab]'",
-            name=error.name,
+            f"SBML and PEtab need {package}, which is not installed: pip install 'invsamp[petab]'", name=error.name
         ) from error
 
 

@@ -16,16 +16,7 @@ from typing import NamedTuple
 
 from invsamp.solvers.foreign import Term
 from invsamp.solvers.ode.generated import Compiled, compiled
-from invsamp.solvers.ode.graph import (
-    CONDITIONS,
-    RULES,
-    Graph,
-    Node,
-    operands_of,
-    reachable,
-    trace_graph,
-    where,
-)
+from invsamp.solvers.ode.graph import CONDITIONS, RULES, Graph, Node, operands_of, reachable, trace_graph, where
 from invsamp.solvers.ode.machine_code import Planned, emitted, operations
 from invsamp.solvers.ode.right_hand_side import key_of
 from invsamp.solvers.ode.tracing import Rhs

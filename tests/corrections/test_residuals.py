@@ -10,10 +10,7 @@ import invsamp as iv
 
 RNG = np.random.default_rng(3)
 THETA, AWAY = RNG.normal(size=(60, 3)), RNG.normal(size=(20, 3))
-MADE = {
-    "polynomial": iv.polynomial_model,
-    "process": iv.gaussian_process_model,
-}
+MADE = {"polynomial": iv.polynomial_model, "process": iv.gaussian_process_model}
 
 
 @pytest.fixture(params=MADE)

@@ -167,10 +167,7 @@ def test_draws_are_not_lost_by_what_is_not_told(tmp_path):
 @pytest.mark.parametrize(
     ("declares", "match"),
     [
-        (
-            (("energy", float),),
-            "of the kernel 'mala' cannot be called 'energy': a run has one of that name",
-        ),
+        ((("energy", float),), "of the kernel 'mala' cannot be called 'energy': a run has one of that name"),
         ((("log_weight", float),), "cannot be called 'log_weight'"),
         ((("chain", int),), "cannot be called 'chain': that is a dimension"),
         ((("a/b", int),), "cannot be called 'a/b': files take no slash"),

@@ -228,10 +228,7 @@ def test_plots_one_parameter_and_states_that_tell_nothing():
     ("arguments", "message"),
     [
         ({"thetas": np.zeros((20, 3))}, r"thetas must have shape \(n, 2\), got \(20, 3\)"),
-        (
-            {"thetas": np.full((20, 2), np.nan)},
-            "thetas must be finite numbers, a Run or a number of draws",
-        ),
+        ({"thetas": np.full((20, 2), np.nan)}, "thetas must be finite numbers, a Run or a number of draws"),
         ({"thetas": "many"}, "thetas must be finite numbers, a Run or a number of draws"),
         ({"thetas": 100}, "thetas must be states or a Run where the problem has no prior"),
         ({"thetas": np.zeros((5, 2))}, "at least 10 states that every fidelity can solve, got 5 of 5"),

@@ -41,16 +41,10 @@ def test_covariances_of_gradients(pair, structure):
     metric, factor = pair
     roots = np.random.default_rng(0).standard_normal((4, 3, 3))
     full = roots @ np.swapaxes(roots, 1, 2)
-    given = {
-        "isotropic": full[:, 0, 0],
-        "diagonal": np.diagonal(full, axis1=1, axis2=2).copy(),
-        "full": full,
-    }[structure]
-    matrices = {
-        "isotropic": lambda s: s * np.eye(3),
-        "diagonal": np.diag,
-        "full": lambda s: s,
-    }[structure]
+    given = {"isotropic": full[:, 0, 0], "diagonal": np.diagonal(full, axis1=1, axis2=2).copy(), "full": full}[
+        structure
+    ]
+    matrices = {"isotropic": lambda s: s * np.eye(3), "diagonal": np.diag, "full": lambda s: s}[structure]
     white = metric.whiten_covariance(given)
     for row, answer in zip(given, white, strict=True):
         matrix = answer if answer.ndim == 2 else np.diag(np.broadcast_to(answer, 3))

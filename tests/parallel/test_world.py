@@ -91,14 +91,7 @@ class TestLaunched:
         time.sleep(3600)
     """
 
-    @pytest.mark.parametrize(
-        ("when", "through"),
-        [
-            ("in a run", None),
-            ("after it", None),
-            ("in a run", "mpi4py"),
-        ],
-    )
+    @pytest.mark.parametrize(("when", "through"), [("in a run", None), ("after it", None), ("in a run", "mpi4py")])
     def test_a_rank_that_raises_ends_all(self, when, through):
         found = launch.mpi(self.FAILING, 2, when, check=False, through=through)
         assert found.returncode != 0

@@ -99,10 +99,7 @@ def test_a_function_of_one_row_is_told_apart() -> None:
             lambda: finite_differences(function, relative_step=-1.0),
             "relative_step must be a positive finite number, got -1.0",
         ),
-        (
-            lambda: finite_differences(function, scale=0.0),
-            "scale must be positive finite numbers, got 0.0",
-        ),
+        (lambda: finite_differences(function, scale=0.0), "scale must be positive finite numbers, got 0.0"),
     ],
 )
 def test_bad_input(act: object, message: str) -> None:

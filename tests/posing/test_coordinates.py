@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from waves import (
-    DATA,
-    Waves,
-    mixed,
-    start,
-)
+from waves import DATA, Waves, mixed, start
 
 from invsamp.domains import Ball, Box, HalfSpaces, LevelSet, Product, Unbounded, constraint
-from invsamp.posing.distributions import (
-    HalfNormal,
-)
+from invsamp.posing.distributions import HalfNormal
 from invsamp.posing.noise import GaussianNoise
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.prior import Prior

@@ -12,16 +12,7 @@ from hypothesis import strategies as st
 from laws import kolmogorov
 from scipy import integrate, stats
 
-from invsamp.posing.distributions import (
-    Beta,
-    Cauchy,
-    Gamma,
-    HalfNormal,
-    LogNormal,
-    MultivariateNormal,
-    Normal,
-    Uniform,
-)
+from invsamp.posing.distributions import Beta, Cauchy, Gamma, HalfNormal, LogNormal, MultivariateNormal, Normal, Uniform
 from invsamp.posing.more_distributions import (
     Exponential,
     HalfCauchy,

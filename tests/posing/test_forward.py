@@ -118,10 +118,7 @@ def test_an_interrupt_is_not_a_failed_solve() -> None:
             r"'fine' must have shape \(5, 4\), ",
         ),
         (lambda: GuardedModel(with_jacobian(lambda t: None, jacobian), 3, "f")(THETA), "must be numbers, got None"),
-        (
-            lambda: GuardedModel(with_jacobian(lambda t: "no", jacobian), 3, "f")(THETA),
-            "must be numbers, got",
-        ),
+        (lambda: GuardedModel(with_jacobian(lambda t: "no", jacobian), 3, "f")(THETA), "must be numbers, got"),
         (
             lambda: GuardedModel(with_jacobian(lambda t: function(t) + 0j, jacobian), 3, "f")(THETA),
             "must be numbers, got array.*j",

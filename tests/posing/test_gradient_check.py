@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from waves import (
-    VARIANTS,
-    Fragile,
-    Waves,
-    mixed,
-)
+from waves import VARIANTS, Fragile, Waves, mixed
 
 from invsamp.contract import derivative_error
 from invsamp.posing.adapters import approximate_derivatives, finite_differences, with_jacobian
-from invsamp.posing.distributions import (
-    Uniform,
-)
+from invsamp.posing.distributions import Uniform
 from invsamp.posing.noise import GaussianNoise
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.prior import Prior

@@ -22,10 +22,7 @@ def slopes(theta):
 
 ONE = iv.with_jacobian(decay, slopes, parameters=("start", "rate", "level"))
 PRIOR = iv.Prior(
-    level=iv.Normal(0, 1),
-    rate=iv.LogNormal("middle", 0.3, shape=4),
-    middle=iv.Normal(0, 1),
-    start=[1.0, 2.0, 3.0, 4.0],
+    level=iv.Normal(0, 1), rate=iv.LogNormal("middle", 0.3, shape=4), middle=iv.Normal(0, 1), start=[1.0, 2.0, 3.0, 4.0]
 )
 
 

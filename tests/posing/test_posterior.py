@@ -8,21 +8,12 @@ import numpy as np
 import pytest
 from laws import kolmogorov
 from scipy import stats
-from waves import (
-    DATA,
-    Waves,
-    mixed,
-    start,
-)
+from waves import DATA, Waves, mixed, start
 
 import invsamp as iv
 from invsamp.contract import Potential, Problem, TermwisePotential
 from invsamp.domains import Box, HalfSpaces, constraint
-from invsamp.posing.distributions import (
-    HalfNormal,
-    LogNormal,
-    Normal,
-)
+from invsamp.posing.distributions import HalfNormal, LogNormal, Normal
 from invsamp.posing.noise import GaussianNoise, LogNormalNoise
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.prior import Prior

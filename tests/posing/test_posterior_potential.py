@@ -5,22 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import integrate, stats
-from waves import (
-    VARIANTS,
-    Fragile,
-    Waves,
-    WavesWithRows,
-    by_hand,
-    mixed,
-    start,
-)
+from waves import VARIANTS, Fragile, Waves, WavesWithRows, by_hand, mixed, start
 
 import invsamp as iv
 from invsamp.domains import HalfSpaces
 from invsamp.posing.adapters import with_jacobian
-from invsamp.posing.distributions import (
-    Gamma,
-)
+from invsamp.posing.distributions import Gamma
 from invsamp.posing.noise import GaussianNoise, LogNormalNoise, StudentTNoise
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.prior import Prior

@@ -89,10 +89,7 @@ CASES = {
         *(iv.GaussianNoise("sqrt(0.1**2 + (s * y)**2)"), 1, NUMBERS),
         each(lambda y, s: stats.norm(y, np.hypot(0.1, s * y)).logpdf(NUMBERS)),
     ),
-    "log-normal": (
-        *(iv.LogNormalNoise("s"), 1, NUMBERS),
-        each(lambda y, s: stats.lognorm(s, scale=y).logpdf(NUMBERS)),
-    ),
+    "log-normal": (*(iv.LogNormalNoise("s"), 1, NUMBERS), each(lambda y, s: stats.lognorm(s, scale=y).logpdf(NUMBERS))),
     "student": (iv.StudentTNoise(4, "s"), 1, NUMBERS, each(lambda y, s: stats.t(4, y, s).logpdf(NUMBERS))),
     "censored": (iv.CensoredNoise(GAUSSIAN, lower=1.0), 1, np.maximum(NUMBERS, 1.0), each(censored)),
     "truncated": (iv.TruncatedNoise(GAUSSIAN, lower=0.5), 1, NUMBERS, each(truncated)),
@@ -123,10 +120,7 @@ CASES = {
         *(iv.NegativeBinomialNoise("s"), 15, COUNTS),
         each(lambda y, s: stats.nbinom(1 / s, 1 / (1 + 15 * s * y)).logpmf(COUNTS)),
     ),
-    "binomial": (
-        *(iv.BinomialNoise(80), 0.2, COUNTS),
-        each(lambda y, s: stats.binom(80, 0.2 * y).logpmf(COUNTS)),
-    ),
+    "binomial": (*(iv.BinomialNoise(80), 0.2, COUNTS), each(lambda y, s: stats.binom(80, 0.2 * y).logpmf(COUNTS))),
     "categories": (iv.CategoricalNoise(), None, np.eye(3)[LABELS], categories),
 }
 

@@ -57,11 +57,7 @@ def score(row):
 
 @pytest.mark.parametrize(
     ("name", "fine_solves"),
-    [
-        ("delayed acceptance, hot 16x16", 0.1),
-        ("delayed acceptance, hot 8x8", 0.2),
-        ("product target, hot 8x8", 1.0),
-    ],
+    [("delayed acceptance, hot 16x16", 0.1), ("delayed acceptance, hot 8x8", 0.2), ("product target, hot 8x8", 1.0)],
 )
 def test_exact_rules(rows, within, name, fine_solves):
     row = rows(name)

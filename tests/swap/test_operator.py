@@ -11,15 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from operator_oracle import (
-    Level,
-    TwoRungs,
-    acceptance,
-    grid,
-    mean_of_least,
-    on_grid,
-    transition,
-)
+from operator_oracle import Level, TwoRungs, acceptance, grid, mean_of_least, on_grid, transition
 from scipy.integrate import trapezoid
 
 from invsamp.estimators import Exact, noisy

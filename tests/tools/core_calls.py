@@ -124,15 +124,10 @@ def posing_calls() -> dict[str, Call]:
             },
         ),
         "Population": Call(
-            iv.Population,
-            {"model": iv.with_jacobian(**jacobian, parameters=["a", "b"]), "members": 2, "own": ["a"]},
+            iv.Population, {"model": iv.with_jacobian(**jacobian, parameters=["a", "b"]), "members": 2, "own": ["a"]}
         ),
         "FunctionPotential": Call(iv.FunctionPotential, {"function": bowl, "dimension": 2}),
-        "SumPotential": Call(
-            iv.SumPotential,
-            {"data": np.zeros(3), "term": bowl, "dimension": 2},
-            {"data": SHAPELESS},
-        ),
+        "SumPotential": Call(iv.SumPotential, {"data": np.zeros(3), "term": bowl, "dimension": 2}, {"data": SHAPELESS}),
         "Target": Call(
             iv.Target,
             {"potentials": potential, "names": ["a", "b"]},
@@ -341,9 +336,7 @@ def runs_calls() -> dict[str, Call]:
             {"directory": {"text", "none"}, "start": {"none"}, "record": {"empty mapping"}},
         ),
         "resume": Call(
-            iv.resume,
-            {"directory": path, "posterior": posterior, "progress": False},
-            {"record": {"empty mapping"}},
+            iv.resume, {"directory": path, "posterior": posterior, "progress": False}, {"record": {"empty mapping"}}
         ),
         "predicted_classes": Call(
             iv.predicted_classes, {"draws": np.zeros((2, 3, 4))}, {"draws": {"numbers", "signed", "any shape"}}

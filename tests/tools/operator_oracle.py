@@ -209,11 +209,7 @@ def transition(level: Level, points: Array) -> Array:
 
 
 def acceptance(
-    rule: SwapRule,
-    cold: Level,
-    hot: Level,
-    points: Array,
-    discrepancy: Callable[[Array], Array] | None = None,
+    rule: SwapRule, cold: Level, hot: Level, points: Array, discrepancy: Callable[[Array], Array] | None = None
 ) -> list[Array]:
     """Acceptance (n cold, n hot) of each stage of a rule, averaged over the energies' noise.
 

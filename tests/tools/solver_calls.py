@@ -105,12 +105,7 @@ def equations_calls() -> dict[str, Call]:
     matched = gradient_matching.match(library, times, wavy)
     g = gradient_matching
     several = {"entries", "text"}
-    named = {
-        "equations": {"none"},
-        "states": several,
-        "parameters": several,
-        "known": {"none", "empty mapping"},
-    }
+    named = {"states": several, "parameters": several}
     sensors = {"sensors": {"numbers"}}
     return {
         "heat.HeatEquation": Call(
@@ -190,8 +185,7 @@ def equations_calls() -> dict[str, Call]:
             g.linear_in_parameters, {"rhs": lotka_volterra.rhs, "states": ["x", "y"], "parameters": list("abcd")}, named
         ),
         "gradient_matching.Library": Call(
-            g.Library,
-            {"states": ("x",), "parameters": ("a",), "entries": (Entry(0, 0, Term("x", lambda t, x: x[0])),)},
+            g.Library, {"states": ("x",), "parameters": ("a",), "entries": (Entry(0, 0, Term("x", lambda t, x: x[0])),)}
         ),
         "gradient_matching.match": Call(
             g.match, {"library": library, "times": times, "states": states}, {"derivatives": {"numbers"}}

@@ -6,14 +6,7 @@ import numpy as np
 from scipy import stats
 
 from invsamp.domains import HalfSpaces, Polygon, Product
-from invsamp.posing.distributions import (
-    Cauchy,
-    Gamma,
-    LogNormal,
-    MultivariateNormal,
-    Normal,
-    Uniform,
-)
+from invsamp.posing.distributions import Cauchy, Gamma, LogNormal, MultivariateNormal, Normal, Uniform
 from invsamp.posing.noise import GaussianNoise, LogNormalNoise, StudentTNoise
 from invsamp.posing.posterior import Posterior
 from invsamp.posing.prior import Prior

@@ -370,10 +370,7 @@ class TestRefused:
         [
             (nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)), r"buffers \[.*running_mean.*eval\(\)"),
             (nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4, track_running_stats=False)), r"depend on the other rows"),
-            (
-                nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5)),
-                r"same inputs, got others \(dropout",
-            ),
+            (nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5)), r"same inputs, got others \(dropout"),
             (nn.Tanh(), "module must have parameters that are trainable"),
             (nn.Linear(3, 4).requires_grad_(False), "module must have parameters that are trainable"),
             (nn.LSTM(3, 4), "module must return one tensor, got tuple"),

@@ -9,9 +9,7 @@ from sampled_variances import LOG_NOISE, PROBES, SEEDS, fitted_state, sample_var
 
 from invsamp.variances.kernel_ridge import KernelRidge, KernelRidgeState
 from invsamp.variances.models import kernel_ridge, running_average
-from invsamp.variances.ridge import (
-    CENTRES,
-)
+from invsamp.variances.ridge import CENTRES
 from invsamp.variances.sample_variances import unbiased_log
 
 

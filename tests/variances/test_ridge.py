@@ -8,13 +8,7 @@ from sampled_variances import LOG_NOISE, PROBES, fitted_state, sample_variances,
 from scipy.special import polygamma
 
 from invsamp.variances.models import kernel_ridge
-from invsamp.variances.ridge import (
-    fit_ridge,
-    leave_one_out_errors,
-    predict_ridge,
-    spread_out,
-    weights_of_centres,
-)
+from invsamp.variances.ridge import fit_ridge, leave_one_out_errors, predict_ridge, spread_out, weights_of_centres
 from invsamp.variances.sample_variances import unbiased_log
 
 

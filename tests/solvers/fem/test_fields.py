@@ -138,10 +138,7 @@ def test_what_does_not_fit_the_points_is_an_error(field, message):
         (lambda: GaussianBump(center=0.5), "center must be a pair of numbers or names of at least one entry, got 0.5"),
         (lambda: GaussianBump(center=("x", np.nan)), r"center\[1\] must be a finite number"),
         (lambda: PerRegion(["a"]), r"values must be a mapping from regions to numbers or names, got \['a'\]"),
-        (
-            lambda: as_field("source", [1.0, np.nan]),
-            "source must be a field such as GaussianBump",
-        ),
+        (lambda: as_field("source", [1.0, np.nan]), "source must be a field such as GaussianBump"),
         (lambda: Fixed(lambda x, y: x).at(POINTS), r"<lambda> must take points \(n, 2\)"),
         (lambda: Sum(), "at least one"),
         (lambda: Sum(Constant("a"), None), r"fields\[1\] must be a field"),

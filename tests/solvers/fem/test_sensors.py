@@ -52,10 +52,7 @@ def test_equal_layouts_are_equal_and_say_what_they_are():
             "regions must be a sequence of names or predicates of at least one entry, got 'half'",
         ),
         (lambda: Disc((0.5, 0.5), 0.0), "radius must be a positive finite number, got 0.0"),
-        (
-            lambda: region_averages([Disc((3.0, 0.5), 0.1)]).on(space()),
-            "a region must hold a cell, got none",
-        ),
+        (lambda: region_averages([Disc((3.0, 0.5), 0.1)]).on(space()), "a region must hold a cell, got none"),
     ],
 )
 def test_bad_input(make, message):

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lorenz_matching import (
-    LIBRARY,
-    NAMES,
-    STATES,
-    TRUTH,
-    lorenz,
-    trajectory,
-)
+from lorenz_matching import LIBRARY, NAMES, STATES, TRUTH, lorenz, trajectory
 
 from invsamp.solvers.gradient_matching.derivatives import finite_differences, savitzky_golay
 from invsamp.solvers.gradient_matching.library import linear_in_parameters

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lorenz_matching import (
-    LIBRARY,
-    NAMES,
-    STATES,
-    TRUTH,
-    clean_derivatives,
-    trajectory,
-    with_noisy_derivatives,
-)
+from lorenz_matching import LIBRARY, NAMES, STATES, TRUTH, clean_derivatives, trajectory, with_noisy_derivatives
 
 import invsamp as iv
 from invsamp.contract import ForwardModel, JacobianForwardModel, RowsForwardModel
@@ -113,10 +105,7 @@ class TestRefusals:
         [
             ({"library": "x*y"}, r"library must be a Library, .* got 'x\*y'"),
             ({"times": times[::-1]}, r"times must increase"),
-            (
-                {"times": times[:1], "states": states[:1]},
-                r"times must be at least two",
-            ),
+            ({"times": times[:1], "states": states[:1]}, r"times must be at least two"),
             ({"states": states[:-1]}, r"states must have shape \(21, 3\), got \(20, 3\)"),
             (
                 {"states": np.where(states == states[3, 1], np.nan, states)},

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lorenz_matching import (
-    NAMES,
-    NORMALS,
-    OFFSETS,
-    with_noisy_derivatives,
-)
+from lorenz_matching import NAMES, NORMALS, OFFSETS, with_noisy_derivatives
 
 import invsamp as iv
 from invsamp.domains import HalfSpaces

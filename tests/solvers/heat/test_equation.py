@@ -15,11 +15,7 @@ from invsamp.solvers.heat import DecayingGaussian, Disc, GaussianBump, HeatEquat
 
 SENSORS = [[0.3, 0.41], [0.5, 0.5], [0.77, 0.2]]
 CENTRES = np.random.default_rng(5).uniform(0.2, 0.8, (4, 2))
-CASES = [
-    (GaussianBump(0.15, 3.0), "dirichlet"),
-    (GaussianBump(0.15), "neumann"),
-    (DecayingGaussian(0.15), "exact"),
-]
+CASES = [(GaussianBump(0.15, 3.0), "dirichlet"), (GaussianBump(0.15), "neumann"), (DecayingGaussian(0.15), "exact")]
 SCHEMES = ("backward_euler", "crank_nicolson")
 
 
@@ -320,10 +316,7 @@ def lone(**settings):
         (lambda: equation().observe(SENSORS, times=[[0.03]]), "times must be an increasing sequence"),
         (lambda: lone(initial=object()), "initial must be a field .*, a number, a name"),
         (lambda: lone(boundary="open"), "boundary must be one of .* or a mapping .*, got 'open'"),
-        (
-            lambda: lone(boundary={"left": 0.0}),
-            r"boundary\['left'\] must be dirichlet\(...\) or neumann\(...\)",
-        ),
+        (lambda: lone(boundary={"left": 0.0}), r"boundary\['left'\] must be dirichlet\(...\) or neumann\(...\)"),
         (lambda: lone(boundary={"side": dirichlet()}), "a part of the boundary must be one of .* got 'side'"),
         (lambda: lone(boundary={"left": dirichlet(np.inf)}), "value must be a finite number, or a name"),
         (lambda: lone(boundary={"left": neumann(None)}), "flux must be a finite number, or a name .* got None"),
@@ -338,10 +331,7 @@ def lone(**settings):
         (lambda: equation((DecayingGaussian(), "neumann")), "boundary must be 'exact' for DecayingGaussian alone"),
         (lambda: lone(initial=DecayingGaussian(), boundary="exact", source=1.0), "source must be left out"),
         (lambda: DecayingGaussian(0.0), "width must be a positive finite number, got 0.0"),
-        (
-            lambda: DecayingGaussian(0.1, "x"),
-            "center must be a pair of numbers or names",
-        ),
+        (lambda: DecayingGaussian(0.1, "x"), "center must be a pair of numbers or names"),
     ],
 )
 def test_bad_input(make, message):

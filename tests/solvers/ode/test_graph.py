@@ -106,7 +106,7 @@ def test_operations_exist_once_and_zeros_do_not():
     traced = trace_graph(chain, 4, 1)
     assert sum(row[0] == "exp" for row in traced.graph.rows) == 1
     assert list(zip(traced.by_states.rows, traced.by_states.columns, strict=True)) == [
-        *((0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2), (3, 0), (3, 1), (3, 3)),
+        *((0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2), (3, 0), (3, 1), (3, 3))
     ]
 
 

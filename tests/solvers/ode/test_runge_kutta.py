@@ -40,13 +40,7 @@ def one_step(order, h, y, t=0.0):
 
 def exact(times):
     return solve_ivp(
-        lambda t, x: lotka_volterra(t, x, PARAMETERS),
-        (0, times[-1]),
-        START,
-        "DOP853",
-        times,
-        rtol=1e-13,
-        atol=1e-13,
+        lambda t, x: lotka_volterra(t, x, PARAMETERS), (0, times[-1]), START, "DOP853", times, rtol=1e-13, atol=1e-13
     ).y.T
 
 

@@ -6,19 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from shooting_cases import (
-    CASES,
-    MODEL,
-    PATH,
-    SD,
-    TIMES,
-    TRUTH,
-    at,
-    cases,
-    dense_jacobian,
-    noisy,
-    shoot,
-)
+from shooting_cases import CASES, MODEL, PATH, SD, TIMES, TRUTH, at, cases, dense_jacobian, noisy, shoot
 
 import invsamp as iv
 from invsamp.solvers.ode.model import OdeModel
@@ -206,10 +194,7 @@ STARTS_TAKEN = OdeModel(lambda t, x, p: (p[0],), ("x",), ("starts",))
         (lambda: shoot(segments=2).initial_guess(PATH, window=0), r"window must be an integer in \[1, 41\], got 0"),
         (lambda: shoot(segments=2, states=("x",)).initial_guess(PATH[:, :1]), r"unobserved must give .* \['y', 'z'\]"),
         (lambda: shoot(segments=2).fit(PATH, {"sigma": 1.0}, 1.0), r"parameters must give values .* got \['sigma'\]"),
-        (
-            lambda: shoot(segments=2).fit(PATH, [1.0], 1.0),
-            r"parameters must have shape \(3,\)",
-        ),
+        (lambda: shoot(segments=2).fit(PATH, [1.0], 1.0), r"parameters must have shape \(3,\)"),
         (
             lambda: shoot(segments=2).fit(PATH, TRUTH, SD).start(np.random.default_rng(), 2, -1.0),
             "spread must be a finite number >= 0",

@@ -8,18 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares
 from scipy.stats import chi2
-from shooting_cases import (
-    MODEL,
-    PATH,
-    SD,
-    TIMES,
-    TRUTH,
-    at,
-    cases,
-    dense_jacobian,
-    noisy,
-    shoot,
-)
+from shooting_cases import MODEL, PATH, SD, TIMES, TRUTH, at, cases, dense_jacobian, noisy, shoot
 
 from invsamp.solvers.ode import MultipleShooting
 from invsamp.solvers.ode.arrow import levenberg_marquardt
