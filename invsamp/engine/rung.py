@@ -518,7 +518,8 @@ class _ActiveRung:
     def __init__(self, of: RungAtWork) -> None:
         self._of = of
         self.step_size: StepSize = 0.0
-        self.evaluate = of.evaluate_exactly if isinstance(of.settings.estimator, Exact) else of.evaluate
+        # one of somebody's own that is derived from `Exact` may say something else
+        self.evaluate = of.evaluate_exactly if type(of.settings.estimator) is Exact else of.evaluate
         self.follow, self.contains, self.solve = of.follow, of.domain.contains, of.solve
         spends = of.settings.gradient_noise is not None and not of.estimator.exact
         self.gradient_noise = self._gradient_noise if spends else _no_noise

@@ -8,9 +8,9 @@ from functions import square
 
 from invsamp.domains import Box, Reflection, Unbounded
 from invsamp.engine.rung import FAILING_STEPS, RungAtWork, SolvesFailed
-from invsamp.estimators import minibatch, noisy
+from invsamp.estimators import Exact, minibatch, noisy
 from invsamp.evaluate.counted import CountedPotential
-from invsamp.evaluate.requests import Estimate, answered
+from invsamp.evaluate.requests import Estimate, Request, answered
 from invsamp.kernels import Langevin
 from invsamp.ladder import GradientNoise, Rung
 from invsamp.posing.potential import FunctionPotential, SumPotential
@@ -25,6 +25,20 @@ def at_work(function=square, domain=None, start=None, chains=4, **settings):
     return made
 
 
+class Doubled(Exact):
+    """Tells twice the energy."""
+
+    exact = exact_energy = True
+    degrees_of_freedom = None
+
+    def bind(self, source, structure):
+        return self
+
+    def estimate(self, rng, position, gradient=True):
+        (found,) = yield (Request("model", position, gradient),)
+        return found._replace(energy=2.0 * found.energy, gradient=2.0 * found.gradient)
+
+
 class TestStep:
     def test_unadjusted_moves_by_gradient_and_noise(self):
         made = at_work(start=[[1.0, 2.0]], law=2.0)
@@ -32,6 +46,12 @@ class TestStep:
         made.step()
         np.testing.assert_allclose(made.position, [[1.0, 2.0]] - 0.1 * np.array([[1.0, 2.0]]) + np.sqrt(0.4) * noise)
         np.testing.assert_allclose(made.estimate.gradient, made.position)
+
+    def test_an_estimator_derived_from_the_exact_one_is_asked(self):
+        made = at_work(estimator=Doubled(), start=[[1.0, 2.0]])
+        made.step()
+        np.testing.assert_allclose(made.estimate.energy, (made.position**2).sum(axis=1))
+        np.testing.assert_allclose(made.estimate.gradient, 2.0 * made.position)
 
     def test_schedule_counts_iterations_from_zero(self):
         asked = []
