@@ -44,7 +44,7 @@ myst_links_external_new_tab = False
 
 nb_execution_mode = "force"  # what a page shows is what the code of today does
 nb_execution_raise_on_error = True
-nb_execution_timeout = 120
+nb_execution_timeout = 900  # of a cell: the first of all waits for the compiler
 templates_path = ["_templates"]
 nb_merge_streams = True
 

@@ -19,8 +19,8 @@ from invsamp.solvers.ode.happenings import Events
 from invsamp.solvers.ode.march import Array, Integers, march_rows
 from invsamp.solvers.ode.rosenbrock import EXPLICIT, Linear
 
-#: What the first use on a machine says at a terminal: a minute of silence looks like a fault.
-COMPILING = "Compiling the integrators of ODEs: most of a minute, once on this machine"
+#: What the first use on a machine says at a terminal and in a notebook: so long a silence looks like a fault.
+COMPILING = "Compiling the integrators of ODEs: about half a minute, once on this machine"
 
 
 class Outcome(NamedTuple):
@@ -140,8 +140,8 @@ def integrate(
 
 @contextmanager
 def told_if_compiled(kernel: Jitted, after: float = 4.0) -> Iterator[None]:
-    """Tells a person at a terminal, after some seconds, that the first trajectories of all wait for the compiler."""
-    if kernel.signatures or sys.stderr is None or not sys.stderr.isatty():
+    """Tells a person, after some seconds, that the first trajectories of all wait for the compiler."""
+    if kernel.signatures or not _is_watched():
         yield
         return
     notice = threading.Timer(after, print, ("\n" + COMPILING,), {"file": sys.stderr, "flush": True})
@@ -151,6 +151,12 @@ def told_if_compiled(kernel: Jitted, after: float = 4.0) -> Iterator[None]:
         yield
     finally:
         notice.cancel()
+
+
+def _is_watched() -> bool:
+    """Whether standard error is read as it is written: at a terminal, or below a cell of a notebook."""
+    stream = sys.stderr
+    return stream is not None and (stream.isatty() or type(stream).__module__.startswith("ipykernel."))
 
 
 def _plain(array: Array) -> Array:

@@ -28,9 +28,17 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize(("known", "terminal", "told"), [([], True, 1), ([1], True, 0), ([], False, 0)])
-def test_a_terminal_is_told_what_it_waits_for(known, terminal, told, monkeypatch):
-    seen = Terminal() if terminal else io.StringIO()
+class Notebook(io.StringIO):
+    """What a notebook has for standard error."""
+
+    __module__ = "ipykernel.iostream"
+
+
+@pytest.mark.parametrize(
+    ("known", "stream", "told"), [([], Terminal, 1), ([], Notebook, 1), ([1], Terminal, 0), ([], io.StringIO, 0)]
+)
+def test_a_person_is_told_what_the_first_call_waits_for(known, stream, told, monkeypatch):
+    seen = stream()
     monkeypatch.setattr(sys, "stderr", seen)
     with told_if_compiled(SimpleNamespace(signatures=known), after=0.0):
         for thread in threading.enumerate():
