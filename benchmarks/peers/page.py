@@ -111,7 +111,8 @@ def page(lines: Sequence[dict[str, Any]], found: dict[tuple[str, str], list[dict
             )
         error = np.array(known[problem]["error"]) / np.array(known[problem]["sd"])
         precision = f", known to {error.max():.2g} sd" if error.max() > 0 else ""
-        parts.append(f"\nReference: {case.source}{precision}. {verdict(problem, found)}\n")
+        before = f" {case.before}" if case.before else ""
+        parts.append(f"\nReference: {case.source}{precision}.{before} {verdict(problem, found)}\n")
         if "right" in known[problem]:
             shares = ", ".join(
                 f"{NAMES[t]} {share:.2f}" for t in NAMES if (share := sides(found[t, problem])) is not None

@@ -39,7 +39,7 @@ from _samplers import PACKAGES, SAMPLERS, SETTINGS, silent
 RESULTS = HERE / "results.jsonl"
 REFERENCE_SEED = 1
 #: Of each of 16 chains of a reference (`reference_draws`).
-TRAJECTORIES = {"fitzhugh_nagumo": 2000, "conductivity": 2000, "poisson64": 450}
+TRAJECTORIES = {"fitzhugh_nagumo": 4000, "conductivity": 2000, "poisson64": 450}
 #: Seconds of a processor for a run: ten times and more what most take.
 LIMIT = 240.0
 VERSION = tomllib.loads((HERE.parents[1] / "pyproject.toml").read_text())["project"]["version"]

@@ -209,19 +209,20 @@ def _r_hat_warnings(summary: pd.DataFrame, report: Report) -> list[str]:
 def _likely(report: Report, apart: Collection[str]) -> str:
     """What the run knows of that would keep chains apart in the parameters of these names."""
     causes = []
+    if report.get("led_astray") is not None:
+        causes.append("the density is highest where there is next to no mass (a funnel)")
+    elif "failed" in (report.get("decisions") or [""])[-1]:
+        causes.append("no length of path passed its trial, as where curvature varies much (a funnel, a bent ridge)")
     modes = report.get("modes")
     if modes and len(modes["theta"]) > 1:
-        causes.append(f"descents found {len(modes['theta'])} modes")
+        several = "modes" if modes.get("by_laplace", True) else "points that are flat in some direction, as on a ridge"
+        causes.append(f"descents found {len(modes['theta'])} {several}")
     flat = [name for name in (modes.get("flat") or [] if modes else []) if name in apart]
     if flat:
         causes.append(
             f"the energy is flat along {_list(flat)} at its lowest: where neither prior nor walls bound that, the "
             "posterior is improper, and there is nothing to sample"
         )
-    if report.get("led_astray") is not None:
-        causes.append("the density is highest where there is next to no mass (a funnel)")
-    elif "failed" in (report.get("decisions") or [""])[-1]:
-        causes.append("no length of path passed its trial, as where curvature varies much (a funnel, a bent ridge)")
     led = (report.get("descents") or [None])[0]
     if led is not None and led["unfinished"]:
         causes.append(

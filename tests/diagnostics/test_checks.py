@@ -60,10 +60,18 @@ def test_chains_that_do_not_agree_give_no_number_of_draws():
     assert "How many draws would do cannot be told" in apart[1]
 
 
+TWO = {"theta": [[0.0], [1.0]], "weights": [0.5, 0.5], "visits": [0, 0], "endless": 0, "by_laplace": True}
+
+
 @pytest.mark.parametrize(
     ("report", "cause"),
     [
-        ({"modes": {"theta": [[0.0], [1.0]], "weights": [0.5, 0.5], "visits": [0, 0], "endless": 0}}, "found 2 modes"),
+        ({"modes": TWO}, "found 2 modes"),
+        ({"modes": TWO | {"by_laplace": False}}, "found 2 points that are flat in some direction, as on a ridge"),
+        (
+            {"modes": TWO, "decisions": ["a trial of 200 steps failed: back to ..."]},
+            "no length of path passed its trial, as where curvature varies much (a funnel, a bent ridge); descents",
+        ),
         ({"decisions": ["a trial of 200 steps failed: back to ..."]}, "no length of path passed its trial"),
         ({"descents": [{"unfinished": 2, "moved": 0, "energies": []}]}, "descents of 2 chains came to no end"),
         ({"warnings": ["the gradient of fidelity 'fine' is not that of its energy"]}, "a gradient is not that of"),
