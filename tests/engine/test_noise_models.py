@@ -156,7 +156,7 @@ def test_a_pilot_that_leaves_states_out_is_reported(warmed):
     target = Target(FunctionPotential(slope, 1), start=np.array([[0.0]]))
     _, report = warmed(target, Sampler([rung]), chains=4, warmup=1000)
     assert report["uncovered_variance"][0] > 0.05
-    statistics = pd.DataFrame({name: [] for name in ("mean", "sd", "r_hat", "ess_bulk", "ess_tail")})
+    statistics = pd.DataFrame({name: [] for name in ("mean", "sd", "mcse_sd", "r_hat", "ess_bulk", "ess_tail")})
     assert any("was extrapolated at" in message for message in diagnose(statistics, report))
 
 
