@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import invsamp as iv
+from invsamp.plots.figure import clean
 from invsamp.problems import heat_modes as problem
 
 #: Colours of the levels, from coarse to fine.
@@ -28,7 +29,7 @@ def draw_problem(truth: Mapping[str, problem.Quadrature], run: iv.Run) -> Figure
             )
         _contours(axes, quadrature, LEVELS[name])
         axes.plot(*problem.SENSORS.T, "^", ms=3, color="black", label="sensors")
-        tidy(axes).set(xlim=(0.2, 0.7), ylim=(0.4, 0.7))
+        clean(axes, grid=True).set(xlim=(0.2, 0.7), ylim=(0.4, 0.7))
         axes.set_xlabel("x of the centre")
         axes.set_title(name, loc="left", fontsize=10)
         axes.set_title(f"right mode {quadrature.right.weight:.2f}", loc="right", fontsize=8, color="grey")
@@ -52,7 +53,7 @@ def draw_accuracy(table: Mapping[str, Mapping[str, Any]], truth: np.ndarray) -> 
             axes.errorbar(
                 values[chosen], places[chosen], xerr=3.0 * errors[chosen], fmt="o", ms=4.5, color=color, lw=1.4
             )
-        tidy(axes)
+        clean(axes, grid=True)
         axes.set_title(name, loc="left", fontsize=10)
         axes.locator_params(axis="x", nbins=4)
     panels[0].set_yticks(places, table)
@@ -77,17 +78,9 @@ def draw_cost(table: Mapping[str, Mapping[str, Any]]) -> Figure:
     axes.set_yticks(places, table)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.2 * left.max())
-    tidy(axes).legend(frameon=False, fontsize=8, title="solved on", title_fontsize=8)
+    clean(axes, grid=True).legend(frameon=False, fontsize=8, title="solved on", title_fontsize=8)
     axes.set_xlabel("solves per effective draw of the mode's indicator, in units of 64x64")
     return figure
-
-
-def tidy(axes: Axes) -> Axes:
-    """A light grid behind, and no frame above and on the right."""
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(color="0.92")
-    axes.set_axisbelow(True)
-    return axes
 
 
 def _contours(axes: Axes, quadrature: problem.Quadrature, color: str) -> None:

@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from scipy.ndimage import gaussian_filter
 
 import invsamp as iv
+from invsamp.plots.figure import clean
 
 COLORS = {
     "SGLD": "#8d99a6",
@@ -45,7 +46,7 @@ def draw_marginals(where: Setting, runs: Mapping[str, iv.Run], width_in_sd: floa
             notes = [f"bias {(draws.mean() - mean[k]) / sd[k]:+.2f} sd", f"sd ratio {draws.std() / sd[k]:.2f}"]
             axes.text(0.02, 0.95, notes[0], transform=axes.transAxes, va="top", fontsize=7.5, color=INK)
             axes.text(0.98, 0.95, notes[1], transform=axes.transAxes, va="top", ha="right", fontsize=7.5, color=INK)
-            plain(axes, grid=False)
+            clean(axes)
             axes.spines["left"].set_visible(False)
             hidden = 1.0 - heights.sum() * bin_width
             if hidden > 0.01:
@@ -78,7 +79,7 @@ def draw_plane(where: Setting, runs: Mapping[str, iv.Run], first: str, second: s
         share = 1.0 - where.domain.contains(draws).mean()
         axes.set_title(f"{label}: {share:.1%} infeasible" if label != "exact" else "exact draws", fontsize=10)
         axes.set(xlim=view[:2], ylim=view[2:])
-        plain(axes, grid=False)
+        clean(axes)
     for axes in panels[3:]:
         axes.set_xlabel(first)
     for axes in panels[::3]:
@@ -99,7 +100,7 @@ def draw_resimulated(
             spread = np.ptp(true_states[:, k])
             axes.set_ylim(true_states[:, k].min() - 0.25 * spread, true_states[:, k].max() + 0.25 * spread)
             axes.set_xlim(times[0], times[-1])
-            plain(axes)
+            clean(axes, grid=True)
         row[0].set_ylabel(label, fontsize=10, color=INK)
     for axes, k in zip(panels[0], show, strict=True):
         axes.set_title(states[k], fontsize=10, loc="left")
@@ -124,7 +125,7 @@ def draw_shooting(
         axes.plot(observed.times[seen], observed.states[seen, k], "o", ms=2.2, color=COLORS["reSGLD"], label="data")
         axes.set_xlim(times[0], times[-1])
         axes.set_ylabel(states[k])
-        plain(axes)
+        clean(axes, grid=True)
     panels[-1].set_xlabel("time")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=4, frameon=False, fontsize=9)
@@ -174,12 +175,3 @@ def levels_of(density: Array) -> list[float]:
 def middles(grid: Sequence[Array]) -> list[Array]:
     """Of the cells."""
     return [0.5 * (edges[1:] + edges[:-1]) for edges in grid]
-
-
-def plain(axes: Axes, grid: bool = True) -> None:
-    """Take away what carries no information."""
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(labelsize=8)
-    axes.set_axisbelow(True)
-    if grid:
-        axes.grid(color="#e6eaee", lw=0.7)

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from scipy.stats import t as student
 
+from invsamp.plots.figure import clean
 from invsamp.problems import constrained_mixtures as problem
 
 COLORS = {
@@ -100,7 +101,7 @@ def draw_convergence(cases: Mapping[str, Case], thin: int) -> Figure:
             axes.fill_between(iterations, np.maximum(mean - half, 1e-3), mean + half, alpha=0.18, lw=0, **style)
         axes.plot(iterations, case.floor, color="black", ls=":", lw=1.3, label="independent draws")
         axes.set(xlabel="iterations (thousands)", title=name)
-        plain(axes)
+        clean(axes, grid=True)
         axes.set(xscale="log", yscale="log")
         readable(axes.xaxis, 1e-3)
         readable(axes.yaxis)
@@ -129,7 +130,7 @@ def draw_divergences(cases: Mapping[str, Case]) -> Figure:
     axes.set_ylim(bottom=0.5 * min(case.floor[-1] for case in cases.values()))
     axes.set_xticks(range(len(cases)), cases)
     axes.tick_params(axis="x", length=0)
-    plain(axes)
+    clean(axes, grid=True)
     figure.legend(loc="outside right center", frameon=False, fontsize=9)
     return figure
 
@@ -143,7 +144,7 @@ def draw_diameter(table: Sequence[Mapping[str, float]]) -> Figure:
         values, errors = np.array([(row[name], row[f"{name}_error"]) for row in table]).T
         axes.errorbar(across, values, errors, fmt="o-", color=COLORS["r2SGLD"], capsize=3, lw=1.6)
         axes.set_xlabel("diameter of the octagon")
-        plain(axes)
+        clean(axes, grid=True)
     times = np.array([row["autocorrelation_time"] for row in table])
     power, level = np.polyfit(np.log(across), np.log(times), 1)
     left.plot(across, np.exp(level) * across**power, color="#8794a1", ls="--", lw=1.2)
@@ -161,13 +162,6 @@ def readable(axis: Axis, unit: float = 1.0) -> None:
     axis.set_minor_locator(NullLocator())
 
 
-def plain(axes: Axes) -> None:
-    """Take away what carries no information."""
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(color="#e6eaee", lw=0.7)
-    axes.set_axisbelow(True)
-
-
 def draw_walls(distances: Mapping[str, np.ndarray]) -> Figure:
     """Density of uniform draws against their distance from the octagon's wall, over what it should be."""
     figure = Figure(figsize=(5.6, 3.5), layout="constrained")
@@ -183,5 +177,5 @@ def draw_walls(distances: Mapping[str, np.ndarray]) -> Figure:
     axes.axhline(1.0, color="black", ls=":", lw=1.2, label="uniform law")
     axes.set(xlabel="distance from the wall", ylabel="density over the uniform one", ylim=(0.0, None), xlim=(0.0, 0.6))
     axes.legend(frameon=False, fontsize=9)
-    plain(axes)
+    clean(axes, grid=True)
     return figure

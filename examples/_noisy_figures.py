@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from invsamp.plots.figure import clean
 from invsamp.problems.mixtures import GaussianMixture
 
 COLORS = {
@@ -54,7 +54,7 @@ def draw_divergences(table: Mapping[str, Mapping[str, Sequence[Any]]], steps: Se
         axes.set(xscale="log", yscale="log", xlabel="steps of each run", title=noise)
         axes.set_xticks(steps, [f"{n:,}" for n in steps])
         axes.minorticks_off()
-        plain(axes)
+        clean(axes, grid=True)
     panels[0].set_ylabel("KL(truth || all runs)")
     panels[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=9)
@@ -81,15 +81,8 @@ def draw_single_runs(distances: Mapping[str, Mapping[str, Sequence[np.ndarray]]]
             axes.plot([], [], "s", color=COLORS[label], label=label)
         axes.set_xticks(range(len(steps)), [f"{n:,}" for n in steps])
         axes.set(yscale="log", xlabel="steps of the run", title=noise)
-        plain(axes)
+        clean(axes, grid=True)
     panels[0].set_ylabel("Wasserstein distance of one run")
     panels[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     panels[0].legend(frameon=False, fontsize=9, loc="lower left")
     return figure
-
-
-def plain(axes: Axes) -> None:
-    """Take away what carries no information."""
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(color="#e6eaee", lw=0.7)
-    axes.set_axisbelow(True)

@@ -220,6 +220,15 @@ class ScalarFamily(Distribution):
         """Independent draws of shape ``size``, to which the parameters broadcast."""
 
 
+class PositiveFamily(ScalarFamily):
+    """Base of those of numbers above 0."""
+
+    @property
+    def support(self) -> tuple[Array, Array]:
+        """Above 0."""
+        return ends(0.0, np.inf, self.shape)
+
+
 def drawn(law: ScalarFamily, rng: np.random.Generator, size: tuple[int, ...], parameters: Iterable[Array]) -> Array:
     """Independent draws of shape ``size`` of a family, with parameters that broadcast to it in place of its own."""
     return law._draw(rng, size, *parameters)  # noqa: SLF001

@@ -27,6 +27,7 @@ from invsamp.posing.distribution import (
     Coefficients,
     Distribution,
     FrozenLaw,
+    PositiveFamily,
     ScalarFamily,
     Shape,
     Standard,
@@ -116,7 +117,7 @@ class Normal(ScalarFamily):
 
 
 @dataclass(frozen=True)
-class LogNormal(ScalarFamily):
+class LogNormal(PositiveFamily):
     """Log-normal: the logarithm is normal.
 
     Parameters
@@ -135,10 +136,6 @@ class LogNormal(ScalarFamily):
     positive: ClassVar[tuple[str, ...]] = ("log_sd",)
     standard: ClassVar[Standard | None] = Standard("log_mean", "log_sd", {"mean": 0.0, "sd": 1.0}, Normal)
 
-    @property
-    def support(self) -> tuple[Array, Array]:
-        return ends(0.0, np.inf, self.shape)
-
     @cached_property
     def log_constant(self) -> float:
         return -float((np.log(self.flat("log_sd")) + _HALF_LOG_TWO_PI).sum())
@@ -155,7 +152,7 @@ class LogNormal(ScalarFamily):
 
 
 @dataclass(frozen=True)
-class HalfNormal(ScalarFamily):
+class HalfNormal(PositiveFamily):
     """Absolute value of a normal variable with mean zero.
 
     Parameters
@@ -170,10 +167,6 @@ class HalfNormal(ScalarFamily):
     shape: Shape = field(default=(), kw_only=True)
     positive: ClassVar[tuple[str, ...]] = ("sd",)
     standard: ClassVar[Standard | None] = Standard("0", "sd", {"sd": 1.0})
-
-    @property
-    def support(self) -> tuple[Array, Array]:
-        return ends(0.0, np.inf, self.shape)
 
     @cached_property
     def log_constant(self) -> float:
@@ -191,7 +184,7 @@ class HalfNormal(ScalarFamily):
 
 
 @dataclass(frozen=True)
-class Gamma(ScalarFamily):
+class Gamma(PositiveFamily):
     """Gamma, of mean concentration / rate.
 
     Parameters
@@ -209,10 +202,6 @@ class Gamma(ScalarFamily):
     shape: Shape = field(default=(), kw_only=True)
     positive: ClassVar[tuple[str, ...]] = ("concentration", "rate")
     standard: ClassVar[Standard | None] = Standard("0", "1 / rate", {"rate": 1.0})
-
-    @property
-    def support(self) -> tuple[Array, Array]:
-        return ends(0.0, np.inf, self.shape)
 
     @cached_property
     def log_constant(self) -> float:

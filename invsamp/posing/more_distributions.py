@@ -13,16 +13,17 @@ from scipy import special
 
 from invsamp.contract import Array
 from invsamp.posing import column_families
-from invsamp.posing.distribution import Coefficients, FrozenLaw, ScalarFamily, Shape, Standard, check_ends, ends
+from invsamp.posing.distribution import (
+    Coefficients,
+    FrozenLaw,
+    PositiveFamily,
+    ScalarFamily,
+    Shape,
+    Standard,
+    check_ends,
+    ends,
+)
 from invsamp.posing.distributions import Uniform
-
-
-class _Positive(ScalarFamily):
-    """Of numbers above 0."""
-
-    @property
-    def support(self) -> tuple[Array, Array]:
-        return ends(0.0, np.inf, self.shape)
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class StudentT(ScalarFamily):
 
 
 @dataclass(frozen=True)
-class HalfStudentT(_Positive):
+class HalfStudentT(PositiveFamily):
     """Absolute value of a variable with Student's t about 0.
 
     Parameters
@@ -102,7 +103,7 @@ class HalfStudentT(_Positive):
 
 
 @dataclass(frozen=True)
-class HalfCauchy(_Positive):
+class HalfCauchy(PositiveFamily):
     """Absolute value of a Cauchy variable about 0.
 
     Parameters
@@ -135,7 +136,7 @@ class HalfCauchy(_Positive):
 
 
 @dataclass(frozen=True)
-class Exponential(_Positive):
+class Exponential(PositiveFamily):
     """Exponential, of mean 1 / rate.
 
     Parameters
@@ -167,7 +168,7 @@ class Exponential(_Positive):
 
 
 @dataclass(frozen=True)
-class InverseGamma(_Positive):
+class InverseGamma(PositiveFamily):
     """One over a Gamma variable: of mean rate / (concentration - 1) where the concentration is above 1.
 
     Parameters
@@ -249,7 +250,7 @@ class LogUniform(ScalarFamily):
 
 
 @dataclass(frozen=True)
-class Weibull(_Positive):
+class Weibull(PositiveFamily):
     """Weibull: (x / scale) ** exponent is exponential with mean 1.
 
     Parameters
