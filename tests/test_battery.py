@@ -82,6 +82,8 @@ def test_verdicts(battery):
     right = battery.judged(case, draws.reshape(4, -1, 2), energy)
     assert right["right"]
     assert right["ess"] > 30_000
+    # again, by what is kept
+    assert battery.held_against(case, right["summary"]).items() <= right.items()
     shifted = battery.judged(case, 0.2 + draws.reshape(4, -1, 2), energy)
     assert not shifted["honest"]
     wide = battery.judged(case, 1.2 * draws.reshape(4, -1, 2), energy)

@@ -262,7 +262,7 @@ def _sd_warnings(summary: pd.DataFrame, report: Report) -> list[str]:
     factor = (float(bad.iloc[0]) / limit) ** 2
     draws = f" (draws={_round_up(factor * report['draws'])})" if report.get("draws") else ""
     return [
-        f"sds are known to no more than {limit:.0%}: {named}, while means and quantiles are settled. Likely: heavy "
+        f"errors of sds are above {limit:.0%}: {named}, while means and quantiles are settled. Likely: heavy "
         f"tails, as a few draws far out make up a variance, and none may have been far enough yet. Quote quantiles; "
         f"about {factor:.2g} times the draws{draws} would do, if the law has a fourth moment."
     ]
