@@ -154,7 +154,8 @@ def _mode_warnings(report: Report) -> list[str]:
         )
     where = "the prior" if modes.get("from_prior", True) else "starting points"
     unseen, descents, lowest = modes.get("unseen", 0.0), modes.get("descents", 0), modes.get("lowest_by", 0)
-    if unseen > UNSEEN_LIMIT and lowest < unseen * descents:
+    # where the lowest has next to no mass, nobody is to start there
+    if above is None and unseen > UNSEEN_LIMIT and lowest < unseen * descents:
         found.append(
             f"{lowest} of {descents} descents from {where} came to the lowest minimum, while about "
             f"{100.0 * unseen:.0f}% of all starts lead to minima that nobody has seen (so many descents ended alone): "

@@ -445,6 +445,8 @@ class TestWords:
         )
         assert "iv.maximize(posterior, starts=256)" in text
         assert len(warned({"modes": modes | {"unseen": 0.1, "lowest_by": 6}})) == 1
+        (text,) = warned({"modes": modes | {"unseen": 0.1, "lowest_by": 1}, "led_astray": 30.0})
+        assert "the density is highest where there is next to no mass" in text
         assert warned({"modes": modes | {"unseen": 0.1, "lowest_by": 7}}) == []
         assert warned({"modes": modes | {"unseen": 0.03, "lowest_by": 1}}) == []
 
