@@ -60,7 +60,9 @@ def test_a_curve_has_bands_where_nothing_was_measured(run, posterior):
 
 
 def test_a_phase_plane_has_orbits_of_draws_and_the_data(run, posterior):
-    figure = run.plot_phase(posterior, series=["cosine", "sine"], curve=posterior.elsewhere(orbit(FINE), shape=(33, 2)))
+    figure = run.plot_phase(
+        posterior, series=np.array(["cosine", "sine"]), curve=posterior.elsewhere(orbit(FINE), shape=(33, 2))
+    )
     (axes,) = figure.axes
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("cosine", "sine")
     *orbits, order, data, first = axes.lines
