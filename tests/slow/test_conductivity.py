@@ -35,7 +35,7 @@ def test_cold_rung_has_the_law_of_elliptical_slices(draw, agrees) -> None:
     # from the reference's own first states, which are wider than the posterior
     run = draw(posterior, sampler, draws=70, warmup=100, chains=CHAINS, start=kept[:, 0])
     assert agrees(moments(run.theta), centre, error)
-    assert min(np.divide(run.report["swap_accepts"], run.report["swap_attempts"])) > 0.02
+    assert min(np.divide(run.report["swap_accepts"], run.report["swap_attempts"])) > 0.01
     # the wrong law: the hottest rung
     assert not agrees(moments(run.rung_theta(2)), centre, error)
 

@@ -169,7 +169,10 @@ class TestUnobserved:
         column = MODEL.states.index(name)
         path = self.MODEL.solve(TRUTH[None], np.ones(3), self.TIMES).states[0]
         sd = 0.05 * path[:, column].std()
-        observed = path[:, [column]] + sd * np.random.default_rng(seed).standard_normal((len(self.TIMES), 1))
+        # as `default_rng(seed)`, but no shift of the tests' seeds changes it: of one data set in twenty the first guess
+        # leads elsewhere, which the fit tells
+        rng = np.random.Generator(np.random.PCG64(seed))
+        observed = path[:, [column]] + sd * rng.standard_normal((len(self.TIMES), 1))
         return MultipleShooting(self.MODEL, self.TIMES, 50, states=(name,), continuity=0.3), observed, sd, path
 
     @pytest.mark.parametrize("name", ["x", "y"])
