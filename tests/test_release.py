@@ -82,6 +82,7 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return sorted(target.iterdir())
 
 
+@pytest.mark.slow
 def test_an_index_would_take_them(distributions: list[Path]) -> None:
     wheel, sources = sorted(distributions, key=lambda path: path.suffix != ".whl")
     assert wheel.name == f"invsamp-{PROJECT['version']}-py3-none-any.whl"
@@ -97,6 +98,7 @@ def test_an_index_would_take_them(distributions: list[Path]) -> None:
     assert checked.stdout.count("PASSED") == 2
 
 
+@pytest.mark.slow
 def test_the_sources_hold_what_the_wheel_is_made_of(distributions: list[Path]) -> None:
     with tarfile.open(next(path for path in distributions if path.suffix == ".gz")) as archive:
         names = {name.split("/", 1)[-1] for name in archive.getnames()}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 
 from threadpoolctl import ThreadpoolController
 
@@ -15,5 +17,11 @@ def one_thread() -> Iterator[None]:
     Other threads, those of compiled loops for example, stay as they are. A forward model that gains by several in BLAS
     can have them in processes of its own (`invsamp.isolated`).
     """
-    with ThreadpoolController().limit(limits=1, user_api="blas"):
+    with _libraries(len(sys.modules)).limit(limits=1, user_api="blas"):
         yield
+
+
+@lru_cache(maxsize=1)
+def _libraries(modules: int) -> ThreadpoolController:
+    """Those that are loaded: looked for again, which takes milliseconds, when there are more modules."""
+    return ThreadpoolController()

@@ -383,7 +383,7 @@ def test_memory_is_linear_in_the_dimension(sampler):
 
     # the spread of two hundred starting points takes most; a matrix of 3000 x 3000 alone would be 750 of these
     assert most(3000) < 200
-    assert most(12_000) < 200
+    assert most(6000) < 200
 
 
 class TestWhenItStops:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from parts import cases
 from scipy import stats
 
 import invsamp as iv
@@ -104,7 +105,7 @@ class TestStarts:
 
 class TestRuns:
     @pytest.mark.parametrize("given", [pytest.param(True, marks=pytest.mark.slow), False])
-    @pytest.mark.parametrize("name", SMALL)
+    @pytest.mark.parametrize("name", cases(SMALL, {"tail", "simplex"}))
     def test_sample_the_restricted_posterior(self, draw, agrees, name, given):
         domain, prior, laws = SMALL[name]
         problem = posterior(domain, prior)

@@ -174,7 +174,7 @@ def test_what_cannot_be_compiled_is_a_value_error(make, message):
     assert model(rounding).derivatives == "none"
 
 
-@pytest.mark.parametrize(("n", "q"), [(32, 1), (1, 33)])
+@pytest.mark.parametrize(("n", "q"), [(32, 1), pytest.param(1, 33, marks=pytest.mark.slow)])
 def test_many_states_or_parameters_with_a_branch(n, q):
     """Python makes tuples of more than 30 entries from lists, which numba does not take."""
     parameters = ", ".join(f"p{j}" for j in range(q)) + ","
