@@ -14,7 +14,8 @@ fine rung moves by itself after N exchanges, and not after 20.
 
 "law": the weight of a mode, with that of quadrature; or the largest error of a mean, and of an sd, in standard errors:
 for hare and lynx against the published posterior, for the conductivity against weighted draws of the corrected coarse
-model, once ``--reference`` has made them (`fine_references.json`).
+model (`fine_references.json`, which ``--reference`` makes), and the p-value of all its means together, by a chi squared
+statistic that takes account of the posterior's correlations.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from _fine_wrong import Elsewhere, Shifted, outside
+from scipy.stats import chi2
 
 import invsamp as iv
 from invsamp.contract import Array
@@ -43,7 +45,7 @@ LADDER = (1.0, 3.0, 9.0, 27.0)
 LONGER = (*LADDER, 81.0, 243.0)
 REFERENCES = Path(__file__).with_name("fine_references.json")
 #: Of the reference of the conductivity.
-DRAWS, THIN, SEED = 1500, 8, 1000
+DRAWS, THIN, SEED = 1000, 8, 2000
 
 
 class Problem(NamedTuple):
@@ -177,20 +179,25 @@ def make_reference() -> None:
     print(
         f"{weight.size:,} draws, weights' efficiency {efficiency:.3f}, R-hat {worst:.3f}, least ESS {sizes.min():.0f}"
     )
-    told = {"mean": mean, "sd": sd, "error": sd / np.sqrt(sizes)}
-    rounded = {key: [float(f"{value:.5g}") for value in values] for key, values in told.items()}
-    REFERENCES.write_text(json.dumps({"conductivity": rounded}, indent=1) + "\n")
+    standard = (run.theta - mean) / sd
+    correlation = np.einsum("cn,cni,cnj->ij", weight, standard, standard) / weight.sum()
+    told = {"mean": mean, "sd": sd, "error": sd / np.sqrt(sizes), "correlation": correlation}
+    rounded = {key: np.vectorize(lambda value: float(f"{value:.5g}"))(values).tolist() for key, values in told.items()}
+    REFERENCES.write_text(json.dumps({"conductivity": rounded}) + "\n")
 
 
-def off(found: dict[str, Any], name: str | None) -> tuple[float, float] | None:
-    """Largest error of a mean, and of an sd, in standard errors of both; None where nothing is known."""
+def off(found: dict[str, Any], name: str | None) -> str:
+    """Largest error of a mean, and of an sd, in standard errors of both, and p of all means; empty: none is known."""
     known = None if name is None else reference(name)
     if known is None:
-        return None
+        return ""
     mean, sd, sizes, squares = (np.array(found[key]) for key in ("mean", "standard_deviation", "sizes", "squares"))
     means = (mean - known["mean"]) / np.hypot(sd / np.sqrt(sizes), known["error"])
     errors = np.hypot(np.sqrt(0.5 / squares), known["error"] / known["sd"] / np.sqrt(2.0))
-    return float(np.abs(means).max()), float(np.abs(np.log(sd / known["sd"]) / errors).max())
+    told = f"{np.abs(means).max():.1f}, {np.abs(np.log(sd / known['sd']) / errors).max():.1f}"
+    if "correlation" not in known:
+        return told
+    return f"{told}, p {chi2.sf(means @ np.linalg.solve(known['correlation'], means), len(means)):.2f}"
 
 
 def figures(name: str, problem: Problem, seed: int, by: str | None, workers: int) -> dict[str, Any]:
@@ -281,8 +288,7 @@ def main() -> None:
 def _row(found: dict[str, Any], name: str | None) -> str:
     """What the table has of a run, with the law held against a reference."""
     law = [f"{found['weight']:.3f} ({found['truth']:.3f})"] if found["weight"] is not None else []
-    if (errors := off(found, name)) is not None:
-        law.append(f"{errors[0]:.1f}, {errors[1]:.1f}")
+    law += [off(found, name)]
     least = "" if found.get("least") is None else f"{found['least']:.2f}"
     solved = f"{found['fine']:,} ({found['before']:,}) | {found['ess']:,.0f} | {found['each']:.2f}"
     return f"{solved} | {found['seconds'] / found['ess']:.3f} | {found.get('every') or ''} | {least} | {' '.join(law)}"

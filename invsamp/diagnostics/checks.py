@@ -302,12 +302,6 @@ def _swap_warnings(report: Report) -> list[str]:
         where = f"rungs {pair} and {pair + 1}{_temperatures(report, pair, pair + 1)}"
         if attempts == 0:
             found.append(f"no swap was tried between {where}. Raise the swap fraction or the number of draws.")
-        elif rate < SWAP_RATE_LIMIT:
-            found.append(
-                f"{where} swapped in {accepts} of {attempts} attempts ({rate:.2%}), below {SWAP_RATE_LIMIT:.0%}: "
-                "states hardly pass. Put a temperature between them or bring them closer; if their energies are noisy, "
-                "lower that noise first (larger minibatches or more probes for swap energies)."
-            )
         elif _same_law(report, pair) and (low := _standing(report, pair)):
             which = ", ".join(f"{chain} ({chance:.1%})" for chain, chance in low.items())
             found.append(
@@ -315,6 +309,12 @@ def _swap_warnings(report: Report) -> list[str]:
                 f"{CHAIN_LIMIT:.0%} of the attempts: they stand where the coarse model is far off. Correct it there "
                 "(invsamp.correct, at more states, those of this run too), or let the fine rung move by itself more "
                 "often (local)."
+            )
+        elif rate < SWAP_RATE_LIMIT:
+            found.append(
+                f"{where} swapped in {accepts} of {attempts} attempts ({rate:.2%}), below {SWAP_RATE_LIMIT:.0%}: "
+                "states hardly pass. Put a temperature between them or bring them closer; if their energies are noisy, "
+                "lower that noise first (larger minibatches or more probes for swap energies)."
             )
     if (told := _dear_coarse(report)) is not None:
         found.append(told)
