@@ -203,8 +203,8 @@ def flattened(name, family, draw, temperature=1.0):
 def test_flat_in_the_energy(name, family, draw, within):
     weighted, plain = flattened(name, family, draw)
     assert within(*of_unadjusted(weighted))
-    # of awsgld the law is steeper than the posterior's at low energies, and hardly another; nor is any within walls; and
-    # what the chains of csgld learn, each by itself, is nearer to the posterior than what those of icsgld learn together
+    # the law of awsgld is steeper than the posterior's at low energies, and hardly another; so is any within walls
+    # what chains of csgld learn, each by itself, is nearer to the posterior than what those of icsgld learn together
     if name == "icsgld" and family != "walls":
         assert not within(*of_unadjusted(plain))
 
