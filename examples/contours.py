@@ -5,9 +5,9 @@ The mixture of Deng's thesis, section 5.4.1, .4 N(-6, 1) + .6 N(4, 1), with its 
 divergence of the draws from the truth, and the weight of the right mode, for SGLD, CSGLD with the published weights
 and with those of the law that it simulates, and replica exchange at the same number of gradients. Then two Gaussians
 ten apart in ten dimensions, a fine model and a coarse one whose weights are wrong: the error of the weight by contour
-rungs, three and one, by a coarse ladder of four temperatures and by one of two, at about equal numbers of fine solves,
-all exact on the cold rung. Last, the two-mode heat source of `heat_source.py`: contour rungs on its coarse mesh beside
-the ladder that warm-up finds, at about equal numbers of fine solves.
+rungs, three and one, and one that moves by long paths, by a coarse ladder of four temperatures and by one of two, at
+about equal numbers of fine solves, all exact on the cold rung. Last, the two-mode heat source of `heat_source.py`:
+contour rungs on its coarse mesh beside the ladder that warm-up finds, at about equal numbers of fine solves.
 
 Chains are runs of their own, and errors are over them. The default takes a minute; the documentation's table is that of
 ``--draws 2000 --seeds 5``, of ten dimensions ``--draws 7500 --chains 40``; ``--only`` makes one of its parts. The
@@ -34,6 +34,7 @@ PARTS = ["mixture", "ten_dimensions", "heat_source"]
 ENDS = np.arange(2.5, 50.0)  # of bins one wide; the lowest energies are 1.43 and 1.84
 EDGES = np.linspace(-11.0, 9.0, 81)
 MIXTURE = far_modes()
+PATHS = iv.Microcanonical(2.0)
 HEIGHTS = {"coarse": (0.6, 0.4), "fine": (0.4, 0.6)}  # from the coarsest to the finest
 APART = {
     name: GaussianMixture(weights, np.array([[-5.0, *[0.0] * 9], [5.0, *[0.0] * 9]]), (1.0, 1.0))
@@ -87,6 +88,7 @@ def exchange(draws: int, chains: int, seed: int) -> dict[str, Any]:
     for name, sampler in (
         ("three contour rungs", iv.contour_exchange(8.0, swap_fraction=0.5)),
         ("one contour rung", iv.contour_exchange(8.0, rungs=1, swap_fraction=0.5)),
+        ("one by long paths", iv.contour_exchange(8.0, rungs=1, kernel=PATHS, swap_fraction=0.5)),
         ("ladder 1, 2, 4, 8", iv.relangevin((1.0, 2.0, 4.0, 8.0), fidelities=(0, 1, 1, 1), swap_fraction=0.5)),
         ("ladder 1, 6", iv.relangevin((1.0, 6.0), fidelities=(0, 1), swap_fraction=0.5)),
     ):

@@ -280,7 +280,7 @@ def test_contours(example) -> None:
     # within a mode, which short runs resolve: the weights that belong to the law are closer than the published ones
     assert rows["CSGLD"]["divergence"] < rows["CSGLD, published weights"]["divergence"]
     assert set(summary["ten_dimensions"]) == {
-        *("three contour rungs", "one contour rung", "ladder 1, 2, 4, 8", "ladder 1, 6")
+        *("three contour rungs", "one contour rung", "one by long paths", "ladder 1, 2, 4, 8", "ladder 1, 6")
     }
     assert set(summary["heat_source"]) == {
         *("ladder that warm-up finds", "three contour rungs, T = 10", "three contour rungs, T = 30", "ladder 1, 8")

@@ -131,7 +131,10 @@ class _BoundFixed:
         energies = (found.energy - found.prior).reshape(k, -1, len(groups))
         gradients = (found.gradient - found.prior_gradient).reshape(k, -1, len(groups), d)
         if not np.isfinite(energies).all() or any(of.failed for of in matrices):
-            raise ValueError(f"references must be positions at which all data can be solved, got {self._at.tolist()}")
+            around = ", and next to them within the domain, for Hessians" if self._order == "quadratic" else ""
+            raise ValueError(
+                f"references must be positions at which all data can be solved{around}, got {self._at.tolist()}"
+            )
         hessians = np.zeros((k, len(groups), d, d))
         if self._order == "quadratic":
             # (k, direction, group, entry)

@@ -58,7 +58,8 @@ def contour_exchange(
         Contour rungs. Each brings about as much as the next, at one evaluation of the coarse model in each step.
     kernel : Kernel, optional
         How contour rungs move; one that accepts or refuses its steps. Default: `invsamp.LocalLangevin`, MALA whose
-        steps are longer where the law is flatter.
+        steps are longer where the law is flatter. The energy walks by these; by the paths of `invsamp.Microcanonical`,
+        at several evaluations of the coarse model in each step, it comes from one end to the other sooner.
     swap_fraction, scheme
         When rungs meet: at a tenth of the steps by default, all of them in turn (`sweep`), so that the cold one is
         offered a new position each time. Only its meetings take solves: a coarse energy, and a fine one for what this
@@ -112,7 +113,8 @@ def csgld(
     Parameters
     ----------
     step_size : float or Schedule
-        :math:`\epsilon`.
+        :math:`\epsilon`, of the positions as they are: no preconditioner is found. It has to be below 2 over the
+        largest curvature of the energy times the largest multiplier; its bias is that of `sgld`.
     ends : array_like of float (m - 1,), rising
         Upper ends of the bins of energy but the last, which has none. The first should lie above the lowest energy: a
         bin that holds nothing makes the multiplier of the next one grow without end.

@@ -129,7 +129,11 @@ class TestRungs:
         length = {"draws": 300, "thin": 4, "warmup": 600} | settings  # half of the chains begin on either side
         return draw(TARGET, iv.Sampler(rungs, iv.Swap(fraction=0.5)), **length)
 
-    @pytest.mark.parametrize("kernel", [LocalLangevin(), iv.Langevin(adjusted=True)], ids=str)
+    @pytest.mark.parametrize(
+        "kernel",
+        [LocalLangevin(), iv.Langevin(adjusted=True), pytest.param(iv.Hamiltonian(2.0), marks=pytest.mark.slow)],
+        ids=str,
+    )
     def test_both_have_their_law(self, draw, agrees, kernel):
         run = self.run(draw, kernel=kernel)
         truth = MODES.truth(MIXTURE, (iv.tempered(1.0), KNOWN))
