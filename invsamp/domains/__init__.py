@@ -20,29 +20,13 @@ from invsamp.domains.polygon import Polygon
 from invsamp.domains.product import Product
 from invsamp.domains.unbounded import Unbounded
 
+# fmt: off
 __all__ = [
-    "MAX_BOUNCES",
-    "MAX_BOUNCES_CURVED",
-    "Ball",
-    "Box",
-    "Constraint",
-    "Domain",
-    "DomainLike",
-    "Ellipsoid",
-    "HalfSpaces",
-    "Intersection",
-    "LevelSet",
-    "Polygon",
-    "Product",
-    "Reflection",
-    "SavedLevelSet",
-    "Unbounded",
-    "bound_domain",
-    "constraint",
-    "from_dict",
-    "named_columns",
-    "point_inside",
+    "MAX_BOUNCES", "MAX_BOUNCES_CURVED", "Ball", "Box", "Constraint", "Domain", "DomainLike", "Ellipsoid", "HalfSpaces",
+    "Intersection", "LevelSet", "Polygon", "Product", "Reflection", "SavedLevelSet", "Unbounded", "bound_domain",
+    "constraint", "from_dict", "named_columns", "point_inside",
 ]
+# fmt: on
 
 
 def from_dict(description: Facts) -> Domain:

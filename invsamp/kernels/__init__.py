@@ -17,28 +17,10 @@ from invsamp.kernels.prior_draws import PriorDraws, prior_draws
 from invsamp.kernels.rms_langevin import RmsLangevin
 from invsamp.kernels.stein import Stein
 
+# fmt: off
 __all__ = [
-    "RESTED",
-    "Baseline",
-    "CrankNicolson",
-    "DelayedAcceptance",
-    "DeoSgd",
-    "GradientDescent",
-    "Hamiltonian",
-    "Info",
-    "Kernel",
-    "KernelDefaults",
-    "Langevin",
-    "LocalLangevin",
-    "Microcanonical",
-    "ModeJumps",
-    "Momentum",
-    "Moved",
-    "Point",
-    "PriorDraws",
-    "RmsLangevin",
-    "Stein",
-    "decided",
-    "prior_draws",
-    "where_solved",
+    "RESTED", "Baseline", "CrankNicolson", "DelayedAcceptance", "DeoSgd", "GradientDescent", "Hamiltonian", "Info",
+    "Kernel", "KernelDefaults", "Langevin", "LocalLangevin", "Microcanonical", "ModeJumps", "Momentum", "Moved",
+    "Point", "PriorDraws", "RmsLangevin", "Stein", "decided", "prior_draws", "where_solved",
 ]
+# fmt: on

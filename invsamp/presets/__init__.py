@@ -53,30 +53,10 @@ from invsamp.presets.replica_exchange import (
 from invsamp.presets.single_rung import cyclic_sgld, ghmc, hmc, mala, mams, pcn, sghmc, sgld
 from invsamp.presets.surrogate import surrogate_exchange, two_stage
 
+# fmt: off
 __all__ = [
-    "awsgld",
-    "contour_exchange",
-    "csgld",
-    "cyclic_sgld",
-    "deo_sgd",
-    "fast_resgld",
-    "ghmc",
-    "hmc",
-    "icsgld",
-    "mala",
-    "mams",
-    "multi_variance_resgld",
-    "paired_resgld",
-    "pcn",
-    "psgld",
-    "r2sgld",
-    "relangevin",
-    "resgld",
-    "sgd",
-    "sghmc",
-    "sgld",
-    "surrogate_exchange",
-    "svgd",
-    "two_stage",
-    "vr_resgld",
+    "awsgld", "contour_exchange", "csgld", "cyclic_sgld", "deo_sgd", "fast_resgld", "ghmc", "hmc", "icsgld", "mala",
+    "mams", "multi_variance_resgld", "paired_resgld", "pcn", "psgld", "r2sgld", "relangevin", "resgld", "sgd", "sghmc",
+    "sgld", "surrogate_exchange", "svgd", "two_stage", "vr_resgld",
 ]
+# fmt: on
