@@ -125,7 +125,7 @@ STEPS = {"linear": (0.03, 20), "decay": (0.003, 15), "bimodal": (0.03, 30), "wal
 #: One replicate after the other, with a run each: the estimators are the point. Steps, and sizes of batches, with which
 #: no chain runs away.
 BATCHES = {
-    "vr_resgld": {"linear": (0.15, 2), "walls": (0.15, 2), "bimodal": (0.05, 2)},
+    "vr_resgld": {"linear": (0.15, 2), "walls": (0.15, 2), "bimodal": (0.05, 2), "decay": (0.05, 6)},
     "paired_resgld": {"linear": (0.15, 2), "walls": (0.15, 2), "decay": (0.15, 2)},
 }
 APART = {
