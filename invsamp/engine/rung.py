@@ -115,6 +115,7 @@ class RungAtWork:
         self._others = tuple(other for other in self.potentials if other is not potential)
         self.answer: Answer = potential.answer_all
         self._shared = False  # whether somebody else answers
+        self._raised: Exception | None = None  # by the model, not by the kernel that asked
         self.streams = dict(zip(PURPOSES, (np.random.default_rng(s) for s in seed.spawn(len(PURPOSES))), strict=True))
         #: What estimates come with.
         self.gradients: Gradients = settings.kernel.gradient and ("apart" if apart else True)
@@ -304,7 +305,8 @@ class RungAtWork:
                 step = kernel.step(active, here, self.memory)
             point, memory, info = yield from step
         except Exception as error:
-            error.add_note(f"in a step of the kernel {kernel!r}")
+            if error is not self._raised:
+                error.add_note(f"in a step of the kernel {kernel!r}")
             raise
         self.point, self.info = point, info
         if not exploring:
@@ -350,7 +352,11 @@ class RungAtWork:
         """
         request = tuple.__new__(Request, (self.potential.fidelity, position, self.gradients, None, False))
         if not self._shared:
-            return self.potential.answer(request)
+            try:
+                return self.potential.answer(request)
+            except Exception as error:
+                self._raised = error
+                raise
         (found,) = yield (request,)
         return found
 
