@@ -54,7 +54,12 @@ def test_why_it_is():
         (iv.contour_exchange(), ()),
         (iv.relangevin((1, 2, 4), scheme=iv.deo(window=8)), ("gates of windows",)),
         (iv.relangevin((1, 2), swap=iv.naive()), ()),  # of exact energies
+        (iv.resgld((1, 2), 0.1, estimator=iv.noisy(0.0, 1.0), swap=iv.naive()), ("steps that nothing refuses",)),
         (iv.relangevin((1, 2), boundary="project"), ("moves at walls that are not reflected",)),
+        (
+            iv.resgld((1, 2), 0.1, estimator=iv.minibatch(4), swap=iv.corrected(5), swap_energies="exact"),
+            ("steps that nothing refuses",),
+        ),
         (
             iv.resgld((1, 2), 0.1, estimator=iv.minibatch(4), swap=iv.corrected(5)),
             ("steps that nothing refuses", "swaps with the correction factor 5"),

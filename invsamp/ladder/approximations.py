@@ -6,10 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 
 from invsamp.domains.boundary import Boundary, Reflect
-from invsamp.estimators import Exact
 from invsamp.estimators.control_variates import ControlVariate
 from invsamp.kernels.baseline import Baseline
-from invsamp.ladder.rung import Rung
+from invsamp.ladder.rung import Rung, tells_energies
 from invsamp.laws.contours import Contour
 from invsamp.swap.rules import MultiVariance, OwnEnergies, SwapRule
 from invsamp.swap.schemes import DeterministicEvenOdd, SwapScheme
@@ -17,15 +16,16 @@ from invsamp.variances.models import RunningAverage
 
 
 def approximations(
-    rungs: Sequence[Rung], rule: SwapRule | None, scheme: SwapScheme, boundary: Boundary | str
+    rungs: Sequence[Rung], rule: SwapRule | None, scheme: SwapScheme, energies: str, boundary: Boundary | str
 ) -> tuple[str, ...]:
     """Reasons, each once; none of a sampler that is exact.
 
-    Baselines of the literature say so themselves. That of a rung is one of the cold rung's draws, too, where they swap.
+    ``energies``: those of swaps, as of `invsamp.ladder.Swap`. Baselines of the literature say so themselves. What is
+    only nearly right on a hot rung is so on the cold one, with which it swaps.
     """
     found = [reason for rung in rungs for reason in _of_rung(rung)]
     if len(rungs) > 1:
-        found += _of_swaps(rungs, rule, scheme)
+        found += _of_swaps(rungs, rule, scheme, energies)
     if boundary != Reflect():
         found.append("moves at walls that are not reflected")
     return tuple(dict.fromkeys(found))
@@ -42,8 +42,8 @@ def _of_rung(rung: Rung) -> Iterator[str]:
             yield "the published weights"
 
 
-def _of_swaps(rungs: Sequence[Rung], rule: SwapRule | None, scheme: SwapScheme) -> Iterator[str]:
-    noisy = [rung for rung in rungs if not isinstance(rung.estimator, Exact)]
+def _of_swaps(rungs: Sequence[Rung], rule: SwapRule | None, scheme: SwapScheme, energies: str) -> Iterator[str]:
+    noisy = [rung for rung in rungs if energies != "exact" and not tells_energies(rung.estimator)]
     if rule is not None and rule.factor != 1.0 and noisy:
         factor = rule.factor
         yield "swaps that know of no noise" if math.isinf(factor) else f"swaps with the correction factor {factor:g}"

@@ -133,7 +133,7 @@ class Rung:
                 "gradient_noise of a coupled sum must have a variance that is learnt or given, got known(): a single "
                 "draw does not state its own. Use running_average()"
             )
-        if self.law.factors is None and not _tells_energies(self.estimator):
+        if self.law.factors is None and not tells_energies(self.estimator):
             raise ValueError(
                 f"a law that is not linear in the energies needs exact ones, got {self.law} and {self.estimator}"
             )
@@ -165,7 +165,7 @@ class Rung:
         return any(not isinstance(model, Known) for model in models)
 
 
-def _tells_energies(estimator: Estimator) -> bool:
+def tells_energies(estimator: Estimator) -> bool:
     """Whether its energies have no noise, whatever its gradients have."""
     return isinstance(estimator, Exact) or (isinstance(estimator, Noisy) and estimator.energy_sd == 0.0)
 

@@ -177,7 +177,8 @@ class Sampler:
     @property
     def approximations(self) -> tuple[str, ...]:
         """Why draws are not exactly the posterior's, in words; none where they are, or if a baseline says so itself."""
-        return approximations(self.rungs, self.swap.rule, self.swap.scheme, self.boundary)
+        swap = self.swap
+        return approximations(self.rungs, swap.rule, swap.scheme, swap.energies, self.boundary)
 
     def __str__(self) -> str:
         return self.told(f"auto (dense up to {MOST_DENSE} parameters)")
