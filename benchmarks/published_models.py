@@ -2,7 +2,7 @@
 
     PIP_ARGUMENTS="pypesto amici" .ci/environment .peers/amici petab
     PATH=$PWD/.peers/amici/bin:$PATH python benchmarks/published_models.py [--problems Boehm Fiedler] [--seeds 1 2]
-        [--parts modes sampling] [--draws 1000] [--steps 20000] [--profiles] [--from-fit] [--mams]
+        [--parts modes sampling] [--draws 1000] [--steps 20000] [--profiles] [--from-fit] [--mams] [--logit]
         [--out published.jsonl]
 
 Boehm et al. (2014) and Fiedler et al. (2016) of the PEtab benchmark collection, as they stand in `tests/data/petab`.
@@ -11,7 +11,8 @@ information at the best of them, and, with --profiles, profile likelihoods. Then
 process: `iv.sample(posterior)` with nothing chosen; pyPESTO's ten optimisations by AMICI's gradients and, from the best
 of them, adaptive parallel tempering (three temperatures) and adaptive Metropolis alone, burn-in dropped as its Geweke
 test says; with --from-fit all chains begin at the published fit, and nothing is optimised; with --mams one kernel is
-chosen, so that nothing is tried before the draws. Effective draws are the least of all parameters, on the logarithms;
+chosen, so that nothing is tried before the draws; with --logit invsamp samples between the bounds as if they were
+infinitely far, and not reflected by them. Effective draws are the least of all parameters, on the logarithms;
 seconds are of a processor and of everything from the start to the draws, compiled models excepted. AMICI is built from
 source, which takes some minutes, BLAS and HDF5; the environment's `bin` is on PATH, so that models are compiled by the
 swig that AMICI was built by.
@@ -142,12 +143,16 @@ def main() -> None:
     parser.add_argument("--profiles", action="store_true")
     parser.add_argument("--from-fit", action="store_true")
     parser.add_argument("--mams", action="store_true")
+    parser.add_argument("--logit", action="store_true")
     parser.add_argument("--out", type=Path, help="a line of JSON for each result")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     for name in given.problems:
         problem = iv.petab.load(FILES / NAMES[name] / f"{NAMES[name]}.yaml")
         posterior, peer = problem.posterior, Peer(NAMES[name], problem.posterior.labels)
+        if given.logit:
+            parts = posterior.prior, posterior.forward["model"], posterior.data, posterior.noise
+            posterior = iv.Posterior(*parts, transforms=dict.fromkeys(posterior.labels, "logit"))
         posterior.potential().energy_and_gradient(posterior.sample_start(np.random.default_rng(0), 2))  # compiled
         theirs, fit = peer.problem.objective(peer.nominal), -posterior.log_likelihood(problem.nominal).sum()
         print(f"\n{name}: minus log likelihood at the published fit {fit:.4f}, AMICI's {theirs:.4f}", flush=True)

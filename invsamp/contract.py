@@ -27,8 +27,9 @@ Tensor = Any
 Torch = Any
 #: Vector-Jacobian product: cotangent (batch, n_observations) -> (batch, n_parameters).
 VectorJacobianProduct = Callable[[Array], Array]
-#: Which gradients are wanted: none, that of the energy, or beside it that of the prior energy, apart.
-Gradients = bool | Literal["apart"]
+#: Which gradients are wanted: none, that of the energy, or beside it that of the prior energy, apart; or a Gauss-Newton
+#: matrix with it (`CurvedPotential`).
+Gradients = bool | Literal["apart", "curved"]
 
 
 @runtime_checkable
@@ -128,6 +129,29 @@ class SplitPotential(Potential, Protocol):
 
     def parts(self, position: Array, gradient: Gradients) -> Parts:
         """Energy and prior energy, and the gradients that are wanted."""
+        ...
+
+
+class Curved(NamedTuple):
+    """Energies of positions with what a Newton step takes."""
+
+    energy: Array  # (chains,)
+    gradient: Array  # (chains, dimension)
+    matrix: Array  # (chains, dimension, dimension), positive semidefinite; 0 where the energy is infinite
+    prior: Array  # (chains,), as in `Parts`
+
+
+@runtime_checkable
+class CurvedPotential(Potential, Protocol):
+    """A potential that may tell a Gauss-Newton matrix for about what its gradient takes."""
+
+    @property
+    def curved(self) -> bool:
+        """Whether it does."""
+        ...
+
+    def curvature(self, position: Array) -> Curved:
+        """Energy, gradient, and a positive semidefinite matrix in the place of second derivatives."""
         ...
 
 

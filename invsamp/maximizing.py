@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from invsamp.arguments import integer, optional
-from invsamp.contract import Array, NoisyPotential, Problem
+from invsamp.contract import Array, Gradients, NoisyPotential, Problem
 from invsamp.engine.starts import given_positions, given_theta
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Asks, Estimate, Request, answered
 from invsamp.modes import Modes
 from invsamp.modes.descent import Descent, descend
+from invsamp.modes.gauss_newton import walled
 from invsamp.modes.low_rank import LowRankGaussian, evidence, low_rank
 from invsamp.modes.minima import distinct
 from invsamp.posing.names import labels
@@ -157,7 +158,10 @@ def _fit(solver: CountedPotential, position: Array) -> tuple[Array | None, int, 
 def _led(
     problem: Problem, solver: CountedPotential, position: Array, scale: Array, tolerance: float, most: int
 ) -> Descent:
-    asking = descend(_evaluating(solver), position, scale, problem.sampling_domain, tolerance=tolerance, most=most)
+    domain = problem.sampling_domain
+    curved = walled(domain) and solver.curved and problem.dimension <= MOST_DENSE
+    evaluate = _evaluating(solver, "curved" if curved else True)
+    asking = descend(evaluate, position, scale, domain, tolerance=tolerance, most=most)
     end = answered(asking, solver.answer_all)
     if not np.isfinite(end.energy).any():
         raise RuntimeError(
@@ -167,9 +171,9 @@ def _led(
     return end
 
 
-def _evaluating(solver: CountedPotential) -> Callable[[Array], Asks[Estimate]]:
+def _evaluating(solver: CountedPotential, gradient: Gradients = True) -> Callable[[Array], Asks[Estimate]]:
     def evaluate(at: Array) -> Asks[Estimate]:
-        (found,) = yield (Request(solver.fidelity, at),)
+        (found,) = yield (Request(solver.fidelity, at, gradient),)
         return found
 
     return evaluate

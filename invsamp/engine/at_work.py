@@ -13,9 +13,9 @@ from invsamp.engine.noise_models import share_pilots
 from invsamp.engine.plan import Plan
 from invsamp.engine.priors import Priors
 from invsamp.engine.rung import RungAtWork, take_gradients_along
-from invsamp.engine.scouting import Visits
 from invsamp.engine.streams import Saved
 from invsamp.engine.swaps.exchange import Exchange
+from invsamp.engine.visits import Visits
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Answer, Asks, Result, answered, done, gathered
 from invsamp.ladder import Sampler

@@ -11,8 +11,9 @@ from invsamp.contract import Array
 from invsamp.diagnostics.draws import ess, rhat
 from invsamp.engine.ladder_search import Heir
 from invsamp.engine.lessons import far
-from invsamp.engine.scouting import Scouted, runaways
+from invsamp.engine.scouting import Scouted
 from invsamp.engine.streams import Saved
+from invsamp.engine.visits import runaways
 from invsamp.kernels import Kernel, ModeJumps
 from invsamp.ladder import Sampler
 from invsamp.ladder.automatic import LENGTHS, Automatic

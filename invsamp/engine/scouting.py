@@ -1,30 +1,28 @@
-"""Descents from prior draws before a run, to know of its modes; and how often its draws visit each."""
+"""Descents from prior draws before a run, to know of its modes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import Array, DrawablePrior, Problem
-from invsamp.diagnostics.report import FoundModes
+from invsamp.contract import Array, Gradients, Problem
 from invsamp.domains import Domain
 from invsamp.engine.lessons import far
-from invsamp.engine.streams import Saved
 from invsamp.evaluate.requests import Asks, Estimate, Request, Result, Rows
 from invsamp.modes.basins import Basins
 from invsamp.modes.descent import Descent, descend, joined
 from invsamp.modes.minima import BARRIER, Minima, distinct, lone
-from invsamp.posing.names import labels
 
 #: Descents, and the draws of the prior whose spread is the scale of their first steps.
 SCOUTS, SCALE_DRAWS = 16, 200
 #: The share of the prior that leads to minima which nobody has seen is about that of the descents which came to theirs
 #: alone (Good 1953, Biometrika 40, eq. (9)). Where it is larger and less than half of them came to the lowest, or one
-#: alone did, there are more descents, so many at the most in all.
+#: alone did, there are more descents, so many at the most in all; where steps are curved, and descents cheap, in any
+#: case where less than half came to the lowest.
 UNSEEN, MOST_SCOUTS = 1.0 / 16.0, 64
 #: Of every fidelity: so much energy is left to gain, at the most. That is a tenth in Laplace's weights, and half a
 #: width: to come nearer takes three times the evaluations where descents are long.
@@ -48,9 +46,8 @@ NEGLIGIBLE = 1e-3
 MOST_SEARCHED, MOST_POINTS, MOST_MORE, FIRST_LOOK = 6, 10_000, 64, 1.0 / 16.0
 #: Evaluations that are left for each of these descents at the least; otherwise there are fewer.
 LEAST_MORE = 50
-#: Scales that some parameter comes from its start in a descent without end; and the share of what comes farthest from
-#: which on others are named with it.
-AWAY, SHARE_AWAY = 30.0, 0.1
+#: Scales that some parameter comes from its start in a descent without end.
+AWAY = 30.0
 #: Scales from its start at which a descent is lost.
 LOST = 1e12
 #: Numbers that are held at a time.
@@ -90,6 +87,7 @@ def scout(
     more: Callable[[float], Array] | None = None,
     budget: int = LEAST_LOOK,
     first: int = SCOUTS,
+    curved: bool = False,
 ) -> Asks[Scouted]:
     """Descents from starts (n, d) through the fidelities ``names``, from the coarsest to the finest.
 
@@ -97,66 +95,102 @@ def scout(
     ``more`` draws points of the prior (m, d), a share of all that it has to give, and descents begin at those that are
     lower than all near them; the other points follow where there are several modes by then. A narrow mode among wide
     ones is mostly met so, or not at all. All descents together take about ``budget`` evaluations at the most; Hessians
-    come on top.
+    come on top. Where all fidelities are ``curved``, steps are by their Gauss-Newton matrices.
     """
-    d, spent, reserve = starts.shape[1], _Spent(), starts[first:]
-    starts, worse, asking = starts[:first], far(d) + 10.0, _asking(names[-1])
-    basins = {name: Basins(far(d), len(starts) if name == names[-1] else 0) for name in names}
-    finest, gaussian = basins[names[-1]], d <= MOST_GAUSSIAN
-    end = yield from spent.counted(_led(basins, starts, scale, domain, budget))
-    led = spent.rows
-    telling = distinct(asking, end, scale, domain, worse=worse, gaussian=gaussian, basins=finest)
-    minima = yield from spent.counted(telling)
-    by = _lowest_by(end)
-    wanted = by == 1 or (2 * by < len(starts) and lone(minima, end, worse) > UNSEEN * len(starts))
-    if wanted and (more is None or d > MOST_SEARCHED):
-        further = reserve[: _affordable(budget, len(starts), led, spent.rows - led)]
+    d, looks = starts.shape[1], more is not None and starts.shape[1] <= MOST_SEARCHED
+    search = _Search(names, scale, domain, curved, waiting=len(starts[:first]))
+    yield from search.add(starts[:first], budget)
+    if search.unsure and not looks:
+        further = starts[first:][: search.affordable(budget)]
         if len(further):
-            on = yield from spent.counted(_led(basins, further, scale, domain, budget - led))
-            starts, end = np.concatenate([starts, further]), joined(end, on)
-            telling = distinct(asking, end, scale, domain, worse=worse, gaussian=gaussian, basins=finest)
-            minima = yield from spent.counted(telling)
-    searched, evaluations = 0, spent.rows
-    for share in (FIRST_LOOK, 1.0 - FIRST_LOOK) if more is not None and d <= MOST_SEARCHED else ():
+            yield from search.add(further, budget - search.led)
+    evaluations, searched = search.spent.rows, 0
+    for share in (FIRST_LOOK, 1.0 - FIRST_LOOK) if looks else ():
+        minima = search.minima
         several = np.count_nonzero(minima.weights > NEGLIGIBLE) > 1
         if more is None or not minima.gaussian or not len(minima.energies) or (searched and not several):
             break
         points = more(share)
         searched += len(points)
-        energies = yield from spent.counted(_energies(names[0], points))
-        low = lowest_near(points / scale, energies.energy)
-        left = budget - (spent.rows - searched)
-        low = low[: max(0, left // LEAST_MORE)]
+        energies = yield from search.spent.counted(_energies(names[0], points))
+        left = budget - (search.spent.rows - searched)
+        low = lowest_near(points / scale, energies.energy)[: max(0, left // LEAST_MORE)]
         if len(low):
-            others = yield from spent.counted(_led(basins, points[low], scale, domain, left))
-            starts = np.concatenate([starts, points[low]])
-            end = joined(end, others)
-            telling = distinct(asking, end, scale, domain, worse=worse, gaussian=True, basins=finest)
-            minima = yield from spent.counted(telling)
+            yield from search.add(points[low], left)
+    end = search.end
     lowest = np.min(end.energy, where=end.converged, initial=np.inf)
-    endless, moved = ~end.converged & (end.energy < lowest - far(d)), np.abs(end.position - starts) / scale
+    endless, moved = ~end.converged & (end.energy < lowest - far(d)), np.abs(end.position - search.starts) / scale
     if not end.converged.any():  # nothing to hold them against: a long way may have an end all the same
         endless &= moved.max(axis=1) > AWAY
-    away = np.median(moved[endless], axis=0) if endless.any() else np.zeros(d)
-    unfinished, count = int(np.count_nonzero(~end.converged)), int(np.count_nonzero(endless))
-    looks = spent.rows - evaluations
-    unseen = lone(minima, end, worse) / len(starts)
-    return Scouted(minima, len(starts), evaluations, looks, unfinished, count, away, searched, unseen, _lowest_by(end))
+    return Scouted(
+        minima=search.minima,
+        descents=len(search.starts),
+        evaluations=evaluations,
+        looks=search.spent.rows - evaluations,
+        unfinished=int(np.count_nonzero(~end.converged)),
+        endless=int(np.count_nonzero(endless)),
+        away=np.median(moved[endless], axis=0) if endless.any() else np.zeros(d),
+        searched=searched,
+        unseen=lone(search.minima, end, search.worse) / len(search.starts),
+        lowest_by=search.lowest_by,
+    )
 
 
-def _affordable(budget: int, starts: int, led: int, told: int) -> int:
-    """How many more descents there may be: within the budget, and with all that tells their ends apart within two.
+class _Search:
+    """Descents so far, and their ends told apart."""
 
-    ``led`` and ``told`` are what so many starts took; all ends are told apart once more.
-    """
-    by_descents = (budget - led) * starts / led
-    by_all = (2 * budget - led - 2 * told) * starts / (led + told)
-    return max(0, int(min(by_descents, by_all)))
+    minima: Minima
+    end: Descent
 
+    def __init__(self, names: tuple[str, ...], scale: Array, domain: Domain, curved: bool, waiting: int) -> None:
+        d = len(scale)
+        self._scale, self._domain, self._curved = scale, domain, curved
+        self._basins = {name: Basins(far(d), waiting if name == names[-1] else 0) for name in names}
+        self._finest, self._gaussian, self.worse = names[-1], d <= MOST_GAUSSIAN, far(d) + 10.0
+        self.starts, self.spent, self.led = np.empty((0, d)), _Spent(), 0
 
-def _lowest_by(end: Descent) -> int:
-    lowest = np.min(end.energy, where=end.converged, initial=np.inf)
-    return int(np.count_nonzero(end.converged & (end.energy <= lowest + BARRIER)))
+    def add(self, starts: Array, budget: int) -> Asks[None]:
+        """Lead these down, too, by about so many evaluations at the most, and tell all ends apart."""
+        before = self.spent.rows
+        on = yield from self.spent.counted(
+            _led(self._basins, starts, self._scale, self._domain, budget, self._curved)
+        )  # fmt: skip
+        self.led += self.spent.rows - before
+        self.end = joined(self.end, on) if len(self.starts) else on
+        self.starts = np.concatenate([self.starts, starts])
+        telling = distinct(
+            _asking(self._finest),
+            self.end,
+            self._scale,
+            self._domain,
+            worse=self.worse,
+            gaussian=self._gaussian,
+            basins=self._basins[self._finest],
+        )
+        self.minima = yield from self.spent.counted(telling)
+
+    @property
+    def lowest_by(self) -> int:
+        """How many have come down to the lowest."""
+        lowest = np.min(self.end.energy, where=self.end.converged, initial=np.inf)
+        return int(np.count_nonzero(self.end.converged & (self.end.energy <= lowest + BARRIER)))
+
+    @property
+    def unsure(self) -> bool:
+        """Whether there is more to see, for all that these tell."""
+        count, by = len(self.starts), self.lowest_by
+        many = self._curved or lone(self.minima, self.end, self.worse) > UNSEEN * count
+        return by == 1 or (2 * by < count and many)
+
+    def affordable(self, budget: int) -> int:
+        """How many more there may be: within the budget, and with all that tells their ends apart within two.
+
+        All ends are told apart once more.
+        """
+        told, count = self.spent.rows - self.led, len(self.starts)
+        by_descents = (budget - self.led) * count / self.led
+        by_all = (2 * budget - self.led - 2 * told) * count / (self.led + told)
+        return max(0, int(min(by_descents, by_all)))
 
 
 def lowest_near(points: Array, energies: Array) -> npt.NDArray[np.intp]:
@@ -193,73 +227,6 @@ def starts_of(problem: Problem, rng: np.random.Generator, placed: Array, most: i
     return several[: int(np.clip(MOST_NUMBERS // (20 * d), 2, most))], scale
 
 
-class Visits:
-    """What descents found before a run, and how many of its draws belong to each mode."""
-
-    def __init__(self) -> None:
-        self.scouted: Scouted | None = None
-        self._counts = np.zeros(0, dtype=np.int64)
-        self._scale = np.ones(0)
-
-    def found(self, scouted: Scouted, scale: Array) -> None:
-        """Begin to count."""
-        self.scouted, self._scale = scouted, scale
-        self._counts = np.zeros(len(scouted.minima.energies), dtype=np.int64)
-
-    def count(self, positions: Array) -> None:
-        """Draws (n, d) of the cold rung."""
-        if self.scouted is None or not len(self._counts):
-            return
-        if len(self._counts) == 1:
-            self._counts[0] += len(positions)
-            return
-        for part in np.array_split(positions, max(1, positions.size // MOST_NUMBERS)):
-            self._counts += np.bincount(nearest(self.scouted.minima, self._scale, part), minlength=len(self._counts))
-
-    def state(self) -> Saved:
-        """For `restore`."""
-        return {"scouted": self.scouted, "counts": self._counts.copy(), "scale": self._scale}
-
-    def restore(self, state: Saved) -> None:
-        """Go on from a state."""
-        self.scouted, self._counts, self._scale = state["scouted"], state["counts"].copy(), state["scale"]
-
-    def report(self, problem: Problem) -> FoundModes | None:
-        """Modes with their weights and visits, in plain types; None if nobody looked, or there is none."""
-        if self.scouted is None:
-            return None
-        minima = self.scouted.minima
-        return {
-            "theta": problem.to_theta(minima.position).tolist() if len(minima.energies) else [],
-            "energies": minima.energies.tolist(),
-            "weights": minima.weights.tolist(),
-            "by_laplace": minima.gaussian,
-            "visits": self._counts.tolist(),
-            "descents": self.scouted.descents,
-            "unfinished": self.scouted.unfinished,
-            "endless": self.scouted.endless,
-            "away": _away(problem, self.scouted),
-            "flat": _flat(problem, minima, self._scale),
-            "searched": self.scouted.searched,
-            "unseen": self.scouted.unseen,
-            "lowest_by": self.scouted.lowest_by,
-            "from_prior": isinstance(problem, DrawablePrior),
-        }
-
-
-def nearest(minima: Minima, scale: Array, positions: Array) -> npt.NDArray[np.intp]:
-    """Which minimum each position (n, d) belongs to (n,): the one whose Gaussian is the highest there."""
-    heights = []
-    for k, centre in enumerate(minima.position):
-        moved = positions - centre
-        if minima.measured:
-            factor = np.linalg.cholesky(minima.extents[k])
-            heights.append(minima.energies[k] + 0.5 * np.square(np.linalg.solve(factor, moved.T)).sum(axis=0))
-        else:
-            heights.append(np.square(moved / scale).sum(axis=1))
-    return np.asarray(np.argmin(heights, axis=0))
-
-
 class _Spent:
     """Evaluations that generators ask for."""
 
@@ -283,7 +250,9 @@ def _energies(name: str, points: Array) -> Asks[Estimate]:
     return found
 
 
-def _led(basins: Mapping[str, Basins], position: Array, scale: Array, domain: Domain, budget: int) -> Asks[Descent]:
+def _led(
+    basins: Mapping[str, Basins], position: Array, scale: Array, domain: Domain, budget: int, curved: bool
+) -> Asks[Descent]:
     """Through the fidelities that there are basins of, to which this adds."""
     n, d = position.shape
     end = Descent(position.copy(), np.zeros(n), np.zeros((n, d)), np.zeros(n, dtype=np.int64), np.zeros(n, dtype=bool))
@@ -292,7 +261,8 @@ def _led(basins: Mapping[str, Basins], position: Array, scale: Array, domain: Do
         coarse, lowest = name != finest, int(np.argmin(end.energy))
         most = max(LEAST_MORE, min(PATIENCE, (budget - spent) // n))
         tolerance, lagging = (COARSE_TOLERANCE, LAGGING) if coarse else (TOLERANCE, np.inf)
-        down = partial(descend, _asking(name), domain=domain, tolerance=tolerance, lagging=lagging, basins=own)
+        asking = _asking(name, "curved" if curved else True)
+        down = partial(descend, asking, domain=domain, tolerance=tolerance, lagging=lagging, basins=own)
         # where a coarser one has led, most are at the lowest one's minimum: it goes first, and its basin is known then
         ahead = everyone[:0] if own is next(iter(basins.values())) else everyone[[lowest]]
         for rows in (ahead, np.setdiff1d(everyone, ahead)):
@@ -316,35 +286,9 @@ def _replace(end: Descent, rows: Rows, by: Descent) -> int:
     return int(by.evaluations.sum())
 
 
-def runaways(scouted: Scouted, names: Sequence[str]) -> list[str]:
-    """Names of the parameters that descents without end took away, those that went farthest first."""
-    far_ones = np.flatnonzero(scouted.away > SHARE_AWAY * scouted.away.max(initial=0.0))
-    return [names[k] for k in far_ones[np.argsort(-scouted.away[far_ones])]]
-
-
-def _away(problem: Problem, scouted: Scouted) -> list[str]:
-    names = labels(problem.shapes)
-    return runaways(scouted, names) if len(names) == len(scouted.away) else []
-
-
-def _flat(problem: Problem, minima: Minima, scale: Array) -> list[str]:
-    """Names of the parameters along which the energy hardly bends at the lowest minimum, where that has no Gaussian."""
-    names = labels(problem.shapes)
-    if (
-        not len(minima.energies)
-        or minima.gaussian
-        or not minima.measured
-        or minima.on_wall[0]
-        or len(names) != len(scale)
-    ):
-        return []
-    wide = np.sqrt(np.diag(minima.extents[0])) > 0.99 * scale
-    return [names[k] for k in np.flatnonzero(wide)]
-
-
-def _asking(fidelity: str) -> Callable[[Array], Asks[Estimate]]:
+def _asking(fidelity: str, gradient: Gradients = True) -> Callable[[Array], Asks[Estimate]]:
     def evaluate(at: Array) -> Asks[Estimate]:
-        (found,) = yield (Request(fidelity, at),)
+        (found,) = yield (Request(fidelity, at, gradient),)
         return found
 
     return evaluate

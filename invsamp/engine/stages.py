@@ -18,7 +18,7 @@ from invsamp.engine.ladder_search import Heir, LadderSearch
 from invsamp.engine.leading import is_led
 from invsamp.engine.preconditioner import check_memory
 from invsamp.engine.rung import Counts
-from invsamp.engine.scouting import MOST_SCOUTS, SCOUTS, Scouted, scout, starts_of
+from invsamp.engine.scouting import MOST_GAUSSIAN, MOST_SCOUTS, SCOUTS, Scouted, scout, starts_of
 from invsamp.engine.spending import Spending
 from invsamp.engine.starts import place, place_again
 from invsamp.engine.streams import Saved
@@ -27,6 +27,7 @@ from invsamp.engine.warmup import HALVES, SHORTEST, WINDOWS, WarmUp, check_lengt
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.ladder import Sampler
 from invsamp.ladder.automatic import Automatic
+from invsamp.modes.gauss_newton import walled
 from invsamp.posing.names import labels
 
 #: Where the random streams of a ladder's later rounds stand among those that are spawned from the seed, and how far
@@ -218,7 +219,9 @@ class Stages:
         wider = self._wider(rng) if self.choice is not None else None
         most = self.spending.descents_most
         domain, first = work.sampled.sampling_domain, SCOUTS + len(own)
-        (found,) = work.do([scout(names, starts, scale, domain, wider, most, first)])
+        curved = walled(domain) and all(work.potentials[name].curved for name in names)
+        curved &= problem.dimension <= MOST_GAUSSIAN
+        (found,) = work.do([scout(names, starts, scale, domain, wider, most, first, curved)])
         self.spending.looked(found.looks)
         work.visits.found(found, scale)
         if self.choice is None:

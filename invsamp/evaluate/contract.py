@@ -176,7 +176,7 @@ def _shapes(request: Request, prior: bool) -> list[tuple[int, ...] | None]:
     gradient = (rows, d) if request.gradient else None
     parts = [(rows,) if prior else None, (rows, d) if request.gradient == "apart" else None]
     if request.batch is None:
-        return [(rows,), gradient, None, None, *parts]
+        return [(rows,), gradient, None, (rows, d, d) if request.gradient == "curved" else None, *parts]
     by_structure = {"isotropic": (rows,), "diagonal": (rows, d), "full": (rows, d, d)}
     structure = request.batch.structure
     variance = by_structure[structure] if request.gradient and structure is not None else None

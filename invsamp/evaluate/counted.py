@@ -9,6 +9,7 @@ import numpy as np
 
 from invsamp.contract import (
     Array,
+    CurvedPotential,
     Potential,
     SensitivePotential,
     SplitPotential,
@@ -49,6 +50,8 @@ class CountedPotential:
         self.sensitive = isinstance(potential, SensitivePotential)
         #: Number of its data terms, where it has some.
         self.size = potential.size if isinstance(potential, TermwisePotential) else None
+        #: Whether it tells a Gauss-Newton matrix with a gradient.
+        self.curved = isinstance(potential, CurvedPotential) and potential.curved
         #: Whether its energies are in single precision: so is the noise of moves then.
         self.single = single_precision(potential)
         #: Whether it sums the gradients of a batch itself.

@@ -59,7 +59,8 @@ class Request(NamedTuple):
     """Energies at positions (rows, d), with or without gradients; of the whole potential, or estimated by a batch.
 
     With ``observations`` the answer has, in the place of gradients, what the forward model predicts (rows, m); its
-    energies are 0, or +inf where the solve failed (`invsamp.contract.ObservingPotential`).
+    energies are 0, or +inf where the solve failed (`invsamp.contract.ObservingPotential`). With the gradient "curved"
+    it has a Gauss-Newton matrix (rows, d, d) for the gradient's variance (`invsamp.contract.CurvedPotential`).
     """
 
     fidelity: str

@@ -13,6 +13,7 @@ from invsamp.contract import (
     Array,
     BatchPotential,
     BatchTerms,
+    CurvedPotential,
     ObservingPotential,
     Potential,
     SensitivePotential,
@@ -60,6 +61,8 @@ def solver(potential: Potential) -> Callable[[Request], Estimate]:
             predicted = cast(ObservingPotential, potential).observations(position)
             y = own_array(predicted, f"the observations of fidelity {request.fidelity!r}")
             return guarded(Estimate(np.zeros(len(y)), y))
+        if gradient == "curved":
+            return _curved(cast(CurvedPotential, potential), request)
         slope: Array | None = None
         prior: Array | None = None
         prior_slope: Array | None = None
@@ -100,6 +103,13 @@ def _finite(energy: Array, gradient: Array, prior: Array) -> bool:
     for value in prior.flat:
         wrong += not abs(value) < np.inf
     return wrong == 0
+
+
+def _curved(potential: CurvedPotential, request: Request) -> Estimate:
+    """Energies with gradients and Gauss-Newton matrices."""
+    what, found = f"the curvature of fidelity {request.fidelity!r}", potential.curvature(request.position.copy())
+    energy, gradient, matrix, prior = (own_array(part, what) for part in found)
+    return guarded(Estimate(energy, gradient, gradient_variance=matrix, prior=prior))
 
 
 def _of_batch(potential: Potential, request: Request, batch: Batch) -> Estimate:

@@ -12,22 +12,18 @@ import numpy.typing as npt
 from invsamp.contract import Array
 from invsamp.domains import Domain, Unbounded
 from invsamp.evaluate.requests import Asks, Estimate, Rows
-from invsamp.modes.basins import LEFT, Basin, Basins
+from invsamp.modes.basins import LEFT, Basins
 from invsamp.modes.curvature import hessian
+from invsamp.modes.gauss_newton import CurvedPoints
+from invsamp.modes.points import ENOUGH, TRIALS, Points
 
 #: Pairs of steps and changes of the gradient that each point remembers.
 MEMORY = 10
-#: Share of the linear decrease that a step has to reach (Armijo).
-ENOUGH = 1e-4
 #: Steps of a round after which it is over if they gained next to nothing: where gradients are not exactly those of the
 #: energies, directions go on promising what is not there.
 STALLED = 2 * MEMORY
-#: Trials of shorter and shorter steps before the directions are forgotten, or, where there are none, the point is left.
-TRIALS = 20
 #: Newton steps from the end of a descent, at the most.
 NEWTON = 4
-#: Evaluations of a point that is not left behind before.
-LEAST = 50
 
 
 class Descent(NamedTuple):
@@ -83,7 +79,8 @@ def descend(
     Parameters
     ----------
     evaluate : callable
-        Positions (k, d) -> energies and gradients.
+        Positions (k, d) -> energies and gradients; with Gauss-Newton matrices, in the place of gradients' variances,
+        steps are by these (`invsamp.modes.gauss_newton`), in a box or without a domain.
     position : ndarray, shape (n, d)
         Inside, of finite energy.
     scale : ndarray, shape (d,) or (n, d)
@@ -112,7 +109,9 @@ def descend(
     once = np.unique(first)
     if scale.ndim > 1:
         scale = scale[once]
-    points = _Points(position[once], (yield from evaluate(position[once])), scale, tolerance)
+    found = yield from evaluate(position[once])
+    kind = _SecantPoints if found.gradient_variance is None else CurvedPoints
+    points = kind(position[once], found, scale, tolerance)
     if basins is not None:
         points.end_within(np.flatnonzero(points.moving), basins)
     while len(rows := np.flatnonzero(points.moving & (points.evaluations < points.limit(most, lagging)))):
@@ -129,7 +128,7 @@ def descend(
 
 def _met(
     evaluate: Callable[[Array], Asks[Estimate]],
-    points: _Points,
+    points: Points,
     rows: Rows,
     scale: Array,
     domain: Domain,
@@ -156,7 +155,7 @@ def _met(
 
 
 def _polish(
-    evaluate: Callable[[Array], Asks[Estimate]], points: _Points, row: int, scale: Array, domain: Domain, basins: Basins
+    evaluate: Callable[[Array], Asks[Estimate]], points: Points, row: int, scale: Array, domain: Domain, basins: Basins
 ) -> Asks[None]:
     """Newton steps from an end, while they gain what they promise; then it is a basin's minimum."""
     for _ in range(NEWTON):
@@ -176,31 +175,21 @@ def _polish(
         points.position[row], points.energy[row], points.gradient[row] = there, found.energy[0], found.gradient[0]
 
 
-class _Points:
+class _SecantPoints(Points):
     def __init__(self, position: Array, found: Estimate, scale: Array, tolerance: float) -> None:
+        super().__init__(position, found, scale, tolerance)
         n, d = position.shape
-        self._scale, self._tolerance = np.broadcast_to(scale, (n, d)), tolerance
-        self._unit = np.where(self._scale > 0.0, self._scale, 1.0)
-        self.position, self.energy, self.gradient = position, found.energy.copy(), found.gradient.copy()
-        self.evaluations = np.ones(n, dtype=np.int64)
-        self.moving, self.converged = np.isfinite(self.energy), np.zeros(n, dtype=bool)
         # in units of the scale; of empty places the inverse products are 0
         self._steps, self._changes, self._inverse = (
             np.zeros((n, MEMORY, d)),
             np.zeros((n, MEMORY, d)),
             np.zeros((n, MEMORY)),
         )
-        self._learnt, self._trials, self._share = np.zeros(n, dtype=int), np.zeros(n, dtype=int), np.ones(n)
+        self._learnt, self._share = np.zeros(n, dtype=int), np.ones(n)
         self._round_began, self._taken = self.energy.copy(), np.zeros(n, dtype=int)
         self._mark = self.energy.copy()
         self._direction, self._slope = np.zeros((n, d)), np.zeros(n)
         self._aim(np.flatnonzero(self.moving))
-
-    def limit(self, most: int, lagging: float) -> float:
-        """Evaluations of one point, at the most."""
-        if 2 * np.count_nonzero(self.converged) < len(self.converged):
-            return most
-        return min(most, max(LEAST, lagging * float(np.median(self.evaluations[self.converged]))))
 
     def trial(self, rows: Rows, domain: Domain) -> Array:
         """Where the next steps of these points end."""
@@ -235,19 +224,6 @@ class _Points:
         stalled = marked & (self._mark[rows] - self.energy[rows] < small)
         self._mark[rows[marked]] = self.energy[rows[marked]]
         self._end_round(rows[stalled | (knows & (gain < small) & (-0.5 * self._slope[rows] < small))])
-
-    def end_within(self, rows: Rows, basins: Basins) -> Rows:
-        """Those of the rows that lie in basins, which have come to their minima."""
-        found = basins.within(self.position[rows], self.energy[rows], self.gradient[rows])
-        for row, basin in zip(rows, found, strict=True):
-            if basin is not None:
-                self.put(row, basin)
-        return rows[[basin is not None for basin in found]]
-
-    def put(self, row: int, basin: Basin) -> None:
-        """At a minimum that is known."""
-        self.position[row], self.energy[row], self.gradient[row] = basin[:3]
-        self.moving[row], self.converged[row] = False, True
 
     def _aim(self, rows: Rows) -> None:
         """Directions from what was learnt, or straight down and not farther than the scale."""
@@ -295,7 +271,7 @@ class _Points:
 
     def _end_round(self, rows: Rows) -> None:
         gained = self._round_began[rows] - self.energy[rows] >= self._tolerance
-        self.moving[rows[~gained]], self.converged[rows[~gained]] = False, True
+        self.end(rows[~gained])
         rows = rows[gained]
         self._round_began[rows] = self._mark[rows] = self.energy[rows]
         self._inverse[rows], self._learnt[rows], self._taken[rows] = 0.0, 0, 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -110,50 +111,88 @@ def distinct(
     """
     lowest = np.min(end.energy, where=end.converged, initial=math.inf)
     ended = np.flatnonzero(end.converged & (end.energy <= lowest + worse))
-    found: list[int] = []
-    covariances, extents, precisions = list[Array](), list[Array](), list[Array]()
-    walls, counts = list[bool](), list[int]()
+    looking = _Looking(evaluate, end, scale, domain, gaussian, basins)
     for k in ended[np.argsort(end.energy[ended], kind="stable")].tolist():
-        matrix, wall = np.full((1, 1), np.nan), False
-        for attempt in range(ROUNDS if gaussian else 1):
-            at = end.position[k]
-            near = [_near(at - end.position[j], precision) for j, precision in zip(found, precisions, strict=True)]
-            if not any(near) and found:
-                near = yield from _joined(evaluate, end, k, found, domain)
-            if any(near) or not gaussian:
+        yield from looking.at(k)
+    found = looking.found
+    rows, empty = [each.row for each in found], np.empty((0, 0, 0))
+    return Minima(
+        end.position[rows],
+        end.energy[rows],
+        np.stack([each.covariance for each in found]) if found else empty,
+        np.stack([each.extent for each in found]) if found else empty,
+        np.array([each.wall for each in found], dtype=bool),
+        np.array([each.count for each in found], dtype=np.int64),
+    )
+
+
+@dataclass
+class _Found:
+    """A minimum, and how many ends are there."""
+
+    row: int
+    precision: Array
+    covariance: Array
+    extent: Array
+    wall: bool
+    count: int = 1
+
+
+class _Looking:
+    """What ends of descents are, one after the other from the lowest on; those that are led on are replaced."""
+
+    def __init__(
+        self,
+        evaluate: Callable[[Array], Asks[Estimate]],
+        end: Descent,
+        scale: Array,
+        domain: Domain,
+        gaussian: bool,
+        basins: Basins | None,
+    ) -> None:
+        self._evaluate, self._end, self._scale, self._domain = evaluate, end, scale, domain
+        self._gaussian, self._basins = gaussian, basins
+        self.found: list[_Found] = []
+
+    def at(self, k: int) -> Asks[None]:
+        """Count an end where it belongs, or find that it is another minimum."""
+        end, matrix, wall = self._end, np.full((1, 1), np.nan), False
+        for attempt in range(ROUNDS if self._gaussian else 1):
+            same = yield from self._same(k)
+            if same is not None:
+                same.count += 1
+                return
+            if not self._gaussian:
                 break
-            if (known := None if basins is None else basins.precision(at)) is not None:
-                matrix = known
-            else:
-                matrix, wall = yield from hessian(evaluate, at, float(end.energy[k]), end.gradient[k], scale, domain)
-            another = bool(found) and attempt == 0
+            matrix, wall = yield from self._hessian(k)
+            another = bool(self.found) and attempt == 0
             if wall or attempt == ROUNDS - 1 or not (another or _left(matrix, end.gradient[k]) > TO_GAIN):
                 break
-            yield from _lead_on(evaluate, end, k, matrix, scale, domain)
-        if any(near):
-            counts[near.index(True)] += 1
-            continue
-        at, covariance = (
-            end.position[k],
-            np.full_like(matrix, np.nan) if wall or not gaussian else covariance_of(matrix),
-        )
-        extent = covariance
-        if gaussian and not _inside(covariance, at, domain):
-            extent = extent_of(matrix, end.gradient[k], at, scale, domain)
-        found.append(k)
-        covariances.append(covariance)
-        extents.append(extent)
-        precisions.append(np.asarray(np.linalg.inv(extent)) if gaussian else matrix)
-        walls.append(wall)
-        counts.append(1)
-    return Minima(
-        end.position[found],
-        end.energy[found],
-        np.stack(covariances) if covariances else np.empty((0, 0, 0)),
-        np.stack(extents) if extents else np.empty((0, 0, 0)),
-        np.array(walls, dtype=bool),
-        np.array(counts, dtype=np.int64),
-    )
+            yield from _lead_on(self._evaluate, end, k, matrix, self._scale, self._domain)
+        at, none = end.position[k], np.full_like(matrix, np.nan)
+        covariance = extent = none if wall or not self._gaussian else covariance_of(matrix)
+        if self._gaussian and not _inside(covariance, at, self._domain):
+            extent = extent_of(matrix, end.gradient[k], at, self._scale, self._domain)
+        precision = np.asarray(np.linalg.inv(extent)) if self._gaussian else matrix
+        self.found.append(_Found(k, precision, covariance, extent, wall))
+
+    def _same(self, k: int) -> Asks[_Found | None]:
+        """The minimum at which an end lies."""
+        at = self._end.position[k]
+        near = [each for each in self.found if _near(at - self._end.position[each.row], each.precision)]
+        if not near and self.found:
+            rows = [each.row for each in self.found]
+            joined = yield from _joined(self._evaluate, self._end, k, rows, self._domain)
+            near = [each for each, one in zip(self.found, joined, strict=True) if one]
+        return near[0] if near else None
+
+    def _hessian(self, k: int) -> Asks[tuple[Array, bool]]:
+        """There, and whether walls or cliffs are in its way."""
+        at, energy, gradient = self._end.position[k], float(self._end.energy[k]), self._end.gradient[k]
+        known = None if self._basins is None else self._basins.precision(at)
+        if known is not None:
+            return known, False
+        return (yield from hessian(self._evaluate, at, energy, gradient, self._scale, self._domain))
 
 
 def _inside(covariance: Array, at: Array, domain: Domain) -> bool:

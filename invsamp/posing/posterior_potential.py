@@ -7,9 +7,19 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.contract import AnyArray, Array, ExpectedMisfit, Gradients, Parts, Terms, derivative_error, no_derivatives
+from invsamp.contract import (
+    AnyArray,
+    Array,
+    Curved,
+    ExpectedMisfit,
+    Gradients,
+    Parts,
+    Terms,
+    derivative_error,
+    no_derivatives,
+)
 from invsamp.domains import Box, Domain, Unbounded
-from invsamp.posing import column_families
+from invsamp.posing import column_families, gauss_newton
 from invsamp.posing.bound_noise import BoundNoise
 from invsamp.posing.column_families import Posed
 from invsamp.posing.forward import GuardedModel
@@ -48,6 +58,8 @@ class PosteriorPotential:
         self._plain = not (prior.others or coordinates.vectors or slow)
         self.dimension = prior.dimension
         self._whole = isinstance(columns, slice) and columns.indices(self.dimension) == (0, self.dimension, 1)
+        own = [prior.slices[name] for name in noise.names if name in prior.slices]
+        self._of_noise = np.array(sorted(k for part in own for k in range(part.start, part.stop)), dtype=np.intp)
         if noise.independent:  # else there are no terms for minibatches
             self.size = noise.size
 
@@ -93,6 +105,22 @@ class PosteriorPotential:
             for target, part in zip(found, solved, strict=True):
                 if target is not None and part is not None:
                     target[inside] = part
+        return found
+
+    @property
+    def curved(self) -> bool:
+        """Whether the model has a Jacobian, data are independent, and so are parameters; see `curvature`."""
+        single = self._hierarchy is None and not self._coordinates.vectors
+        return single and self._noise.independent and self._model.has_jacobian
+
+    def curvature(self, position: Array) -> Curved:
+        """Energy, gradient and Gauss-Newton matrix; see `invsamp.contract.CurvedPotential`."""
+        posed, _ = self._pose(position)
+        inside, (n, d) = posed.inside, position.shape
+        found = Curved(np.full(n, np.inf), np.zeros((n, d)), np.zeros((n, d, d)), np.full(n, np.inf))
+        if inside.any():
+            for target, part in zip(found, self._curvature(position[inside], posed.take(inside)), strict=True):
+                target[inside] = part
         return found
 
     def observations(self, position: Array) -> Array:
@@ -218,6 +246,35 @@ class PosteriorPotential:
             slope += self._back(place, by_data)
         column_families.finish(value, slope, derivative, jacobian_slope)
         return tuple.__new__(Parts, (value, slope, prior, prior_slope))
+
+    def _curvature(self, position: Array, posed: Posed) -> Curved:
+        """Of points inside; the value and the slope are written over."""
+        theta, derivative, value, slope, jacobian_slope, _, _ = posed
+        prior = -value
+        y, jacobian = self._model.jacobian(np.ascontiguousarray(theta[:, self._columns]))
+        slopes = np.zeros((*y.shape, self.dimension))
+        slopes[:, :, self._columns] = jacobian
+        with np.errstate(all="ignore"):
+            slope += np.einsum("nm,nmd->nd", self._noise.accumulate(theta, y, value, slope), slopes)
+            slopes *= derivative[:, None, :]
+            parts = self._noise, self._coordinates, self._of_noise
+            matrix = gauss_newton.of_misfit(*parts, position, theta, y, slopes)
+        column = np.arange(self.dimension)
+        matrix[:, column, column] += self._prior_bends(position)
+        column_families.finish(value, slope, derivative, jacobian_slope)
+        return Curved(value, slope, np.where(np.isfinite(value)[:, None, None], matrix, 0.0), prior)
+
+    def _prior_bends(self, position: Array) -> Array:
+        """Second derivatives of the prior energy (n, d), each in its own coordinate; 0 where they are negative."""
+        ends, slopes = [], []
+        for step in (-gauss_newton.STEP, gauss_newton.STEP):
+            ends.append(np.clip(position + step, *self._box))
+            _, derivative, _, slope, jacobian_slope, _, _ = self._pose(ends[-1])[0]
+            slopes.append(-(slope * derivative + jacobian_slope))
+        apart = ends[1] - ends[0]
+        with np.errstate(all="ignore"):
+            bends = (slopes[1] - slopes[0]) / np.where(apart > 0.0, apart, np.inf)
+        return np.where(np.isfinite(bends), np.maximum(bends, 0.0), 0.0)
 
     def _data_terms(self, theta: Array, indices: npt.NDArray[np.intp]) -> tuple[Array, Array]:
         """Minus log-likelihoods (rows, batch) at theta and their gradients in theta (rows, batch, dimension)."""

@@ -9,8 +9,9 @@ from laws import gaussian
 from invsamp.domains import Unbounded
 from invsamp.evaluate.requests import Estimate, answered
 from invsamp.modes.basins import Basins
-from invsamp.modes.descent import LEAST, descend, joined
+from invsamp.modes.descent import descend, joined
 from invsamp.modes.minima import distinct
+from invsamp.modes.points import LEAST
 
 CENTRES, SDS = np.array([[-5.0, 0.0], [5.0, 0.0]]), np.array([1.0, 0.5])
 

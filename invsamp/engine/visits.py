@@ -1,0 +1,111 @@
+"""How often a run's draws visit each of the modes that descents found before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from invsamp.contract import Array, DrawablePrior, Problem
+from invsamp.diagnostics.report import FoundModes
+from invsamp.engine.scouting import MOST_NUMBERS, Scouted
+from invsamp.engine.streams import Saved
+from invsamp.modes.minima import Minima
+from invsamp.posing.names import labels
+
+#: The share of what comes farthest in descents without end from which on other parameters are named with it.
+SHARE_AWAY = 0.1
+
+
+class Visits:
+    """What descents found before a run, and how many of its draws belong to each mode."""
+
+    def __init__(self) -> None:
+        self.scouted: Scouted | None = None
+        self._counts = np.zeros(0, dtype=np.int64)
+        self._scale = np.ones(0)
+
+    def found(self, scouted: Scouted, scale: Array) -> None:
+        """Begin to count."""
+        self.scouted, self._scale = scouted, scale
+        self._counts = np.zeros(len(scouted.minima.energies), dtype=np.int64)
+
+    def count(self, positions: Array) -> None:
+        """Draws (n, d) of the cold rung."""
+        if self.scouted is None or not len(self._counts):
+            return
+        if len(self._counts) == 1:
+            self._counts[0] += len(positions)
+            return
+        for part in np.array_split(positions, max(1, positions.size // MOST_NUMBERS)):
+            self._counts += np.bincount(nearest(self.scouted.minima, self._scale, part), minlength=len(self._counts))
+
+    def state(self) -> Saved:
+        """For `restore`."""
+        return {"scouted": self.scouted, "counts": self._counts.copy(), "scale": self._scale}
+
+    def restore(self, state: Saved) -> None:
+        """Go on from a state."""
+        self.scouted, self._counts, self._scale = state["scouted"], state["counts"].copy(), state["scale"]
+
+    def report(self, problem: Problem) -> FoundModes | None:
+        """Modes with their weights and visits, in plain types; None if nobody looked, or there is none."""
+        if self.scouted is None:
+            return None
+        minima = self.scouted.minima
+        return {
+            "theta": problem.to_theta(minima.position).tolist() if len(minima.energies) else [],
+            "energies": minima.energies.tolist(),
+            "weights": minima.weights.tolist(),
+            "by_laplace": minima.gaussian,
+            "visits": self._counts.tolist(),
+            "descents": self.scouted.descents,
+            "unfinished": self.scouted.unfinished,
+            "endless": self.scouted.endless,
+            "away": _away(problem, self.scouted),
+            "flat": _flat(problem, minima, self._scale),
+            "searched": self.scouted.searched,
+            "unseen": self.scouted.unseen,
+            "lowest_by": self.scouted.lowest_by,
+            "from_prior": isinstance(problem, DrawablePrior),
+        }
+
+
+def nearest(minima: Minima, scale: Array, positions: Array) -> npt.NDArray[np.intp]:
+    """Which minimum each position (n, d) belongs to (n,): the one whose Gaussian is the highest there."""
+    heights = []
+    for k, centre in enumerate(minima.position):
+        moved = positions - centre
+        if minima.measured:
+            factor = np.linalg.cholesky(minima.extents[k])
+            heights.append(minima.energies[k] + 0.5 * np.square(np.linalg.solve(factor, moved.T)).sum(axis=0))
+        else:
+            heights.append(np.square(moved / scale).sum(axis=1))
+    return np.asarray(np.argmin(heights, axis=0))
+
+
+def runaways(scouted: Scouted, names: Sequence[str]) -> list[str]:
+    """Names of the parameters that descents without end took away, those that went farthest first."""
+    far_ones = np.flatnonzero(scouted.away > SHARE_AWAY * scouted.away.max(initial=0.0))
+    return [names[k] for k in far_ones[np.argsort(-scouted.away[far_ones])]]
+
+
+def _away(problem: Problem, scouted: Scouted) -> list[str]:
+    names = labels(problem.shapes)
+    return runaways(scouted, names) if len(names) == len(scouted.away) else []
+
+
+def _flat(problem: Problem, minima: Minima, scale: Array) -> list[str]:
+    """Names of the parameters along which the energy hardly bends at the lowest minimum, where that has no Gaussian."""
+    names = labels(problem.shapes)
+    if (
+        not len(minima.energies)
+        or minima.gaussian
+        or not minima.measured
+        or minima.on_wall[0]
+        or len(names) != len(scale)
+    ):
+        return []
+    wide = np.sqrt(np.diag(minima.extents[0])) > 0.99 * scale
+    return [names[k] for k in np.flatnonzero(wide)]
