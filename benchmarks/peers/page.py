@@ -183,15 +183,13 @@ def verdict(problem: str, found: dict[tuple[str, str], list[dict[str, Any]]]) ->
     if not ours:
         return ""
     sentences = []
+    # in favour of others: by those of their runs that came near the reference
+    sound = {name: [one for one in found[name, problem] if right([one])] for name in NAMES if name != "invsamp"}
     for index, unit in enumerate(("per solve", "per second")):
         mine = np.mean(rates(ours)[index])
-        others = {
-            name: np.mean(rates(runs)[index])
-            for name in NAMES
-            if name != "invsamp" and (runs := found[name, problem]) and right(runs)
-        }
+        others = {name: np.mean(rates(runs)[index]) for name, runs in sound.items() if runs}
         if index == 1:
-            others = {name: rate for name, rate in others.items() if on(found[name, problem]) == on(ours)}
+            others = {name: rate for name, rate in others.items() if on(sound[name]) == on(ours)}
             if not others:
                 break
         if not others:
@@ -211,9 +209,12 @@ def verdict(problem: str, found: dict[tuple[str, str], list[dict[str, Any]]]) ->
             )
     if not right(ours):
         sentences.insert(0, "**invsamp is off the reference here.**")
-    wrong = [
-        NAMES[name] for name in NAMES if name != "invsamp" and found[name, problem] and not right(found[name, problem])
+    sentences += [
+        f"Of {NAMES[name]}'s {len(found[name, problem])} runs {len(runs)} came near the reference, and these are meant."
+        for name, runs in sound.items()
+        if 0 < len(runs) < len(found[name, problem])
     ]
+    wrong = [NAMES[name] for name, runs in sound.items() if found[name, problem] and not runs]
     if wrong:
         sentences.append(f"Off the reference, with these settings: {', '.join(wrong)}.")
     return " ".join(sentences)
