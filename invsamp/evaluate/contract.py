@@ -107,6 +107,8 @@ class Checked:
         asked = [True, request.gradient, True, varies, True, request.gradient == "apart"]
         given = [part if wanted else None for part, wanted in zip(found.arrays, asked, strict=True)]
         right = _shapes(request, found.prior is not None or self._potentials[request.fidelity].apart)
+        if request.gradient == "curved" and found.gradient_variance is None:  # whoever solves may not know of matrices
+            right[3] = None
         if request.observations:
             predicted = np.shape(found.gradient)[1:2]
             given = [found.energy, found.gradient, *4 * [None]]

@@ -10,7 +10,7 @@ import pytest
 from evaluating import LENGTH, POSTERIOR, SAMPLERS, Own, same
 
 import invsamp as iv
-from invsamp.evaluate import Estimate, Evaluator, EvaluatorError
+from invsamp.evaluate import Estimate, Evaluator, EvaluatorError, solve
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # so few draws are not to be trusted
 
@@ -132,6 +132,24 @@ class TestOwn:
         )
         alone = iv.sample(flat, iv.mala(), **LENGTH)
         same(iv.sample(flat, iv.mala(), executor=Own(), **LENGTH), alone)
+
+    @pytest.mark.parametrize("knows", [True, False])
+    def test_matrices_may_be_left_out(self, knows):
+        """Descents within walls ask for them; without, steps are by gradients alone."""
+        model = iv.with_jacobian(lambda x: 2.0 * x, lambda x: np.tile(2.0 * np.eye(2), (len(x), 1, 1)), ["x"])
+        prior = iv.Prior(x=iv.Uniform([-1.0, -1.0], [1.0, 1.0]))
+        posterior = iv.Posterior(prior, model, [1.0, 3.0], iv.GaussianNoise(0.5))
+        asked = []
+
+        class Plain(Own):
+            def evaluate(self, requests):
+                asked.extend(request.gradient for request in requests)
+                found = [solve(posterior.potential(), request) for request in requests]
+                return found if knows else [each._replace(gradient_variance=None) for each in found]
+
+        run = iv.sample(posterior, executor=Plain(), draws=50, seed=1, progress=False)
+        assert "curved" in asked
+        assert len(run.report["modes"]["energies"]) == 1
 
     def test_single_precision_and_noise_pass(self):
         rng = np.random.default_rng(0)
