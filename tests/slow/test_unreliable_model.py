@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from multiprocessing.connection import wait
 
 import flaky_models
 import numpy as np
@@ -61,13 +60,13 @@ class Hurry:
     """
 
     def __init__(self, model, folder):
-        self._workers, self._folder, self._ahead = model._pool.workers, folder, 0.0
+        self._workers, self._folder, self._ahead, self._heard = model._pool.workers, folder, 0.0, pool.heard
 
     def monotonic(self):
         return time.monotonic() + self._ahead
 
-    def wait(self, things, timeout):
-        while not (ready := wait(things, 0.01)):
+    def heard(self, things, timeout):
+        while not (ready := self._heard(things, 0.01)) and timeout != 0.0:
             at_work = [worker for worker in self._workers.values() if worker.task is not None]
             if at_work and all((self._folder / str(worker._process.pid)).exists() for worker in at_work):
                 self._ahead += timeout
@@ -82,7 +81,7 @@ def test_a_run_with_it_counts_right_and_samples_the_remaining_target(agrees, dra
         hurry = Hurry(apart, tmp_path)
         for module in (pool, process):
             monkeypatch.setattr(module, "time", hurry)
-        monkeypatch.setattr(pool, "wait", hurry.wait)
+        monkeypatch.setattr(pool, "heard", hurry.heard)
         noted = Noted(apart)
         posterior = iv.Posterior(PRIOR, noted, np.zeros(1), NOISE)
         settings = {"draws": DRAWS, "warmup": WARMUP, "chains": CHAINS, "check_gradient": False}  # it solves, too
