@@ -67,6 +67,11 @@ def contour_exchange(
     fidelities : sequence of two, optional
         Of the cold rung and of the contour rungs. Default: the finest, and the coarsest.
 
+    Raises
+    ------
+    ValueError
+        If an argument is not what is said above, or ``kernel`` takes its steps without accepting or refusing them.
+
     References
     ----------
     Deng, Lin and Liang (2020), NeurIPS, for the law; that it is a rung beside the posterior's, and adjusted, is ours.
