@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from invsamp.engine.streams import PAIRS, Stream, log_uniform, single_normal
+from invsamp.engine.streams import Stream, _paired, log_uniform, single_normal
 
 
 def test_stream_does_not_depend_on_its_blocks():
@@ -52,8 +52,32 @@ def test_normal_numbers_in_single_precision(within, factor):
     assert bool(within(np.abs(z), 5.0)) is (factor == 1.0)
 
 
-def test_normal_numbers_of_many_pieces_are_independent(within):
-    """Correlation of each number with that of the next piece."""
-    values = single_normal(np.random.default_rng(0), (4, PAIRS)).astype(float).ravel()
+def test_pairs_of_normal_numbers_are_those_of_box_and_muller():
+    """To a rounding of each step in single precision; distances and angles at all ends of their ranges among them."""
+    ends = np.array([0, 1, 2, 2**22 - 1, 2**22, 2**22 + 1, 2457000, 2**23 - 2, 2**23 - 1])
+    eighths = (np.arange(8)[:, None] * 2**20 + [-1, 0, 1]).ravel() % 2**23
+    distances, angles = (part.ravel() for part in np.meshgrid(ends, eighths))
+    drawn = np.random.default_rng(0).integers(2**23, size=(2, 10_000))
+    distances, angles = np.append(distances, drawn[0]), np.append(angles, drawn[1])
+    first, second = ((part.astype(np.uint32) << 9) + 5 for part in (distances, angles))
+    _paired(first, second)
+    radius, turn = np.sqrt(-2.0 * np.log1p(-distances / 2**23)), 2.0 * np.pi * angles / 2**23
+    for found, truth in ((first, radius * np.cos(turn)), (second, radius * np.sin(turn))):
+        np.testing.assert_allclose(found.view(np.float32), truth, rtol=6e-7, atol=1e-14)
+
+
+def test_a_seeds_normal_numbers_in_single_precision_are_the_same_on_every_processor():
+    """To the bit what each step by itself gives, in Python: nothing is fused, or taken from a library."""
+    bits = np.random.default_rng(0).integers(2**32, size=(2, 3000), dtype=np.uint32)
+    compiled, plain = bits.copy(), bits.copy()
+    _paired(*compiled)
+    _paired.py_func(*plain)
+    np.testing.assert_array_equal(compiled, plain)
+
+
+def test_normal_numbers_of_a_large_array_are_independent(within):
+    """Correlation of each number with that 16,384 further on."""
+    lag = 2**14
+    values = single_normal(np.random.default_rng(0), (4, lag)).astype(float).ravel()
     assert np.isfinite(values).all() and len(np.unique(values)) > 0.99 * len(values)
-    assert within(abs(np.corrcoef(values[:PAIRS], values[PAIRS : 2 * PAIRS])[0, 1]) * np.sqrt(PAIRS), 5.0)
+    assert within(abs(np.corrcoef(values[:lag], values[lag : 2 * lag])[0, 1]) * np.sqrt(lag), 5.0)
