@@ -21,7 +21,9 @@ class Nuts(NamedTuple):
     divergences: int
 
 
-def nuts(potential: Potential, draws: int, chains: int, seed: int, *, low_rank: bool = True) -> Nuts:
+def nuts(
+    potential: Potential, draws: int, chains: int, seed: int, *, low_rank: bool = True, starts: Array | None = None
+) -> Nuts:
     """Sample as nutpie does by default: 400 steps of warm-up, starts uniform in (-2, 2), its low-rank metric.
 
     Parameters
@@ -30,6 +32,8 @@ def nuts(potential: Potential, draws: int, chains: int, seed: int, *, low_rank: 
         Without walls.
     low_rank : bool
         False: nutpie's diagonal metric.
+    starts : ndarray, shape (chains, d), optional
+        Where chains start instead.
     """
     import nutpie
     from nutpie.compiled_pyfunc import from_pyfunc
@@ -46,7 +50,10 @@ def nuts(potential: Potential, draws: int, chains: int, seed: int, *, low_rank: 
     def make_expand(*seeds: int) -> Callable[[Array], dict[str, Array]]:
         return lambda x: {"x": np.array(x, dtype=float)}
 
-    model = from_pyfunc(d, make_density, make_expand, [np.dtype("float64")], [(d,)], ["x"])
+    given = iter(np.array([]) if starts is None else starts)
+    first = None if starts is None else lambda seed: np.array(next(given))
+    kinds = [np.dtype("float64")], [(d,)], ["x"]
+    model = from_pyfunc(d, make_density, make_expand, *kinds, make_initial_point_fn=first)
     settings: dict[str, Any] = {"draws": draws, "chains": chains, "cores": 1, "seed": seed, "progress_bar": False}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

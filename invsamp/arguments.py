@@ -140,8 +140,9 @@ def floats(name: str, value: object) -> npt.NDArray[Any]:
 
 
 def by_row(name: str, value: object, rows: int) -> npt.NDArray[Any]:
-    """The same, with a row for each theta."""
-    found = floats(name, value)
+    """The same, with a row for each theta; what is true or not counts 1 or 0, so that its mean is a probability."""
+    truths = isinstance(value, np.ndarray) and value.dtype == bool
+    found = floats(name, np.asarray(value, dtype=float) if truths else value)
     if found.shape[:1] != (rows,):
         raise ValueError(f"{name} must have a row for each of the {rows} theta, got shape {found.shape}")
     return found

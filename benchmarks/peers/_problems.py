@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -95,8 +95,11 @@ class Density:
     """
 
     until = np.inf
+    #: The one made last: what a run that came to no draws has solved.
+    latest: ClassVar[Density]
 
     def __init__(self, posterior: Posterior) -> None:
+        Density.latest = self
         self.posterior, self.potential = posterior, posterior.potential()
         self.dimension, self.domain = posterior.dimension, posterior.sampling_domain
         self.solves = self.gradients = 0
@@ -118,6 +121,12 @@ class Density:
         self.gradients += 1
         energy, gradient = self.potential.energy_and_gradient(point)
         return _log(energy[0]), -np.nan_to_num(gradient[0])
+
+    def energy_and_gradient(self, points: Array) -> tuple[Array, Array]:
+        """Energies (batch,) and gradients, as of the potential itself; it goes on after ``until``."""
+        self.solves += len(points)
+        self.gradients += len(points)
+        return self.potential.energy_and_gradient(points)
 
     def _point(self, x: Any) -> Array:
         if time.process_time() > self.until:

@@ -74,11 +74,10 @@ def numpyro(name: str, posterior: Posterior, seed: int, warmup: int, draws: int)
 
 
 def nutpie(name: str, posterior: Posterior, seed: int, draws: int) -> Found:
-    """NUTS with its low-rank metric and 400 steps of warm-up, its own starts."""
+    """NUTS with its low-rank metric and 400 steps of warm-up."""
     density = Density(posterior)
-    found = nuts(density.potential, draws, CHAINS, seed)
-    count = found.warmup_gradients + found.gradients
-    return found.positions, {"solves": count, "gradients": count}
+    found = nuts(density, draws, CHAINS, seed, starts=density.starts(seed, CHAINS))
+    return found.positions, counted(density)
 
 
 def pints(name: str, posterior: Posterior, seed: int, steps: int, start: Array | None = None) -> Found:

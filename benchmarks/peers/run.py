@@ -79,7 +79,7 @@ def one(toolkit: str, name: str, seed: int, short: bool = False) -> dict[str, An
     except (Unfinished, RuntimeError) as error:  # as which JAX raises it
         if isinstance(error, RuntimeError) and time.process_time() < Density.until:
             raise
-        return told | {"unfinished": LIMIT}
+        return told | {"unfinished": LIMIT, "solves": Density.latest.solves}
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0.0)
     seconds = time.process_time() - began
@@ -136,7 +136,11 @@ def main() -> None:
                 with RESULTS.open("a") as file:
                     file.write(json.dumps(record) + "\n")
             if "unfinished" in record:
-                print(f"{parsed.toolkit} {name} seed {seed}: no draws after {record['unfinished']:.0f} s", flush=True)
+                print(
+                    f"{parsed.toolkit} {name} seed {seed}: no draws after {record['unfinished']:.0f} s and "
+                    f"{record['solves']} solves",
+                    flush=True,
+                )
                 continue
             print(
                 f"{parsed.toolkit} {name} seed {seed}: {record['ess']:.0f} effective draws of {record['solves']:.0f} "

@@ -89,7 +89,7 @@ def plot_predictive(
 def plot_phase(
     run: Run,
     posterior: Posterior | None = None,
-    outputs: Sequence[int] | None = None,
+    outputs: Sequence[int | str] | None = None,
     series: Sequence[str] | None = None,
     curve: Posterior | None = None,
 ) -> Figure:
@@ -102,8 +102,8 @@ def plot_phase(
     run : Run
     posterior : Posterior, optional
         Needed unless `Run.posterior_predictive` has been called.
-    outputs : sequence of int, optional
-        Columns of the data (m, k), a panel for each pair; by default the first three.
+    outputs : sequence of int or str, optional
+        Columns of the data (m, k), by place or name, a panel for each pair; by default the first three.
     series : sequence of str, optional
         Names of all the data's columns; by default those that the posterior knows.
     curve : Posterior, optional
@@ -125,7 +125,12 @@ def plot_phase(
     names = series_names(run, series, count) or [f"output {k}" for k in range(count)]
     shown = list(range(count))[:_OUTPUTS]
     if outputs is not None:
-        shown = [integer("outputs", k, least=0, most=count - 1) for k in arguments.sequence("outputs", outputs)]
+        shown = [
+            names.index(arguments.one_of("outputs", k, names))
+            if isinstance(k, str)
+            else integer("outputs", k, least=0, most=count - 1)
+            for k in arguments.sequence("outputs", outputs)
+        ]
         if len(set(shown)) != len(shown) or not 2 <= len(shown) <= 4:
             raise wrong("outputs", "2 to 4 distinct columns", outputs)
     if curve is None:

@@ -86,7 +86,7 @@ def check_predicts(posterior: object, shapes: Mapping[str, tuple[int, ...]]) -> 
         if callable(posterior):
             said = ". A forward model of other times or conditions is predicted by posterior.elsewhere(model)"
         raise ValueError(f"posterior must have a forward model, data and noise, got {_kind(posterior)}{said}")
-    _check_shapes(posterior.shapes, shapes)
+    check_shapes(posterior.shapes, shapes)
 
 
 def check_tells_likelihood(posterior: object, shapes: Mapping[str, tuple[int, ...]]) -> None:
@@ -95,7 +95,7 @@ def check_tells_likelihood(posterior: object, shapes: Mapping[str, tuple[int, ..
         raise ValueError(
             f"posterior must tell the likelihood of each datum, as a Posterior does, got {_kind(posterior)}"
         )
-    _check_shapes(posterior.shapes, shapes)
+    check_shapes(posterior.shapes, shapes)
 
 
 def _kind(posterior: object) -> str:
@@ -106,7 +106,7 @@ def _told_by_likelihood(posterior: object) -> bool:
     return isinstance(posterior, TellsLikelihood) and not isinstance(posterior, Observed)
 
 
-def _check_shapes(found: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]]) -> None:
+def check_shapes(found: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]]) -> None:
     own = {name: tuple(shape) for name, shape in found.items()}
     if own != dict(shapes):
         raise ValueError(f"posterior must have the parameters of the run, {dict(shapes)}, got {own}")

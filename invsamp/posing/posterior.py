@@ -26,7 +26,7 @@ from invsamp.posing.posed_model import check_count, noise_of, posed_model
 from invsamp.posing.posterior_potential import PosteriorPotential
 from invsamp.posing.prior import Prior, Sampled, by_name, widened
 from invsamp.posing.reference import reference_of_prior
-from invsamp.posing.series import series_of
+from invsamp.posing.series import check_places, columns_of, numbers_of, series_of
 from invsamp.posing.transforms import Coordinates
 from invsamp.posing.vector_distributions import Flat
 from invsamp.posing.walk import walk
@@ -119,9 +119,9 @@ class Posterior:
             self.forward = dict(forward) if isinstance(forward, Mapping) else {"model": forward}
             if not self.forward:
                 raise ValueError("forward must hold at least one model, got an empty mapping")
+        self.series = series_of(data, self.noise, [*self.forward.values()][-1], observed.shape)
         self._observe(observed)
         self._pose()
-        self.series = series_of(data, self.noise, self.forward[self.fidelities[-1]], observed.shape)
         self.costs = None if costs is None else _costs(costs, self.fidelities)
         self.dimension, self.names = prior.dimension, prior.names
         self.shapes = prior.shapes
@@ -189,6 +189,7 @@ class Posterior:
         known = _with_missing(data)
         if known.shape != self.data.shape:
             raise ValueError(f"data must have the shape of those before, {self.data.shape}, got {known.shape}")
+        check_places("data", columns_of(data) or (), "those before", self.series or ())
         other = copy.copy(self)
         other.data = known
         other._observe(known)  # noqa: SLF001 (its own class)
@@ -603,7 +604,7 @@ def _densities(log_likelihood: object) -> Plain:
 def _with_missing(data: Any) -> Array:
     """Data as a read-only array, with NaN where they are missing."""
     missing = np.ma.getmaskarray(data) if np.ma.is_masked(data) else None
-    values = np.array(numbers("data", data if missing is None else np.ma.getdata(data)), dtype=float)
+    values = np.array(numbers_of(data if missing is None else np.ma.getdata(data)), dtype=float)
     if missing is not None:
         values[missing] = np.nan
     elif (count := np.isnan(values).sum()) and count < values.size:

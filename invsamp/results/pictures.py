@@ -97,7 +97,7 @@ class Pictures:
     def plot_phase(
         self: Drawn,
         posterior: Posterior | None = None,
-        outputs: Sequence[int] | None = None,
+        outputs: Sequence[int | str] | None = None,
         series: Sequence[str] | None = None,
         curve: Posterior | None = None,
     ) -> Figure:

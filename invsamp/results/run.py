@@ -23,7 +23,7 @@ from invsamp.diagnostics.fit import fit_warnings
 from invsamp.diagnostics.report import Report
 from invsamp.diagnostics.separation import Separation, separation
 from invsamp.domains import Domain, from_dict
-from invsamp.posing.names import check_predicts, check_quantities, labels
+from invsamp.posing.names import check_predicts, check_quantities, check_shapes, labels
 
 # Not lazily: `storage` imports h5py, which must come before dolfinx. Whoever imports invsamp imports this module, so
 # `import invsamp` above `import dolfinx` is enough. ArviZ, xarray and matplotlib wait for their first use.
@@ -343,6 +343,8 @@ class Run(Pictures):
 
         place, heading = arguments.path("path", path), arguments.text("title", title)
         optional(instance, "posterior", posterior, Posterior, "a Posterior, or None")
+        if posterior is not None:
+            check_shapes(posterior.shapes, self.shapes)
         write_whole(place, [page(self, posterior, heading).encode()])
 
     def to_arviz(self) -> InferenceData:

@@ -74,8 +74,11 @@ def test_a_phase_plane_has_orbits_of_draws_and_the_data(run, posterior):
     np.testing.assert_array_equal(first.get_xydata(), posterior.data[:1])
     without = run.plot_phase(posterior).axes[0]
     assert len(without.lines[0].get_xdata()) == len(TIMES) and without.get_xlabel() == "output 0"
-    with pytest.raises(ValueError, match="outputs must be 2 to 4 distinct columns"):
-        run.plot_phase(posterior, outputs=[0, 0])
+    (turned,) = run.plot_phase(posterior, outputs=["sine", 0], series=["cosine", "sine"]).axes
+    assert (turned.get_xlabel(), turned.get_ylabel()) == ("sine", "cosine")
+    for outputs, right in (([0, 0], "2 to 4 distinct columns"), ([0, "v"], "one of 'output 0', 'output 1', got 'v'")):
+        with pytest.raises(ValueError, match=f"outputs must be {right}"):
+            run.plot_phase(posterior, outputs=outputs)
     with pytest.raises(ValueError, match="series must name 2 columns"):
         run.plot_phase(posterior, series=["one"])
 

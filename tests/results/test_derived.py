@@ -145,6 +145,14 @@ def test_figures_and_the_report_show_it(run, tmp_path):
     assert "<td>half_life</td>" in (tmp_path / "report.html").read_text()
 
 
+def test_the_mean_of_what_is_true_or_not_is_a_probability(run):
+    found = run.derive("fast", lambda theta: half_life(theta) < 2.0)
+    assert run.summary().loc["fast", "mean"] == pytest.approx(np.mean(run.derive("half_life", half_life) < 2.0))
+    assert set(np.unique(found)) == {0.0, 1.0}
+    same = sampled(record={"fast": lambda theta: half_life(theta) < 2.0})
+    assert same.recorded == {"fast": ()} and same.draws("fast").dtype == float
+
+
 def test_where_no_parameter_is_kept_figures_show_the_quantities():
     run = sampled(record={"half_life": half_life}, keep=False, draws=20)
     assert run.plot_marginals().axes[0].get_title("left") == "half_life"

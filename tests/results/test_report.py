@@ -114,6 +114,11 @@ def test_as_a_method_and_as_a_command(run: Run, posterior: iv.Posterior, tmp_pat
     assert "<h1>Report of run.nc</h1>" in out.read_text()
     with pytest.raises(ValueError, match="posterior must be"):
         run.report_html(out, "posterior")
+    other = iv.Posterior(
+        iv.Prior(k=iv.Normal(0.0, 1.0)), iv.finite_differences(lambda k: k), [0.0], iv.GaussianNoise(1.0)
+    )
+    with pytest.raises(ValueError, match="posterior must have the parameters of the run"):
+        run.report_html(out, other)
     with pytest.raises(FileNotFoundError):
         run.report_html(tmp_path / "no" / "report.html")
 
