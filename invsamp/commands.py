@@ -32,6 +32,8 @@ FIGURES: dict[str, Callable[..., Any]] = {
 }
 #: Those that can show some of the parameters.
 NAMED = ("trace", "marginals", "pairs", "identifiability")
+#: Files that they are written to.
+FORMATS = (".png", ".pdf", ".svg")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -166,8 +168,10 @@ def _summary(parsed: argparse.Namespace) -> None:
 def _plot(parsed: argparse.Namespace) -> None:
     if parsed.names and parsed.kind not in NAMED:
         raise ValueError(f"--names must be left out for {parsed.kind}, got {' '.join(parsed.names)}")
+    out = Path(f"{parsed.kind}.png") if parsed.out is None else parsed.out
+    if out.suffix.lower() not in FORMATS:
+        raise ValueError(f"--out must end in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}, got {str(out)!r}")
     figure = FIGURES[parsed.kind](Run.load(parsed.run), **({"names": parsed.names} if parsed.names else {}))
-    out = parsed.out or Path(f"{parsed.kind}.png")
     figure.savefig(out)
     print(out)
 

@@ -115,6 +115,18 @@ def test_a_figure_that_a_run_has_not_is_named(run: Path, tmp_path: Path, capsys:
     assert capsys.readouterr().err.startswith("invsamp plot: ") and not monkeypatched.exists()
 
 
+@pytest.mark.parametrize("out", ["figure", "figure.txt", ".", ""])
+def test_a_figure_goes_to_a_file_of_its_name_alone(out: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plot", str(run), "trace", "--out", out]) == 1
+    assert "invsamp plot: --out must end in .png, .pdf or .svg, got" in capsys.readouterr().err
+
+
+def test_a_folder_is_no_report(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for folder in (".", str(tmp_path)):
+        assert main(["report", str(run), "--out", folder]) == 1
+        assert f"cannot write {folder}: is a directory" in capsys.readouterr().err
+
+
 def test_what_is_no_run_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for command in (["info"], ["summary"], ["resume"]):
         assert main([*command, str(tmp_path / "nothing")]) == 1

@@ -56,6 +56,15 @@ def test_every_public_name_has_its_line() -> None:
     assert len(listed) > 100 and not named - listed - ELSEWHERE
 
 
+@pytest.mark.parametrize("tutorial", ["ode", "field"])
+def test_a_problem_is_posed_and_sampled_in_under_thirty_lines_without_a_number_to_tune(tutorial: str) -> None:
+    text = (ROOT / "docs" / "tutorials" / f"{tutorial}.md").read_text()
+    code = re.findall(r"```{code-cell}\n(.*?)```", text, re.DOTALL)[0]
+    assert sum(bool(line.strip()) for line in code.splitlines()) < 30
+    (sample,) = re.findall(r"iv\.sample\(posterior(.*)\)", code)
+    assert set(re.findall(r"(\w+)=", sample)) <= {"draws", "seed", "progress"} and "iv." not in sample
+
+
 @pytest.mark.slow
 def test_the_site(tmp_path: Path) -> None:
     pytest.importorskip("myst_nb")

@@ -203,7 +203,10 @@ def predicted_and_observed(run: Run, posterior: Posterior | None) -> tuple[Array
         raise ValueError("run must hold observed data to compare with, got the run of a density without data")
     if "posterior_predictive" not in run.data.groups():
         if posterior is None:
-            raise ValueError("posterior must be given, or run.posterior_predictive(posterior) called before: got None")
+            raise ValueError(
+                "posterior must be given, or run.posterior_predictive(posterior) called before, and the run saved for "
+                "whoever loads it: got None"
+            )
         run.posterior_predictive(posterior)
     elif posterior is not None:
         check_predicts(posterior, run.shapes)

@@ -44,6 +44,9 @@ def write_whole(path: Path, pieces: Iterable[bytes | memoryview]) -> int:
         Of the same kind and with the same ``errno`` as the system's, saying the cause in words; nothing is left over.
         The old file is still there, unless it is the folder that could not be flushed, after the renaming.
     """
+    with explained(path):
+        if not path.name:  # "." and "/"
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}{_PART}")
     crc = 0
     try:
