@@ -8,7 +8,7 @@ import numpy as np
 
 from invsamp.arguments import integer, optional
 from invsamp.contract import Array, Gradients, NoisyPotential, Problem
-from invsamp.engine.starts import given_positions, given_theta
+from invsamp.engine.starts import failure_message, given_positions, given_theta
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Asks, Estimate, Request, answered
 from invsamp.modes import Modes
@@ -28,6 +28,8 @@ COARSE_TOLERANCE = 0.1
 MOST_DENSE, DIRECTIONS = 500, 200
 #: Of the finest: so much energy at the most is left to gain.
 TOLERANCE = 1e-8
+#: Unknowns that are named where no descent ends.
+FARTHEST = 4
 
 
 def maximize(
@@ -78,8 +80,8 @@ def maximize(
     if optional(integer, "directions", directions, least=1) is None and problem.dimension > MOST_DENSE:
         directions = DIRECTIONS
     rng = np.random.default_rng(optional(integer, "seed", seed, least=0))
-    position, scale, evaluations = *_begun(problem, starts, rng), dict[str, int]()
-    count = len(position)
+    begun, scale = _begun(problem, starts, rng)
+    position, evaluations, count = begun, dict[str, int](), len(begun)
     for name in problem.fidelities:
         solver = CountedPotential(problem.potential(name), name)
         finest = name == problem.fidelities[-1]
@@ -88,9 +90,13 @@ def maximize(
         evaluations[name] = solver.evaluations
     ended = np.flatnonzero(end.converged)
     if not len(ended):
+        away = _away(problem, end.position - begun, scale)
         raise RuntimeError(
             f"none of {count} descents has come to an end within {most} evaluations, the lowest at the energy "
-            f"{end.energy.min():.6g}: the density grows without end, or `most` is too small"
+            f"{end.energy.min():.6g}"
+            + (f"; what went farthest is {', '.join(away)}" if away else "")
+            + ". Either the density grows without end and has no maximum: give what runs away a proper prior, or "
+            "walls. Or a gradient is not that of its energy: see posterior.check_gradient(). Or `most` is too small"
         )
     asking = distinct(_evaluating(solver), end, scale, problem.sampling_domain, gaussian=directions is None)
     found = answered(asking, solver.answer_all)
@@ -133,6 +139,14 @@ def _begun(
         return position, np.ones(problem.dimension)
 
 
+def _away(problem: Problem, moved: Array, scale: Array) -> list[str]:
+    """Names of the unknowns by which descents have moved the farthest (n, d), in spreads of the starts."""
+    names, far = labels(problem.shapes), np.median(np.abs(moved), axis=0) / np.where(scale > 0.0, scale, 1.0)
+    if len(names) != len(far):
+        return []  # of a vector with a constraint, whose positions are fewer
+    return [names[k] for k in np.argsort(-far, kind="stable")[:FARTHEST] if far[k] > 0.1 * far.max()]
+
+
 def _low_rank(
     problem: Problem, solver: CountedPotential, position: Array, directions: int, rng: np.random.Generator
 ) -> tuple[LowRankGaussian | None, ...]:
@@ -164,9 +178,11 @@ def _led(
     asking = descend(evaluate, position, scale, domain, tolerance=tolerance, most=most)
     end = answered(asking, solver.answer_all)
     if not np.isfinite(end.energy).any():
+        message = failure_message(problem, solver)
         raise RuntimeError(
-            f"the energy of fidelity {solver.fidelity!r} is not finite at any of {len(position)} starts. Give starts= "
-            "points that can be solved, or narrow the prior or the domain to where the model works"
+            f"the energy of fidelity {solver.fidelity!r} is not finite at any of {len(position)} starts"
+            + (f": {message}" if message else "")
+            + ". Give starts= points that can be solved, or narrow the prior or the domain to where the model works"
         )
     return end
 

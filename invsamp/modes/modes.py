@@ -140,6 +140,8 @@ class Modes:
             values = ", ".join(f"{name} {value:.4g}" for name, value in shown)
             values += f", and {len(self.labels) - SHOWN} more" if len(self.labels) > SHOWN else ""
             wall = ", against a wall" if self.on_wall[k] else ""
+            if not wall and np.isnan(self.log_evidence[k]):
+                wall = ", flat in some direction (improper, unless a prior or walls bound it)"
             which = f"weight {self.weights[k]:.3g}, from {self.counts[k]} starts{wall}"
             lines.append(f"energy {self.energies[k]:.6g}, {which}: {values}")
             if self.gaussians is not None and (found := self.gaussians[k]) is not None:

@@ -223,16 +223,30 @@ class TestModes:
     def test_a_flat_direction_has_none(self):
         modes = iv.maximize(iv.Target(gaussian(np.diag([1.0, 0.0]))), seed=1)
         assert np.isnan(modes.log_evidence).all()
+        assert "flat in some direction (improper, unless a prior or walls bound it)" in str(modes)
 
     def test_a_density_that_grows_without_end_is_told(self):
-        target = iv.Target(iv.FunctionPotential(lambda x: (-x.sum(axis=1), -np.ones_like(x)), 2))
-        with pytest.raises(RuntimeError, match="none of 3 descents has come to an end within 100 evaluations"):
+        def falls(x):
+            return 0.5 * x[:, 0] ** 2 - x[:, 1], np.column_stack([x[:, 0], -np.ones(len(x))])
+
+        target = iv.Target(iv.FunctionPotential(falls, 2), names=("level", "slope"))
+        told = r"none of 3 descents has come to an end within 100 evaluations, .*; what went farthest is slope\. "
+        with pytest.raises(RuntimeError, match=told):
             iv.maximize(target, 3, seed=1, most=100)
 
     def test_nothing_that_can_be_solved_is_told(self):
         target = iv.Target(iv.FunctionPotential(lambda x: (np.full(len(x), np.nan), x), 2))
         with pytest.raises(RuntimeError, match="the energy of fidelity 'target' is not finite at any of 16 starts"):
             iv.maximize(target, seed=1)
+
+        def fails(x):
+            raise ArithmeticError("no convergence after 50 steps")
+
+        model = iv.with_jacobian(fails, fails)
+        posterior = iv.Posterior(iv.Prior(x=iv.Normal(0.0, 1.0)), model, [0.0], iv.GaussianNoise(1.0))
+        told = r"at any of 16 starts: ArithmeticError: no convergence after 50 steps\. Give starts= points"
+        with pytest.raises(RuntimeError, match=told):
+            iv.maximize(posterior, seed=1)
 
     def test_begins_where_it_is_told_to(self):
         posterior = iv.Posterior(
