@@ -131,6 +131,7 @@ peers:
 	$(ONE_THREAD) .venv/bin/python benchmarks/peers/run.py invsamp
 	@for peer in $(PEERS); do \
 		$(ONE_THREAD) .peers/$$peer/bin/python benchmarks/peers/run.py $$(echo $$peer | tr A-Z a-z) || exit 1; done
+	$(ONE_THREAD) .peers/nutpie/bin/python benchmarks/peers/run.py nutpie_own
 	.venv/bin/python benchmarks/peers/page.py
 
 # DOCS=docs/_build/0.2.0 keeps the site of a version: sites that are built beside it later link to it

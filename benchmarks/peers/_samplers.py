@@ -80,6 +80,12 @@ def nutpie(name: str, posterior: Posterior, seed: int, draws: int) -> Found:
     return found.positions, counted(density)
 
 
+def nutpie_own(name: str, posterior: Posterior, seed: int, draws: int) -> Found:
+    """The same from starts uniform in (-2, 2), its default: where there are false modes, starts decide."""
+    density = Density(posterior)
+    return nuts(density, draws, CHAINS, seed).positions, counted(density)
+
+
 def pints(name: str, posterior: Posterior, seed: int, steps: int, start: Array | None = None) -> Found:
     """Adaptive Metropolis of Haario and Bardenet, its default; the first half dropped."""
     import pints as toolkit
@@ -212,6 +218,7 @@ def counted(density: Density) -> dict[str, float]:
 SETTINGS: dict[tuple[str, str], dict[str, int]] = {
     **{("invsamp", name): {"draws": 500} for name in CASES},
     **{("nutpie", name): {"draws": 200} for name in CASES},
+    ("nutpie_own", "hare_lynx"): {"draws": 200},
     **{("numpyro", name): {"warmup": 200, "draws": 200} for name in ("hare_lynx", "fitzhugh_nagumo")},
     ("numpyro", "heat_modes"): {"warmup": 150, "draws": 150},
     **{("pints", name): {"steps": 6000} for name in ("hare_lynx", "fitzhugh_nagumo", "heat_modes")},
@@ -228,6 +235,7 @@ SETTINGS: dict[tuple[str, str], dict[str, int]] = {
 SAMPLERS: dict[str, Callable[..., Found]] = {
     "invsamp": invsamp,
     "nutpie": nutpie,
+    "nutpie_own": nutpie_own,
     "numpyro": numpyro,
     "pints": pints,
     "pypesto": pypesto,
@@ -235,7 +243,7 @@ SAMPLERS: dict[str, Callable[..., Found]] = {
     "tinyda": tinyda,
 }
 #: What pip knows them as.
-PACKAGES = {"cuqipy": "CUQIpy", "numpyro": "numpyro", "pypesto": "pypesto", "tinyda": "tinyDA"}
+PACKAGES = {"cuqipy": "CUQIpy", "nutpie_own": "nutpie", "numpyro": "numpyro", "pypesto": "pypesto", "tinyda": "tinyDA"}
 
 
 @contextlib.contextmanager

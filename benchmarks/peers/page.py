@@ -25,6 +25,7 @@ DOCS = HERE.parents[1] / "docs"
 NAMES = {
     "invsamp": "invsamp",
     "nutpie": "nutpie",
+    "nutpie_own": "nutpie, own starts",
     "numpyro": "NumPyro",
     "pints": "PINTS",
     "pypesto": "pyPESTO",
@@ -34,6 +35,7 @@ NAMES = {
 WHAT = {
     "invsamp": "`iv.sample(posterior)`, nothing chosen, all levels",
     "nutpie": "NUTS, low-rank metric, 400 steps of warm-up",
+    "nutpie_own": "the same from starts uniform in (-2, 2), its default",
     "numpyro": "NUTS, diagonal metric, the model called from JAX",
     "pints": "adaptive Metropolis (Haario, Bardenet), its default",
     "pypesto": "20 optimisations, then adaptive parallel tempering from the best optimum",
@@ -53,9 +55,9 @@ The comparison is small: runs of some ten seconds, seeds: {seeds}, one set of se
 (`SETTINGS` of `benchmarks/peers/_samplers.py`), and forward models that take under a millisecond, so that what a
 toolkit spends beside them shows, as where NumPyro calls them from JAX. In JAX itself they would not be cheaper:
 FitzHugh-Nagumo's gradient takes 1.5 times the seconds of invsamp's there, in forward mode, 2.5 times in reverse
-(`benchmarks/peers/in_jax.py`). All start from the same draws of the prior, but pyPESTO, which begins by optimisation.
-Warm-up is counted in solves and seconds. Seconds are of a core ({machines}), which runs shared with
-other work: by a factor of two they are not to be told apart. Counts of solves are exact. Each problem has those
+(`benchmarks/peers/in_jax.py`). All start from the same draws of the prior where nothing else is said, but pyPESTO
+begins by optimisation. Warm-up is counted in solves and seconds. Seconds are of a core ({machines}),
+which runs shared with other work: by a factor of two they are not to be told apart. Counts of solves are exact. Each problem has those
 toolkits that are made for its kind: ODEs NumPyro, PINTS, pyPESTO and nutpie, fields CUQIpy, tinyDA and nutpie, and two
 modes all of them.
 
@@ -87,7 +89,7 @@ def page(lines: Sequence[dict[str, Any]], found: dict[tuple[str, str], list[dict
     versions = {NAMES[t]: sorted({one["version"] for one in lines if one["toolkit"] == t}) for t in NAMES}
     seeds = sorted({len(runs) for runs in found.values() if runs})
     said = f"{seeds[0]} to {seeds[-1]}" if seeds[0] != seeds[-1] else str(seeds[0])
-    told = ", ".join(f"{name} {' and '.join(used)}" for name, used in versions.items() if used)
+    told = ", ".join(f"{name} {' and '.join(used)}" for name, used in versions.items() if used and "," not in name)
     machines = sorted({one["machine"] for one in lines})
     parts = [HEAD.format(dates=" and ".join(dates), versions=told, seeds=said, machines=" or ".join(machines))]
     if seeds[0] < SEEDS:
