@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
+from torch.nn.parameter import is_lazy
 
 from invsamp.contract import Array, Tensor, Torch
 
@@ -33,6 +34,9 @@ class ModuleFunction:
     """
 
     def __init__(self, module: Torch, dtype: object, device: object) -> None:
+        lazy = [name for name, part in module.named_parameters() if is_lazy(part)]
+        if lazy:
+            raise ValueError(f"module must hold numbers, got {lazy} that wait for inputs: call module(inputs) once")
         self._tell_shared(module)
         empty = [name for name, part in module.named_parameters() if part.is_meta]
         if empty:

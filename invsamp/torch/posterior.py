@@ -19,7 +19,7 @@ from invsamp.torch.modules import ModuleFunction
 from invsamp.torch.outputs import Outputs
 from invsamp.torch.potential import ModulePotential
 from invsamp.torch.priors import FunctionPrior, NormalPrior, as_prior
-from invsamp.torch.tensors import as_data, as_device, as_inputs, same_rows
+from invsamp.torch.tensors import as_data, as_device, as_dtype, as_inputs, same_rows
 
 #: Name of the one fidelity.
 FIDELITY = "module"
@@ -56,7 +56,8 @@ def module_posterior(
         be a function of inputs and parameters that takes each datum by itself: put dropout and batch normalisation to
         rest by ``module.eval()``. A copy is kept. A parameter that several layers share is one block, and is told.
     data : pair (inputs, targets)
-        Tensors or arrays of N rows; inputs may be a tuple of several, for modules with several arguments.
+        Tensors or arrays of N rows; inputs may be a tuple of several, for modules with several arguments. Copies are
+        kept.
     likelihood : Likelihood or function
         `categorical`, `gaussian`, or a function (outputs (n, ...), targets (n, ...)) -> log likelihoods (n,) of each
         datum, which `torch.func` can differentiate.
@@ -66,7 +67,7 @@ def module_posterior(
         log density.
     domain : Domain, constraint, or a sequence of these, optional
         Where the parameters must lie, at which moves are reflected: ``iv.Box(-4, 4)``.
-    dtype : torch.float32 or torch.float64, optional
+    dtype : torch.float32 or torch.float64, or their names "float32", "float64", optional
         Default: the module's.
     device : torch.device or str, optional
         Where all is evaluated; positions and random numbers are those of NumPy. Default: the module's.
@@ -102,9 +103,7 @@ def module_posterior(
     first = next(iter(module.parameters()), None)
     if first is None:
         raise ValueError("module must have parameters that are trainable (requires_grad), got none")
-    used = first.dtype if dtype is None else dtype
-    if used not in (torch.float32, torch.float64):
-        raise ValueError(f"dtype must be torch.float32 or torch.float64, got {used}")
+    used = as_dtype(first.dtype if dtype is None else dtype)
     place = as_device(first.device if device is None else device)
     function = ModuleFunction(module, used, place)
     x, y = as_data(data, used, place)

@@ -24,10 +24,19 @@ def as_device(given: Torch) -> Torch:
     return place
 
 
+def as_dtype(given: object) -> Torch:
+    """Single or double precision, by torch's dtype or its name; `ValueError` if it is another."""
+    for known in (torch.float32, torch.float64):
+        if given is known or (isinstance(given, str) and f"torch.{given}" == str(known)):
+            return known
+    raise ValueError(f"dtype must be torch.float32 or torch.float64, or a name of these, got {given!r}")
+
+
 def as_data(data: object, dtype: Torch, device: Torch) -> tuple[tuple[Tensor, ...], Tensor]:
     """Inputs and targets of as many rows."""
     if not isinstance(data, tuple | list) or len(data) != 2:
-        raise ValueError(f"data must be a pair (inputs, targets) of tensors or arrays, got {type(data).__name__}")
+        found = f"{len(data)} parts" if isinstance(data, tuple | list) else type(data).__name__
+        raise ValueError(f"data must be a pair (inputs, targets) of tensors or arrays, got {found}")
     x, y = as_inputs("inputs", data[0], dtype, device), _tensor("targets", data[1], dtype, device)
     same_rows("data", (*x, y))
     return x, y
@@ -48,7 +57,7 @@ def same_rows(name: str, parts: tuple[Tensor, ...]) -> None:
 
 
 def _tensor(name: str, given: object, dtype: Torch, device: Torch) -> Tensor:
-    """A tensor on a device; numbers that are not whole in its precision, whole ones as they are."""
+    """A copy as a tensor on a device; numbers that are not whole in its precision, whole ones as they are."""
     if isinstance(given, torch.Tensor):
         if given.device.type != device.type or (device.index is not None and given.device.index != device.index):
             raise ValueError(f"{name} must be on the device {device} of the module, got a tensor on {given.device}")
@@ -56,7 +65,7 @@ def _tensor(name: str, given: object, dtype: Torch, device: Torch) -> Tensor:
     else:
         held = np.asarray(given)
         try:
-            found = torch.as_tensor(held, device=device)
+            found = torch.as_tensor(held if held.flags.writeable else held.copy(), device=device)
         except (TypeError, ValueError) as error:
             what = f"an array of {held.dtype}" if isinstance(given, np.ndarray) else type(given).__name__
             raise ValueError(f"{name} must be a tensor or an array of numbers, got {what}") from error
@@ -64,4 +73,4 @@ def _tensor(name: str, given: object, dtype: Torch, device: Torch) -> Tensor:
         raise ValueError(f"{name} must be real numbers, got {found.dtype}")
     if found.ndim == 0:
         raise ValueError(f"{name} must have a row for each datum, got a number")
-    return found.to(dtype) if found.is_floating_point() else found.to(torch.int64)
+    return found.to(dtype if found.is_floating_point() else torch.int64, copy=True)

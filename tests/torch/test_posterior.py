@@ -413,6 +413,22 @@ class TestRefused:
         halves = nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 4).double())
         assert module_posterior(halves, (double, LABELS), categorical()).check_gradient().passed
 
+        named = module_posterior(network(), (single, LABELS), categorical(), dtype="float32")
+        assert "float32 on cpu" in str(named) and named.outputs(double)(np.zeros((1, 44))).dtype == np.float32
+
+    @pytest.mark.parametrize("kind", [np.array, np.float32, torch.tensor, torch.FloatTensor])
+    def test_data_are_copied(self, kind, recwarn):
+        x = kind(X)
+        posterior = module_posterior(network(), (x, LABELS), categorical(), dtype=torch.float32)
+        theta = posterior.sample_start(np.random.default_rng(0), 2)
+        before = posterior.potential().energy(theta)
+        x *= 2.0
+        np.testing.assert_array_equal(posterior.potential().energy(theta), before)
+        frozen = np.asarray(X.copy())
+        frozen.flags.writeable = False  # as a table's columns are
+        module_posterior(network(), (frozen, LABELS), categorical())
+        assert not recwarn.list
+
     def test_normalisation_at_rest_is_fine(self):
         module = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5)).double().eval()
         assert module_posterior(module, (X, LABELS), categorical()).check_gradient().passed
@@ -420,7 +436,8 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("changed", "message"),
         [
-            ({"data": X}, "data must be a pair"),
+            ({"data": X}, "data must be a pair .* got ndarray"),
+            ({"data": (X, X, LABELS)}, "data must be a pair .* got 3 parts"),
             ({"data": (X, LABELS[:-1])}, r"as many inputs as targets.*\[30, 29\]"),
             ({"data": (X, LABELS + 1)}, "targets must be classes from 0 to 3, got 4"),
             ({"data": (X, LABELS.astype(float))}, "targets must be whole numbers"),
@@ -438,6 +455,7 @@ class TestRefused:
                 {"module": nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 4, device="meta"))},
                 r"parameters on the meta device: \['1.weight', '1.bias'\]",
             ),
+            ({"module": nn.LazyLinear(4)}, r"got \['weight', 'bias'\] that wait for inputs: call module"),
             ({"device": "cuda:99"}, "device must be one that this machine has, got 'cuda:99': "),
             ({"data": (X, TARGETS), "likelihood": gaussian(1.0)}, r"targets must have the shape .* \(n, 4\), got"),
             (
@@ -480,7 +498,8 @@ class TestRefused:
             ({"prior": {"0": 1.0}}, "prior must have a standard deviation for each of"),
             ({"prior": {"0": 1.0, "2": 1.0, "3": 1.0}}, "prior must hold names of .*, got '3'"),
             ({"prior": lambda blocks: blocks["0.bias"]}, r"prior must return a finite log density.*\(5,\)"),
-            ({"dtype": torch.float16}, "dtype must be torch.float32 or torch.float64, got torch.float16"),
+            ({"dtype": torch.float16}, "dtype must be torch.float32 or torch.float64, .* got torch.float16"),
+            ({"dtype": "half"}, "dtype must be torch.float32 or torch.float64, or a name of these, got 'half'"),
             ({"device": "abacus"}, "device must be one of torch's, got 'abacus'"),
             ({"start": "zero"}, "start must be one of"),
             ({"block": 0}, "block must be"),
