@@ -58,8 +58,8 @@ FitzHugh-Nagumo's gradient takes 1.5 times the seconds of invsamp's there, in fo
 (`benchmarks/peers/in_jax.py`). All start from the same draws of the prior where nothing else is said, but pyPESTO
 begins by optimisation. Warm-up is counted in solves and seconds. Seconds are of a core ({machines}),
 which runs shared with other work: by a factor of two they are not to be told apart. Counts of solves are exact. Each
-problem has those toolkits that are made for its kind: ODEs NumPyro, PINTS, pyPESTO and nutpie, fields CUQIpy, tinyDA and
-nutpie, and two modes all of them.
+problem has those toolkits that are made for its kind: ODEs NumPyro, PINTS, pyPESTO and nutpie, fields CUQIpy, tinyDA
+and nutpie, and two modes all of them.
 
 - *per 1,000 solves*: effective draws of the slowest parameter; where there are two modes, of which one a draw is in,
   if these are fewer: none where a chain stays in the mode in which it began. A solve with its gradient counts as one,
