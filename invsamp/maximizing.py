@@ -8,6 +8,7 @@ import numpy as np
 
 from invsamp.arguments import integer, optional
 from invsamp.contract import Array, Gradients, NoisyPotential, Problem
+from invsamp.engine.gradients import check_one
 from invsamp.engine.starts import failure_message, given_positions, given_theta
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Asks, Estimate, Request, answered
@@ -16,6 +17,7 @@ from invsamp.modes.descent import Descent, descend
 from invsamp.modes.gauss_newton import walled
 from invsamp.modes.low_rank import LowRankGaussian, evidence, low_rank
 from invsamp.modes.minima import distinct
+from invsamp.posing.forward import ModelError
 from invsamp.posing.names import labels
 from invsamp.posing.reference import reference_of
 from invsamp.sampler import as_problem
@@ -74,6 +76,8 @@ def maximize(
         If starts have another shape, no density, or lie outside the domain.
     RuntimeError
         If no start has a finite energy, or none has led to an end.
+    ModelError
+        If that is so, or a minimum is none, because gradients are not those of the energy.
     """
     problem = as_problem(problem)
     integer("most", most, least=10)
@@ -90,16 +94,19 @@ def maximize(
         evaluations[name] = solver.evaluations
     ended = np.flatnonzero(end.converged)
     if not len(ended):
+        _blame_gradient(problem, solver, begun, rng)
         away = _away(problem, end.position - begun, scale)
         raise RuntimeError(
             f"none of {count} descents has come to an end within {most} evaluations, the lowest at the energy "
             f"{end.energy.min():.6g}"
             + (f"; what went farthest is {', '.join(away)}" if away else "")
             + ". Either the density grows without end and has no maximum: give what runs away a proper prior, or "
-            "walls. Or a gradient is not that of its energy: see posterior.check_gradient(). Or `most` is too small"
+            "walls. Or `most` is too small, as where energies are rough: see posterior.check_gradient()"
         )
     asking = distinct(_evaluating(solver), end, scale, problem.sampling_domain, gaussian=directions is None)
     found = answered(asking, solver.answer_all)
+    if directions is None and (np.isnan(found.log_evidence) & ~found.on_wall).any():
+        _blame_gradient(problem, solver, begun, rng)
     gaussians = None if directions is None else _low_rank(problem, solver, found.position, directions, rng)
     chi_squared, data, residuals = _fit(solver, found.position)
     return Modes(
@@ -137,6 +144,13 @@ def _begun(
         return position, problem.sample_start(rng, SCALE_DRAWS).std(axis=0)
     except ValueError:  # nothing to draw: that is why they are given
         return position, np.ones(problem.dimension)
+
+
+def _blame_gradient(problem: Problem, solver: CountedPotential, begun: Array, rng: np.random.Generator) -> None:
+    """`ModelError` if what went wrong is a gradient that is not that of its energy, at the starts (n, d)."""
+    _, mistake = check_one(problem, problem, solver.fidelity, solver, begun, rng)
+    if mistake is not None:
+        raise ModelError(f"{mistake}. Descents follow gradients, and none of them is to be believed")
 
 
 def _away(problem: Problem, moved: Array, scale: Array) -> list[str]:

@@ -78,8 +78,8 @@ def _ends_at(report: Report) -> str:
     return ", to a rung that is not the prior" if report.get("ladder") else ""
 
 
-def _spent(spent: Spent) -> str:
-    """What came before the draws, in evaluations."""
+def account(spent: Spent) -> str:
+    """What evaluations went into, in words."""
     parts = [f"descents {spent['descents']:,} (of about {spent['descents_most']:,} at the most)"]
     parts += [f"looks for further modes {spent['looks']:,}"] * (spent["looks"] > 0)
     parts += [f"trials that failed {spent['failed']:,}"] * (spent["failed"] > 0)
@@ -105,7 +105,7 @@ def _headline(report: Report) -> list[str]:
         lines.append(f"{rungs}; swap rate {rate_text}; {report.get('round_trips', '?')} round trips{_ends_at(report)}")
     lines += report.get("decisions") or []
     if spent := report.get("spent"):
-        lines.append(_spent(spent))
+        lines.append(account(spent))
     sizes = [size for size in report.get("step_sizes") or [] if size is not None]
     if sizes:
         sources = dict.fromkeys(report.get("step_size_source") or [])

@@ -17,6 +17,7 @@ from invsamp.diagnostics.ladders import swap_rates
 from invsamp.diagnostics.report import Report
 from invsamp.plots.figure import Run
 from invsamp.posing.posterior import Posterior
+from invsamp.results.printing import account
 
 #: Rows of the table of parameters.
 ROWS = 200
@@ -203,6 +204,8 @@ def _costs(report: Report) -> str:
     ]
     names = ["fidelity", "solves", "in warm-up", "for swaps", "failed", "seconds"]
     found = [_table("Solves of each model, warm-up included", names, rows)] if rows else []
+    if spent := report.get("spent"):
+        found.append(f"<p>{escape(account(spent).capitalize())}.</p>")
     if report.get("failure_message"):
         found.append(f"<p>The last failed solve said: {escape(str(report['failure_message']))}</p>")
     if report.get("seconds") is not None:

@@ -234,6 +234,11 @@ class TestModes:
         with pytest.raises(RuntimeError, match=told):
             iv.maximize(target, 3, seed=1, most=100)
 
+    def test_a_gradient_that_is_not_that_of_the_energy_is_told(self):
+        target = iv.Target(iv.FunctionPotential(lambda x: (0.5 * (x**2).sum(axis=1), -x), 2))
+        with pytest.raises(iv.ModelError, match=r"gradient of fidelity 'target' .*Descents follow gradients"):
+            iv.maximize(target, seed=1)
+
     def test_nothing_that_can_be_solved_is_told(self):
         target = iv.Target(iv.FunctionPotential(lambda x: (np.full(len(x), np.nan), x), 2))
         with pytest.raises(RuntimeError, match="the energy of fidelity 'target' is not finite at any of 16 starts"):
