@@ -86,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     plot = command("plot", _plot, "save a figure of a run")
     plot.add_argument("kind", choices=sorted(FIGURES), help="which")
     plot.add_argument("--out", type=Path, metavar="FILE", help="a .png, .pdf or .svg; KIND.png by default")
-    plot.add_argument("--names", nargs="+", metavar="NAME", help="parameters to show, in trace, marginals and pairs")
+    plot.add_argument("--names", nargs="+", metavar="NAME", help=f"parameters to show, in {', '.join(NAMED)}")
     report = command("report", _report, "write a page of all that a run tells, to be opened in a browser")
     report.add_argument("--out", type=Path, metavar="FILE", default=Path("report.html"), help="report.html by default")
     go_on = command("resume", _resume, "go on with a run in a directory, after showing what code that would execute")

@@ -11,17 +11,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import array, generator, integer, mapping, numbers, one_of, real, text, wrong
+from invsamp.arguments import array, generator, integer, mapping, numbers, wrong
 from invsamp.contract import Array, Facts, Plain
 from invsamp.posing import column_families
 from invsamp.posing.conditional import Conditional
 from invsamp.posing.distribution import Distribution, ScalarFamily, freeze
-from invsamp.posing.distributions import Uniform
 from invsamp.posing.formula import Names
 from invsamp.posing.graph import Graph, told
 from invsamp.posing.hierarchy import Hierarchy, Tied, ordered
-from invsamp.posing.more_distributions import LogUniform
 from invsamp.posing.names import check_names, labels
+from invsamp.posing.prior_table import distributions_of
 from invsamp.posing.resolution import check_scales, resolved
 
 #: Of the compiled loop: indices, families, and three coefficients, each (columns,).
@@ -139,21 +138,16 @@ class Prior:
         table : DataFrame, or mapping from name to mapping
             A row for each parameter, labelled by its name or with it in the column ``name``; ``lower`` and ``upper``,
             the bounds; ``scale``, "linear" or "lin" (uniform between the bounds, the default), "log" or "log10"
-            (log-uniform); and ``fixed``, the value of what is fixed. NaN is an empty cell.
+            (log-uniform); and ``fixed``, the value of what is fixed. NaN and None are empty cells; other columns do not
+            count.
 
         Raises
         ------
         ValueError
-            If a row has no bounds and is not fixed, or a cell is not what it has to be.
+            If a row has no bounds and is not fixed, a cell is not what it has to be, or a column is nearly called as
+            one of these.
         """
-        rows = table.to_dict("index") if hasattr(table, "to_dict") else mapping("table", table, "a table of parameters")
-        if not rows:
-            raise ValueError("table must have a row for at least one parameter, got none")
-        named = [(row.get("name", label) if isinstance(row, Mapping) else label, row) for label, row in rows.items()]
-        names = [text("the column name, or the labels of rows, in table", name) for name, _ in named]
-        if len(set(names)) < len(names):
-            raise ValueError(f"table must have one row for each parameter, got the names {names}")
-        return cls(**{name: _row(name, row) for name, (_, row) in zip(names, named, strict=True)})
+        return cls(**distributions_of(table))
 
     def evaluate(self, theta: Array) -> tuple[Array, Array]:
         """Log density (batch,) and its gradient (batch, dimension) at points inside the support.
@@ -380,23 +374,6 @@ def _told_apart(values: Facts) -> tuple[dict[str, Distribution], dict[str, Array
             raise wrong(name, right, value) from None
         fixed[name].flags.writeable = False
     return free, fixed, tied
-
-
-def _row(name: str, row: object) -> Distribution | float:
-    """What a row of a table says of a parameter."""
-    known = {"lower", "upper", "scale", "fixed"}
-    cells = {key: cell for key, cell in mapping(f"table[{name!r}]", row).items() if key in known and cell == cell}
-    if "fixed" in cells:
-        return real(f"fixed of {name!r}", cells["fixed"])
-    if missing := [key for key in ("lower", "upper") if key not in cells]:
-        raise ValueError(f"table must have lower and upper, or fixed, of every parameter, got no {missing} of {name!r}")
-    scale = one_of(f"scale of {name!r}", cells.get("scale", "linear"), ("linear", "lin", "log", "log10"))
-    family = {"linear": Uniform, "log": LogUniform}[{"lin": "linear", "log10": "log"}.get(scale, scale)]
-    ends = (real(f"{key} of {name!r}", cells[key]) for key in ("lower", "upper"))
-    try:
-        return family(*ends)
-    except ValueError as error:
-        raise ValueError(f"table[{name!r}]: {error}") from None
 
 
 def by_name(value: Any) -> Facts | None:

@@ -105,6 +105,25 @@ class TestTable:
         names_in_column = self.TABLE.drop(index="n").rename_axis("name").reset_index().replace("log", "log10")
         assert iv.Prior.from_table(names_in_column) == iv.Prior(x=iv.Uniform(0, 2), k=iv.LogUniform(1e-5, 1e3))
 
+    def test_what_is_nothing_and_what_says_nothing(self) -> None:
+        empty = pd.array([None, None, 4.0], dtype="Float64")
+        prior = iv.Prior.from_table(self.TABLE.astype(object).assign(fixed=empty, unit="m"))
+        assert prior == iv.Prior(x=iv.Uniform(0, 2), k=iv.LogUniform(1e-5, 1e3), n=4.0)
+
+    @pytest.mark.parametrize(
+        ("table", "message"),
+        [
+            (TABLE.rename(columns={"scale": "Scale"}), "must have a column 'scale', or .* got 'Scale'"),
+            (TABLE.assign(fixd=4.0), "must have a column 'fixed'"),
+            (TABLE.set_axis(["x", "k", "k"]), r"one row for each parameter, got the names \['x', 'k', 'k'\]"),
+            (TABLE.set_axis(["lower", "upper", "upper"], axis=1), "must have no column twice"),
+            (TABLE["lower"], "table must be a table of parameters"),
+        ],
+    )
+    def test_what_is_no_such_table(self, table, message) -> None:
+        with pytest.raises(ValueError, match=message):
+            iv.Prior.from_table(table)
+
     def test_a_name_twice(self) -> None:
         twice = pd.DataFrame({"name": ["x", "x"], "lower": 0.0, "upper": 1.0})
         with pytest.raises(ValueError, match=r"one row for each parameter, got the names \['x', 'x'\]"):
