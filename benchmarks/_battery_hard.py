@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 from _battery_case import Case, Linear, by_likelihood
+from scipy.special import expit, log_expit
 from scipy.stats import chi2
 
 import invsamp as iv
@@ -178,7 +179,18 @@ def slab() -> Case:
     width = 1e-6
     known = {"x0": (0.5 * width, width / np.sqrt(12.0), 0.0)} | {f"x{k}": (0.0, 1.0, 0.0) for k in range(1, 5)}
     walls = iv.Box([0.0, *[-np.inf] * 4], [width, *[np.inf] * 4])
-    return Case("slab", _target(function, 5, domain=walls), known)
+
+    def inside(z: Array) -> Array:
+        return np.column_stack([width * expit(z[:, 0]), z[:, 1:]])
+
+    def without_walls(z: Array) -> tuple[Array, Array]:
+        x, share = inside(z), expit(z[:, 0])
+        energy = 0.5 * np.square(x).sum(axis=1) - log_expit(z[:, 0]) - log_expit(-z[:, 0])
+        slope = x[:, 0] * width * share * (1.0 - share) + 2.0 * share - 1.0
+        return energy, np.column_stack([slope, x[:, 1:]])
+
+    smooth = iv.FunctionPotential(without_walls, 5)
+    return Case("slab", _target(function, 5, domain=walls), known, smooth=smooth, of_smooth=inside)
 
 
 def regression() -> Case:
