@@ -19,6 +19,7 @@ from invsamp.maximizing import SCALE_DRAWS, maximize
 from invsamp.modes import Modes
 from invsamp.modes.descent import Descent, descend
 from invsamp.posing.names import labels
+from invsamp.posing.posterior import Posterior
 from invsamp.sampler import as_problem
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ MOST_POINTS, HALVINGS = 60, 10
 TOLERANCE = 1e-4
 #: Scales from the best point at which a side without end is left.
 FARTHEST = 1e4
+#: Of the way between two walls, what descents that begin at modes found in logits keep from these.
+INSET = 1e-6
 #: How a side of an interval ends.
 ENDS = ("reached", "wall", "open", "failed")
 
@@ -175,7 +178,8 @@ def profile(
     modes : Modes, optional
         Where to begin. Default: `maximize` is asked.
     of : "likelihood" or "posterior"
-        The misfit alone, within the prior's support and the domain, or with the prior energy of positions.
+        The misfit alone, within the prior's support and the domain, or with the prior energy of positions. For the
+        misfit logits are walls again (`Posterior.with_walls`): it may fall as far as an end of the support.
     level : float in (0, 1)
         Of the intervals.
     most : int
@@ -205,11 +209,13 @@ def profile(
     known = labels(problem.shapes)
     wanted = known if names is None else tuple(one_of("names", n, known) for n in arguments.names("names", names))
     name = problem.fidelities[-1]
-    solver = CountedPotential(problem.potential(name), name)
-    if of == "likelihood" and not solver.split:
+    if of == "likelihood" and not CountedPotential(problem.potential(name), name).split:
         raise ValueError("of must be 'posterior' where a problem does not tell its likelihood apart, got 'likelihood'")
     if modes is None:
         modes = maximize(problem, seed=seed)
+    if of == "likelihood" and isinstance(problem, Posterior):
+        problem, modes = _walled(problem, modes)
+    solver = CountedPotential(problem.potential(name), name)
     scale = problem.sample_start(rng, SCALE_DRAWS).std(axis=0)
     _check_apart(problem, modes.position[0], scale, known, wanted)
     solver.apart = of == "likelihood"
@@ -218,6 +224,20 @@ def profile(
     found = {label: walks.walk(best, known.index(label), modes) for label in wanted}
     lower = max(start - float(one.energies.min()) for one in found.values())
     return Profiles(found, of, float(level), solver.evaluations, max(lower, 0.0))
+
+
+def _walled(posterior: Posterior, modes: Modes) -> tuple[Posterior, Modes]:
+    """The posterior with walls in place of logits, along which a likelihood may fall for ever, and its modes."""
+    walled = posterior.with_walls()
+    if walled.coordinates == posterior.coordinates:
+        return posterior, modes
+    position = walled.to_position(modes.theta)
+    for k, wall in enumerate(walled.coordinates.transforms):
+        if wall != posterior.coordinates.transforms[k]:
+            lower, upper = (float(wall.forward(end[k])) for end in posterior.prior.support)
+            inside = INSET * (upper - lower)
+            position[:, k] = np.clip(position[:, k], lower + inside, upper - inside)
+    return walled, maximize(walled, walled.to_theta(position))
 
 
 def _check_apart(problem: Problem, at: Array, scale: Array, known: Sequence[str], wanted: Sequence[str]) -> None:

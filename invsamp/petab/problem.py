@@ -12,6 +12,8 @@ from invsamp.petab.conditions import experiments
 from invsamp.petab.noises import noise_of
 from invsamp.petab.priors import prior_of
 from invsamp.petab.reading import Tables, read_tables
+from invsamp.posing.distributions import Uniform
+from invsamp.posing.more_distributions import LogUniform
 from invsamp.posing.posterior import Posterior
 from invsamp.solvers.ode import SbmlModel
 
@@ -23,8 +25,9 @@ class PetabProblem:
     Attributes
     ----------
     posterior : Posterior
-        Of the parameters that are estimated, as the table names them, on a linear scale; sampled as their logarithms
-        where the table's scale is one. The data are the measurements, in their order.
+        Of the parameters that are estimated, as the table names them, on a linear scale. What is uniform between its
+        bounds, or has a uniform logarithm, is sampled as ``log((x - lower) / (upper - x))``; `Posterior.with_walls` is
+        the same posterior with walls at the bounds. The data are the measurements, in their order.
     nominal : mapping from name to float
         Nominal values of these parameters; NaN where there are none.
     model : SbmlModel
@@ -76,7 +79,9 @@ def load(path: str | Path, **settings: object) -> PetabProblem:
     tables = read_tables(path)
     forward, model = experiments(tables, {"error_control": "states", **settings})
     data = np.array([row.value for row in tables.measurements])
-    posterior = Posterior(prior_of(tables.parameters), forward=forward, data=data, noise=noise_of(tables, model))
+    prior = prior_of(tables.parameters)
+    transforms = {name: "logit" for name in prior.names if isinstance(prior.distributions[name], Uniform | LogUniform)}
+    posterior = Posterior(prior, forward=forward, data=data, noise=noise_of(tables, model), transforms=transforms)
     nominal = {name: each.nominal for name, each in tables.parameters.items() if each.estimated}
     return PetabProblem(posterior, nominal, model, tables)
 

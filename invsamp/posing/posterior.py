@@ -27,7 +27,7 @@ from invsamp.posing.posterior_potential import PosteriorPotential
 from invsamp.posing.prior import Prior, Sampled, by_name, widened
 from invsamp.posing.reference import reference_of_prior
 from invsamp.posing.series import check_places, columns_of, numbers_of, series_of
-from invsamp.posing.transforms import Coordinates
+from invsamp.posing.transforms import Coordinates, Logit
 from invsamp.posing.vector_distributions import Flat
 from invsamp.posing.walk import walk
 
@@ -169,6 +169,19 @@ class Posterior:
         free.domain = _flat_walls(self.prior)
         free.sampling_domain = _with_support(self._sampled.base, self.coordinates, free.domain)
         return free
+
+    def with_walls(self) -> Posterior:
+        """The same posterior, with walls at the ends of its prior's supports that logits send to infinity.
+
+        The law is the same; a maximum may lie on a wall, where in logits it would be infinitely far.
+        """
+        default = choose_coordinates(self._sampled.base, self.domain, {}).transforms
+        pairs = zip(self.coordinates.transforms, default, strict=True)
+        transforms = [wall if isinstance(own, Logit) else own for own, wall in pairs]
+        walled = copy.copy(self)
+        walled.coordinates = Coordinates(transforms, self.coordinates.vectors)
+        walled.sampling_domain = _with_support(self._sampled.base, walled.coordinates, self.domain)
+        return walled
 
     def with_data(self, data: npt.ArrayLike) -> Posterior:
         """The same posterior of other data: the models are shared, not copied.

@@ -17,7 +17,7 @@ def linear(prior):
     return iv.Posterior(prior, model, DATA, iv.GaussianNoise(0.5))
 
 
-def product(upper, failing=np.inf):
+def product(upper, failing=np.inf, **settings):
     """y = a b: data tell the product alone. Solves fail where a is above ``failing``."""
 
     def function(t):
@@ -26,7 +26,7 @@ def product(upper, failing=np.inf):
 
     model = iv.with_jacobian(function, lambda t: np.stack([t[:, 1:], t[:, :1]], axis=2))
     prior = iv.Prior(a=iv.Uniform(0.5, upper), b=iv.Normal(1.0, 10.0))
-    return iv.Posterior(prior, model, [2.0], iv.GaussianNoise(0.1))
+    return iv.Posterior(prior, model, [2.0], iv.GaussianNoise(0.1), **settings)
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +91,13 @@ class TestWhatDataDoNotTell:
         assert interval.low < 0.55 and interval.high > 3.9
         assert np.ptp(found["a"].energies) < 0.01
         assert "(below at a wall, above at a wall)" in str(found)
+
+    def test_logits_are_walls_again(self):
+        found = iv.profile(product(4.0, transforms={"a": "logit"}), ["a"], seed=1)
+        interval = found.intervals()["a"]
+        assert interval[2:] == ("wall", "wall")
+        assert interval.low < 0.55 and interval.high > 3.9
+        assert np.ptp(found["a"].energies) < 0.01
 
     def test_fits_that_fail_are_told(self):
         found = iv.profile(product(4.0, failing=2.5), ["a"], seed=1)

@@ -14,7 +14,7 @@ from petab_cases import DATA, conversion, parameter, reaction, rule, write_probl
 from scipy import stats
 
 import invsamp as iv
-from invsamp.posing.transforms import Identity, Log
+from invsamp.posing.transforms import Identity, Log, Logit
 
 pytest.importorskip("petab")
 
@@ -52,7 +52,7 @@ class TestPublished:
     @pytest.mark.parametrize("name", ["Boehm_JProteomeRes2014", "Bruno_JExpBot2016", "Weber_BMC2015"])
     def test_gradient_is_that_of_differences(self, name):
         problem = published(name, rtol=1e-9, atol=1e-10)
-        posterior, rng = problem.posterior, np.random.default_rng(1)
+        posterior, rng = problem.posterior.with_walls(), np.random.default_rng(1)  # some nominal values are bounds
         potential = posterior.potential()
         base = np.clip(posterior.to_position(nominal(problem)), *walls(posterior))
         position = base + 0.1 * rng.standard_normal(base.shape)
@@ -73,8 +73,11 @@ class TestPublished:
         posterior = published("Boehm_JProteomeRes2014").posterior
         assert posterior.dimension == 9
         assert posterior.prior.fixed.keys() == {"ratio", "specC17"}
-        assert all(transform == Log() for transform in posterior.coordinates.transforms)
-        np.testing.assert_allclose(walls(posterior, 0.0)[0], np.log(1e-5))
+        ends = zip(*posterior.prior.support, strict=True)
+        assert posterior.coordinates.transforms == tuple(Logit(*each) for each in ends)
+        walled = posterior.with_walls()
+        assert all(transform == Log() for transform in walled.coordinates.transforms)
+        np.testing.assert_allclose(walls(walled, 0.0)[0], np.log(1e-5))
 
 
 def walls(posterior, inset: float = 0.3) -> tuple[np.ndarray, np.ndarray]:
@@ -131,7 +134,7 @@ class TestFeatures:
         scale = np.array([0.1 + 0.2 * y[0], 0.1 + 0.3 * y[1], 0.2 * np.sqrt(2) * np.log(10)])
         wanted = stats.lognorm(scale, scale=y).logpdf([0.7, 0.6, 0.9])
         np.testing.assert_allclose(problem.posterior.log_likelihood(nominal(problem))[0], wanted, rtol=1e-5)
-        transforms = problem.posterior.coordinates.transforms
+        transforms = problem.posterior.with_walls().coordinates.transforms
         assert [type(each) for each in transforms] == [Log, Log, Identity]
 
     def test_sizes_of_compartments_by_condition(self, tmp_path):

@@ -35,6 +35,22 @@ def test_chosen_coordinates() -> None:
     np.testing.assert_allclose(walls.upper[0], np.log(3.0))
 
 
+def test_logits_become_walls_again() -> None:
+    posterior, default = mixed(transforms={"x": "logit", "k": "identity"}), mixed()
+    walled = posterior.with_walls()
+    assert walled.coordinates.transforms[0] == Identity()
+    assert walled.coordinates.transforms[1:] == posterior.coordinates.transforms[1:]
+    assert walled.sampling_domain.lower[0] == default.sampling_domain.lower[0] == -1.0
+    position = start(posterior, 20)
+    at = walled.to_position(posterior.to_theta(position))
+    stretched = posterior.coordinates.evaluate(position).log_jacobian - walled.coordinates.evaluate(at).log_jacobian
+    np.testing.assert_allclose(
+        posterior.potential().energy(position), walled.potential().energy(at) - stretched, rtol=1e-10
+    )
+    assert np.ptp(stretched) > 0.5
+    assert default.with_walls().coordinates == default.coordinates
+
+
 def test_constrained_columns_are_sampled_as_themselves() -> None:
     domain = HalfSpaces([[0, 0, 0, 1.0, 0, 1.0, 0, 0]], [3.0])  # k + g <= 3
     posterior = mixed(domain=domain)
