@@ -42,7 +42,7 @@ BLIND = (
     *("posing/test_hierarchy.py", "posing/test_expected_misfit.py", "posing/test_walk.py"),
     *("results/test_handing_back.py", "results/test_report.py"),
 )
-#: Tests that solve ordinary differential equations. The compiled march takes half a minute on its first use.
+#: Tests that solve ordinary differential equations. The compiled march takes twenty seconds on its first use.
 MARCH = ("solvers/ode/", "problems/", "slow/test_multiple_shooting.py")
 #: Between the seeds of two shifts, so that tests that count seeds up share none.
 APART = 1000

@@ -121,7 +121,8 @@ def leave(
         _change(n, events.changes[which], t, y, p, shift)
     if not moves and len(events.roots) == 0:
         return 0
-    return _settle(rhs, n, events, -1, t, t + inset(t), p, shift, sides, work) + int(moves)
+    none = min(which, -1)  # not a literal, which is a type of its own: numba would compile once more
+    return _settle(rhs, n, events, none, t, t + inset(t), p, shift, sides, work) + int(moves)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

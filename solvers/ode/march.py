@@ -104,7 +104,8 @@ def march_rows(
         )  # fmt: skip
 
 
-@njit(**INNER)
+# Both are inlined by numba: LLVM would get their code again with every caller's, and optimise it each time.
+@njit(**INNER, inline="always")
 def _trajectory(
     order: int,
     rhs: int,
@@ -155,7 +156,8 @@ def _trajectory(
         # the right-hand side may switch at a pause: it is never asked for its value there
         lower, upper, target, changed = -math.inf, math.inf, times[wanted - 1], fired >= 0
         if fired >= 0:
-            more = happen(rhs, n, events, fired, t, p, sides, work)
+            # int(...) here and below: literals are types of their own, for which numba would compile once more
+            more = happen(rhs, n, events, int(fired), t, p, sides, work)
             if more < 0:
                 status = TOO_MANY_EVENTS
                 break
@@ -194,7 +196,7 @@ def _trajectory(
     return status, evaluations, steps, t
 
 
-@njit(**INNER)
+@njit(**INNER, inline="always")
 def _stretch(
     order: int,
     rhs: int,
@@ -316,7 +318,7 @@ def _stretch(
         if status == STOPPED:
             return status, done, evaluations, steps, last, side, -1
         if not implicit and (stiff > 0 or steps % _LOOK_EVERY == 0):
-            stiff, other = _look(order, n, h, stiff, other, work)
+            stiff, other = _look(order, n, h, int(stiff), int(other), work)
             left = min(max_steps - steps, patience)
             if patience >= 0 and stiff >= _STIFF_STEPS and target - t_new > left * h:
                 return STIFF, done, evaluations, steps, t_new, side, -1

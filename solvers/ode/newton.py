@@ -32,8 +32,8 @@ def state_jacobian(variations: int, t: float, x: Array, p: Array) -> Array:
     """
     n = len(x)
     y, out = np.zeros(n + n * n), np.empty((1, n + n * n))
-    y[:n] = x
     for i in range(n):
+        y[i] = x[i]
         y[n + i * n + i] = 1.0
     call(variations, t, y, p, out, 0)
     result = np.empty((n, n))
@@ -49,8 +49,10 @@ def whole(rhs: int, variations: int, n: int, t: float, y: Array, p: Array, floor
     """The Jacobian (m, m) of the function at ``rhs``; ``floor`` (n,) is the least size of a state for differences."""
     m = len(y)
     result, diagonal = np.zeros((m, m)), state_jacobian(variations, t, y[:n], p)
-    for first in range(0, m, n):
-        result[first : first + n, first : first + n] = diagonal
+    for first in range(0, m, n):  # not by slices, whose error message for other shapes takes seconds to compile
+        for i in range(n):
+            for j in range(n):
+                result[first + i, first + j] = diagonal[i, j]
     if m == n:
         return result
     out, moved = np.empty((2, m)), y.copy()

@@ -1,4 +1,4 @@
-"""Calls of compiled functions by their address.
+"""What compiled integrators are made of: calls by an address, sums with constant weights, and lines that call these.
 
 A right-hand side comes in as the address of a compiled ``void f(double t, double *y, double *p, double *out)``, made by
 `invsamp.solvers.ode.generated`: a new model compiles its own few lines and nothing else.
@@ -6,8 +6,10 @@ A right-hand side comes in as the address of a compiled ``void f(double t, doubl
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 from numba.extending import intrinsic
 
 from invsamp.solvers.foreign import Jitted, Llvm
@@ -44,3 +46,31 @@ def _call(
 
 
 call: Jitted = intrinsic(_call)
+
+
+def weighted_sum(weights: Mapping[int, float]) -> Jitted:
+    """Compiled ``total(k, i)``: the sum of ``weight * k[row, i]`` over the rows in their order; k C-contiguous.
+
+    One operation for numba, whose work on a sum grows with its terms.
+    """
+
+    def _total(typingctx: object, k: Llvm, i: Llvm) -> Llvm:  # pragma: no cover
+        def codegen(context: Llvm, builder: Llvm, signature: Llvm, values: Llvm) -> Llvm:
+            view = context.make_array(signature.args[0])(context, builder, values[0])
+            length, total = builder.extract_value(view.shape, 1), None
+            for row, weight in weights.items():
+                place = builder.add(builder.mul(length.type(row), length), values[1])
+                term = builder.fmul(ir.DoubleType()(weight), builder.load(builder.gep(view.data, [place])))
+                total = term if total is None else builder.fadd(total, term)
+            return ir.DoubleType()(0.0) if total is None else total
+
+        return types.float64(k, types.intp), codegen
+
+    return intrinsic(_total)
+
+
+def function_of(arguments: str, lines: Sequence[str], scope: Mapping[str, Jitted]) -> Jitted:
+    """Function with these lines of source, which find in ``scope`` what they call; compiled on first use."""
+    names, body = dict(scope), "\n    ".join(lines)
+    exec(f"def generated({arguments}):\n    {body}\n", names)
+    return njit(nogil=True, error_model="numpy")(names["generated"])

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from numba import njit
 
 from invsamp.solvers.foreign import Jitted
-from invsamp.solvers.ode.pointers import INNER, call
+from invsamp.solvers.ode.pointers import INNER, call, function_of, weighted_sum
 from invsamp.solvers.ode.rodas5p import BY_TIME, GAMMA, NODES, STAGES, A, C, H
 
 Array = npt.NDArray[np.float64]
@@ -203,58 +203,73 @@ def _solve_four(n: int, first: int, last: int, factors: Array, pivots: Integers,
         b[third + i], b[fourth + i] = v2 * inverse, v3 * inverse
 
 
+@njit(**INNER)
+def _solve_stage(
+    linear: Linear,
+    n: int,
+    begin: float,
+    weight: float,
+    direction: Array,
+    p: Array,
+    factors: Array,
+    pivots: Integers,
+    extra: Array,
+) -> None:
+    """A stage from its right-hand sides, in extra[0]; ``weight`` is h times the sum of its gamma_ij."""
+    right, moved = extra[0], extra[1]
+    m = len(right)
+    _solve(n, 0, factors, pivots, right)
+    if m > n:
+        for i in range(n):
+            direction[n + i] = right[i]
+        direction[2 * n] = weight
+        call(linear.tangents, begin, direction, p, extra, 1)
+        for i in range(n, m):
+            right[i] += moved[i]
+        for first in range(n, m, 4 * n):
+            _solve_four(n, first, m - n, factors, pivots, right)
+
+
 def _attempt() -> Jitted:
     """Compiled step: see `attempt`."""
     lines = [
         "m = len(y)",
         "slopes, factors, pivots, direction, by_time, extra = space",
-        "right, moved = extra[0], extra[1]",
+        "right = extra[0]",
         "_factorise(n, h, slopes, factors, pivots)",
         "begin, inverse = min(max(t, lower), upper), 1.0 / h",
     ]
     for s in range(STAGES):
         lines += [
-            *(["for i in range(m):", f"    z[i] = y[i] + {_sum(A[s])}"] if s else []),
+            *(["for i in range(m):", f"    z[i] = y[i] + argument{s}(k, i)"] if s else []),
             f"call(rhs, min(max(t + {NODES[s]!r} * h, lower), upper), {'z' if s else 'y'}, p, k, {s})",
             "for i in range(m):",
-            f"    right[i] = k[{s}, i] + inverse * ({_sum(C[s])})",
+            f"    right[i] = k[{s}, i] + inverse * earlier{s}(k, i)",
             "for i in range(n):",
             f"    right[i] += {BY_TIME[s]!r} * h * by_time[i]",
-            "_solve(n, 0, factors, pivots, right)",
-            "if m > n:",
-            "    for i in range(n):",
-            "        direction[n + i] = right[i]",
-            f"    direction[2 * n] = {BY_TIME[s]!r} * h",
-            "    call(linear.tangents, begin, direction, p, extra, 1)",
-            "    for i in range(n, m):",
-            "        right[i] += moved[i]",
-            "    for first in range(n, m, 4 * n):",
-            "        _solve_four(n, first, m - n, factors, pivots, right)",
+            f"_solve_stage(linear, n, begin, {BY_TIME[s]!r} * h, direction, p, factors, pivots, extra)",
             "for i in range(m):",
             f"    k[{s}, i] = right[i]",
         ]
     lines += ["for i in range(m):", f"    z[i] += k[{STAGES - 1}, i]"]
-    body = "\n    ".join(lines)
-    scope = {"call": call, "_factorise": _factorise, "_solve": _solve, "_solve_four": _solve_four}
-    exec(f"def generated(rhs, linear, n, t, h, lower, upper, y, p, k, z, space):\n    {body}\n", scope)
-    return njit(nogil=True, error_model="numpy")(scope["generated"])
+    scope = {"call": call, "_factorise": _factorise, "_solve_stage": _solve_stage}
+    scope |= {f"argument{s}": _sum(row) for s, row in enumerate(A)}
+    scope |= {f"earlier{s}": _sum(row) for s, row in enumerate(C)}
+    return function_of("rhs, linear, n, t, h, lower, upper, y, p, k, z, space", lines, scope)
 
 
 def _interpolate() -> Jitted:
     """Compiled interpolant: see `interpolate`."""
-    body = "\n        ".join(f"b{r} = {_sum(row)}" for r, row in enumerate(H))
-    source = f"""def generated(y, z, k, q):
-    for i in range(len(y)):
-        {body}
-        q[0, i], q[1, i], q[2, i], q[3, i] = z[i] - y[i] + b0, b1 - b0, b2 - b1, -b2
-"""
-    scope: dict[str, Jitted] = {}
-    exec(source, scope)
-    return njit(nogil=True, error_model="numpy")(scope["generated"])
+    lines = [
+        "for i in range(len(y)):",
+        *(f"    b{r} = power{r}(k, i)" for r in range(len(H))),
+        "    q[0, i], q[1, i], q[2, i], q[3, i] = z[i] - y[i] + b0, b1 - b0, b2 - b1, -b2",
+    ]
+    return function_of("y, z, k, q", lines, {f"power{r}": _sum(row) for r, row in enumerate(H)})
 
 
-def _sum(row: Sequence[float]) -> str:
-    return " + ".join(f"{value!r} * k[{j}, i]" for j, value in enumerate(row) if value) or "0.0"
+def _sum(row: Sequence[float]) -> Jitted:
+    return weighted_sum({j: value for j, value in enumerate(row) if value})
 
 
 #: ``attempt(rhs, linear, n, t, h, lower, upper, y, p, k, z, space)``: a step from y (m,), linearised there, to z (m,)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from numba import njit
 
 from invsamp.solvers.foreign import Given, Jitted
-from invsamp.solvers.ode.pointers import call
+from invsamp.solvers.ode.pointers import call, function_of, weighted_sum
 
 Array = npt.NDArray[np.float64]
 #: A row of a table without its zeros: stage -> coefficient.
@@ -50,29 +50,29 @@ class Step(NamedTuple):
 
 def step(table: Tableau) -> Step:
     """Compile a table (on first use)."""
-    last = len(table.stages) - 1
-    attempt: list[str] = []
+    last, powers = len(table.stages) - 1, len(table.interpolant)
+    rows = {f"stage{s}": row for s, row in enumerate((*table.stages, *table.extra_stages))}
+    rows |= {f"error{e}": row for e, row in enumerate(table.errors)}
+    rows |= {f"power{r}": row for r, row in enumerate(table.interpolant)}
+    scope = {"call": call} | {name: weighted_sum(row) for name, row in rows.items()}
+    attempt, interpolate = ["m = len(y)"], ["m = len(y)"]
     for s in range(1, last + 1):
-        attempt += [*_combination("z", table.stages[s]), _evaluation(s, table.nodes[s], "z")]
-    interpolate: list[str] = []
-    for s, row in enumerate(table.extra_stages, start=last + 1):
-        interpolate += [*_combination("q[0]", row), _evaluation(s, table.extra_nodes[s - last - 1], "q[0]")]
-    powers = len(table.interpolant)
-    interpolate += [
-        "for i in range(m):",
-        *(f"    q[{r}, i] = h * ({_sum(row)})" for r, row in enumerate(table.interpolant)),
-    ]
-    errors = [f"    q[{e}, i] = (h * ({_sum(row)}) / scale) ** 2" for e, row in enumerate(table.errors)]
+        attempt += [*_argument("z", s), _evaluation(s, table.nodes[s], "z")]
+    for s, node in enumerate(table.extra_nodes, start=last + 1):
+        interpolate += [*_argument("q[0]", s), _evaluation(s, node, "q[0]")]
+    interpolate += ["for i in range(m):", *(f"    q[{r}, i] = h * power{r}(k, i)" for r in range(powers))]
+    errors = [f"    q[{e}, i] = (h * error{e}(k, i) / scale) ** 2" for e in range(len(table.errors))]
     stages = "rhs, t, h, lower, upper, y, p, k"
     return Step(
-        _function(f"{stages}, z", ["m = len(y)", *attempt]),
-        _function(
+        function_of(f"{stages}, z", attempt, scope),
+        function_of(
             "h, y, z, k, rtol, absolute, q",
             ["for i in range(len(absolute)):", "    scale = absolute[i] + rtol * max(abs(y[i]), abs(z[i]))", *errors],
+            scope,
         ),
-        _function(f"{stages}, q", ["m = len(y)", *interpolate]),
-        _function("first, last, t, h, times, y, q, out", _write(powers)),
-        _function("h, y, k, z", ["m = len(y)", *_combination("z", table.stages[last - 1])]),
+        function_of(f"{stages}, q", interpolate, scope),
+        function_of("first, last, t, h, times, y, q, out", _write(powers), {}),
+        function_of("h, y, k, z", ["m = len(y)", *_argument("z", last - 1)], scope),
     )
 
 
@@ -113,13 +113,9 @@ def error_norm(estimators: int, n: int, h: float, count: int, q: Array) -> float
     return math.sqrt(largest / n)
 
 
-def _sum(row: Row) -> str:
-    return " + ".join(f"{coefficient!r} * k[{s}, i]" for s, coefficient in row.items())
-
-
-def _combination(target: str, row: Row) -> list[str]:
+def _argument(target: str, stage: int) -> list[str]:
     place = f"{target}[i]" if "[" not in target else f"{target[:-1]}, i]"
-    return ["for i in range(m):", f"    {place} = y[i] + h * ({_sum(row)})"]
+    return ["for i in range(m):", f"    {place} = y[i] + h * stage{stage}(k, i)"]
 
 
 def _evaluation(stage: int, node: float, argument: str) -> str:
@@ -153,10 +149,3 @@ def _write(powers: int) -> list[str]:
         "        for i in range(m):",
         f"            out[j, i] = {polynomial('y[i]', *(f'q[{r}, i]' for r in range(powers)))}",
     ]
-
-
-def _function(arguments: str, lines: Sequence[str]) -> Jitted:
-    scope: dict[str, Jitted] = {"call": call}
-    body = "\n    ".join(lines)
-    exec(f"def generated({arguments}):\n    {body}\n", scope)
-    return njit(nogil=True, error_model="numpy")(scope["generated"])

@@ -20,7 +20,7 @@ from invsamp.solvers.ode.march import Array, Integers, march_rows
 from invsamp.solvers.ode.rosenbrock import EXPLICIT, Linear
 
 #: What the first use on a machine says at a terminal and in a notebook: so long a silence looks like a fault.
-COMPILING = "Compiling the integrators of ODEs: about half a minute, once on this machine"
+COMPILING = "Compiling the integrators of ODEs: about twenty seconds, once on this machine"
 
 
 class Outcome(NamedTuple):
