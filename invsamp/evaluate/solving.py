@@ -115,7 +115,7 @@ def _curved(potential: CurvedPotential, request: Request) -> Estimate:
 def _of_batch(potential: Potential, request: Request, batch: Batch) -> Estimate:
     """What a batch tells of the whole, or Gauss-Newton matrices of its terms."""
     fidelity, position = request.fidelity, request.position
-    with np.errstate(invalid="ignore"):  # of solves that failed
+    with np.errstate(invalid="ignore", over="ignore"):  # of solves that failed, and of chains that run away
         if _sums_alone(batch) and sums_batches(potential):
             return guarded(reduced_sums(_batch_sums(potential, request), batch))
         if batch.curvature:

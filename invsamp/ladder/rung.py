@@ -12,6 +12,7 @@ from invsamp.evaluate.requests import STRUCTURES, Structure
 from invsamp.kernels import CrankNicolson, Kernel, Langevin, LocalLangevin, PriorDraws
 from invsamp.kernels.schedules import Schedule
 from invsamp.laws import Law, LocalLaw, Tempered, as_law
+from invsamp.laws.cooling import Annealed
 from invsamp.posing.names import check_statistics
 from invsamp.variances.models import Known, VarianceModel, known
 
@@ -133,7 +134,9 @@ class Rung:
                 "gradient_noise of a coupled sum must have a variance that is learnt or given, got known(): a single "
                 "draw does not state its own. Use running_average()"
             )
-        if self.law.factors is None and not tells_energies(self.estimator):
+        # a temperature that falls divides what steps without a test follow, and energies are not asked for
+        follows = isinstance(self.law, Annealed) and not self.kernel.adjusted
+        if self.law.factors is None and not follows and not tells_energies(self.estimator):
             raise ValueError(
                 f"a law that is not linear in the energies needs exact ones, got {self.law} and {self.estimator}"
             )

@@ -138,7 +138,9 @@ def of_temperature(temperature: float | Law) -> Law:
     if isinstance(temperature, Law):
         return temperature
     right = ", or a law: cold_posterior(0.1), annealed(exponential(100, 0.99))"
-    return Tempered(real("temperature", temperature, least=1, most=1, also=right))
+    if real("temperature", temperature, also=right) != 1.0:
+        raise ValueError(f"temperature must be 1{right}, got {temperature!r}")
+    return Tempered(1.0)
 
 
 def label(law: Law, iteration: int, steps: int) -> str | None:

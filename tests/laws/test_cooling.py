@@ -55,6 +55,21 @@ def test_noise_is_that_of_the_temperature_of_each_step(draw):
     assert "of temperature 0.1" not in run.report["warnings"][0] and "fell from 9" in run.report["warnings"][0]
 
 
+@pytest.mark.parametrize("preset", [iv.sgld, iv.sghmc, iv.cyclic_sgld], ids=lambda preset: preset.__name__)
+def test_a_temperature_falls_over_minibatches_too(preset, draw):
+    """Of data that are all alike any batch has the gradient of all: so have the draws, and other data's have not."""
+    law = iv.annealed(iv.exponential(50.0, 0.9))
+
+    def drawn(data, estimator):
+        model = iv.with_jacobian(lambda x: x @ np.ones((1, 12)), lambda x: np.ones((len(x), 12, 1)))
+        posterior = iv.Posterior(iv.Prior(x=iv.Normal(0.0, 1.0)), model, np.array(data), iv.GaussianNoise(1.0))
+        return draw(posterior, preset(0.02, estimator=estimator, temperature=law), draws=40, warmup=0, chains=4).theta
+
+    alike, apart = [0.5] * 12, [0.5] * 6 + [4.0] * 6
+    np.testing.assert_allclose(drawn(alike, iv.minibatch(3)), drawn(alike, None), rtol=1e-8, atol=1e-10)
+    assert np.abs(drawn(apart, iv.minibatch(3)) - drawn(apart, None)).max() > 0.01
+
+
 def test_a_final_temperature_below_one_is_told(draw):
     sampler = iv.cyclic_sgld(0.1, temperature=iv.annealed(iv.exponential(2.0, 0.5), 0.3))
     run = draw(NORMAL, sampler, draws=20, warmup=20, chains=4)
@@ -78,7 +93,7 @@ def test_a_temperature_that_falls_is_resumed(draw, tmp_path):
         (lambda: iv.annealed(10.0), "temperature must be a schedule"),
         (lambda: iv.annealed(iv.constant(1.0), 0.0), "final must be a positive"),
         (lambda: iv.annealed(lambda k: -1.0), "must be a positive finite number, got -1.0"),
-        (lambda: iv.sgld(0.1, temperature=0.1), r"temperature must be .* or a law: cold_posterior\(0.1\)"),
+        (lambda: iv.sgld(0.1, temperature=0.1), r"temperature must be 1, or a law: cold_posterior\(0.1\).* got 0.1"),
         (lambda: iv.sghmc(0.1, temperature="cold"), "temperature must be"),
         (lambda: iv.resgld((1.0, iv.cold_posterior(0.5)), 0.1), "laws must take less of the misfit from rung to rung"),
         (lambda: iv.resgld((iv.annealed(iv.exponential(5, 0.9)), 10.0), 0.1), "a temperature that falls is for one"),

@@ -323,6 +323,11 @@ class TestRuns:
             other = module_posterior(network(), (X, LABELS), categorical(), prior=2.0)
             iv.resume(tmp_path / "run", other, draws=30, progress=False)
 
+    def test_chains_that_run_away_are_told(self, draw):
+        posterior = module_posterior(network(), (X, LABELS), categorical())
+        with pytest.raises(RuntimeError, match="they have run away, as the step size 100 is too long"):
+            draw(posterior, iv.sgld(100.0, estimator=iv.minibatch(8)), draws=10, warmup=500, chains=2)
+
     def test_cross_validation(self, draw):
         posterior = module_posterior(nn.Linear(3, 4).double(), (X, LABELS), categorical())
         run = draw(posterior, iv.mala(), draws=100, warmup=100, chains=4)
