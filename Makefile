@@ -32,6 +32,8 @@ export MPLBACKEND := Agg
 unexport PYTHONDONTWRITEBYTECODE
 # each process takes half of the tests, and at the end what the other one has not begun: a file's fixtures are made once
 TEST_PROCESSES = -n $(WORKERS) --dist worksteal
+# beside these, what is over sooner has half as many: fewer that collect tests, and compile the same at once
+PROCESSES_ASIDE = -n $(shell echo $$((($(WORKERS) + 1) / 2))) --dist worksteal
 # the test processes share the cores; nested threads would only slow them down
 ONE_THREAD = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(IN_MEMORY)
 # where a test waits for its disk, memory is as good: thousands of files are written for good
@@ -83,7 +85,7 @@ test-dolfinx:
 	if [ $$status = 3 ]; then echo "dolfinx environment: $$(tail -n 1 .make/dolfinx.log)" >> .make/closing-lines; exit 0; fi; \
 	[ $$status = 0 ] || { echo "dolfinx environment: could not be set up" >> .make/closing-lines; exit 1; }; \
 	echo "Tests in the dolfinx environment"$(if $(ASIDE), beside them); \
-	$(ONE_THREAD) $(OPEN_MPI) NUMBA_CACHE_DIR="$(CURDIR)/.venv-dolfinx/numba-cache" .venv-dolfinx/bin/python -P -m pytest $(TEST_PROCESSES) \
+	$(ONE_THREAD) $(OPEN_MPI) NUMBA_CACHE_DIR="$(CURDIR)/.venv-dolfinx/numba-cache" .venv-dolfinx/bin/python -P -m pytest $(if $(ASIDE),$(PROCESSES_ASIDE),$(TEST_PROCESSES)) \
 		-m "(dolfinx or mpi or numpy) and not slow" --durations=5 $(PYTEST_ARGUMENTS) 2>&1 $(if $(ASIDE),>,| tee) .make/test-dolfinx.log; \
 	status=$$?; $(call closing_line,dolfinx environment,.make/test-dolfinx.log); exit $$status
 

@@ -22,7 +22,9 @@ IntArray = npt.NDArray[np.int64]
 # that is off in functions that allocate nothing; the innermost ones are inlined. (The compiler's cache knows a function
 # by its own file: after a change in one of these files, touch those that call it.)
 KERNEL: Plain = {"cache": True, "error_model": "numpy", "_nrt": False}
-INNER = KERNEL | {"forceinline": True}
+#: What is called by compiled functions alone: what would let Python call it takes the compiler time, too.
+CALLED = KERNEL | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+INNER = CALLED | {"forceinline": True}
 
 OUTSIDE, INSIDE, MIXED = 0, 1, 2
 #: Fraction of a cell by which edges are thickened, so that rounding cannot miss the cell of an edge.
@@ -50,14 +52,14 @@ def edge_grid(rings: list[Array]) -> tuple[IntArray, Array]:
     lower = lower - 2.0 * PADDING * extent
     size_of_all = float(np.abs(edges).max())
     numbers = np.concatenate([lower, 1.0 / cell, cell, [size_of_all], edges.ravel()])
-    in_cell, in_row = _places(edges, lower, cell, int(shape[0]), int(shape[1]))
+    in_cell, in_row = _places(np.ascontiguousarray(edges), lower, cell, int(shape[0]), int(shape[1]))
     starts, members = _lists(in_cell, int(shape.prod()))
     row_starts, row_members = _lists(in_row, int(shape[1]))
     state = np.where(np.diff(starts) > 0, MIXED, OUTSIDE)
     lists = [state, starts, row_starts, members, row_members]
     ends = INDICES_HEAD + np.cumsum([0] + [len(part) for part in lists])
     indices = np.concatenate([shape, ends[:-1], *lists]).astype(np.int64)
-    _fill_state(indices, numbers)
+    _fill_state(indices, 0, numbers, 0)
     return indices, numbers
 
 
@@ -101,14 +103,15 @@ def _places(edges: Array, lower: Array, cell: Array, columns: int, rows: int) ->
 
 
 @njit(cache=True)
-def _fill_state(indices: IntArray, numbers: Array) -> None:
-    """Mark the cells without edges that lie inside."""
-    for j in range(indices[1]):
-        for i in range(indices[0]):
-            cell = indices[2] + j * indices[0] + i
+def _fill_state(indices: IntArray, at: int, numbers: Array, start: int) -> None:
+    """Mark the cells without edges that lie inside; the grid starts at `indices[at]` and `numbers[start]`."""
+    for j in range(indices[at + 1]):
+        for i in range(indices[at]):
+            cell = at + indices[at + 2] + j * indices[at] + i
             if indices[cell] != MIXED:
-                x, y = numbers[0] + (i + 0.5) * numbers[4], numbers[1] + (j + 0.5) * numbers[5]
-                indices[cell] = INSIDE if _odd(x, y, j, indices, 0, numbers, 0) else OUTSIDE
+                x = numbers[start] + (i + 0.5) * numbers[start + 4]
+                y = numbers[start + 1] + (j + 0.5) * numbers[start + 5]
+                indices[cell] = INSIDE if _odd(x, y, j, indices, at, numbers, start) else OUTSIDE
 
 
 @njit(**INNER)
@@ -210,7 +213,7 @@ def first_edge(
             return best, best_edge
 
 
-@njit(**KERNEL)
+@njit(**CALLED)
 def nearest_edge(x: float, y: float, indices: IntArray, at: int, numbers: Array, start: int) -> int:
     """The edge in the cell of a point that is nearest to it; -1 where the cell has none."""
     i = min(max(int((x - numbers[start]) * numbers[start + 2]), 0), indices[at] - 1)

@@ -61,7 +61,7 @@ def fold_box(
             position[row, j] = end
 
 
-@njit(cache=True)
+@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def _folds(end: float, low: float, high: float) -> float:
     """Walls crossed strictly before arriving at `end`, which lies outside [low, high]; inf if not finite."""
     if math.isinf(end) or math.isnan(end):
@@ -73,7 +73,7 @@ def _folds(end: float, low: float, high: float) -> float:
     return math.ceil((low - end) / width) if end < low else math.ceil((end - low) / width) - 1.0
 
 
-@njit(cache=True)
+@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def _folded(end: float, low: float, high: float, folds: float) -> float:
     """Where `end`, outside [low, high], lies after `folds` reflections."""
     if math.isinf(high - low):

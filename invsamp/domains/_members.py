@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from invsamp.domains._edge_grid import INNER, KERNEL, NUMBERS_HEAD, first_edge, inside_edges, nearest_edge
+from invsamp.domains._edge_grid import CALLED, INNER, NUMBERS_HEAD, first_edge, inside_edges, nearest_edge
 from invsamp.domains.contract import Array
 
 IntArray = npt.NDArray[np.int64]
@@ -63,15 +63,15 @@ def _inside_member(point: Array, member: int, table: IntArray, indices: IntArray
             if not level <= numbers[start + m + wall]:
                 return False
         return True
-    return _product(point, point, True, True, kind, columns, m, start, indices, numbers) <= 1.0
+    return _product(point, point, 1.0, 1.0, kind, columns, m, start, indices, numbers) <= 1.0
 
 
-@njit(**KERNEL)
+@njit(**CALLED)
 def _product(
     a: Array,
     b: Array,
-    a_is_point: bool,
-    b_is_point: bool,
+    a_centre: float,
+    b_centre: float,
     kind: int,
     columns: int,
     m: int,
@@ -79,24 +79,19 @@ def _product(
     indices: IntArray,
     numbers: Array,
 ) -> float:
-    """a^T Q b of a ball or ellipsoid, where a point is taken relative to the centre."""
+    """(a - a_centre c)^T Q (b - b_centre c) of a ball or ellipsoid about c: the factors are 1 of points, 0 of moves.
+
+    Numbers, as True and False are types of their own, for each of which the compiler would make another function.
+    """
     total = 0.0
     for i in range(m):
-        u = a[indices[columns + i]]
-        if a_is_point:
-            u -= numbers[start + i]
+        u = a[indices[columns + i]] - a_centre * numbers[start + i]
         if kind == BALL:
-            w = b[indices[columns + i]]
-            if b_is_point:
-                w -= numbers[start + i]
-            total += u * w
+            total += u * (b[indices[columns + i]] - b_centre * numbers[start + i])
         else:
             row = start + m + i * m
             for j in range(m):
-                w = b[indices[columns + j]]
-                if b_is_point:
-                    w -= numbers[start + j]
-                total += u * numbers[row + j] * w
+                total += u * numbers[row + j] * (b[indices[columns + j]] - b_centre * numbers[start + j])
     return total / numbers[start + m] if kind == BALL else total
 
 
@@ -136,7 +131,7 @@ def first_hit(
     return best, best_member, best_wall
 
 
-@njit(**KERNEL)
+@njit(**CALLED)
 def _first_bound(
     point: Array,
     velocity: Array,
@@ -163,7 +158,7 @@ def _first_bound(
     return best, best_wall
 
 
-@njit(**KERNEL)
+@njit(**CALLED)
 def _first_facet(
     point: Array,
     velocity: Array,
@@ -193,7 +188,7 @@ def _first_facet(
     return best, best_wall
 
 
-@njit(**KERNEL)
+@njit(**CALLED)
 def _end_of_chord(
     point: Array,
     velocity: Array,
@@ -207,14 +202,14 @@ def _end_of_chord(
     numbers: Array,
 ) -> tuple[float, int]:
     """As `first_hit` for a ball or ellipsoid: the larger root of a t^2 + 2 b t + c = 0."""
-    a = _product(velocity, velocity, False, False, kind, columns, m, start, indices, numbers)
-    b = _product(point, velocity, True, False, kind, columns, m, start, indices, numbers)
+    a = _product(velocity, velocity, 0.0, 0.0, kind, columns, m, start, indices, numbers)
+    b = _product(point, velocity, 1.0, 0.0, kind, columns, m, start, indices, numbers)
     if not a > 0.0:
         return horizon, -1
     if left_behind >= 0:
         time = -2.0 * b / a  # c = 0
     else:
-        c = _product(point, point, True, True, kind, columns, m, start, indices, numbers) - 1.0
+        c = _product(point, point, 1.0, 1.0, kind, columns, m, start, indices, numbers) - 1.0
         discriminant = b * b - a * c
         if discriminant < 0.0:
             return horizon, -1
@@ -224,7 +219,7 @@ def _end_of_chord(
     return (time, 0) if time < horizon else (horizon, -1)
 
 
-@njit(**KERNEL)
+@njit(**CALLED)
 def set_normal(
     point: Array, member: int, wall: int, table: IntArray, indices: IntArray, numbers: Array, normal: Array
 ) -> None:
@@ -251,7 +246,7 @@ def set_normal(
                 )
 
 
-@njit(**KERNEL)
+@njit(**CALLED)
 def pulled_inside(point: Array, table: IntArray, indices: IntArray, numbers: Array) -> bool:
     """Undo rounding: pull `point` inwards by at most about 1e-10 of the region's size; whether it is inside."""
     pull = 1e-16
@@ -265,7 +260,7 @@ def pulled_inside(point: Array, table: IntArray, indices: IntArray, numbers: Arr
     return True
 
 
-@njit(**KERNEL)
+@njit(**CALLED)
 def _pull(point: Array, pull: float, member: int, table: IntArray, indices: IntArray, numbers: Array) -> None:
     kind, columns, m, _, at, start = _header(table, member)
     if kind == EDGES:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from invsamp.domains._edge_grid import KERNEL
+from invsamp.domains._edge_grid import CALLED, KERNEL
 from invsamp.domains._members import first_hit, inside, pulled_inside, set_normal
 from invsamp.domains.contract import Array
 
@@ -70,7 +70,7 @@ def follow(
                 move[row, j] = velocity[j]
 
 
-@njit(**KERNEL)
+@njit(**CALLED)
 def _travel(
     point: Array,
     velocity: Array,
@@ -89,7 +89,9 @@ def _travel(
     remaining = 1.0
     member, wall = -1, -1
     for count in range(max_bounces + 1):
-        time, member, wall = first_hit(point, velocity, remaining, member, wall, table, indices, numbers)
+        # int(...): to the compiler the first -1 is a type of its own
+        last, left = int(member), int(wall)
+        time, member, wall = first_hit(point, velocity, remaining, last, left, table, indices, numbers)
         for j in range(point.size):
             point[j] += time * velocity[j]
         if member < 0:
@@ -101,7 +103,7 @@ def _travel(
     return max_bounces + 1
 
 
-@njit(**KERNEL)
+@njit(**CALLED)
 def turned(velocity: Array, normal: Array, metric: Array, turn: Array) -> bool:
     """Turn `velocity` at a wall with outward `normal`, in place; whether that is possible. `turn` is work space."""
     dimension = velocity.size

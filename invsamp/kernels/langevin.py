@@ -125,7 +125,7 @@ def _log_acceptance(
         log_ratio[i] = before[i] - after[i] + _sum(by_entry)
 
 
-@njit(cache=True)
+@njit(cache=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 def _sum(values: Array) -> float:
     """Of at most `FEW` values, to the bit as NumPy sums them: eight sums side by side, and the rest."""
     whole, total = len(values) - len(values) % 8, -0.0

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from invsamp.contract import Array
+from invsamp.contract import Array, Plain
 
 # What a column's coefficients p, q and r mean.
 FLAT = 0  #: constant
@@ -32,8 +32,11 @@ IDENTITY, LOG, LOGIT = 0, 1, 2
 
 IntArray = np.ndarray[tuple[int, ...], np.dtype[np.intp]]
 
+#: Options of functions that compiled ones alone call: what would let Python call them takes the compiler time, too.
+CALLED: Plain = {"cache": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
-@njit(cache=True, error_model="numpy")
+
+@njit(**CALLED)
 def _rare(family: int, x: float, p: float, q: float, r: float) -> tuple[float, float]:
     """Log density and derivative of the families that are not worth their place in the loop."""
     if family == STUDENT_T:
@@ -61,6 +64,8 @@ def log_density(
     Entry k of ``families``, ``first`` (p), ``second`` (q) and ``third`` (r) describes column ``columns[k]`` of theta.
     """
     value, gradient = np.empty(theta.shape[0]), np.empty(theta.shape)
+    if not theta.flags.writeable:  # a type of its own to the compiler
+        theta = theta.copy()
     _log_density(theta, columns, families, first, second, third, value, gradient)
     return value, gradient
 

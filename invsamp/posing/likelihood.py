@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from invsamp.contract import Array
-from invsamp.posing.column_families import IntArray
+from invsamp.posing.column_families import CALLED, IntArray
 
 GAUSSIAN, LOG_NORMAL, STUDENT_T = 0, 1, 2
 #: From here on without a scale.
@@ -32,7 +32,7 @@ def _digamma(x: float) -> float:
     return total + math.log(x) - 0.5 / x - series
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**CALLED)
 def _gap(t: float) -> float:
     """t - log(1 + t) without the loss of digits near 0."""
     if abs(t) > 0.01:
@@ -40,7 +40,7 @@ def _gap(t: float) -> float:
     return t * t * (0.5 - t * (1.0 / 3.0 - t * (0.25 - t * (0.2 - t * (1.0 / 6.0 - t * (1.0 / 7.0 - 0.125 * t))))))
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**CALLED)
 def _rising(k: float, a: float) -> tuple[float, float]:
     """Sum of log(1 + a j) over j = 0 ... k - 1, and its derivative with respect to a."""
     value, slope = 0.0, 0.0
@@ -61,7 +61,7 @@ def _rising(k: float, a: float) -> tuple[float, float]:
     return value, n * n * (_gap(t) - series) - 0.5 * k / (1.0 + t)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**CALLED)
 def _count(family: int, y: float, k: float, auxiliary: float, parameter: float) -> tuple[float, float, float]:
     """Log-likelihood of a count k, and its derivatives with respect to y and the parameter of the family.
 
@@ -91,7 +91,7 @@ def _count(family: int, y: float, k: float, auxiliary: float, parameter: float) 
     return value, (k / y if k > 0.0 else 0.0) - (1.0 + a * k) / (1.0 + t), by_a
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**CALLED)
 def _datum(
     family: int, shape: float, constant: float, y: float, datum: float, auxiliary: float, scale: float
 ) -> tuple[float, float, float]:
