@@ -12,8 +12,8 @@ from invsamp.evaluate.requests import Asks, Memory
 from invsamp.kernels.contract import ActiveRung, Info, Mask, Moved, Point, StepSize, decided, number
 from invsamp.kernels.defaults import KernelDefaults
 
-#: Steps of a path at the most: early in warm-up steps are tiny.
-LONGEST = 64
+#: Steps of a path at the most, as lengths that end there are spread no more; and in warm-up, where steps may be tiny.
+LONGEST, LONGEST_IN_WARMUP = 256, 64
 #: An error of one step is a cliff's where it is above this, and above so many times the work of the step's kicks: where
 #: the energy is convex on the way it rises by at most twice the second kick's work.
 CLIFF, KICKS = 1.0, 3.0
@@ -24,7 +24,7 @@ DIVERGING = 1000.0
 class Paths(KernelDefaults, ABC):
     r"""What kernels that follow a dynamics of volume and energy kept share: a half kick, a straight move, a half kick.
 
-    A path of n steps of length :math:`\epsilon = \sqrt{2 \eta}` is accepted with probability
+    A path of n steps of length :math:`\epsilon = \sqrt{2 \eta}`, at most `LONGEST`, is accepted with probability
     :math:`\min(1, e^{v - v' - W})`, W the work of its kicks. Its length :math:`n \epsilon` is spread evenly over
     (0, 2 ``length``) by a van der Corput sequence with a random shift, the same for all chains, so that no direction is
     left out by resonance. A wall turns the velocity as it turns the move. A path on which a solve fails, or which a
@@ -62,7 +62,8 @@ class Paths(KernelDefaults, ABC):
         """Move every chain along one path."""
         paths, step = float(memory["paths"]), np.sqrt(2.0 * rung.step_size)
         share = (van_der_corput(int(paths)) + float(memory["shift"])) % 1.0
-        leaps = int(min(max(1.0, np.ceil(2.0 * self.length * share / number(step))), LONGEST))
+        most = LONGEST_IN_WARMUP if rung.warming else LONGEST
+        leaps = int(min(max(1.0, np.ceil(2.0 * self.length * share / number(step))), most))
         velocity = self.fresh(rung.normal())
         there, gradient = here, rung.gradient(here.estimate)
         broken = np.zeros(len(velocity), dtype=bool)

@@ -193,7 +193,8 @@ def hmc(
     step_size : float, Schedule or None
         As of `mala`: half of the square of the leapfrog step.
     length : float, > 0
-        Mean length of a path in whitened coordinates, in which the posterior is about one wide.
+        Mean length of a path in whitened coordinates, in which the posterior is about one wide. A path has at most 256
+        steps.
 
     References
     ----------
@@ -220,7 +221,8 @@ def mams(
     step_size : float, Schedule or None
         As of `mala`: half of the square of the leapfrog step.
     length : float, > 0
-        Mean length of a path in whitened coordinates, in which the posterior is about one wide, by :math:`\sqrt{d}`.
+        Mean length of a path in whitened coordinates, in which the posterior is about one wide, by :math:`\sqrt{d}`. A
+        path has at most 256 steps.
 
     References
     ----------

@@ -9,7 +9,7 @@ from laws import CORRELATED, gaussian, second_moments, upper
 
 from invsamp.domains import HalfSpaces
 from invsamp.kernels import Hamiltonian
-from invsamp.kernels.paths import LONGEST, van_der_corput
+from invsamp.kernels.paths import LONGEST, LONGEST_IN_WARMUP, van_der_corput
 from invsamp.ladder import Rung
 from invsamp.posing.potential import FunctionPotential
 from invsamp.posing.target import Target
@@ -86,10 +86,9 @@ class TestLaw:
 
 
 class TestPaths:
-    def solves(self, draw, length, step_size, draws=256):
-        run = draw(
-            Target(gaussian(1.0)), hmc(step_size, length=length, preconditioner=None), draws=draws, warmup=0, chains=2
-        )
+    def solves(self, draw, length, step_size, draws=256, warmup=0):
+        sampler = hmc(step_size, length=length, preconditioner=None)
+        run = draw(Target(gaussian(1.0)), sampler, draws=draws, warmup=warmup, chains=2)
         return run.report["evaluations"]["target"] / 2 - 1
 
     def test_have_their_mean_length(self, draw):
@@ -98,7 +97,8 @@ class TestPaths:
 
     def test_are_at_least_a_step_and_bounded(self, draw):
         assert self.solves(draw, 1e-3, 0.5) == 256
-        assert self.solves(draw, 100.0, 1e-6, draws=8) == 8 * LONGEST
+        assert self.solves(draw, 1e9, 1e-6, draws=8) == 8 * LONGEST
+        assert self.solves(draw, 1e9, 1e-6, draws=2, warmup=8) == 2 * LONGEST + 8 * LONGEST_IN_WARMUP
 
     def test_fill_the_unit_interval(self):
         """A net in base 2: each of the 64 intervals of length 1/64 holds one of 64 points in a row."""
