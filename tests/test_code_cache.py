@@ -41,7 +41,9 @@ WORK = """
 
 
 COMPILE = """
-    iv.HalfSpaces([[1.0, 1.0]], [1.0]).contains([[0.0, 0.0]])
+    import numpy as np
+    from invsamp.kernels import proposals
+    proposals._straight(*np.ones((2, 1, 1)), 0.1, 0.1, np.empty((1, 1)))
 """
 
 

@@ -40,6 +40,8 @@ MOST_ENTRIES = 50
 
 #: Numba's errors are coloured where colorama is installed.
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+#: Options of functions that compiled ones alone call: what would let Python call them takes the compiler as long again.
+_CALLED: dict[str, str | bool] = {"error_model": "numpy", "no_cpython_wrapper": True}
 #: Where derivatives come from; source, and what its names stand for.
 Direct = tuple[str, tuple[str, dict[str, object]]]
 
@@ -288,7 +290,7 @@ def _stepped(rhs: Rhs, n: int, q: int, own: tuple[int, ...], n_initial: int) -> 
 def _guarded(lines: list[str], size: int, scope: dict[str, object]) -> tuple[str, dict[str, object]]:
     """Source that runs the lines; an exception inside leaves NaN behind: a failed trajectory."""
     body = "\n    ".join(lines)
-    source = f"""@njit(error_model="numpy")
+    source = f"""@njit(**CALLED)
 def body(t, y, p, out):
     {body}
 
@@ -301,7 +303,7 @@ def evaluate(t, y, p, out):
     except Exception:
         return
 """
-    return source, {"NAN": math.nan, "njit": njit, **scope}
+    return source, {"NAN": math.nan, "njit": njit, "CALLED": _CALLED, **scope}
 
 
 def _values(pointer: str, count: int) -> str:
@@ -320,7 +322,7 @@ def _jitted(function: Callable[..., object]) -> object:
 
 
 def _compiled_on_use(function: Callable[..., object]) -> object:
-    return njit(error_model="numpy")(function) if isinstance(function, types.FunctionType) else function
+    return njit(**_CALLED)(function) if isinstance(function, types.FunctionType) else function
 
 
 def _analytic(value: object) -> object:

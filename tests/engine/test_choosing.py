@@ -337,6 +337,7 @@ class TestItIsARun:
             np.testing.assert_array_equal(a.position, b.position)
         assert one.stages.choice.told == other.stages.choice.told
 
+    @pytest.mark.slow  # others go on after a kill in less time; that these chains begin again is told above
     def test_begins_again_where_it_was_told_to_after_a_kill(self, tmp_path, led_astray):
         """Chains that were led astray do, and the trial that shows it may be after the kill."""
         whole, _, asked = led_astray

@@ -9,6 +9,7 @@ import layout_runs
 import numpy as np
 import pytest
 from bent_line import POSTERIOR, model, posterior
+from parts import cases
 
 from invsamp.engine import state
 from invsamp.engine.engine import Engine
@@ -67,6 +68,20 @@ SAMPLERS = {
     ),
     "coupled sums": fast_resgld((1.0, 4.0), 0.01, estimator=[coupled_sum(), exact()], structure="full"),
 }
+#: Each has something of its own to keep; `tests/test_papers.py` goes on with many others.
+QUICK = {
+    *(
+        "schedule",
+        "minibatch",
+        "momentum",
+        "adjusted momentum",
+        "mala, diagonal",
+        "crank nicolson",
+        "prior to posterior",
+    ),
+    *("relangevin, adjacent pairs", "multi-variance", "fast, running average", "fast, shared pilot"),
+    *("control variates, two fidelities", "coupled sums"),
+}
 PLAN = Plan(draws=20, warmup=120, thin=1, chains=3, seed=7)
 #: Before the first step, within the windows of warm-up and where they end, where it ends, and after.
 MOMENTS = (0, 1, 17, 84, 119, 120, 130)
@@ -98,7 +113,7 @@ def without_times(tree):
     return tree | {"seconds": 0.0, "evaluation_seconds": {}}
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("name", cases(SAMPLERS, QUICK))
 def test_goes_on_bit_for_bit(name):
     whole, kept, expected = begun(name), {}, []
     for k in range(PLAN.steps):
