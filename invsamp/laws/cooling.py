@@ -112,7 +112,7 @@ def cold_posterior(temperature: float) -> Cold:
 
 
 def annealed(temperature: Schedule, final: float = 1.0) -> Annealed:
-    """A temperature that falls by a schedule, for a sampler of one rung.
+    """A temperature that falls by a schedule, for a sampler of one rung; samplers without a test take minibatches.
 
     Draws that are kept before it has come to ``final``, or at a ``final`` below 1, are not those of the posterior, and
     the run says so. Warm-up counts as steps: with ``final=1`` and a schedule that is done by its end, annealing finds
