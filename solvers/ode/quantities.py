@@ -83,9 +83,12 @@ def formula(name: str, text: str, parameters: tuple[str, ...]) -> Callable[[Term
         elif isinstance(node, ast.Constant):
             right = type(node.value) in (int, float)
         if not right or (isinstance(node, ast.Call) and node.keywords):
+            advice = ""
+            if isinstance(node, ast.Name) and node not in called:
+                advice = f": {node.id} has to be one of the model's parameters="
             raise ValueError(
                 f"{name} must be a formula of the parameters {parameters}, of numbers, + - * / ** and "
-                f"{', '.join(_CALLED)}, got {text!r}"
+                f"{', '.join(_CALLED)}, got {text!r}{advice}"
             )
     places = "".join(f"{each} = p[{k}]; " for k, each in enumerate(parameters) if each in _names(tree))
     scope: dict[str, object] = {each: getattr(np, each) for each in _CALLED}

@@ -248,7 +248,7 @@ def model(**settings):
         (lambda: model().observe(TIMES, {"a": 1.0}), r"initial must have an entry for each .*'a', 'b'.*got \['a'\]"),
         (
             lambda: model().observe(TIMES, ("2 * kx", 0.0)),
-            r"initial\[0\] must be a formula of the parameters .*'2 \* kx'",
+            r"initial\[0\] must be a formula of .*'2 \* kx': kx has to be one of the model's parameters=",
         ),
         (lambda: model().observe(TIMES, ("open('x')", 0.0)), r"initial\[0\] must be a formula of the parameters"),
         (lambda: model().observe(TIMES, (1.0, 2.0), given={"kk": 1.0}), r"given must be of parameters .*\['kk'\]"),
