@@ -2,8 +2,8 @@
 
     PIP_ARGUMENTS="pypesto amici" .ci/environment .peers/amici petab
     PATH=$PWD/.peers/amici/bin:$PATH python benchmarks/published_models.py [--problems Boehm Fiedler] [--seeds 1 2]
-        [--parts modes sampling] [--draws 1000] [--steps 20000] [--profiles] [--from-fit] [--mams] [--logit]
-        [--out published.jsonl]
+        [--parts modes sampling] [--draws 1000] [--steps 20000] [--chains 4] [--profiles] [--from-fit] [--mams]
+        [--walls] [--out published.jsonl]
 
 Boehm et al. (2014) and Fiedler et al. (2016) of the PEtab benchmark collection, as they stand in `tests/data/petab`.
 Modes are the maxima that sixteen descents from the prior find, with how often; what the data tell is the Fisher
@@ -11,8 +11,8 @@ information at the best of them, and, with --profiles, profile likelihoods. Then
 process: `iv.sample(posterior)` with nothing chosen; pyPESTO's ten optimisations by AMICI's gradients and, from the best
 of them, adaptive parallel tempering (three temperatures) and adaptive Metropolis alone, burn-in dropped as its Geweke
 test says; with --from-fit all chains begin at the published fit, and nothing is optimised; with --mams one kernel is
-chosen, so that nothing is tried before the draws; with --logit invsamp samples between the bounds as if they were
-infinitely far, and not reflected by them. Effective draws are the least of all parameters, on the logarithms;
+chosen, so that nothing is tried before the draws; with --walls invsamp is reflected by the bounds, and does not sample
+in logits. Effective draws are the least of all parameters, on the logarithms;
 seconds are of a processor and of everything from the start to the draws, compiled models excepted. AMICI is built from
 source, which takes some minutes, BLAS and HDF5; the environment's `bin` is on PATH, so that models are compiled by the
 swig that AMICI was built by.
@@ -65,11 +65,11 @@ def identified(posterior: iv.Posterior, profiles: bool) -> dict[str, Any]:
 
 
 def ours(
-    posterior: iv.Posterior, seed: int, draws: int, start: dict[str, float] | None, sampler: iv.Sampler | None
+    posterior: iv.Posterior, seed: int, plan: dict[str, int], start: dict[str, float] | None, sampler: iv.Sampler | None
 ) -> dict[str, Any]:
     """Nothing chosen, or the kernel."""
     began = time.process_time()
-    run = iv.sample(posterior, sampler, draws=draws, seed=seed, start=start, progress=False)
+    run = iv.sample(posterior, sampler, **plan, seed=seed, start=start, progress=False)
     seconds = time.process_time() - began
     print(run)
     return judged(np.log10(run.theta), seconds, sum(run.report["evaluations"].values())) | {"warnings": run.warnings()}
@@ -137,30 +137,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problems", nargs="+", choices=list(NAMES), default=list(NAMES))
     parser.add_argument("--seeds", nargs="*", type=int, default=[1, 2])
-    parser.add_argument("--draws", type=int, default=1000, help="of each of four chains")
+    parser.add_argument("--draws", type=int, default=1000, help="of each chain")
+    parser.add_argument("--chains", type=int, default=4)
     parser.add_argument("--steps", type=int, default=20_000, help="of pyPESTO, at all temperatures together")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--profiles", action="store_true")
     parser.add_argument("--from-fit", action="store_true")
     parser.add_argument("--mams", action="store_true")
-    parser.add_argument("--logit", action="store_true")
+    parser.add_argument("--walls", action="store_true")
     parser.add_argument("--out", type=Path, help="a line of JSON for each result")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     for name in given.problems:
         problem = iv.petab.load(FILES / NAMES[name] / f"{NAMES[name]}.yaml")
         posterior, peer = problem.posterior, Peer(NAMES[name], problem.posterior.labels)
-        if given.logit:
-            parts = posterior.prior, posterior.forward["model"], posterior.data, posterior.noise
-            posterior = iv.Posterior(*parts, transforms=dict.fromkeys(posterior.labels, "logit"))
+        if given.walls:
+            posterior = posterior.with_walls()
         posterior.potential().energy_and_gradient(posterior.sample_start(np.random.default_rng(0), 2))  # compiled
         theirs, fit = peer.problem.objective(peer.nominal), -posterior.log_likelihood(problem.nominal).sum()
         print(f"\n{name}: minus log likelihood at the published fit {fit:.4f}, AMICI's {theirs:.4f}", flush=True)
         if "modes" in given.parts:
             kept(given.out, name, "modes", 1, identified(posterior, given.profiles))
         for seed in given.seeds if "sampling" in given.parts else []:
-            start = inside(posterior, problem.nominal) if given.from_fit else None
-            mine = ours(posterior, seed, given.draws, start, iv.mams() if given.mams else None)
+            start = problem.start if given.from_fit else None
+            plan = {"draws": given.draws, "chains": given.chains}
+            mine = ours(posterior, seed, plan, start, iv.mams() if given.mams else None)
             for label, each in [("invsamp", mine), *peer.sampled(seed, given.steps, given.from_fit)]:
                 kept(given.out, name, label, seed, each)
                 off = np.abs(np.subtract(each["mean"], mine["mean"])) / mine["sd"]
@@ -170,12 +171,6 @@ def main() -> None:
                     f"{off.max():.2f} sd",
                     flush=True,
                 )
-
-
-def inside(posterior: iv.Posterior, values: dict[str, float]) -> dict[str, float]:
-    """The values, within the bounds."""
-    ends = np.array(posterior.prior.support) * np.array([[10.0**INSET], [10.0**-INSET]])
-    return {name: float(np.clip(values[name], *ends[:, k])) for k, name in enumerate(posterior.labels)}
 
 
 def kept(path: Path | None, name: str, label: str, seed: int, found: dict[str, Any]) -> None:

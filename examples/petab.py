@@ -33,19 +33,11 @@ def main() -> iv.Run:
     problem = iv.petab.load(FILE)
     posterior = problem.posterior
     fit = float(posterior.log_likelihood(problem.nominal).sum())
-    start = inside(posterior, problem.nominal)
-    run = iv.sample(posterior, draws=given.draws, chains=4, seed=given.seed, start=start)
-    given.show(run), given.show(iv.information(posterior, start))
+    run = iv.sample(posterior, draws=given.draws, chains=4, seed=given.seed, start=problem.start)
+    given.show(run), given.show(iv.information(posterior, problem.start))
     given.save("data", shown(run, posterior, problem))
     given.save_summary({"log_likelihood_at_nominal": fit, **told(run, posterior), "warnings": run.warnings()})
     return run
-
-
-def inside(posterior: iv.Posterior, values: dict[str, float]) -> dict[str, float]:
-    """The values, those on their bounds a little inside."""
-    lower, upper = posterior.prior.support
-    ends = zip(values.items(), lower, upper, strict=True)
-    return {name: float(np.clip(value, low * 1.1, high / 1.1)) for (name, value), low, high in ends}
 
 
 def told(run: iv.Run, posterior: iv.Posterior) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from invsamp.domains import Domain
 from invsamp.engine.rung import RungAtWork
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Rows, answered
+from invsamp.posing.names import labels
 from invsamp.posing.prior import by_name
 
 #: How often chains whose start cannot be solved are started elsewhere, how often where some other can, and of how many
@@ -56,6 +57,13 @@ def given_positions(problem: Problem, domain: Domain, word: str, theta: Array) -
     if not possible.all():
         raise ValueError(f"{word} must have positive prior density, got {theta[np.argmin(possible)].tolist()}")
     position = problem.to_position(theta)
+    endless = np.isinf(position)
+    if endless.any():
+        chain, column = map(int, np.argwhere(endless)[0])
+        raise ValueError(
+            f"{word} must lie within the ends of supports that are infinitely far where samplers move, as by a logit, "
+            f"got {labels(problem.shapes)[column]}={float(theta[chain, column])!r}, which is one"
+        )
     inside = domain.contains(position)
     if not inside.all():
         chain = int(np.argmin(inside))

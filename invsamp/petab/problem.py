@@ -17,6 +17,9 @@ from invsamp.posing.more_distributions import LogUniform
 from invsamp.posing.posterior import Posterior
 from invsamp.solvers.ode import SbmlModel
 
+#: Of the way between two bounds, what a start keeps from either.
+INSET = 0.01
+
 
 @dataclass(frozen=True, eq=False)
 class PetabProblem:
@@ -29,7 +32,7 @@ class PetabProblem:
         bounds, or has a uniform logarithm, is sampled as ``log((x - lower) / (upper - x))``; `Posterior.with_walls` is
         the same posterior with walls at the bounds. The data are the measurements, in their order.
     nominal : mapping from name to float
-        Nominal values of these parameters; NaN where there are none.
+        Nominal values of these parameters; NaN where there are none. They may lie at a bound: `start` does not.
     model : SbmlModel
         What is solved.
     tables : Tables
@@ -40,6 +43,16 @@ class PetabProblem:
     nominal: Mapping[str, float]
     model: SbmlModel
     tables: Tables
+
+    @property
+    def start(self) -> dict[str, float]:
+        """The nominal values, for ``start=``: those at a bound a hundredth of the way between the bounds inside."""
+        walled = self.posterior.with_walls()
+        lower, upper = (walled.to_position(end) for end in walled.prior.support)
+        inset = np.where(np.isfinite(lower) & np.isfinite(upper), INSET * (upper - lower), 0.0)
+        nominal = walled.to_position([self.nominal[name] for name in walled.labels])
+        theta = walled.to_theta(np.clip(nominal, lower + inset, upper - inset))
+        return dict(zip(walled.labels, theta.tolist(), strict=True))
 
 
 def load(path: str | Path, **settings: object) -> PetabProblem:

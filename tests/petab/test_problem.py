@@ -79,6 +79,15 @@ class TestPublished:
         assert all(transform == Log() for transform in walled.coordinates.transforms)
         np.testing.assert_allclose(walls(walled, 0.0)[0], np.log(1e-5))
 
+    def test_a_start_at_the_nominal_values(self):
+        problem = published("Weber_BMC2015")
+        posterior = problem.posterior
+        with pytest.raises(ValueError, match=r"start must lie within the ends of supports .*, got a22=0\.0001"):
+            iv.sample(posterior, start=problem.nominal)
+        assert problem.start["a12"] == pytest.approx(problem.nominal["a12"])
+        assert problem.start["a22"] == pytest.approx(1e-4 * 10 ** (0.01 * 6))  # between 1e-4 and 100
+        assert np.isfinite(posterior.to_position(posterior.packed("start", problem.start))).all()
+
 
 def walls(posterior, inset: float = 0.3) -> tuple[np.ndarray, np.ndarray]:
     lower, upper = (posterior.to_position(end) for end in posterior.prior.support)
