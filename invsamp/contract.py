@@ -150,6 +150,11 @@ class CurvedPotential(Potential, Protocol):
         """Whether it does."""
         ...
 
+    @property
+    def bounded(self) -> bool:
+        """Whether some unknowns end where their positions are infinite, as between the bounds of a logit."""
+        ...
+
     def curvature(self, position: Array) -> Curved:
         """Energy, gradient, and a positive semidefinite matrix in the place of second derivatives."""
         ...

@@ -187,7 +187,7 @@ def _led(
     problem: Problem, solver: CountedPotential, position: Array, scale: Array, tolerance: float, most: int
 ) -> Descent:
     domain = problem.sampling_domain
-    curved = walled(domain) and solver.curved and problem.dimension <= MOST_DENSE
+    curved = (walled(domain) or solver.bounded) and solver.curved and problem.dimension <= MOST_DENSE
     evaluate = _evaluating(solver, "curved" if curved else True)
     asking = descend(evaluate, position, scale, domain, tolerance=tolerance, most=most)
     end = answered(asking, solver.answer_all)

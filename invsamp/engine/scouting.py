@@ -40,6 +40,8 @@ LAGGING = 2.0
 MOST_GAUSSIAN = 200
 #: A mode of less weight by Laplace is none.
 NEGLIGIBLE = 1e-3
+#: The same where minima are flat, or against walls, so that weights are right to a factor of ten or so.
+NEGLIGIBLE_ROUGHLY = 1e-2
 #: Unknowns up to which more prior points are looked at: in more dimensions what is narrower than others is not met by
 #: chance. Points at the most, and descents from them; the share of the points that is looked at in any case, not only
 #: where there are several modes.
@@ -71,7 +73,7 @@ class Scouted(NamedTuple):
     @property
     def heavy(self) -> npt.NDArray[np.intp]:
         """Which minima are modes of some weight."""
-        return np.flatnonzero(self.minima.weights > NEGLIGIBLE)
+        return np.flatnonzero(self.minima.weights > (NEGLIGIBLE if self.minima.gaussian else NEGLIGIBLE_ROUGHLY))
 
     @property
     def ridge(self) -> bool:

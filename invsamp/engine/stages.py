@@ -219,8 +219,9 @@ class Stages:
         wider = self._wider(rng) if self.choice is not None else None
         most = self.spending.descents_most
         domain, first = work.sampled.sampling_domain, SCOUTS + len(own)
-        curved = walled(domain) and all(work.potentials[name].curved for name in names)
-        curved &= problem.dimension <= MOST_GAUSSIAN
+        potentials = [work.potentials[name] for name in names]
+        curved = walled(domain) or all(potential.bounded for potential in potentials)
+        curved &= all(potential.curved for potential in potentials) and problem.dimension <= MOST_GAUSSIAN
         (found,) = work.do([scout(names, starts, scale, domain, wider, most, first, curved)])
         self.spending.looked(found.looks)
         work.visits.found(found, scale)

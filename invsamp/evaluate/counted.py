@@ -52,6 +52,8 @@ class CountedPotential:
         self.size = potential.size if isinstance(potential, TermwisePotential) else None
         #: Whether it tells a Gauss-Newton matrix with a gradient.
         self.curved = isinstance(potential, CurvedPotential) and potential.curved
+        #: Whether unknowns end where their positions are infinite.
+        self.bounded = isinstance(potential, CurvedPotential) and potential.bounded
         #: Whether its energies are in single precision: so is the noise of moves then.
         self.single = single_precision(potential)
         #: Whether it sums the gradients of a batch itself.

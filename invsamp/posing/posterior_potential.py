@@ -25,7 +25,7 @@ from invsamp.posing.column_families import Posed
 from invsamp.posing.forward import GuardedModel
 from invsamp.posing.hierarchy import Moved
 from invsamp.posing.prior import Sampled
-from invsamp.posing.transforms import Coordinates
+from invsamp.posing.transforms import Coordinates, Logit
 
 
 class PosteriorPotential:
@@ -112,6 +112,11 @@ class PosteriorPotential:
         """Whether the model has a Jacobian, data are independent, and so are parameters; see `curvature`."""
         single = self._hierarchy is None and not self._coordinates.vectors
         return single and self._noise.independent and self._model.has_jacobian
+
+    @property
+    def bounded(self) -> bool:
+        """Whether there are logits."""
+        return any(isinstance(transform, Logit) for transform in self._coordinates.transforms)
 
     def curvature(self, position: Array) -> Curved:
         """Energy, gradient and Gauss-Newton matrix; see `invsamp.contract.CurvedPotential`."""

@@ -133,12 +133,12 @@ class TestOwn:
         alone = iv.sample(flat, iv.mala(), **LENGTH)
         same(iv.sample(flat, iv.mala(), executor=Own(), **LENGTH), alone)
 
-    @pytest.mark.parametrize("knows", [True, False])
-    def test_matrices_may_be_left_out(self, knows):
-        """Descents within walls ask for them; without, steps are by gradients alone."""
+    @pytest.mark.parametrize(("knows", "transforms"), [(True, {}), (False, {}), (True, {"x": "logit"})])
+    def test_matrices_may_be_left_out(self, knows, transforms):
+        """Descents within bounds ask for them, walls or logits; without, steps are by gradients alone."""
         model = iv.with_jacobian(lambda x: 2.0 * x, lambda x: np.tile(2.0 * np.eye(2), (len(x), 1, 1)), ["x"])
         prior = iv.Prior(x=iv.Uniform([-1.0, -1.0], [1.0, 1.0]))
-        posterior = iv.Posterior(prior, model, [1.0, 3.0], iv.GaussianNoise(0.5))
+        posterior = iv.Posterior(prior, model, [1.0, 3.0], iv.GaussianNoise(0.5), transforms=transforms)
         asked = []
 
         class Plain(Own):
