@@ -30,7 +30,7 @@ def main() -> dict[str, iv.Run]:
     given = options("population", "A hierarchical population of patients, and an unknown injection.", draws=1000)
     posterior, lone = problem.population(), problem.two_compartments()
     start = dict(problem.MIDDLE)
-    run = iv.sample(posterior, iv.ghmc(), draws=given.draws, warmup=500, chains=4, seed=given.seed, start=start)
+    run = iv.sample(posterior, iv.mams(), draws=given.draws, warmup=500, chains=4, seed=given.seed, start=start)
     injected = iv.sample(lone, draws=2 * given.draws, chains=4, seed=given.seed, start=BEFORE)
     given.show(posterior.prior.graph), given.show(run), given.show(injected)
 

@@ -25,8 +25,9 @@ from invsamp.sampler import as_problem
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Rise of the energy from point to point, as a share of the rise at which a profile ends.
-SHARE = 0.2
+#: Rise of the energy from point to point, as a share of the rise at which a profile ends; and above which a step is made
+#: again, and shorter.
+SHARE, MOST_SHARE = 0.2, 0.6
 #: Points of one side at the most, and halvings of the first step that come to one too short to try: what is left where
 #: steps end outside, or cannot be fitted.
 MOST_POINTS, HALVINGS = 60, 10
@@ -284,6 +285,15 @@ class _Side:
         if abs(self.step) < self.least:
             self.end = end
 
+    def overshot(self, energy: float, rise: float) -> bool:
+        """Whether a fit has risen by too much, as after a first step at a guess: then the next is nearer by."""
+        gain = energy - self.energies[-1]
+        shorter = self.step * float(np.clip(np.sqrt(SHARE * rise / max(gain, 1e-12)), 0.1, 0.5))
+        if gain <= MOST_SHARE * rise or abs(shorter) < self.least:
+            return False
+        self.step = shorter
+        return True
+
     def take(self, position: Array, energy: float, rise: float) -> None:
         """A fit that was had; the next step is to rise by its share."""
         gain = energy - self.energies[-1]
@@ -331,6 +341,8 @@ class _Walks:
                 if not good[row]:
                     side.failed.append(float(self.problem.to_theta(starts[j : j + 1])[0, k]))
                     side.shorten("failed")
+                    continue
+                if side.overshot(float(end.energy[row]), self.rise):
                     continue
                 side.take(end.position[row], float(end.energy[row]), self.rise)
                 away = abs(end.position[row, k] - best[k])

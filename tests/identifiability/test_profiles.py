@@ -92,6 +92,18 @@ class TestWhatDataDoNotTell:
         assert np.ptp(found["a"].energies) < 0.01
         assert "(below at a wall, above at a wall)" in str(found)
 
+    def test_points_are_near_each_other_where_the_best_is_at_a_wall(self):
+        """There is no Gaussian there that tells how long a first step may be."""
+        model = iv.with_jacobian(lambda t: t.copy(), lambda t: np.tile(np.eye(2), (len(t), 1, 1)))
+        prior = iv.Prior(a=iv.Uniform(0.0, 1.0), b=iv.Uniform(-1000.0, 1000.0))
+        posterior = iv.Posterior(prior, model, [-0.1, 3.0], iv.GaussianNoise(0.1))
+        one = iv.profile(posterior, ["b"], seed=1)["b"]
+        assert np.abs(np.diff(one.energies)).max() < 0.6 * 0.5 * chi2.ppf(0.95, 1)
+        interval = one.interval(0.95)
+        half = 0.1 * norm.isf(0.025)
+        assert interval.low == pytest.approx(3.0 - half, abs=0.02 * half)
+        assert interval.high == pytest.approx(3.0 + half, abs=0.02 * half)
+
     def test_logits_are_walls_again(self):
         found = iv.profile(product(4.0, transforms={"a": "logit"}), ["a"], seed=1)
         interval = found.intervals()["a"]
