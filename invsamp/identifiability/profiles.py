@@ -25,8 +25,8 @@ from invsamp.sampler import as_problem
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Rise of the energy from point to point, as a share of the rise at which a profile ends; and above which a step is made
-#: again, and shorter.
+#: Rise of the energy from point to point, as a share of the rise at which a profile ends; and above which a step is
+#: made again, and shorter.
 SHARE, MOST_SHARE = 0.2, 0.6
 #: Points of one side at the most, and halvings of the first step that come to one too short to try: what is left where
 #: steps end outside, or cannot be fitted.
