@@ -345,6 +345,8 @@ class Run(Pictures):
         optional(instance, "posterior", posterior, Posterior, "a Posterior, or None")
         if posterior is not None:
             check_shapes(posterior.shapes, self.shapes)
+        if not place.parent.is_dir():  # before predictions are solved and figures drawn
+            raise FileNotFoundError(f"path must lie in a folder that exists, got {str(place)!r}")
         write_whole(place, [page(self, posterior, heading).encode()])
 
     def to_arviz(self) -> InferenceData:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 import numpy as np
 import pytest
@@ -205,10 +206,15 @@ def stopped_at(folder, step, problem, sampler):
         iv.sample(problem, sampler, **QUICK, directory=folder)
 
 
+@cache
+def left_alone():
+    return iv.sample(posed(), LEARNING, **QUICK)
+
+
 #: Warm-up of the coarse chains, their draws, the pairs, the exchange's warm-up, its draws.
 @pytest.mark.parametrize("step", [50, 300, 401, 402, 430, 505, 510])
 def test_goes_on_to_the_bit_from_any_moment(tmp_path, quiet, step):
-    whole = iv.sample(posed(), LEARNING, **QUICK)
+    whole = left_alone()
     stopped_at(tmp_path / "run", step, posed(), LEARNING)
     run = iv.resume(tmp_path / "run", progress=False)
     np.testing.assert_array_equal(run.theta, whole.theta)

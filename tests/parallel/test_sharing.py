@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import signal
+from functools import cache
 
 import bent_line
 import launch
@@ -95,11 +96,16 @@ def make(name, comm=None, problem=None, **settings):
     return sample(problem or posterior(), sampler, comm=comm, progress=False, **settings)
 
 
+@cache
+def alone(name):
+    return digest(make(name))
+
+
 @pytest.mark.filterwarnings("ignore")
 class TestInvariance:
     @pytest.mark.parametrize("name", cases(SAMPLERS, QUICK))
     def test_of_every_sampler(self, name):
-        wanted = digest(make(name))
+        wanted = alone(name)
         for run in threads.run(3, lambda comm: make(name, comm)):
             assert digest(run) == wanted
             solved = run.report["processes"]["solved"]  # a fidelity that no rung has was asked for once
@@ -108,8 +114,7 @@ class TestInvariance:
     @pytest.mark.parametrize("ranks", [2, 4, 5])
     @pytest.mark.parametrize("name", cases(["four rungs", "shared pilot"], {"four rungs"}))
     def test_of_any_number(self, name, ranks):
-        wanted = digest(make(name))
-        assert {digest(run) for run in threads.run(ranks, lambda comm: make(name, comm))} == {wanted}
+        assert {digest(run) for run in threads.run(ranks, lambda comm: make(name, comm))} == {alone(name)}
 
     @pytest.mark.parametrize("chains", [1, 64])
     def test_of_few_and_many_chains(self, chains):
