@@ -25,7 +25,10 @@ def time_of(scheme, r, expected, seed, ladders, length=40):
 
 @pytest.mark.parametrize(
     ("rungs", "rejection", "window", "ladders"),
-    [(4, 0.5, 1, 150), (8, 0.7, 4, 60), (16, 0.6, 8, 25), pytest.param(64, 0.1, 1, 9, marks=pytest.mark.slow)],
+    [
+        *((4, 0.5, 1, 150), (8, 0.7, 4, 60)),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in ((16, 0.6, 8, 25), (64, 0.1, 1, 9))),
+    ],
 )
 def test_deo_has_the_mean_time_of_its_formula(rungs, rejection, window, ladders, within):
     r = np.full(rungs - 1, rejection)

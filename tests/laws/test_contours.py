@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from laws import gaussian
 from operator_oracle import grid
+from parts import cases
 from tempering import LINE, Line
 
 import invsamp as iv
@@ -311,7 +312,7 @@ SAMPLERS = {
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("name", cases(SAMPLERS, {"exchange", "icsgld", "awsgld"}))
 def test_they_are_stored_and_resumed_to_the_bit(tmp_path, name):
     settings = {"warmup": 500, "chains": 3, "seed": 3, "progress": False}
     whole = iv.sample(TARGET, SAMPLERS[name], draws=40, **settings)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from parts import cases
 from scipy import stats
 
 import invsamp as iv
@@ -52,7 +53,7 @@ def test_scales_of_their_own_and_logarithms():
     assert found.mean == pytest.approx(1.5, rel=1e-3)
 
 
-@pytest.mark.parametrize("nu", [1.5, 4.0, 50.0])
+@pytest.mark.parametrize("nu", cases([1.5, 4.0, 50.0], {1.5, 50.0}))
 def test_students_noise_by_simulation(within, nu):
     m, n = 12, 200_000
     found = expected(iv.StudentTNoise(nu, 2.0), np.zeros(m))
