@@ -34,15 +34,12 @@ class Case:
         What a solve counts, in solves of the finest: unknowns of its mesh over those of that one.
     source : str
         Where the reference comes from.
-    before : str
-        What the runs on the page were held against, if it was another one.
     """
 
     title: str
     make: Callable[[], Posterior]
     weights: Mapping[str, float]
     source: str
-    before: str = ""
 
 
 CASES = {
@@ -57,14 +54,12 @@ CASES = {
         fitzhugh_nagumo.nerve,
         {"coarse": 1.0, "fine": 1.0},
         "plain Hamiltonian Monte Carlo (benchmarks/reference_draws.py), 16 chains of 4,000 trajectories",
-        "The errors above are against 4 chains of PINTS, whose sds are 5 to 11% lower: exact draws' would be 8% off.",
     ),
     "conductivity": Case(
         "Conductivity: 20 modes of a field, 25 data, meshes of 16 x 16 and 32 x 32",
         lambda: conductivity.posterior({"coarse": 16, "fine": 32}),
         {"coarse": 0.25, "fine": 1.0},
         "plain Hamiltonian Monte Carlo (benchmarks/reference_draws.py), 16 chains of 2,000 trajectories",
-        "The errors above are against 4 x 400 draws of nutpie, whose means are within 0.06 sd of it.",
     ),
     "poisson64": Case(
         "Poisson64: 64 stiffnesses, 169 data, meshes of 8 x 8 and 32 x 32",

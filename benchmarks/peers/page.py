@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ WHAT = {
     "numpyro": "NUTS, diagonal metric, the model called from JAX",
     "pints": "adaptive Metropolis (Haario, Bardenet), its default",
     "pypesto": "20 optimisations, then adaptive parallel tempering from the best optimum",
-    "cuqipy": "NUTS, no metric",
+    "cuqipy": "NUTS, no metric; with NumPy 2.4 an array of one number in it had to be made a number",
     "tinyda": "delayed acceptance over two levels, by preconditioned Crank-Nicolson or adaptive Metropolis",
 }
 #: Toolkits that make a comparison of a problem, and seeds that make a spread.
@@ -54,12 +54,12 @@ samples, and writes this page from `benchmarks/peers/results.jsonl`; what follow
 The comparison is small: runs of some ten seconds, seeds: {seeds}, one set of settings for each toolkit and problem
 (`SETTINGS` of `benchmarks/peers/_samplers.py`), and forward models that take under a millisecond, so that what a
 toolkit spends beside them shows, as where NumPyro calls them from JAX. In JAX itself they would not be cheaper:
-FitzHugh-Nagumo's gradient takes 1.5 times the seconds of invsamp's there, in forward mode, 2.5 times in reverse
-(`benchmarks/peers/in_jax.py`). All start from the same draws of the prior where nothing else is said, but pyPESTO
-begins by optimisation. Warm-up is counted in solves and seconds. Seconds are of a core ({machines}),
-which runs shared with other work: by a factor of two they are not to be told apart. Counts of solves are exact. Each
-problem has those toolkits that are made for its kind: ODEs NumPyro, PINTS, pyPESTO and nutpie, fields CUQIpy, tinyDA
-and nutpie, and two modes all of them.
+FitzHugh-Nagumo's gradient takes 1.2 to 1.7 times the seconds of invsamp's there in forward mode, 2.4 to 3 times in
+reverse (`benchmarks/peers/in_jax.py`). All start from the same draws of the prior where nothing else is said, but
+pyPESTO begins by optimisation. Warm-up is counted in solves and seconds. Seconds are of a core ({machines}),
+which runs shared with other work: by a factor of two they are not to be told apart, and what is said of them is of runs
+on one kind. Counts of solves are exact. Each problem has those toolkits that are made for its kind: ODEs NumPyro,
+PINTS, pyPESTO and nutpie, fields CUQIpy, tinyDA and nutpie, and two modes all of them.
 
 - *per 1,000 solves*: effective draws of the slowest parameter; where there are two modes, of which one a draw is in,
   if these are fewer: none where a chain stays in the mode in which it began. A solve with its gradient counts as one,
@@ -76,11 +76,19 @@ and nutpie, and two modes all of them.
 
 
 def main() -> None:
+    lines, found = results()
+    (DOCS / "peers.md").write_text(page(lines, found))
+    late = {(one["toolkit"], one["problem"]) for one in lines if "unfinished" in one}
+    figure(found, late).savefig(DOCS / "images" / "peers.png", dpi=110)
+
+
+def results() -> tuple[list[dict[str, Any]], dict[tuple[str, str], list[dict[str, Any]]]]:
+    """All lines of results.jsonl, and by toolkit and problem those that came to draws."""
     lines = [json.loads(line) for line in (HERE / "results.jsonl").read_text().splitlines()]
     done = [one for one in lines if "unfinished" not in one]
-    found = {(t, p): [one for one in done if (one["toolkit"], one["problem"]) == (t, p)] for t in NAMES for p in CASES}
-    (DOCS / "peers.md").write_text(page(lines, found))
-    figure(found).savefig(DOCS / "images" / "peers.png", dpi=110)
+    return lines, {
+        (t, p): [one for one in done if (one["toolkit"], one["problem"]) == (t, p)] for t in NAMES for p in CASES
+    }
 
 
 def page(lines: Sequence[dict[str, Any]], found: dict[tuple[str, str], list[dict[str, Any]]]) -> str:
@@ -97,42 +105,12 @@ def page(lines: Sequence[dict[str, Any]], found: dict[tuple[str, str], list[dict
             "\n**Some of what follows is of fewer than three seeds, from starts that not every chain gets away from in "
             "so short a run: read orders of magnitude, no digits.**\n"
         )
-    known, missing = references(), list[str]()
+    missing = list[str]()
     for problem, case in CASES.items():
-        ours = on(found["invsamp", problem])
-        rows = [row(toolkit, found[toolkit, problem], ours) for toolkit in NAMES if found[toolkit, problem]]
-        if len(rows) < LEAST:
+        if sum(bool(found[toolkit, problem]) for toolkit in NAMES) < LEAST:
             missing.append(case.title.split(":")[0])
-            continue
-        head = "| toolkit | seeds | per 1,000 solves | per second | solves | means off | sds off | false |"
-        parts.append(f"\n## {case.title}\n\n{head}\n|---|" + "---:|" * 7 + "\n" + "\n".join(rows) + "\n")
-        elsewhere = [t for t in NAMES if on(found[t, problem]) != ours and any(rates(found[t, problem])[1])]
-        if elsewhere:
-            told = "; ".join(f"{NAMES[t]} on {' and '.join(sorted(on(found[t, problem])))}" for t in elsewhere)
-            parts.append(
-                f"\n\\* invsamp's seconds are those of {' and '.join(sorted(ours))}; these are not compared: {told}.\n"
-            )
-        error = np.array(known[problem]["error"]) / np.array(known[problem]["sd"])
-        precision = f", known to {error.max():.2g} sd" if error.max() > 0 else ""
-        before = f" {case.before}" if case.before else ""
-        parts.append(f"\nReference: {case.source}{precision}.{before} {verdict(problem, found)}\n")
-        if "right" in known[problem]:
-            shares = ", ".join(
-                f"{NAMES[t]} {share:.2f}" for t in NAMES if (share := sides(found[t, problem])) is not None
-            )
-            parts.append(
-                f"\nThe mode on the right holds {known[problem]['right']:.3f} of it all; of the draws, {shares}.\n"
-            )
-        late = {
-            t: [one for one in lines if (one["toolkit"], one["problem"]) == (t, problem) and "unfinished" in one]
-            for t in NAMES
-        }
-        parts += [f"\n{unfinished(t, runs, len(found[t, problem]))}\n" for t, runs in late.items() if runs]
-        waiting = [NAMES[t] for t in NAMES if (t, problem) in SETTINGS and not found[t, problem] and not late[t]]
-        if waiting:
-            parts.append(
-                f"\nNot run here, though `make peers` would: {', '.join(waiting)}. It cannot say who is best.\n"
-            )
+        else:
+            parts += section(problem, lines, found)
     if missing:
         parts.append(
             f"\n## Not run for this page\n\n{', '.join(missing)}: `make peers` has the settings, and runs them.\n"
@@ -142,15 +120,41 @@ def page(lines: Sequence[dict[str, Any]], found: dict[tuple[str, str], list[dict
     return "".join(parts)
 
 
+def section(
+    problem: str, lines: Sequence[dict[str, Any]], found: dict[tuple[str, str], list[dict[str, Any]]]
+) -> Iterator[str]:
+    """The table of a problem, and what is said of it."""
+    case, known, ours = CASES[problem], references()[problem], on(found["invsamp", problem])
+    there = [t for t in NAMES if found[t, problem]]
+    head = "| toolkit | seeds | per 1,000 solves | per second | solves | means off | sds off | false |"
+    rows = "\n".join(row(t, found[t, problem], ours) for t in there)
+    yield f"\n## {case.title}\n\n{head}\n|---|" + "---:|" * 7 + f"\n{rows}\n"
+    elsewhere = [t for t in there if on(found[t, problem]) != ours and any(rates(found[t, problem])[1])]
+    if elsewhere:
+        told = "; ".join(f"{NAMES[t]} on {' and '.join(sorted(on(found[t, problem])))}" for t in elsewhere)
+        yield f"\n\\* not on all processors of invsamp's runs, {' and '.join(sorted(ours))}: {told}.\n"
+    error = np.array(known["error"]) / np.array(known["sd"])
+    precision = f", known to {error.max():.2g} sd" if error.max() > 0 else ""
+    yield f"\nReference: {case.source}{precision}. {verdict(problem, found)}\n"
+    if "right" in known:
+        shares = ", ".join(f"{NAMES[t]} {share:.2f}" for t in there if (share := sides(found[t, problem])) is not None)
+        yield f"\nThe mode on the right holds {known['right']:.3f} of it all; of the draws, {shares}.\n"
+    late = {
+        t: [one for one in lines if (one["toolkit"], one["problem"]) == (t, problem) and "unfinished" in one]
+        for t in NAMES
+    }
+    yield from (f"\n{unfinished(t, runs, len(found[t, problem]))}\n" for t, runs in late.items() if runs)
+    waiting = [NAMES[t] for t in NAMES if (t, problem) in SETTINGS and t not in there and not late[t]]
+    if waiting:
+        yield f"\nNot run here, though `make peers` would: {', '.join(waiting)}. It cannot say who is best.\n"
+
+
 def unfinished(toolkit: str, runs: Sequence[dict[str, Any]], others: int) -> str:
     """What is said of runs that came to no draws in their time."""
     solves = [one["solves"] for one in runs if "solves" in one]
     after = f"{runs[0]['unfinished']:.0f} seconds" + (f" and {np.mean(solves):,.0f} solves" if solves else "")
-    of = (
-        f"{len(runs)} of {NAMES[toolkit]}'s {len(runs) + others} runs"
-        if others
-        else f"{NAMES[toolkit]} ({len(runs)} runs)"
-    )
+    count = f"{len(runs)} of {len(runs) + others}" if others or len(runs) > 1 else "one"
+    of = f"{NAMES[toolkit]} ({count} run{'s' if len(runs) + others > 1 else ''})"
     return f"{of} had no draws after {after}, with these settings."
 
 
@@ -200,17 +204,13 @@ def verdict(problem: str, found: dict[tuple[str, str], list[dict[str, Any]]]) ->
     # in favour of others: by those of their runs that came near the reference
     sound = {name: [one for one in found[name, problem] if right([one])] for name in NAMES if name != "invsamp"}
     for index, unit in enumerate(("per solve", "per second")):
-        mine = np.mean(rates(ours)[index])
-        others = {name: np.mean(rates(runs)[index]) for name, runs in sound.items() if runs}
-        if index == 1:
-            others = {name: rate for name, rate in others.items() if on(sound[name]) == on(ours)}
-            if not others:
-                break
-        if not others:
-            sentences.append("No other of these runs came near the reference: there is nothing to compare with.")
+        factors = {name: factor for name, runs in sound.items() if (factor := ahead(ours, runs, index))}
+        if not factors:
+            if index == 0:
+                sentences.append("No other of these runs came near the reference: there is nothing to compare with.")
             break
-        best = max(others, key=lambda name: float(others[name]))
-        factor = float(mine / others[best])
+        best = min(factors, key=lambda name: factors[name])
+        factor = factors[best]
         if index == 1 and 0.5 < factor < 2:
             sentences.append(f"Per second {NAMES[best]} has {1 / factor:.2g} times as many: too near to tell.")
         elif factor >= 1:
@@ -224,7 +224,7 @@ def verdict(problem: str, found: dict[tuple[str, str], list[dict[str, Any]]]) ->
     if not right(ours):
         sentences.insert(0, "**invsamp is off the reference here.**")
     sentences += [
-        f"Of {NAMES[name]}'s {len(found[name, problem])} runs {len(runs)} came near the reference, and these are meant."
+        f"Of {len(found[name, problem])} runs of {NAMES[name]}, {len(runs)} came near the reference: these are meant."
         for name, runs in sound.items()
         if 0 < len(runs) < len(found[name, problem])
     ]
@@ -234,16 +234,23 @@ def verdict(problem: str, found: dict[tuple[str, str], list[dict[str, Any]]]) ->
     return " ".join(sentences)
 
 
+def ahead(ours: Sequence[dict[str, Any]], theirs: Sequence[dict[str, Any]], index: int) -> float | None:
+    """How many times as many effective draws per solve (0) or per second (1) we have: seconds on processors of both."""
+    machines = on(ours) & on(theirs) if index else on(ours) | on(theirs)
+    mine, others = ([one for one in runs if one["machine"] in machines] for runs in (ours, theirs))
+    return float(np.mean(rates(mine)[index]) / np.mean(rates(others)[index])) if mine and others else None
+
+
 def right(runs: Sequence[dict[str, Any]]) -> bool:
     """No chain in a false mode or at rest, and means as near as a hundred draws would bring them, twice over."""
     near = float(np.mean([one["mean_error"] for one in runs])) < 0.2
     return max(one["false"] for one in runs) == 0 and min(one["ess"] for one in runs) > 0 and near
 
 
-def figure(found: dict[tuple[str, str], list[dict[str, Any]]]) -> Figure:
+def figure(found: dict[tuple[str, str], list[dict[str, Any]]], late: Container[tuple[str, str]]) -> Figure:
     """A row for each problem, on the left per 1,000 solves, on the right per second; hollow where off the reference."""
     run = {p: case for p, case in CASES.items() if sum(bool(found[name, p]) for name in NAMES) >= LEAST}
-    shown = {p: [name for name in NAMES if found[name, p]] for p in run}
+    shown = {p: [name for name in NAMES if found[name, p] or (name, p) in late] for p in run}
     heights = [1.0 + len(names) for names in shown.values()]
     made = new_figure(8.0, 0.6 + 0.3 * sum(heights))
     panels = made.subplots(len(run), 2, squeeze=False, height_ratios=heights)
@@ -254,15 +261,17 @@ def figure(found: dict[tuple[str, str], list[dict[str, Any]]]) -> Figure:
             for at, name in enumerate(shown[problem]):
                 runs = found[name, problem]
                 values = rates(runs)[index]
-                color, mean = HOT if name == "invsamp" else COLD, float(np.mean(values))
-                axes.barh(at, mean, color=color if right(runs) else "none", edgecolor=color, height=0.65, lw=1.0)
-                axes.plot([min(values), max(values)], [at, at], color=INK, lw=1.2)
-                if mean == 0.0:
-                    axes.text(
-                        0.01, at, "none", transform=axes.get_yaxis_transform(), va="center", color=INK, fontsize=8
-                    )
+                if not any(values):
+                    told = "none" if runs else "no draws in time"
+                    axes.text(0.01, at, told, transform=axes.get_yaxis_transform(), va="center", color=INK, fontsize=8)
+                    continue
+                color = HOT if name == "invsamp" else COLD
+                filled = color if right(runs) else "none"
+                axes.barh(at, float(np.mean(values)), color=filled, edgecolor=color, height=0.65, lw=1.0)
+                axes.plot(values, [at] * len(values), "|-", color=INK, lw=1.2, ms=5)
             axes.set_xscale("log")
             axes.set_xlim(0.05, 2000.0)
+            axes.set_ylim(-0.6, len(shown[problem]) - 0.4)
             axes.set_yticks(range(len(shown[problem])), [NAMES[name] for name in shown[problem]] if index == 0 else [])
             axes.invert_yaxis()
             clean(axes)
@@ -270,7 +279,9 @@ def figure(found: dict[tuple[str, str], list[dict[str, Any]]]) -> Figure:
                 title(axes, case.title.split(":")[0])
             if line == len(run) - 1:
                 axes.set_xlabel(unit, color=INK, fontsize=8)
-    made.supxlabel("hollow: off the reference, or chains in false modes; lines: over seeds", fontsize=8, color=FAINT)
+    made.supxlabel(
+        "hollow: off the reference, or chains in false modes; lines: from seed to seed", fontsize=8, color=FAINT
+    )
     return made
 
 
