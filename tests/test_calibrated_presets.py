@@ -6,6 +6,7 @@ each, and by 4.5 standard errors more.
 """
 
 import inspect
+import itertools
 import zlib
 from dataclasses import replace
 
@@ -122,18 +123,31 @@ CONTOURS = {
 }
 #: They take no preconditioner: steps that suit each family as it is, and how many for each draw.
 STEPS = {"linear": (0.03, 20), "decay": (0.003, 15), "bimodal": (0.03, 30), "walls": (0.01, 10), "mixed": (0.01, 60)}
-#: One replicate after the other, with a run each: the estimators are the point. Steps, and sizes of batches, with which
-#: no chain runs away.
-BATCHES = {
-    "vr_resgld": {"linear": (0.15, 2), "walls": (0.15, 2), "bimodal": (0.05, 2), "decay": (0.05, 6)},
-    "paired_resgld": {"linear": (0.15, 2), "walls": (0.15, 2), "decay": (0.15, 2)},
+#: One replicate after the other, with a run each: the estimators are the point.
+BATCHES = ("vr_resgld", "paired_resgld")
+#: Steps, and sizes of batches, with which no chain runs away, but where that is said; .15 and 2 elsewhere.
+SHORTER = {("vr_resgld", "decay"): (0.05, 6)} | dict.fromkeys(
+    itertools.product(BATCHES, ("bimodal", "mixed")), (0.05, 2)
+)
+#: Chains forget slowly there, so that runs have to be long.
+LONG = [("paired_resgld", "bimodal"), ("vr_resgld", "mixed"), ("paired_resgld", "mixed")]
+#: Replicates of 20 that may fail. In g's logarithm energies of the last family grow like exponentials, so that plain
+#: steps of any length leave for ever from far enough out: with estimates by snapshots one replicate in 30 does.
+MAY_FAIL = {("vr_resgld", "mixed"): 5}
+#: Positions about which terms are expanded, and temperatures of what stays near these. Expanded about the prior's
+#: centre alone, terms are off by hundreds where data of the last two families lead, and steps and swaps come to rest.
+REFERENCES = {
+    "bimodal": ([[1.0, 0.0], [-1.0, 0.0]], None),
+    "mixed": ([[0.5, np.log(g), t] for g in (0.2, 0.6, 1.5, 3.0) for t in (-2.0, -0.7, 0.7, 2.0)], (1.0, 1.5)),
 }
-APART = {
-    "vr_resgld": lambda step, size, d: iv.vr_resgld(step_size=step, size=size, preconditioner="dense"),
-    "paired_resgld": lambda step, size, d: iv.paired_resgld(
-        np.zeros((1, d)), step_size=step, size=size, preconditioner="dense"
-    ),
-}
+
+
+def by_batches(name, family, d):
+    step, size = SHORTER.get((name, family), (0.15, 2))
+    if name == "vr_resgld":
+        return iv.vr_resgld(step_size=step, size=size, preconditioner="dense")
+    references, temperatures = REFERENCES.get(family, (np.zeros((1, d)), None))
+    return iv.paired_resgld(references, temperatures, step_size=step, size=size, preconditioner="dense")
 
 
 def of_exact(found):
@@ -171,7 +185,7 @@ def case(name, family):
 
 
 def test_every_preset_is_here():
-    assert {*EXACT, *UNADJUSTED, *CONTOURS, *APART, *BASELINES, *OF_A_SURROGATE} == {
+    assert {*EXACT, *UNADJUSTED, *CONTOURS, *BATCHES, *BASELINES, *OF_A_SURROGATE} == {
         n for n in presets.__all__ if inspect.isfunction(getattr(presets, n))
     }
 
@@ -273,25 +287,51 @@ class Louder(iv.GaussianNoise):
 
 
 def replicated(name, family, louder=False):
-    """A calibration by the public function."""
-    one = FAMILIES[family]
+    """Ranks of 20 replicates by the public function, less those that may fail."""
+    one = of_two_models(family)
     noise = Louder(one.noise.scale) if louder else one.noise
-    model = Plain(list(one.forward.values())[-1])
-    posterior = iv.Posterior(one.prior, model, np.zeros(one.size), noise, one.domain)
-    plan = {"draws": 200, "warmup": 200, "chains": 2, "seed": 1, "progress": False}
-    sampler = APART[name](*BATCHES[name][family], posterior.dimension)
-    found = iv.calibrate(posterior, sampler, replicates=20, ranks=DRAWS, **plan)
-    assert not found.failed
+    models = {fidelity: Plain(function) for fidelity, function in one.forward.items()}
+    two = name in OF_A_SURROGATE
+    posterior = iv.Posterior(one.prior, models if two else models["fine"], np.zeros(one.size), noise, one.domain)
+    sampler = iv.two_stage() if two else by_batches(name, family, posterior.dimension)
+    plan = {"draws": 1000, "warmup": 300} if (name, family) in LONG else {"draws": 200, "warmup": 200}
+    found = iv.calibrate(posterior, sampler, replicates=20, ranks=DRAWS, chains=2, seed=1, progress=False, **plan)
+    assert len(found.failed) <= MAY_FAIL.get((name, family), 0)
     return found.ranks
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "family"), [(name, family) for name in APART for family in BATCHES[name]])
+@pytest.mark.parametrize(
+    ("name", "family"), [(name, family) for name in BATCHES for family in FAMILIES if (name, family) not in LONG]
+)
 def test_by_batches(name, family, within):
     assert within(*of_unadjusted(replicated(name, family)))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", APART)
+@pytest.mark.parametrize(("name", "family"), LONG[:2])
+def test_by_batches_at_length(name, family, within):
+    assert within(*of_unadjusted(replicated(name, family)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "family"), LONG[2:])
+def test_by_batches_about_many_references(name, family, within):
+    assert within(*of_unadjusted(replicated(name, family)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BATCHES)
 def test_by_batches_wrong_noise_is_rejected(name, within):
     assert not within(*of_unadjusted(replicated(name, "linear", louder=True)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_coarse_model_that_screens(family, within):
+    assert within(*of_exact(replicated("two_stage", family)))
+
+
+@pytest.mark.slow
+def test_a_coarse_model_that_screens_with_wrong_noise_is_rejected(within):
+    assert not within(*of_exact(replicated("two_stage", "linear", louder=True)))
