@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from multiprocessing.util import Finalize
 from typing import NamedTuple
+
+import numpy as np
 
 from invsamp.parallel.process import GUARD, Worker, heard
 from invsamp.parallel.worker import Answer, Description, Request
@@ -24,6 +27,11 @@ from invsamp.posing.forward import ModelError
 START_LIMIT = 600.0
 #: Workers in succession that may end before they are ready, once one was.
 ACCIDENTS = 3
+#: Seconds of a request up to which a worker is given the next one before it has answered: it would wait for it as long
+#: as two processes need to wake each other, and no other worker could have had it much sooner.
+SHORT = 0.05
+#: Bytes of such a request at the most: it has to fit into the connection, as nobody reads while both sides write.
+SMALL = 2**13
 
 
 class Task(NamedTuple):
@@ -56,6 +64,8 @@ class WorkerPool:
         self._process = os.getpid()
         self._broken: str | None = None
         self._lost: int | None = None  # in succession, before they were ready; None until one was
+        #: Seconds of the last request, by operation.
+        self.took: dict[str, float] = {}
         self._finalizer = Finalize(self, _end_all, (self._workers,), exitpriority=20)
 
     def run(self, tasks: Sequence[Task]) -> list[Answer]:
@@ -189,54 +199,66 @@ class _Round:
         return [self._answers[index] for index in range(len(self._tasks))]
 
     def _assign(self) -> None:
-        """Give each idle worker what it prefers, or what no living worker does."""
-        free = {n for n, worker in self._pool.workers.items() if worker.idle}
+        """Give each idle worker what it prefers, or what no living worker does; of what is short, one more to each."""
+        self._give({n for n, worker in self._pool.workers.items() if worker.idle}, range(len(self._tasks)))
+        if self._waiting and all(worker.description is not None for worker in self._pool.workers.values()):
+            short = {k for k in self._waiting if self._is_short(self._tasks[k].request)}
+            self._give({n for n, worker in self._pool.workers.items() if len(worker.tasks) == 1}, short)
+
+    def _give(self, free: set[int], which: Container[int]) -> None:
+        """Give one each of some tasks to workers."""
         kept: deque[int] = deque()
         while self._waiting:
             index = self._waiting.popleft()
             task, number = self._tasks[index], self._tasks[index].preferred
             if number not in self._pool.workers:
                 number = min(free, default=None)
-            if number is None or number not in free:
+            if number is None or number not in free or index not in which:
                 kept.append(index)
                 continue
             free.discard(number)
             # a linearization that was lost with the preferred worker is made again within the same request
             lost = task.preferred is not None and task.preferred != number
-            if not self._pool.workers[number].give(index, task.request, limits=2.0 if lost else 1.0):
-                # it had died in idleness, which is not the fault of this row
-                self._pool.stop(number)
+            worker = self._pool.workers[number]
+            if not worker.give(index, task.request, limits=2.0 if lost else 1.0):
                 kept.append(index)
+                if not worker.tasks:  # it had died in idleness, which is not the fault of this row
+                    self._pool.stop(number)
         self._waiting = kept
+
+    def _is_short(self, request: Request) -> bool:
+        size = sum(argument.nbytes for argument in request.arguments if isinstance(argument, np.ndarray))
+        return size <= SMALL and self._pool.took.get(request.operation, math.inf) <= SHORT
 
     def _take(self, number: int, message: Answer | None) -> None:
         worker = self._pool.workers[number]
-        index, worker.task = worker.task, None
         if message is None:
             ending = worker.exit_message()
-            self._pool.stop(number)
-            if index is not None:
-                self._answers[index] = Answer("died", f"the worker process ended ({ending})", number)
-            self._replace()
+            self._end(number, Answer("died", f"the worker process ended ({ending})", number))
         elif message.status == "mistake":
             raise ModelError(message.value)
-        elif index is not None:
+        else:
+            index, seconds = worker.answered()
+            self._pool.took[self._tasks[index].request.operation] = seconds
             self._answers[index] = message._replace(worker=number)
+
+    def _end(self, number: int, answer: Answer) -> None:
+        """End a worker, which is the answer to what it is at, and let others do what it has not begun."""
+        tasks = self._pool.workers[number].tasks
+        self._pool.stop(number)
+        if tasks:
+            self._answers[tasks[0]] = answer
+            self._waiting.extendleft(reversed(tasks[1:]))
+        # now, so that another is ready when the next batch comes, even if nothing waits in this one
+        self._pool.start(len(self._pool.workers) + 1)
 
     def _end_late(self) -> None:
         now = time.monotonic()
         for number, worker in list(self._pool.workers.items()):
             if worker.deadline is None or now < worker.deadline or heard(worker.heard_by[:1], 0.0):
                 continue
-            index, limit = worker.task, worker.time_limit
-            self._pool.stop(number)
-            assert index is not None
-            self._answers[index] = Answer("timed_out", f"TimeoutError: no answer within {limit:g} s", number)
-            self._replace()
-
-    def _replace(self) -> None:
-        # now, so that it is ready when the next batch comes, even if nothing waits in this one
-        self._pool.start(len(self._pool.workers) + 1)
+            limit = worker.time_limit
+            self._end(number, Answer("timed_out", f"TimeoutError: no answer within {limit:g} s", number))
 
 
 def _end_all(workers: dict[int, Worker]) -> None:

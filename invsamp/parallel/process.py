@@ -11,6 +11,7 @@ import select
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -39,29 +40,52 @@ class Worker:
     def __init__(self, payload: tuple[bool, bytes], time_limit: float | None) -> None:
         self._payload, self.time_limit = payload, time_limit
         self.description: Description | None = None
-        self.task: int | None = None
-        self.deadline: float | None = None
+        #: What it was given and has not answered, in that order, with their time limits: it is at the first of them.
+        self._given: deque[tuple[int, float]] = deque()
+        self._since = 0.0  # that it is
         self.forgotten: list[int] = []
         self.began = time.monotonic()
         self.connection, self._process = _spawn(time_limit)
 
     @property
     def idle(self) -> bool:
-        return self.description is not None and self.task is None
+        """Whether it is ready and has nothing to do."""
+        return self.description is not None and not self._given
+
+    @property
+    def tasks(self) -> list[int]:
+        """What it was given and has not answered, in that order."""
+        return [task for task, _ in self._given]
+
+    @property
+    def deadline(self) -> float | None:
+        """When it has to have answered what it is at."""
+        if self.time_limit is None or not self._given:
+            return None
+        return self._since + self._given[0][1] * self.time_limit
 
     def give(self, task: int, request: Request, limits: float = 1.0) -> bool:
         """Send a request, to be answered within so many time limits; False if the worker has died meanwhile."""
         forgotten, self.forgotten = self.forgotten, []
-        self.task = task  # before it is sent: Ctrl-C may come at once
+        idle = not self._given
+        self._given.append((task, limits))  # before it is sent: Ctrl-C may come at once
         try:
-            if heard(self.heard_by, 0.0):  # nothing was asked: this is the end of it
+            if idle and heard(self.heard_by, 0.0):  # nothing was asked: this is the end of it
+                self._given.pop()
                 return False
             self.connection.send_bytes(pickle.dumps(request._replace(forgotten=tuple(forgotten))))
         except OSError:
+            self._given.pop()
             return False
-        if self.time_limit is not None:
-            self.deadline = time.monotonic() + limits * self.time_limit
+        if idle:
+            self._since = time.monotonic()
         return True
+
+    def answered(self) -> tuple[int, float]:
+        """The task that it has answered, and the seconds that it took; it is at the next one now."""
+        now, (task, _) = time.monotonic(), self._given.popleft()
+        took, self._since = now - self._since, now
+        return task, took
 
     @property
     def heard_by(self) -> tuple[int, int]:
@@ -81,7 +105,6 @@ class Worker:
                 self.connection.send(self._payload)
         except (EOFError, OSError):
             return None
-        self.deadline = None
         if isinstance(message, Description):
             self.description = message
         return message
