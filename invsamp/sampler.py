@@ -187,6 +187,7 @@ def _check_agreed(comm: Communicator, engine: Engine, seed: int | str, path: Pat
 
 def _made(engine: Engine, progress: bool, path: Path | None, segment: int | None, *, together: bool) -> Run:
     """The run from its first solve to its last."""
+    engine.restart_clock(0.0)  # what came before was imports and agreement, and waiting for processes to start
     if path is not None:
         begin_run(engine, path, segment=segment, progress=progress)
         return Run.load(path)
@@ -235,7 +236,7 @@ def _run(engine: Engine, progress: bool, together: bool) -> Draws:
     try:
         with shared or nullcontext():
             while engine.done < engine.steps:
-                engine.step()
+                engine.step(engine.steps, kept.keep)
                 bar.tick()
                 if engine.drawn > 0 and engine.drawn % thin == 0:
                     kept.append()

@@ -51,9 +51,9 @@ def made_by_two(script, tmp_path_factory):
         sys.path.insert(0, sys.argv[1])
         import invsamp as iv
         import my_parts
-        from invsamp.parallel import leader, rank
+        from invsamp.parallel import planning, rank
         from invsamp.problems.mixtures import two_modes
-        leader.MESSAGES = -1.0  # cheap as the models are, they are solved by all
+        planning.MESSAGES = -1.0  # cheap as the models are, they are solved by all
         short = {"draws": 20, "warmup": 100, "seed": 3, "progress": False}
         run = iv.sample(my_parts.counts, my_parts.walk, **short)
         hot = iv.sample(iv.Target(two_modes()), my_parts.contour, **short).rung_theta(1)

@@ -16,7 +16,7 @@ from invsamp import presets
 from invsamp.engine import state as states
 from invsamp.engine.engine import Engine
 from invsamp.engine.plan import Plan
-from invsamp.parallel import leader, sharing
+from invsamp.parallel import planning, sharing
 
 PAGE = (Path(__file__).parents[1] / "docs" / "papers.md").read_text()
 ROWS = re.findall(r"^\| ([\w-]+) \| ([^|]+) \| `(iv\.[^`]+)` \|$", PAGE, re.MULTILINE)
@@ -209,7 +209,7 @@ def problem(name):
 @pytest.mark.parametrize("name", CALLS)
 def test_in_a_box_of_two_fidelities_any_number_of_processes_goes_on_to_the_bit(name, monkeypatch):
     """From warm-up into the draws, where a model fails in a corner; or what a row refuses, and without it."""
-    monkeypatch.setattr(leader, "MESSAGES", -1.0)  # cheap as the models are, all processes solve
+    monkeypatch.setattr(planning, "MESSAGES", -1.0)  # cheap as the models are, all processes solve
     sampler = fitting(CALLS[name])
     searching = any(rung.step_size is None or rung.learns_variance for rung in sampler.rungs)
     plan = Plan(20, 100 if searching else 10, 1, 4, 5)
@@ -219,8 +219,9 @@ def test_in_a_box_of_two_fidelities_any_number_of_processes_goes_on_to_the_bit(n
             iv.sample(problem(None), sampler, draws=1, warmup=plan.warmup, progress=False)
 
     def steps(engine, count):
-        for _ in range(count):
-            engine.step()
+        end = engine.done + count
+        while engine.done < end:
+            engine.step(end - engine.done, lambda rung: None)
         return states.encode(engine.state())
 
     def go_on(comm, state, count):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -17,8 +18,14 @@ from invsamp.engine.streams import Saved
 from invsamp.engine.swaps.exchange import Exchange
 from invsamp.engine.visits import Visits
 from invsamp.evaluate.counted import CountedPotential
-from invsamp.evaluate.requests import Answer, Asks, Result, answered, done, gathered
+from invsamp.evaluate.requests import Answer, Asks, Queue, Result, answered, as_they_come, done, gathered
 from invsamp.ladder import Sampler
+
+#: Steps that rungs make at the most, and seconds that these may take, before all of them stand at the same one: the
+#: signal that ends a run waits for that.
+AHEAD, LONGEST = 16, 0.25
+#: Is told the number of a rung, and how many steps it has made, after each but the last of some.
+Keep = Callable[[int, int], None]
 
 
 class AtWork:
@@ -47,6 +54,8 @@ class AtWork:
         Where the user lets the chains start.
     parallel : bool
         Whether what all rungs ask for at a time is to be answered together.
+    queue : Queue, optional
+        Who answers each rung as soon as its own answers are there.
     """
 
     composition: Sampler
@@ -63,15 +72,17 @@ class AtWork:
         self.outside: list[int] = []
         self.given: Array | None = None
         self.parallel = False
+        self.queue: Queue | None = None
+        self._pace = LONGEST  # seconds of a step
 
     def answered_by(self, potentials: dict[str, CountedPotential]) -> None:
         """Let these answer."""
         self.potentials = potentials
         self.answer = next(iter(potentials.values())).answer_all
 
-    def share(self, answer: Answer) -> None:
-        """Let others answer, all that is asked for at a time at once."""
-        self.answer, self.parallel = answer, True
+    def share(self, answer: Answer, queue: Queue | None = None) -> None:
+        """Let others answer, all that is asked for at a time at once; or each rung by itself, in draws."""
+        self.answer, self.queue, self.parallel = answer, queue, True
         for rung in self.rungs:
             rung.share(answer)
 
@@ -109,7 +120,7 @@ class AtWork:
         share_pilots(self.rungs)
         take_gradients_along(self.rungs)
         if self.parallel:
-            self.share(self.answer)
+            self.share(self.answer, self.queue)
         self.exchange, self.outside = None, [0] * len(self.rungs)
 
     def meet(self) -> None:
@@ -127,6 +138,31 @@ class AtWork:
                 done(rung.moves(), answer)
         if self.exchange is not None and self.exchange.due():
             self.do([self.exchange.meet()])
+
+    def move_on(self, queue: Queue, most: int, keep: Keep) -> int:
+        """As many steps as rungs make before they meet others, each at its own pace, and that meeting: how many.
+
+        The draws are those of as many times `move`, as between meetings no rung looks at another.
+        """
+        begin, exchange = time.perf_counter(), self.exchange
+        steps = max(1, min(most, AHEAD, int(LONGEST / self._pace)))
+        groups = [[0]] if exchange is None else exchange.groups
+        steps = steps if exchange is None else exchange.ahead(steps)
+        as_they_come([self._way(group, steps, keep) for group in groups], queue)
+        if exchange is not None:
+            self.do([exchange.meet()])
+        self._pace = (time.perf_counter() - begin) / steps
+        return steps
+
+    def _way(self, group: Sequence[int], steps: int, keep: Keep) -> Asks[None]:
+        """Steps of rungs that meet after each."""
+        for made in range(1, steps + 1):
+            yield from gathered([self.rungs[k].moves() for k in group])
+            if made < steps:
+                if len(group) > 1 and self.exchange is not None:
+                    self.exchange.meet_at_hand()
+                for k in group:
+                    keep(k, made)
 
     def count(self, positions: Array) -> None:
         """Count draws (rungs, chains, draws, d), and which of them lie outside the domain, before they leave memory."""

@@ -18,7 +18,7 @@ from invsamp.engine.stages import ROUNDS
 from invsamp.engine.streams import Saved
 from invsamp.engine.training import Found, Training
 from invsamp.engine.warmup import SHORTEST
-from invsamp.evaluate.requests import Answer
+from invsamp.evaluate.requests import Answer, Queue
 from invsamp.ladder import Sampler
 from invsamp.ladder.automatic import Automatic
 from invsamp.ladder.corrected_exchange import CorrectedExchange
@@ -89,7 +89,7 @@ class CorrectedEngine(Engine):
         self._names = [self.rungs[1].fidelity] if self._asked else self._candidates()
         self._next_level(positions)
 
-    def step(self) -> None:
+    def step(self, most: int = 1, keep: Callable[[int], None] | None = None) -> None:
         """One step: of training, or as of any run; of draws, all coarse steps to the next exchange."""
         if self._learning:
             self._learn()
@@ -106,9 +106,9 @@ class CorrectedEngine(Engine):
         self.between = np.array(seen) if seen else None
         self.done -= every - 1
 
-    def share(self, answer: Answer) -> None:
+    def share(self, answer: Answer, queue: Queue | None = None) -> None:
         """Let others answer."""
-        super().share(answer)
+        super().share(answer, queue)
         if self._training is not None:
             self._training.coarse.share(answer)
 

@@ -23,12 +23,12 @@ class Draws:
 
     def __init__(self, engine: Engine, capacity: int) -> None:
         self._engine, self.capacity = engine, capacity
-        self.count = 0
         self._open()
 
     def _open(self) -> None:
         """Make room for the rungs that there are."""
         engine, capacity = self._engine, self.capacity
+        self._counts = [0] * len(engine.rungs)
         rungs, (chains, d) = len(engine.rungs), engine.rungs[0].position.shape
         whole = engine.record.whole
         self._positions = np.empty((rungs, chains, capacity if whole else 0, d))
@@ -49,6 +49,11 @@ class Draws:
             for k, (rung, names) in enumerate(zip(engine.rungs, _by_rung(engine), strict=True))
         ]
 
+    @property
+    def count(self) -> int:
+        """Draws that all rungs have made."""
+        return min(self._counts)
+
     def append(self) -> None:
         """Keep what the engine's chains are at now.
 
@@ -58,28 +63,39 @@ class Draws:
             If a kernel does not tell what it declares.
         """
         i, engine = self.count, self._engine
-        whole = engine.record.whole
-        first = whole and self._between is None and engine.between is not None
-        if first or self._rungs[0][0] is not engine.rungs[0]:  # warm-up has made another ladder
+        if engine.record.whole and self._between is None and engine.between is not None:
             self._open()
-        for rung, names, positions, kept in self._rungs:
-            if whole:
-                positions[:, i] = rung.position
-            for name, values in recorded(rung, names).items():
-                kept[name][:, i] = values
+        for k in range(len(engine.rungs)):
+            self.keep(k)
+        if not engine.record.whole:
+            engine.count(np.stack([rung.position for rung in engine.rungs])[:, :, None])
+        if self._between is not None:
+            self._between[:, :, i] = engine.between
+
+    def keep(self, k: int) -> None:
+        """The same of one rung, where each makes its steps by itself; `append` follows when all have made them."""
+        engine = self._engine
+        if self._rungs[0][0] is not engine.rungs[0]:  # warm-up has made another ladder
+            self._open()
+        i, (rung, names, positions, kept) = self._counts[k], self._rungs[k]
+        if engine.record.whole:
+            positions[:, i] = rung.position
+        for name, values in recorded(rung, names).items():
+            kept[name][:, i] = values
         if engine.exchange is not None:
-            self._kept["replica"][:, :, i] = engine.exchange.walkers.replica
+            self._kept["replica"][k, :, i] = engine.exchange.walkers.replica[k]
+        if k == 0:
+            self._record(i)
+        self._counts[k] = i + 1
+
+    def _record(self, i: int) -> None:
+        engine = self._engine
         for name, values in engine.record.of(engine.problem, engine.rungs[0].position).items():
             room = self._recorded[name]
             if values.shape[1:] != room.shape[2:]:
                 told = f"{values.shape[1:]} after {room.shape[2:]}"
                 raise ValueError(f"record[{name!r}] must return one shape for all theta, got {told}")
             room[:, i] = values
-        if not whole:
-            engine.count(np.stack([rung.position for rung in engine.rungs])[:, :, None])
-        if self._between is not None:
-            self._between[:, :, i] = engine.between
-        self.count = i + 1
 
     def take(self) -> Segment:
         """What was kept since the last time, counted by the engine; the room is free again.
@@ -89,7 +105,7 @@ class Draws:
         segment = self.view()
         if segment.positions is not None:
             self._engine.count(segment.positions)
-        self.count = 0
+        self._counts = [0] * len(self._counts)
         return segment
 
     def view(self) -> Segment:

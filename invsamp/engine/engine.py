@@ -19,7 +19,7 @@ from invsamp.engine.starts import failure_message, place
 from invsamp.engine.streams import Saved
 from invsamp.engine.swaps.exchange import Exchange
 from invsamp.evaluate.counted import CountedPotential
-from invsamp.evaluate.requests import Answer, Asks, Result
+from invsamp.evaluate.requests import Answer, Asks, Queue, Result
 from invsamp.ladder import Sampler
 from invsamp.laws.cooling import label
 from invsamp.posing.names import check_names
@@ -145,8 +145,10 @@ class Engine:
         """Whether the next step is one of warm-up."""
         return self.stages.warming
 
-    def step(self) -> None:
-        """One step.
+    def step(self, most: int = 1, keep: Callable[[int], None] | None = None) -> None:
+        """One step; of draws, up to so many where the rungs can make them each at its own pace.
+
+        ``keep`` is told the number of a rung that stands where a draw is due, for all draws but that of the last step.
 
         Raises
         ------
@@ -154,8 +156,17 @@ class Engine:
             If every solve fails for 200 steps in a row. If gradients are noisier than a rung may have them
             (`invsamp.ladder.GradientNoise`), at the end of warm-up.
         """
+        steps, queue = 1, self.work.queue
         try:
-            if not self.stages.warming:
+            if not self.stages.warming and queue is not None and keep is not None and self.record.whole:
+                drawn, thin = self.drawn, self.plan.thin
+
+                def made(rung: int, steps: int) -> None:
+                    if (drawn + steps) % thin == 0:
+                        keep(rung)
+
+                steps = self.work.move_on(queue, min(most, self.steps - self.done), made)
+            elif not self.stages.warming:
                 self.work.move()
             elif self.stages.step():
                 self._begin_draws(self.done + 1)
@@ -165,11 +176,11 @@ class Engine:
             reason = f": {message}" if message else ""
             told = f"{failure}; the chains stand at the parameters {theta}{reason}{failure.cause}"
             raise RuntimeError(told) from failure
-        self.done += 1
+        self.done += steps
 
-    def share(self, answer: Answer) -> None:
-        """Let others answer, all that is asked for at a time at once."""
-        self._own.share(answer)
+    def share(self, answer: Answer, queue: Queue | None = None) -> None:
+        """Let others answer, all that is asked for at a time at once; or each rung by itself, in draws."""
+        self._own.share(answer, queue)
 
     def do(self, askings: Sequence[Asks[Result]]) -> list[Result]:
         """What comes of some that ask and do not depend on each other."""

@@ -40,11 +40,10 @@ class Bar:
         except Exception:
             self._bar, live, shown = tqdm(disable=True), False, False
         self._interval = (LIVE if live else LOGGED) if shown else math.inf
-        self._engine, self._pending, self._last = engine, 0, time.monotonic()
+        self._engine, self._shown, self._last = engine, engine.done, time.monotonic()
 
     def tick(self) -> None:
-        """Count one step."""
-        self._pending += 1
+        """Look whether it is time, after a step, or some."""
         if (now := time.monotonic()) - self._last >= self._interval:
             self._last = now
             self._show()
@@ -60,10 +59,10 @@ class Bar:
         try:
             self._bar.set_postfix(self._facts(), refresh=False)
             self._bar.total = self._engine.steps
-            self._bar.update(self._pending)
+            self._bar.update(self._engine.done - self._shown)
         except Exception:  # of a terminal or a widget that is gone: no bar is worth a run
             self._bar.disable, self._interval = True, math.inf
-        self._pending = 0
+        self._shown = self._engine.done
 
     def _facts(self) -> dict[str, str]:
         facts = {name: f"{potential.evaluations} solves" for name, potential in self._engine.potentials.items()}

@@ -100,7 +100,7 @@ def record(engine: Engine, directory: RunDirectory, interrupts: Interrupts, prog
     received = None
     try:
         while engine.done < engine.steps and received is None:
-            engine.step()
+            engine.step(checkpoints.ahead, checkpoints.keep)
             bar.tick()
             checkpoints.after_step()
             received = interrupts.received or engine.signalled()
@@ -143,6 +143,19 @@ class _Checkpoints:
         self._next, self._room = engine.done + 1, self._largest
         if self._segment is not None:
             self._next, self._room = self._chosen()
+
+    @property
+    def ahead(self) -> int:
+        """Steps that may be made before the next look."""
+        engine, thin = self._engine, self._engine.plan.thin
+        if engine.done - self._begun < FIRST_STEPS:
+            return 1
+        room = (self._room - self._draws.count) * thin - engine.drawn % thin
+        return room if self._next < engine.done else min(room, self._next - engine.done)
+
+    def keep(self, rung: int) -> None:
+        """Keep a draw of one rung."""
+        self._draws.keep(rung)
 
     def after_step(self) -> None:
         """Keep a draw if one is due, and write if that is due."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from math import isfinite
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -121,6 +121,22 @@ Asks = Generator[tuple[Request, ...], tuple[Estimate, ...], Result]
 Answer = Callable[[tuple[Request, ...]], tuple[Estimate, ...]]
 
 
+class Queue(Protocol):
+    """Answers several that ask, to each as soon as its own answers are there."""
+
+    def put(self, asking: int, requests: tuple[Request, ...]) -> None:
+        """What one of them asks for."""
+        ...
+
+    def get(self) -> tuple[int, tuple[Estimate, ...]]:
+        """One of them whose answers are there, and these, in the order of its requests; waits for it."""
+        ...
+
+    def clear(self) -> None:
+        """Wait for what is under way, and forget all that was asked."""
+        ...
+
+
 def answered(asking: Asks[Result], answer: Answer) -> Result:
     """What comes of it if every request is answered at once."""
     send = asking.send
@@ -165,6 +181,27 @@ def gathered(askings: Sequence[Asks[Result]]) -> Asks[list[Result]]:
         for k, requests in list(pending.items()):
             go_on(k, found[begin : begin + len(requests)])
             begin += len(requests)
+    return [results[k] for k in range(len(askings))]
+
+
+def as_they_come(askings: Sequence[Asks[Result]], queue: Queue) -> list[Result]:
+    """The same where each goes on as soon as what it asked for is there, whatever the others wait for."""
+    results: dict[int, Result] = {}
+
+    def go_on(k: int, found: tuple[Estimate, ...] | None) -> None:
+        try:
+            queue.put(k, next(askings[k]) if found is None else askings[k].send(found))
+        except StopIteration as end:
+            results[k] = end.value
+
+    try:
+        for k in range(len(askings)):
+            go_on(k, None)
+        while len(results) < len(askings):
+            go_on(*queue.get())
+    except Exception:
+        queue.clear()
+        raise
     return [results[k] for k in range(len(askings))]
 
 

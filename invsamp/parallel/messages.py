@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-#: Seconds of waiting after which a process sleeps between looks: most answers come sooner.
-SPIN = 2e-4
+#: Seconds before and after an answer is due in which a process looks for it without sleeping: most come then.
+SPIN = 3e-4
 #: Longest sleep between two looks.
-LONGEST = 2e-3
+LONGEST = 5e-4
 #: Bytes that one collective call moves at the most: MPI counts them by 32 bits, and draws may be more.
 PIECE = 2**28
 
@@ -84,6 +84,14 @@ class Communicator(Protocol):
         ...
 
 
+def arrived(comm: Communicator, source: int, tag: int) -> Arrived | None:
+    """A message from a process, if there is one.
+
+    Open MPI looks among what it has taken in, and then takes in what has come: a single look sees that the next time.
+    """
+    return comm.improbe(source, tag) or comm.improbe(source, tag)
+
+
 class Patience:
     """Waits, and keeps the time that it took.
 
@@ -93,23 +101,26 @@ class Patience:
     def __init__(self) -> None:
         self.seconds = 0.0
 
-    def until(self, look: Callable[[], Found | None]) -> Found:
-        """What ``look()`` gives, once that is neither None nor False."""
+    def until(self, look: Callable[[], Found | None], due: float = 0.0) -> Found:
+        """What ``look()`` gives, once that is neither None nor False; it is not expected before so many seconds."""
         found = look()
         if found is not None and found is not False:
             return found
         begin = time.perf_counter()
+        if due > SPIN:
+            time.sleep(due - SPIN)
+        late = time.perf_counter()
         while True:
             found = look()
-            waited = time.perf_counter() - begin
+            now = time.perf_counter()
             if found is not None and found is not False:
-                self.seconds += waited
+                self.seconds += now - begin
                 return found
-            if waited < SPIN:
+            if now - late < 2.0 * SPIN:
                 time.sleep(0.0)  # lets others run
             else:
-                # an eighth of what was waited already: no answer comes much later than it could
-                time.sleep(min(waited / 8.0, LONGEST))
+                # a sixteenth of what was waited already: no answer comes much later than it could
+                time.sleep(min((now - late) / 16.0, LONGEST))
 
 
 def bcast(comm: Communicator, item: object) -> Any:

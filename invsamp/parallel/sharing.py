@@ -12,8 +12,9 @@ from invsamp.engine.engine import Engine
 from invsamp.engine.interrupts import Interrupts
 from invsamp.parallel.agreement import unequal_energies
 from invsamp.parallel.groups import Groups, is_fixed, models_of, starts
-from invsamp.parallel.leader import ANSWER, SIGNAL, WORK, Leader, solved
-from invsamp.parallel.messages import Arrived, Communicator, Patience, Sent, bcast, portable
+from invsamp.parallel.leader import ANSWER, SIGNAL, WORK, Leader
+from invsamp.parallel.messages import Arrived, Communicator, Patience, Sent, arrived, bcast, portable
+from invsamp.parallel.tasks import solved
 from invsamp.parallel.world import all_or_none, alone, check_communicator, world
 
 Result = TypeVar("Result")
@@ -97,7 +98,8 @@ def _drive(
 ) -> tuple[Result | None, BaseException | None]:
     """The run on the first process: what came of it, or how it ended."""
     leader = Leader(comm, engine, groups.size, groups.joint)
-    engine.share(leader.answer)
+    # those who solve jointly have to be asked in one order, and all at the same time
+    engine.share(leader.answer, None if groups.joint else leader)
     if isinstance(engine, CorrectedEngine):
         engine.corrected = leader.tell
     engine.signalled, engine.processes = leader.signalled, leader.report
@@ -124,7 +126,7 @@ def _serve(comm: Communicator, engine: Engine, groups: Groups) -> None:
             nonlocal signal
             if interrupts.received and signal is None:
                 signal = comm.isend(interrupts.received, 0, SIGNAL)
-            return comm.improbe(0, WORK)
+            return arrived(comm, 0, WORK)
 
         while (tasks := patience.until(look).recv()) is not None:
             if isinstance(tasks, Correction):

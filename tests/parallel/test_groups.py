@@ -10,7 +10,7 @@ import threads
 
 import invsamp as iv
 from invsamp import parallel
-from invsamp.parallel import leader
+from invsamp.parallel import planning
 from invsamp.parallel.groups import Groups
 from invsamp.parallel.sharing import communicator
 from invsamp.posing.adapters import with_jacobian
@@ -103,7 +103,7 @@ class TestDistributed:
     def test_groups_of_the_fastest_size(self, monkeypatch, power, groups):
         """Two rungs on four ranks: one group after the other, two at a time, or each process by itself."""
         scaling(monkeypatch, power)
-        monkeypatch.setattr(leader, "MESSAGES", -1.0)
+        monkeypatch.setattr(planning, "MESSAGES", -1.0)
         wanted = make(posterior(coarse=identity(), fine=identity()), PAIR, chains=1, check_gradient=False)
 
         def work(comm):

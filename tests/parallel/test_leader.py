@@ -10,9 +10,9 @@ import invsamp as iv
 from invsamp.engine.engine import Engine
 from invsamp.engine.plan import Plan
 from invsamp.evaluate.counted import CountedPotential
-from invsamp.evaluate.requests import Request
+from invsamp.evaluate.requests import Request, as_they_come
 from invsamp.evaluate.solving import separable
-from invsamp.parallel import leader
+from invsamp.parallel import planning
 from invsamp.parallel.leader import Leader
 from invsamp.parallel.sharing import share
 from invsamp.posing.potential import FunctionPotential
@@ -46,15 +46,23 @@ class Slow:
         return factor * theta, lambda cotangent: factor * cotangent
 
 
-def answers(comm, requests, models, chains=6):
-    """What a leader answers, again and again, to each of some tuples of requests, and its report."""
+def one(request):
+    (found,) = yield (request,)
+    return found
+
+
+def answers(comm, requests, models, chains=6, apart=False):
+    """What a leader answers, again and again, to some tuples of requests, or to each by itself, and its report."""
     prior = iv.Prior(a=iv.Normal(0, 1), b=iv.Normal(0, 1))
     posterior = iv.Posterior(prior, models, np.array([0.3, 0.7]), iv.GaussianNoise(0.2))
     rungs = [iv.Rung(1.0 + k, fidelity=name, step_size=0.1) for k, name in enumerate(reversed(models))]
     engine = Engine(posterior, iv.Sampler(rungs), Plan(5, 0, 1, chains, 0))
 
     def work():
-        found = [engine.answer(asked) for asked in requests]
+        found = [
+            as_they_come([one(request) for request in asked], engine.work.queue) if apart else engine.answer(asked)
+            for asked in requests
+        ]
         counts = {name: e.evaluations for name, e in engine.potentials.items()}
         return [[e.energy for e in one] for one in found], counts, engine.processes()
 
@@ -131,6 +139,14 @@ class TestHandingOut:
         assert len(models[0]["fine"].rows) == 5 and len(models[1]["fine"].rows) == 1
         assert len(models[0]["coarse"].rows) == 1 + 3 and len(models[1]["coarse"].rows) == 1 + 9
 
+    def test_who_makes_the_steps_meanwhile_has_the_cheap_ones(self, clock):
+        """Where rungs ask by themselves."""
+        asked = [(Request("fine", POSITION[:1]), *[Request("coarse", POSITION[:1])] * 3)] * 4
+        models = [{"coarse": Slow(clock, 0.0005), "fine": Slow(clock, 0.005)} for _ in range(2)]
+        energies = threads.run(2, lambda comm: answers(comm, asked, models[comm.rank], chains=1, apart=True))[0][0]
+        assert len(models[0]["fine"].rows) == 1 + 1 and len(models[1]["fine"].rows) == 1 + 3
+        assert all(np.array_equal(found, energies[0]) for found in energies)
+
     def test_many_rows_and_few(self, clock):
         """More processes than rows, no rows, and none at all."""
         asked = [
@@ -159,7 +175,7 @@ class TestHandingOut:
             def answer(self, requests):
                 found = original(self, requests)
                 model.seconds = [0.01, 0.02][len(kept) % 2]
-                kept.append(next(iter(self._seconds.values())))
+                kept.append(next(iter(self._planner._seconds.values())))
                 return found
 
             with pytest.MonkeyPatch.context() as changed:
@@ -222,5 +238,5 @@ def test_nothing_is_answered_half():
 
     asked = [(Request("fine", POSITION),)] * 3
     with pytest.MonkeyPatch.context() as changed, pytest.raises(KeyboardInterrupt):
-        changed.setattr(leader, "MESSAGES", -1.0)
+        changed.setattr(planning, "MESSAGES", -1.0)
         threads.run(2, lambda comm: answers(comm, asked, {"fine": (Slow if comm.rank else Interrupted)(Clock(), 0.01)}))

@@ -20,7 +20,7 @@ import invsamp as iv
 from invsamp.engine import training
 from invsamp.engine.engine import Engine
 from invsamp.engine.plan import Plan
-from invsamp.parallel import leader, sharing
+from invsamp.parallel import leader, planning, sharing
 from invsamp.sampler import sample
 
 TEMPERATURES = (1.0, 2.0, 4.0, 8.0)
@@ -48,7 +48,7 @@ QUICK = {
 
 @pytest.fixture(autouse=True)
 def cheap_models_are_handed_out(monkeypatch):
-    monkeypatch.setattr(leader, "MESSAGES", -1.0)
+    monkeypatch.setattr(planning, "MESSAGES", -1.0)
     monkeypatch.setattr(training, "STEPS", 20)  # of a coarse model alone: nobody judges its draws here
     monkeypatch.setattr(training, "MOST_ROUNDS", 1)
 
@@ -123,7 +123,7 @@ class TestInvariance:
         assert {digest(run) for run in runs} == {wanted}
 
     def test_of_cheap_models_that_one_solves_alone(self, monkeypatch):
-        monkeypatch.setattr(leader, "MESSAGES", 1e6)
+        monkeypatch.setattr(planning, "MESSAGES", 1e6)
         wanted = digest(make("three fidelities"))
         for run in threads.run(2, lambda comm: make("three fidelities", comm)):
             assert digest(run) == wanted
@@ -331,9 +331,9 @@ def test_a_second_signal_ends_a_step_that_hangs_and_the_run_goes_on_from_its_che
         import numpy as np
         import invsamp as iv
         from invsamp import parallel
-        from invsamp.parallel import leader
+        from invsamp.parallel import planning
 
-        leader.MESSAGES = -1.0
+        planning.MESSAGES = -1.0
         calls = 0
 
         def model(theta):

@@ -21,7 +21,7 @@ import invsamp as iv
 from invsamp.engine import training
 from invsamp.engine.engine import Engine
 from invsamp.ladder import GradientNoise
-from invsamp.parallel import leader, size
+from invsamp.parallel import leader, planning, size
 from invsamp.results.arrays import Arrays
 from invsamp.results.run import Run
 
@@ -96,7 +96,7 @@ def digest(run):
 
 def hand_out():
     """Cheap as the models are, all processes solve."""
-    leader.MESSAGES = -1.0
+    planning.MESSAGES = -1.0
 
 
 def quiet():
@@ -128,8 +128,8 @@ def signal_at(step, number, rank):
     pids, original = bcast(of_all_ranks(os.getpid())), Engine.step
     leader.BETWEEN_LOOKS = 0.0
 
-    def wrapped(engine):
-        original(engine)
+    def wrapped(engine, most=1, keep=None):
+        original(engine, min(most, step - engine.done) if engine.done < step else most, keep)
         if engine.done == step:
             os.kill(pids[rank], number)
             while rank and engine.signalled() is None:

@@ -72,6 +72,10 @@ class Exchange:
         self._fraction = swap.fraction or (COSTLY if len(self._free) < len(self._all) else 0.0)
         self._free_attempt, self._free_who = 0, np.random.default_rng(free)
         self._at_hand = AtHand(rungs, self._all, self._ends)
+        together = sorted({k for free in self._free for k in self._ends[free]})
+        alone = [[k] for k in range(len(rungs)) if k not in together]
+        #: Rungs that meet after every step together, and each of the others by itself, from cold to hot.
+        self.groups = sorted([together, *alone] if together else alone)
         #: Meetings of the free pairs after a step.
         self.parities = PARITIES if len(self._free) > 1 else len(self._free)
         self._met = False
@@ -106,10 +110,23 @@ class Exchange:
         self._next += 1
         return met or bool(self._free)
 
+    def ahead(self, most: int) -> int:
+        """Steps, at most so many, until others meet than those that do after every step; in place of `due`."""
+        for steps in range(1, most):
+            self.due()
+            if self._met:
+                return steps
+        self.due()
+        return most
+
     def meet(self) -> Asks[None]:
         """Let those rungs meet whose turn it is."""
         if self._met:
             yield from self._meet_in_turn()
+        self.meet_at_hand()
+
+    def meet_at_hand(self) -> None:
+        """Let those meet that do after every step."""
         if self._free:
             meetings = [apart for _ in range(self.parities) for apart in self._apart(self._next_free())]
             self.walkers = self._at_hand.meet(meetings, self.walkers)
