@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -77,7 +78,7 @@ def maximize(
     RuntimeError
         If no start has a finite energy, or none has led to an end.
     ModelError
-        If that is so, or a minimum is none, because gradients are not those of the energy.
+        If none has, and gradients are not those of the energy; a warning, if they are not where no Gaussian was found.
     """
     problem = as_problem(problem)
     integer("most", most, least=10)
@@ -94,7 +95,8 @@ def maximize(
         evaluations[name] = solver.evaluations
     ended = np.flatnonzero(end.converged)
     if not len(ended):
-        _blame_gradient(problem, solver, begun, rng)
+        if (mistake := _mistake(problem, solver, begun, rng)) is not None:
+            raise ModelError(mistake)
         away = _away(problem, end.position - begun, scale)
         raise RuntimeError(
             f"none of {count} descents has come to an end within {most} evaluations, the lowest at the energy "
@@ -105,8 +107,9 @@ def maximize(
         )
     asking = distinct(_evaluating(solver), end, scale, problem.sampling_domain, gaussian=directions is None)
     found = answered(asking, solver.answer_all)
-    if directions is None and (np.isnan(found.log_evidence) & ~found.on_wall).any():
-        _blame_gradient(problem, solver, begun, rng)
+    flat = directions is None and (np.isnan(found.log_evidence) & ~found.on_wall).any()
+    if flat and (mistake := _mistake(problem, solver, begun, rng)) is not None:
+        warnings.warn(mistake, stacklevel=2)
     gaussians = None if directions is None else _low_rank(problem, solver, found.position, directions, rng)
     chi_squared, data, residuals = _fit(solver, found.position)
     return Modes(
@@ -146,11 +149,10 @@ def _begun(
         return position, np.ones(problem.dimension)
 
 
-def _blame_gradient(problem: Problem, solver: CountedPotential, begun: Array, rng: np.random.Generator) -> None:
-    """`ModelError` if what went wrong is a gradient that is not that of its energy, at the starts (n, d)."""
+def _mistake(problem: Problem, solver: CountedPotential, begun: Array, rng: np.random.Generator) -> str | None:
+    """What is wrong with the gradient at the starts (n, d), if it is not that of the energy."""
     _, mistake = check_one(problem, problem, solver.fidelity, solver, begun, rng)
-    if mistake is not None:
-        raise ModelError(f"{mistake}. Descents follow gradients, and none of them is to be believed")
+    return None if mistake is None else f"{mistake}. Descents follow gradients, and are not to be believed"
 
 
 def _away(problem: Problem, moved: Array, scale: Array) -> list[str]:

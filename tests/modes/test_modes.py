@@ -235,9 +235,13 @@ class TestModes:
             iv.maximize(target, 3, seed=1, most=100)
 
     def test_a_gradient_that_is_not_that_of_the_energy_is_told(self):
-        target = iv.Target(iv.FunctionPotential(lambda x: (0.5 * (x**2).sum(axis=1), -x), 2))
-        with pytest.raises(iv.ModelError, match=r"gradient of fidelity 'target' .*Descents follow gradients"):
-            iv.maximize(target, seed=1)
+        told = r"gradient of fidelity 'target' .*Descents follow gradients"
+        uphill = iv.Target(iv.FunctionPotential(lambda x: (0.5 * (x**2).sum(axis=1), -x), 2))
+        with pytest.warns(UserWarning, match=told):
+            assert np.isnan(iv.maximize(uphill, seed=1).log_evidence).all()
+        falls = iv.Target(iv.FunctionPotential(lambda x: (-(x**2).sum(axis=1), -x), 2))
+        with pytest.raises(iv.ModelError, match=told):
+            iv.maximize(falls, 3, seed=1, most=100)
 
     def test_nothing_that_can_be_solved_is_told(self):
         target = iv.Target(iv.FunctionPotential(lambda x: (np.full(len(x), np.nan), x), 2))
