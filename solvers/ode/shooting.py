@@ -30,8 +30,8 @@ from invsamp.solvers.ode.synchronising import synchronised
 Array = npt.NDArray[np.float64]
 
 #: Of states that are not observed: by what factors the ties are looser at first; and factors by which parameters differ
-#: from those given in fits that begin anew, where the one before misses the data.
-LOOSER, SPREADS = (16.0, 4.0), (1.0, 2.0, 3.0)
+#: from those given, or at last from the best that were found, in fits that begin anew where the one before misses the data.
+LOOSER, SPREADS, AROUND_THE_BEST = (16.0, 4.0), (1.0, 2.0, 3.0), (1.0, 1.2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,7 +249,8 @@ class MultipleShooting(ObservedTrajectories):
 
         Where states are not observed, ``continuity`` ties the starts first loosely, then as it says. Their first guess
         is the model run along the data, pulled to them; a fit that then misses the data begins again with other
-        parameters, those of many within a factor of 2, then 3, that follow the data best. A fit that does not fit, or
+        parameters, those of many within a factor of 2, then 3, that follow the data best, at last with those that fit
+        best so far. A fit that does not fit, or
         comes to no end, warns.
 
         Parameters
@@ -285,12 +286,18 @@ class MultipleShooting(ObservedTrajectories):
         elif not self._unseen:
             fit = _fitted(self, observed, noise_sd, (p, self.initial_guess(observed)), max_iterations)
         else:
-            for number, spread in enumerate(SPREADS):
-                followed = self._followed(observed, p, spread, number)
-                again = _fitted(self, observed, noise_sd, followed, max_iterations)
-                fit = again if number == 0 or again.chi_square < fit.chi_square else fit
+            fit = _fitted(self, observed, noise_sd, self._followed(observed, p, SPREADS[0], 0), max_iterations)
+            for number, spread in enumerate((*SPREADS[1:], *AROUND_THE_BEST), 1):
                 if fit.misfit <= MISFIT:
                     break
+                around = p if number < len(SPREADS) else fit.values
+                try:
+                    again = _fitted(
+                        self, observed, noise_sd, self._followed(observed, around, spread, number), max_iterations
+                    )
+                except ValueError:  # there the data leave something undetermined: what was found stands
+                    continue
+                fit = again if again.chi_square < fit.chi_square else fit
         for text in fit.warnings():
             warnings.warn(text, stacklevel=2)
         return fit
