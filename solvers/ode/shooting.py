@@ -30,7 +30,7 @@ from invsamp.solvers.ode.synchronising import synchronised
 Array = npt.NDArray[np.float64]
 
 #: Of states that are not observed: by what factors the ties are looser at first; and factors by which parameters differ
-#: from those given, or at last from the best that were found, in fits that begin anew where the one before misses the data.
+#: from those given, or at last from the best that were found, in fits that begin anew where one misses the data.
 LOOSER, SPREADS, AROUND_THE_BEST = (16.0, 4.0), (1.0, 2.0, 3.0), (1.0, 1.2)
 
 
