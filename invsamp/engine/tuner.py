@@ -326,9 +326,8 @@ class Tuner:
     def _mean_hessian(self, rows: npt.NDArray[np.intp]) -> Asks[Array]:
         """Mean over these chains of v's Hessian times the step scale, by differences of gradients.
 
-        Each without the signs of its eigenvalues (Betancourt 2013, "A general metric for Riemannian manifold Hamiltonian
-        Monte Carlo", eq. (5), where its alpha is large): off the modes those of few chains cancel, and a law would seem
-        ten times wider than it is.
+        Each without the signs of its eigenvalues (as in Betancourt 2013, "A general metric for Riemannian manifold
+        Hamiltonian Monte Carlo"): off the modes those of few chains cancel, and a law seems far wider than it is.
         """
         rung = self.rung
         chains, d = len(rows), rung.position.shape[1]
