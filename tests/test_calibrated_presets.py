@@ -258,7 +258,7 @@ def test_exchange_with_a_coarse_model(name, draw, within):
 
 @pytest.mark.parametrize("name", cases(FAMILIES, {"decay"}))
 def test_exchange_that_is_too_hot_is_rejected(name, draw, within):
-    found = ranks(of_two_models(name), EXCHANGE, draw, draws=DRAWS, temperature=2.5, warmup=200, thin=12)
+    found = ranks(of_two_models(name), EXCHANGE, draw, draws=DRAWS, temperature=3.5, warmup=200, thin=12)
     assert not within(*of_exact(found))
 
 
