@@ -334,7 +334,7 @@ class Tuner:
         along = np.tile(rung.metric.colour(_DIFFERENCE * np.eye(d)), (chains, 1))
         change, known = yield from self._gradient_change(along, rows)
         white = (change / _DIFFERENCE).reshape(chains, d, d)
-        complete = known.reshape(chains, d).all(axis=1)
+        complete = known.reshape(chains, d).all(axis=1) & np.isfinite(white).all(axis=(1, 2))
         if not complete.any():
             return np.full((d, d), np.nan)
         values, vectors = np.linalg.eigh(0.5 * (white[complete] + white[complete].transpose(0, 2, 1)))

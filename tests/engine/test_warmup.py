@@ -132,6 +132,19 @@ class TestMetric:
         (matrix,) = run.report["preconditioner_matrices"]
         np.testing.assert_allclose(matrix, 0.25 * np.eye(2), atol=0.06)
 
+    def test_curvatures_of_few_chains_do_not_cancel(self, draw):
+        """1 and, between -1 and 1, -1: with their signs the mean of four is 0 at some seed, and the metric far too wide."""
+
+        def function(position):
+            inside = np.clip(position, -1.0, 1.0)
+            return (0.5 * position**2 - inside * (2.0 * position - inside))[:, 0], position - 2.0 * inside
+
+        target = Target(FunctionPotential(function, 1))
+        sampler = sgld(0.1, estimator=noisy(0.0, 0.01), preconditioner="dense")
+        for seed in range(20):
+            run = draw(target, sampler, draws=1, warmup=100, chains=4, seed=seed)
+            assert 0.9 < run.report["preconditioner_matrices"][0][0][0] < 1.5
+
     def test_distance_between_modes_is_not_its_scale(self, draw):
         """Two Gaussians of sd 0.1 at -5 and 5: a covariance would say 25, the curvature says 0.01."""
 
