@@ -133,7 +133,7 @@ class TestMetric:
         np.testing.assert_allclose(matrix, 0.25 * np.eye(2), atol=0.06)
 
     def test_curvatures_of_few_chains_do_not_cancel(self, draw):
-        """1 and, between -1 and 1, -1: with their signs the mean of four is 0 at some seed, and the metric far too wide."""
+        """1 and, between -1 and 1, -1: with signs the mean of four is 0 at some seed, and the metric far too wide."""
 
         def function(position):
             inside = np.clip(position, -1.0, 1.0)
