@@ -152,7 +152,10 @@ def _begun(
 def _mistake(problem: Problem, solver: CountedPotential, begun: Array, rng: np.random.Generator) -> str | None:
     """What is wrong with the gradient at the starts (n, d), if it is not that of the energy."""
     _, mistake = check_one(problem, problem, solver.fidelity, solver, begun, rng)
-    return None if mistake is None else f"{mistake}. Descents follow gradients, and are not to be believed"
+    if mistake is None:
+        return None
+    follow = "energies" if mistake.noisy else "gradients"
+    return f"{mistake.words}. Descents follow {follow}, and are not to be believed"
 
 
 def _away(problem: Problem, moved: Array, scale: Array) -> list[str]:

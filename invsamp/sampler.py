@@ -143,7 +143,7 @@ def sample(
     """
     problem = as_problem(problem)
     sampler = Automatic() if sampler is None else sampler
-    instance("sampler", sampler, Sampler, "a Sampler, as the presets return it")
+    instance("sampler", sampler, Sampler, "a Sampler, as the presets return it (how many draws, draws= says)")
     boolean("progress", progress)
     shortest = SHORTEST_SEARCH if sampler.ladder else SHORTEST
     asked = plan(draws, warmup, thin, chains, seed, check_gradient, shortest)

@@ -200,7 +200,7 @@ class TestBadInput:
         with pytest.raises(ValueError, match="problem must be a Posterior, a Target or a Potential, got"):
             sample(problem, progress=False)
 
-    @pytest.mark.parametrize("sampler", ["mala", mala, Rung()])
+    @pytest.mark.parametrize("sampler", ["mala", mala, Rung(), 1000])
     def test_sampler(self, sampler):
         with pytest.raises(ValueError, match="sampler must be a Sampler"):
             sample(TARGET, sampler, progress=False)
@@ -270,6 +270,11 @@ class TestFailedSolves:
             sample(Target(failing), mala(), progress=False, seed=0)
         with pytest.raises(RuntimeError, match=r"starting points \[\[0.25, -1.5\], \[0.25, -1.5\]\]"):
             sample(Target(failing), mala(), start=[0.25, -1.5], chains=2, progress=False)
+
+    def test_all_gradients_fail(self):
+        failing = FunctionPotential(lambda p: ((p**2).sum(axis=1), np.full_like(p, np.nan)), 2)
+        with pytest.raises(RuntimeError, match=r"the gradient of fidelity 'target' is not.*, though the energy is"):
+            sample(Target(failing), mala(), progress=False, seed=0)
 
     def test_everything_fails_later(self):
         """The message shows natural parameters, and what the model said last."""

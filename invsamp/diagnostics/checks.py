@@ -10,7 +10,7 @@ import numpy as np
 from invsamp.contract import Array
 from invsamp.diagnostics import weights
 from invsamp.diagnostics.ladders import law_labels, swap_rates
-from invsamp.diagnostics.report import Report
+from invsamp.diagnostics.report import FoundModes, Report
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -209,21 +209,15 @@ def _r_hat_warnings(summary: pd.DataFrame, report: Report) -> list[str]:
 
 def _likely(report: Report, apart: Collection[str]) -> str:
     """What the run knows of that would keep chains apart in the parameters of these names."""
-    causes = []
+    modes = report.get("modes")
+    causes = _unbounded(modes, apart) if modes else []
     if report.get("led_astray") is not None:
         causes.append("the density is highest where there is next to no mass (a funnel)")
-    elif "failed" in (report.get("decisions") or [""])[-1]:
+    elif not causes and "failed" in (report.get("decisions") or [""])[-1]:
         causes.append("no length of path passed its trial, as where curvature varies much (a funnel, a bent ridge)")
-    modes = report.get("modes")
     if modes and len(modes["theta"]) > 1:
         several = "modes" if modes.get("by_laplace", True) else "points that are flat in some direction, as on a ridge"
         causes.append(f"descents found {len(modes['theta'])} {several}")
-    flat = [name for name in (modes.get("flat") or [] if modes else []) if name in apart]
-    if flat:
-        causes.append(
-            f"the energy is flat along {_list(flat)} at its lowest: where neither prior nor walls bound that, the "
-            "posterior is improper, and there is nothing to sample"
-        )
     led = (report.get("descents") or [None])[0]
     if led is not None and led["unfinished"]:
         causes.append(
@@ -232,6 +226,25 @@ def _likely(report: Report, apart: Collection[str]) -> str:
     if any("gradient" in line for line in report.get("warnings") or []):
         causes.append("a gradient is not that of its energy")
     return f"Likely: {'; '.join(causes)}. " if causes else ""
+
+
+def _unbounded(modes: FoundModes, apart: Collection[str]) -> list[str]:
+    """Signs that nothing bounds some of the parameters of these names."""
+    flat = [name for name in modes.get("flat") or [] if name in apart]
+    went = {name: ratio for name, ratio in (modes.get("wandered") or {}).items() if name in apart and name not in flat}
+    found = []
+    if flat:
+        found.append(
+            f"the energy is flat along {_list(flat)} at its lowest: where neither prior nor walls bound that, the "
+            "posterior is improper, and there is nothing to sample"
+        )
+    if went:
+        found.append(
+            f"draws went {max(went.values()):.1g} times as far as starts are spread, along {_list(list(went))}: the "
+            "posterior is improper there, with nothing to sample, unless it is as wide as that. Give it a proper "
+            "prior, or walls"
+        )
+    return found
 
 
 def _ess_warnings(summary: pd.DataFrame, report: Report) -> list[str]:

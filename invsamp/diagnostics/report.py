@@ -50,6 +50,7 @@ class FoundModes(TypedDict):
     endless: int
     away: list[str]
     flat: list[str]
+    wandered: dict[str, float]
     searched: int
     unseen: float
     lowest_by: int

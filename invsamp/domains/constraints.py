@@ -18,8 +18,9 @@ from invsamp.domains.product import Product
 from invsamp.domains.unbounded import Unbounded
 
 #: What problems take as ``domain=``.
-DomainLike = Union[Domain, "Constraint", Sequence[Union[Domain, "Constraint"]]]
+DomainLike = Union[Domain, "Constraint", str, Sequence[Union[Domain, "Constraint", str]]]
 
+WHAT = "a Domain, a constraint(...) or its text, or a sequence of these"
 #: A linear expression: coefficients of labels, and the constant under "".
 Linear = dict[str, float]
 
@@ -134,8 +135,15 @@ def bound_domain(domain: DomainLike | None, columns: Mapping[str, tuple[int, ...
     """
     if domain is None:
         return Unbounded()
+    if isinstance(domain, str):
+        domain = _read(domain)
     if isinstance(domain, list | tuple):
-        bound = [bound_domain(part, columns, dimension) for part in domain]
+        parts = [_read(part) if isinstance(part, str) else part for part in domain]
+        # together, so that what leaves no room is told as it was written
+        written = [part for part in parts if isinstance(part, Constraint)]
+        together = [reduce(Constraint.__and__, written)] if written else []
+        others = [part for part in parts if not isinstance(part, Constraint)]
+        bound = [bound_domain(part, columns, dimension) for part in (*together, *others)]
         return reduce(intersect, bound) if bound else Unbounded()
     if isinstance(domain, Constraint):
         return domain.bind(columns, dimension)
@@ -143,9 +151,16 @@ def bound_domain(domain: DomainLike | None, columns: Mapping[str, tuple[int, ...
         domain = domain.bind(columns)
     elif isinstance(domain, Intersection):
         return bound_domain(domain.parts, columns, dimension)
-    whole: Domain = arguments.instance("domain", domain, Domain, "a Domain, a constraint(...) or a sequence of these")
+    whole: Domain = arguments.instance("domain", domain, Domain, WHAT)
     whole.check_dimension(dimension)
     return whole
+
+
+def _read(text: str) -> Constraint:
+    try:
+        return constraint(text)
+    except ValueError as error:
+        raise ValueError(f"domain must be {WHAT}, got {text!r}: {error}") from None
 
 
 def named_columns(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:

@@ -81,7 +81,7 @@ class Engine:
         self._warm_up_evaluations: dict[str, int] = {}
         self._messages_before: list[str] = []  # by solves that failed before the run was restored
         self._check_evaluations: dict[str, int] = {}
-        self._mistakes: list[str] = []  # in gradients, of the fidelities checked here
+        self._mistakes: list[str] = []  # in gradients, of the fidelities checked here, as warnings
         self._seconds, self._since = 0.0, time.perf_counter()
 
     def begin(self, positions: Array | None = None) -> None:
@@ -244,7 +244,7 @@ class Engine:
         return report | {
             **self.stages.report(),
             "modes": work.visits.report(self.problem),
-            "warnings": [*self._labels(), *map(gradients.slow, self._mistakes), *report["warnings"]],
+            "warnings": [*self._labels(), *self._mistakes, *report["warnings"]],
             "warmup_evaluations": dict(self._warm_up_evaluations),
             "gradient_check_evaluations": dict(self._check_evaluations),
             "failure_message": next(iter(self._failure_messages()), None),
@@ -277,9 +277,11 @@ class Engine:
 
     def _check_gradients(self) -> None:
         """Refuse gradients that would bias the draws, warn of those that only slow them down."""
-        checked = gradients.check(self.problem, self.sampled, self.rungs, self.uncounted(), self.plan.seed)
-        self._check_evaluations, self._mistakes = checked.solves, list(checked.mistakes.values())
-        gradients.tell(checked.mistakes, self.rungs)
+        chosen = self.stages.choice is not None  # descents, and a ladder if there will be one, have all fidelities
+        others = list(self.potentials) if chosen else []
+        checked = gradients.check(self.problem, self.sampled, self.rungs, self.uncounted(), self.plan.seed, others)
+        self._check_evaluations, self._mistakes = checked.solves, checked.warnings
+        gradients.tell(checked.mistakes, self.rungs, chosen=chosen)
 
     def _begin_draws(self, done: int) -> None:
         self.warmed = done

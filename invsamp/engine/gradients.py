@@ -27,17 +27,50 @@ WHAT_TO_DO = (
     "number that the model carries; check_gradient=False samples all the same"
 )
 ADJUSTED = "The draws are right all the same, as every step is accepted by energies, but slower than they could be"
+CHOSEN = (
+    "Nothing was chosen, and what is chosen follows gradients: descents to the modes, the metric, the paths. Mend it, "
+    "or sample by energies alone (iv.pcn(), where priors are Gaussian)"
+)
+#: Error from which on a run that chooses for itself is refused: it would look for a way in vain, for long.
+GROSS = 0.3
+NOISY = (
+    "The sampler takes energies for exact: a chain stands still where the noise was low, the longer the noisier. Fix "
+    "the random numbers that the model draws, so that it is a function; or sample as noisy what is noisy, "
+    "iv.fast_resgld([1, 4], estimator=iv.noisy(), variance=iv.running_average())"
+)
+#: Sd of the noise of energies that is worth a word, and from which on hardly a move is accepted.
+NOISE, HOPELESS_NOISE = 0.01, 3.0
+#: What energies resolve in single precision, with a margin.
+COARSE = 4.0 * float(np.finfo(np.float32).eps)
 #: Parameters of a point that are shown.
 SHOWN = 10
 #: Where the random stream stands among those that are spawned from the seed, far from the rungs' own.
 STREAM = 2**31
 
 
+class Wrong(NamedTuple):
+    """A gradient that is not that of its energy, or an energy that is not the same again."""
+
+    words: str
+    gross: bool  # whether it leads nowhere
+    noisy: bool = False
+
+    @property
+    def warning(self) -> str:
+        """What is said where every step is accepted by energies."""
+        return f"{self.words}. {NOISY}" if self.noisy else f"{self.words}. {ADJUSTED}. {WHAT_TO_DO}"
+
+
 class Checked(NamedTuple):
-    """What came of it, by fidelity: solves, and what is wrong in words."""
+    """What came of it, by fidelity: solves, and what is wrong."""
 
     solves: dict[str, int]
-    mistakes: dict[str, str]
+    mistakes: dict[str, Wrong]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is wrong, in words."""
+        return [mistake.warning for mistake in self.mistakes.values()]
 
 
 def check(
@@ -46,6 +79,7 @@ def check(
     rungs: Sequence[RungAtWork],
     potentials: Mapping[str, Uncounted],
     seed: int,
+    others: Sequence[str] = (),
 ) -> Checked:
     """Check the gradients of all fidelities, each at the positions of the chains of the first rung that it is for.
 
@@ -61,9 +95,12 @@ def check(
         By fidelity.
     seed : int
         The run's. The directions have a stream of their own.
+    others : sequence of str
+        Fidelities that no rung is for yet: at the positions of the first one's chains.
     """
     found = Checked({}, {})
-    for number, (name, k) in enumerate(_first_rungs(rungs).items()):
+    first = _first_rungs(rungs)
+    for number, (name, k) in enumerate((first | dict.fromkeys((o for o in others if o not in first), 0)).items()):
         bound = rungs[k].estimator
         batch = getattr(bound, "batch", bound)  # of a control variate
         batch = batch if isinstance(batch, BoundMinibatch) else None
@@ -71,7 +108,9 @@ def check(
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STREAM, number)))
         solves, mistake = check_one(problem, sampled, name, potential, rungs[k].position, rng)
         found.solves[name] = solves
-        if mistake is not None:
+        # of an estimator the noise is known, and without acceptance nobody asks for energies
+        known = not rungs[k].estimator.exact_energy or not rungs[k].adjusted
+        if mistake is not None and not (mistake.noisy and known):
             found.mistakes[name] = mistake
     return found
 
@@ -83,15 +122,15 @@ def check_one(
     potential: Potential,
     positions: Array,
     rng: np.random.Generator,
-) -> tuple[int, str | None]:
-    """Solves, and what is wrong in words, of one fidelity, at two of some positions (chains, d) that can be solved."""
+) -> tuple[int, Wrong | None]:
+    """Solves, and what is wrong, of one fidelity, at two of some positions (chains, d) that can be solved."""
     admitted = derivative_error(problem.potential(fidelity))
     scale = _scale(problem, positions, rng)
     # a start that all chains share is taken with two directions
     distinct = positions[np.sort(np.unique(positions, axis=0, return_index=True)[1])][:TRIES]
     solves = used = 0
     for position in [*distinct, *distinct]:
-        probe, message = Probe(potential, position, sampled.sampling_domain.contains), None
+        probe, wrong = Probe(potential, position, sampled.sampling_domain.contains), None
         if probe.usable:
             direction = scale * rng.standard_normal(len(scale))
             # of approximate derivatives only the large parts are known to the error that they admit
@@ -100,10 +139,16 @@ def check_one(
             used += 1
             if (mistake := probe.mistake(direction, admitted)) is not None:
                 column, own = blame(probe, direction, mistake.length)
-                message = _wrong(problem, fidelity, position, column, own, mistake.error, admitted)
+                words = _wrong(problem, fidelity, position, column, own, mistake.error, admitted)
+                # of less than energies resolve in single precision nothing is seen, whatever the gradient is
+                seen = abs(mistake.claimed - mistake.measured) * mistake.length > COARSE * abs(probe.energy)
+                words += "" if seen else _unseen(probe.energy)
+                wrong = Wrong(words, seen and mistake.error > GROSS)
+            elif probe.noise > NOISE:
+                wrong = Wrong(_noisy(fidelity, probe.noise), probe.noise > HOPELESS_NOISE, noisy=True)
         solves += probe.solves
-        if message or used == STARTS:
-            return solves, message
+        if wrong or used == STARTS:
+            return solves, wrong
     return solves, None
 
 
@@ -116,21 +161,22 @@ def check_known(problem: Problem, rungs: Sequence[RungAtWork]) -> None:
             )
 
 
-def tell(mistakes: Mapping[str, str], rungs: Sequence[RungAtWork]) -> None:
-    """`ModelError` of a mistake in a gradient that moves chains which no acceptance step sets right, else a warning."""
+def tell(mistakes: Mapping[str, Wrong], rungs: Sequence[RungAtWork], *, chosen: bool = False) -> None:
+    """`ModelError` of a mistake in a gradient that moves chains which no acceptance step sets right, else a warning.
+
+    And of a gross one of the posterior's own where the sampler is ``chosen`` by what gradients lead to.
+    """
     unadjusted = {e.fidelity for rung in rungs if not rung.adjusted for e in rung.potentials}
-    for name, message in mistakes.items():
+    for name, mistake in mistakes.items():
         if name in unadjusted:
             raise ModelError(
-                f"{message}. The sampler takes gradients at their word, and the draws would be biased. {WHAT_TO_DO}"
+                f"{mistake.words}. The sampler takes gradients at their word, and the draws would be biased. "
+                f"{WHAT_TO_DO}"
             )
+        if chosen and mistake.gross and name == rungs[0].fidelity:
+            raise ModelError(mistake.warning if mistake.noisy else f"{mistake.words}. {CHOSEN}. {WHAT_TO_DO}")
         # where `sample` was called; a run in a directory is two calls further away
-        warnings.warn(slow(message), stacklevel=7)
-
-
-def slow(message: str) -> str:
-    """The warning of a mistake that biases nothing."""
-    return f"{message}. {ADJUSTED}. {WHAT_TO_DO}"
+        warnings.warn(mistake.warning, stacklevel=7)
 
 
 class _OneBatch:
@@ -201,6 +247,17 @@ def _wrong(
         f"the gradient of fidelity {fidelity!r} is not that of its energy, most of all in {_labels(problem)[column]}: "
         f"the slope in its coordinate is {own.measured:.4g} by differences of the energy and {own.claimed:.4g} by the "
         f"gradient, off by {own.error:.1%}; in a random direction it is off by {error:.1%}{admits}{where}"
+    )
+
+
+def _noisy(fidelity: str, sd: float) -> str:
+    return f"the energy of fidelity {fidelity!r} is noisy: at one and the same point it varies by {sd:.2g} (sd)"
+
+
+def _unseen(energy: float) -> str:
+    return (
+        f". Or the gradient is right, and the energy, {energy:.4g} there, too coarse to show it, as in single "
+        "precision: leave constants out of it, or compute it in double"
     )
 
 

@@ -12,7 +12,7 @@ from invsamp.contract import Array, ExplainsFailures, KnownPrior, Problem
 from invsamp.domains import Domain
 from invsamp.engine.rung import RungAtWork
 from invsamp.evaluate.counted import CountedPotential
-from invsamp.evaluate.requests import Rows, answered
+from invsamp.evaluate.requests import Request, Rows, answered
 from invsamp.posing.names import labels
 from invsamp.posing.prior import by_name
 
@@ -115,9 +115,11 @@ def place(problem: Problem, rung: RungAtWork, positions: Array | None, chains: i
     points = problem.to_theta(rung.position[failed]).tolist()
     more = f" and {len(points) - STARTS_SHOWN} more" if len(points) > STARTS_SHOWN else ""
     tried = "" if positions is not None else f", nor at {START_TRIES} others of each chain"
+    (without,) = rung.answer((Request(rung.fidelity, rung.position[failed[:STARTS_SHOWN]], gradient=False),))
+    what = "gradient" if (slopes := bool(np.isfinite(without.energy).all())) else "energy"
     raise RuntimeError(
-        f"the energy of fidelity {rung.fidelity!r} is not finite at the starting points "
-        f"{points[:STARTS_SHOWN]}{more}{tried}"
+        f"the {what} of fidelity {rung.fidelity!r} is not finite at the starting points "
+        f"{points[:STARTS_SHOWN]}{more}{tried}{', though the energy is' if slopes else ''}"
         + (f": {message}" if message else "")
         + ". Give start= points that can be solved, or narrow the prior or the domain to where the model works"
     )

@@ -14,6 +14,8 @@ from invsamp.engine.streams import Saved
 from invsamp.modes.minima import Minima
 from invsamp.posing.names import labels
 
+#: So many times as far from the lowest minimum as starts are spread, draws of a proper posterior hardly ever are.
+WANDERED = 1e3
 #: The share of what comes farthest in descents without end from which on other parameters are named with it.
 SHARE_AWAY = 0.1
 
@@ -24,17 +26,23 @@ class Visits:
     def __init__(self) -> None:
         self.scouted: Scouted | None = None
         self._counts = np.zeros(0, dtype=np.int64)
-        self._scale = np.ones(0)
+        self._scale, self._reach = np.ones(0), np.zeros(0)
 
     def found(self, scouted: Scouted, scale: Array) -> None:
         """Begin to count."""
         self.scouted, self._scale = scouted, scale
         self._counts = np.zeros(len(scouted.minima.energies), dtype=np.int64)
+        self._reach = np.zeros(len(scale))
 
     def count(self, positions: Array) -> None:
         """Draws (n, d) of the cold rung."""
         if self.scouted is None or not len(self._counts):
             return
+        lowest = self.scouted.minima.position[0]
+        away = np.maximum(
+            positions.max(axis=0, initial=-np.inf) - lowest, lowest - positions.min(axis=0, initial=np.inf)
+        )
+        self._reach = np.fmax(self._reach, away / self._scale)
         if len(self._counts) == 1:
             self._counts[0] += len(positions)
             return
@@ -43,11 +51,13 @@ class Visits:
 
     def state(self) -> Saved:
         """For `restore`."""
-        return {"scouted": self.scouted, "counts": self._counts.copy(), "scale": self._scale}
+        counts, reach = self._counts.copy(), self._reach.copy()
+        return {"scouted": self.scouted, "counts": counts, "scale": self._scale, "reach": reach}
 
     def restore(self, state: Saved) -> None:
         """Go on from a state."""
         self.scouted, self._counts, self._scale = state["scouted"], state["counts"].copy(), state["scale"]
+        self._reach = state.get("reach", np.zeros(len(self._scale))).copy()  # not in runs of before
 
     def report(self, problem: Problem) -> FoundModes | None:
         """Modes with their weights and visits, in plain types; None if nobody looked, or there is none."""
@@ -65,6 +75,7 @@ class Visits:
             "endless": self.scouted.endless,
             "away": _away(problem, self.scouted),
             "flat": _flat(problem, minima, self._scale),
+            "wandered": _wandered(problem, self._reach),
             "searched": self.scouted.searched,
             "unseen": self.scouted.unseen,
             "lowest_by": self.scouted.lowest_by,
@@ -94,6 +105,14 @@ def runaways(scouted: Scouted, names: Sequence[str]) -> list[str]:
 def _away(problem: Problem, scouted: Scouted) -> list[str]:
     names = labels(problem.shapes)
     return runaways(scouted, names) if len(names) == len(scouted.away) else []
+
+
+def _wandered(problem: Problem, reach: Array) -> dict[str, float]:
+    """How far draws are from the lowest minimum, in spreads of the starts, by the parameters where that is very far."""
+    names = labels(problem.shapes)
+    if len(names) != len(reach):
+        return {}
+    return {names[k]: float(reach[k]) for k in np.flatnonzero(reach > WANDERED)}
 
 
 def _flat(problem: Problem, minima: Minima, scale: Array) -> list[str]:

@@ -68,7 +68,7 @@ class Paths(KernelDefaults, ABC):
         there, gradient = here, rung.gradient(here.estimate)
         broken = np.zeros(len(velocity), dtype=bool)
         works, kicks, energies = list[Array](), list[Array](), [rung.energy(here.estimate)]
-        with np.errstate(over="ignore", invalid="ignore"):  # a path may leave all that is finite
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a path may leave all that is finite
             for _ in range(leaps):
                 velocity, before = self.kick(velocity, gradient, 0.5 * step)
                 end, turned, failed = rung.follow(there.position, step * velocity)

@@ -251,8 +251,9 @@ class _SecantPoints(Points):
         self._slope[rows] = np.where(wrong, -first * length * length, slope)
 
     def _learn(self, rows: Rows, step: Array, change: Array) -> None:
-        product = (step * change).sum(axis=1)
-        sizes = np.sqrt((step * step).sum(axis=1) * (change * change).sum(axis=1))
+        with np.errstate(over="ignore", invalid="ignore"):  # where a descent falls without end
+            product = (step * change).sum(axis=1)
+            sizes = np.sqrt((step * step).sum(axis=1) * (change * change).sum(axis=1))
         # not below the numbers that have an inverse: at a minimum steps become as small as numbers are
         curved = product > np.maximum(1e-10 * sizes, np.finfo(float).tiny)
         rows, at = rows[curved], self._learnt[rows[curved]] % MEMORY

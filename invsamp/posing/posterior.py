@@ -57,7 +57,7 @@ class Posterior:
         models predict them all the same. So is NaN, with a warning. Columns of a pandas DataFrame have their names in
         figures and reports.
     noise : Noise or Outputs, optional
-    domain : Domain, constraint, or a sequence of these, optional
+    domain : Domain, constraint or its text, or a sequence of these, optional
         Where theta must lie: domains of all its columns, `invsamp.domains.Product` of some of them by name, and
         ``constraint("sigma > 1 + beta")``; all of a sequence.
     transforms : mapping from parameter to {"identity", "log", "logit"}, optional

@@ -34,6 +34,8 @@ SMOOTH = 0.9e-4
 #: Part of a position below which an energy in single precision sees no move, or noise alone. It settles there
 #: on the slope of what is in double precision, a prior's.
 SINGLE = 10.0 * float(np.finfo(np.float32).eps)
+#: Lengths at which energies differ by their noise alone, if they have some.
+NOISE_ALONE = 1e-6
 #: Of the largest part of the slope, the least that `balanced` lifts the others to.
 LEAST_PART = 1e-3
 TINY = float(np.finfo(float).tiny)
@@ -62,11 +64,17 @@ class Probe:
     position : array, shape (d,)
     inside : callable
         Which of some positions (k, d) lie in the domain: mask (k,).
+
+    Attributes
+    ----------
+    noise : float
+        Sd of the energy's noise, as far as it has been seen: where no slope is met, and the same position gives another
+        energy.
     """
 
     def __init__(self, potential: Potential, position: Array, inside: Callable[[Array], npt.NDArray[np.bool_]]) -> None:
         self.potential, self.position, self._inside = potential, position, inside
-        self.solves = 1
+        self.solves, self.noise = 1, 0.0
         self.energy, self.gradient = self._at_position()
 
     @property
@@ -96,7 +104,11 @@ class Probe:
         order = np.argsort(-lengths)
         order = order[lengths[order] > (SMOOTH if admitted else self._resolved(direction))]
         mistake = self._settled(lengths[order], found[order], slopes[order], claimed, parts)
-        return mistake if mistake is not None and self._reproducible(direction) else None
+        if self._reproducible(direction):
+            return mistake
+        near = found[lengths <= NOISE_ALONE].ravel()
+        self.noise = float(np.std(near[np.isfinite(near)])) if np.isfinite(near).sum() > 1 else 0.0
+        return None
 
     def slope(self, direction: Array, length: float) -> float:
         """The central difference of one length; NaN where it is not to be had."""

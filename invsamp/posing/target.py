@@ -41,7 +41,7 @@ class Target:
     potentials : LogDensity or Potential, or mapping of names to these
         One density, or several fidelities of it from the coarsest to the finest. A `Potential` has ``dimension``;
         ``energy(theta)``, minus the log density (batch,) at theta (batch, dimension); ``energy_and_gradient(theta)``.
-    domain : Domain, constraint, or a sequence of these, optional
+    domain : Domain, constraint or its text, or a sequence of these, optional
         Where the parameters must lie.
     start : callable or ndarray, optional
         ``start(rng, n)`` -> starting points (n, dimension), or an array (k, dimension) to draw them from

@@ -65,7 +65,7 @@ def module_posterior(
         Independent normal parameters of mean 0, by their standard deviation: of all, or of each parameter or layer by
         its name; "weight decay" is one over its square. Or a function of the parameters by name, a dict of tensors, ->
         log density.
-    domain : Domain, constraint, or a sequence of these, optional
+    domain : Domain, constraint or its text, or a sequence of these, optional
         Where the parameters must lie, at which moves are reflected: ``iv.Box(-4, 4)``.
     dtype : torch.float32 or torch.float64, or their names "float32", "float64", optional
         Default: the module's.

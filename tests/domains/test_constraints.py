@@ -103,12 +103,15 @@ def test_domain_arguments() -> None:
     assert bound_domain(None, COLUMNS, D) == Unbounded()
     assert bound_domain([], COLUMNS, D) == Unbounded()
     assert bound_domain(constraint("beta > 0"), COLUMNS, D) == half_spaces("beta > 0")
+    assert bound_domain("beta > 0", COLUMNS, D) == half_spaces("beta > 0")
     several = bound_domain([constraint("beta > 0"), Box(-1.0, 1.0), Product({"k": Ball([0.0, 0.0], 0.5)})], COLUMNS, D)
     assert several == half_spaces("beta > 0") & Box(-1.0, 1.0) & Product({(2, 3): Ball([0.0, 0.0], 0.5)})
     assert bound_domain(Product({"k": Ball([0.0, 0.0], 0.5)}) & Box(-1.0, 1.0), COLUMNS, D).check_dimension(D) is None
-    for wrong in ("sigma > 1", 5, Box):
+    for wrong in ("sigma", "", 5, Box):
         with pytest.raises(ValueError, match="domain must be a Domain, a constraint"):
             bound_domain(wrong, COLUMNS, D)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="constraint 'beta > 1' & 'beta < 0' leaves no room"):
+        bound_domain(["beta > 1", Box(-1.0, 1.0), constraint("beta < 0")], COLUMNS, D)
     with pytest.raises(ValueError, match="Box has 3 coordinates, but positions have 8"):
         bound_domain([Box([0] * 3, 1)], COLUMNS, D)
     for wrong in (lambda: constraint("beta > 0") & Box(0, 1), lambda: Box(0, 1) & constraint("beta > 0")):

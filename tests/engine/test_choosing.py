@@ -431,6 +431,26 @@ class TestWords:
         gaussian.begin()
         assert gaussian.report()["modes"]["flat"] == []
 
+    def test_draws_that_went_far_beyond_all_starts(self):
+        """Nothing falls along a - b, nor is any coordinate flat by itself."""
+
+        def valley(x):
+            total = x.sum(axis=1)
+            return 0.5 * total**2, np.stack([total, total], axis=1)
+
+        target = iv.Target(iv.FunctionPotential(valley, 2), names=("a", "b"))
+        engine = Engine(target, Automatic(), Plan(20, 100, 1, 4, 1))
+        engine.begin()
+        assert engine.report()["modes"]["wandered"] == {}
+        along = np.linspace(-3e5, 2e5, 4000).reshape(1, 4, 1000, 1) * [1.0, -1.0]
+        engine.count(along)
+        assert set(engine.report()["modes"]["wandered"]) == {"a", "b"}
+        again = Engine(target, Automatic(), Plan(20, 100, 1, 4, 1))
+        again.restore(state.decode(state.encode(engine.state())))
+        assert again.report()["modes"] == engine.report()["modes"]
+        told = iv.Run.from_arrays(None, {"a": (), "b": ()}, along, {}, {"modes": engine.report()["modes"]}).warnings()
+        assert "draws went 3e+05 times as far as starts are spread, along a, b: the posterior is improper" in told[0]
+
     def test_shares_that_are_ten_times_off(self):
         modes = {"theta": [[1.0], [2.0]], "weights": [0.5, 0.5], "visits": [30, 1970], "by_laplace": True}
         modes |= {"descents": 16, "unfinished": 0, "endless": 0}

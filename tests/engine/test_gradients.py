@@ -9,10 +9,14 @@ import numpy as np
 import pytest
 
 import invsamp as iv
+from invsamp.engine.engine import Engine
+from invsamp.engine.plan import Plan
+from invsamp.ladder.automatic import Automatic
 from invsamp.posing.forward import ModelError
 
 A = np.random.default_rng(0).normal(size=(12, 3))
 DATA = A @ [0.5, -0.3, 1.0]
+NOISE = r"fidelity 'model' is noisy: at one and the same point it varies by [\d.]+ \(sd\).*iv.noisy\(\)"
 SHORT = {"draws": 20, "warmup": 100, "seed": 1, "progress": False}
 
 
@@ -104,6 +108,57 @@ def test_an_adjusted_kernel_warns_at_the_start_and_the_run_keeps_it(tmp_path) ->
         stored = iv.sample(posterior(Linear(1.5)), iv.mala(), directory=path, **SHORT)
     assert any("is not that of its energy" in message for message in iv.load(path).warnings())
     assert stored.report["gradient_check_evaluations"] == run.report["gradient_check_evaluations"]
+
+
+@pytest.mark.parametrize("factor", [-1.0, 0.0, 2.0])
+def test_a_run_that_chooses_for_itself_refuses_a_gross_mistake(factor) -> None:
+    """Descents, metric and paths would look for a way in vain, for minutes."""
+    with pytest.raises(ModelError, match=r"fidelity 'fine' is not that of its energy.* Nothing was chosen"):
+        iv.sample(posterior(Linear(factor)), **SHORT)
+
+
+def test_of_a_coarse_fidelity_such_a_run_warns() -> None:
+    """It leads descents, and perhaps hot rungs, astray; the fine one sets them right."""
+    engine = Engine(posterior(Linear(-1.0), Linear()), Automatic(), Plan(20, 100, 1, 4, 1))
+    with pytest.warns(UserWarning, match=r"fidelity 'coarse' is not that of its energy.*slower than they could be"):
+        engine.begin()
+    assert set(engine.report()["gradient_check_evaluations"]) == {"fine", "coarse"}
+    assert engine.report()["modes"]["lowest_by"] >= 16
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        Engine(posterior(Linear(), Linear()), Automatic(), Plan(20, 100, 1, 4, 1)).begin()
+
+
+def test_an_energy_in_single_precision_may_be_too_coarse_to_show_its_gradient() -> None:
+    def log_likelihood(theta):
+        return (np.float32(1e7) - np.square(theta).sum(axis=1)).astype(np.float32)
+
+    coarse = iv.LogDensity(log_likelihood, lambda theta: -2.0 * theta)
+    problem = iv.Posterior(iv.Prior(x=iv.Normal(0, 1, shape=2)), log_likelihood=coarse)
+    with pytest.warns(UserWarning, match=r"is not that of its energy.* too coarse to show it, as in single precision"):
+        Engine(problem, Automatic(), Plan(20, 100, 1, 4, 1)).begin()
+
+
+@pytest.mark.parametrize(("sd", "refused"), [(0.3, False), (30.0, True)])
+def test_energies_that_are_not_the_same_again(sd, refused) -> None:
+    """Where the same point is solved twice; not where an estimator says that they are noisy."""
+    rng = np.random.default_rng(0)
+
+    def log_likelihood(theta):
+        return -50.0 * np.square(theta).sum(axis=1) + sd * rng.standard_normal(len(theta))
+
+    noisy = iv.LogDensity(log_likelihood, lambda theta: -100.0 * theta)
+    problem = iv.Posterior(iv.Prior(x=iv.Normal(0, 1, shape=2)), log_likelihood=noisy)
+    engine = Engine(problem, Automatic(), Plan(20, 100, 1, 4, 1))
+    told = pytest.raises(ModelError, match=NOISE) if refused else pytest.warns(UserWarning, match=NOISE)
+    with told:
+        engine.begin()
+    with pytest.warns(UserWarning, match=NOISE):
+        Engine(problem, iv.mala(0.1, preconditioner=None), Plan(20, 0, 1, 4, 1)).begin()
+    stated = iv.fast_resgld([1, 4], 0.01, estimator=iv.noisy(sd))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        Engine(problem, stated, Plan(20, 200, 1, 4, 1)).begin()
 
 
 def test_every_fidelity_that_the_sampler_uses_is_checked() -> None:
