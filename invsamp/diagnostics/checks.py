@@ -210,8 +210,9 @@ def _r_hat_warnings(summary: pd.DataFrame, report: Report) -> list[str]:
 def _likely(report: Report, apart: Collection[str]) -> str:
     """What the run knows of that would keep chains apart in the parameters of these names."""
     modes = report.get("modes")
-    causes = _unbounded(modes, apart) if modes else []
-    if report.get("led_astray") is not None:
+    astray = report.get("led_astray") is not None  # then nothing is told by the lowest minimum
+    causes = _unbounded(modes, apart) if modes and not astray else []
+    if astray:
         causes.append("the density is highest where there is next to no mass (a funnel)")
     elif not causes and "failed" in (report.get("decisions") or [""])[-1]:
         causes.append("no length of path passed its trial, as where curvature varies much (a funnel, a bent ridge)")

@@ -61,7 +61,7 @@ class TestTarget:
         with pytest.raises(ValueError, match="names 'a', which is none of"):
             Target(self.potential, constraint("a > 0"))
         with pytest.raises(ValueError, match="domain must be a Domain"):
-            Target(self.potential, "a > 0")
+            Target(self.potential, "a")
         free = target.without_domain()
         assert free.sampling_domain == Unbounded()
         assert free.potentials is target.potentials and free.names == target.names
