@@ -18,6 +18,7 @@ from invsamp.solvers.ode.happenings import inset, leave
 from invsamp.solvers.ode.newton import MOST_DENSE, bands, whole
 from invsamp.solvers.ode.pointers import call
 from invsamp.solvers.ode.rosenbrock import EXPLICIT, Linear
+from invsamp.solvers.ode.starting import longest_first_step
 from invsamp.solvers.ode.trajectories import Course, Outcome, integrate
 
 Array = npt.NDArray[np.float64]
@@ -248,11 +249,14 @@ class _Lsoda:
         if budget < 1:
             self.status = Status.TOO_MANY_STEPS
             return None
+        n, begin, end = self.control.n_states, float(nodes[0]), float(nodes[-1])
+        most = longest_first_step(self.rhs, n, self.p, begin, end, lower, upper, rtol, self.weights, y)
         try:
             values, info = odeint(
                 flat,
                 y,
                 nodes,
+                h0=most if most < math.inf else 0.0,  # 0: LSODA's own
                 tfirst=True,
                 rtol=rtol,
                 atol=self.weights,

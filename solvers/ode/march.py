@@ -28,13 +28,12 @@ from invsamp.solvers.ode.rosenbrock import (
     workspace,
 )
 from invsamp.solvers.ode.runge_kutta import error_norm, step
+from invsamp.solvers.ode.starting import first_step
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 SAFETY, LEAST_FACTOR, MOST_FACTOR = 0.9, 0.2, 10.0
-#: Slopes' own change by time at the start, over that in the trial step, from which on this has passed by something.
-_PASSED_BY = 10.0
 OK, TOO_MANY_STEPS, NON_FINITE, STEP_TOO_SMALL, STOPPED = range(5)
 STIFF, TOO_MANY_EVENTS = 6, 7
 #: Events on the way to a failure from which on they are what it comes from, if there is one in so many steps.
@@ -236,7 +235,7 @@ def _stretch(
     call(rhs, min(max(t, lower), upper), y, p, k, 0)
     if not _is_finite(k[0]):
         return NON_FINITE, done, 1, 0, t, side, -1
-    step = _first_step(order, rhs, n, p, t, target, lower, upper, rtol, absolute, work)
+    step = first_step(order, rhs, n, p, t, target, lower, upper, rtol, absolute, y, z, k)
     evaluations, steps, rejected = 2, 0, False
     stiff = other = 0
     while t < target:
@@ -367,51 +366,6 @@ def _look(order: int, n: int, h: float, stiff: int, other: int, work: Array) -> 
     if stiff == 0 or other + 1 >= _OTHER_STEPS:
         return 0, 0
     return stiff, other + 1
-
-
-@njit(**INNER)
-def _first_step(
-    order: int,
-    rhs: int,
-    n: int,
-    p: Array,
-    t: float,
-    target: float,
-    lower: float,
-    upper: float,
-    rtol: float,
-    absolute: Array,
-    work: Array,
-) -> float:
-    """Starting step of Hairer, Norsett and Wanner, II.4; a millionth of the way where its trial step is too long.
-
-    That is where slopes change with time at once by more than the trial tells of: it has passed by what moves them, as
-    a pulse that is over by then.
-    """
-    y, z, k = work[_Y], work[_NEXT], work[_K:_Q]
-    moment = 1e-8 * (target - t)
-    call(rhs, min(max(t + moment, lower), upper), y, p, k, 1)
-    size = slope = bend = early = 0.0
-    for i in range(n):
-        scale = absolute[i] + rtol * abs(y[i])
-        size += (y[i] / scale) ** 2
-        slope += (k[0, i] / scale) ** 2
-        early += ((k[1, i] - k[0, i]) / scale) ** 2
-    size, slope, early = math.sqrt(size / n), math.sqrt(slope / n), math.sqrt(early / n) / moment
-    guess = min(1e-6 if size < 1e-5 or slope < 1e-5 else 0.01 * size / slope, target - t)
-    for i in range(len(y)):
-        z[i] = y[i] + guess * k[0, i]
-    call(rhs, min(max(t + guess, lower), upper), z, p, k, 1)
-    for i in range(n):
-        bend += ((k[1, i] - k[0, i]) / (absolute[i] + rtol * abs(y[i]))) ** 2
-    bend = math.sqrt(bend / n) / guess
-    if early > _PASSED_BY * bend and guess > moment:
-        return 100 * moment
-    if not bend < math.inf:
-        return guess
-    steepest = max(slope, bend)
-    step = max(1e-6, guess * 1e-3) if steepest <= 1e-15 else (0.01 / steepest) ** (1 / order)
-    return min(100 * guess, step, target - t)
 
 
 @njit(**INNER)
