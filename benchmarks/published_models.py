@@ -3,16 +3,17 @@
     PIP_ARGUMENTS="pypesto amici" .ci/environment .peers/amici petab
     PATH=$PWD/.peers/amici/bin:$PATH python benchmarks/published_models.py [--problems Boehm Fiedler] [--seeds 1 2]
         [--parts modes sampling] [--draws 1000] [--steps 20000] [--chains 4] [--profiles] [--from-fit] [--mams]
-        [--walls] [--out published.jsonl]
+        [--peer-chains 4] [--walls] [--out published.jsonl]
 
 Boehm et al. (2014) and Fiedler et al. (2016) of the PEtab benchmark collection, as they stand in `tests/data/petab`.
 Modes are the maxima that sixteen descents from the prior find, with how often; what the data tell is the Fisher
 information at the best of them, and, with --profiles, profile likelihoods. Then, in turns for each seed and in one
 process: `iv.sample(posterior)` with nothing chosen; pyPESTO's ten optimisations by AMICI's gradients and, from the best
 of them, adaptive parallel tempering (three temperatures) and adaptive Metropolis alone, burn-in dropped as its Geweke
-test says; with --from-fit all chains begin at the published fit, and nothing is optimised; with --mams one kernel is
-chosen, so that nothing is tried before the draws; with --walls invsamp is reflected by the bounds, and does not sample
-in logits. Effective draws are the least of all parameters, on the logarithms;
+test says (the longest, where --peer-chains asks for several chains, so that R-hat knows of what one has missed); with
+--from-fit all chains begin at the published fit, and nothing is optimised; with --mams one kernel is chosen, so that
+nothing is tried before the draws; with --walls invsamp is reflected by the bounds, and does not sample in logits.
+Effective draws are the least of all parameters, on the logarithms;
 seconds are of a processor and of everything from the start to the draws, compiled models excepted. AMICI is built from
 source, which takes some minutes, BLAS and HDF5; the environment's `bin` is on PATH, so that models are compiled by the
 swig that AMICI was built by.
@@ -38,7 +39,7 @@ from typing import Any
 import numpy as np
 
 import invsamp as iv
-from invsamp.diagnostics import ess
+from invsamp.diagnostics import ess, rhat
 
 FILES = Path(__file__).parents[1] / "tests" / "data" / "petab"
 NAMES = {"Boehm": "Boehm_JProteomeRes2014", "Fiedler": "Fiedler_BMCSystBiol2016"}
@@ -99,7 +100,7 @@ class Peer:
 
         self.problem.objective.call_unprocessed = counted
 
-    def sampled(self, seed: int, steps: int, from_fit: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+    def sampled(self, seed: int, steps: int, from_fit: bool, chains: int) -> Iterator[tuple[str, dict[str, Any]]]:
         """Each sampler's name and draws, with the seconds of the optimisations that both begin with."""
         from pypesto import optimize, sample
 
@@ -116,20 +117,23 @@ class Peer:
             ),
             "adaptive Metropolis": lambda: sample.AdaptiveMetropolisSampler(options={"show_progress": False}),
         }.items():
-            began, self.calls = time.process_time(), 0
-            count = steps // TEMPERATURES if "tempering" in label else steps
-            result = sample.sample(self.problem, count, make(), x0=x0.get(label), result=result)
+            began, self.calls, parts, burnt = time.process_time(), 0, [], []
+            count = steps // (TEMPERATURES if "tempering" in label else 1) // chains
+            for _ in range(chains):
+                result = sample.sample(self.problem, count, make(), x0=x0.get(label), result=result)
+                burnt.append(int(sample.geweke_test(result)))
+                parts.append(result.sample_result.trace_x[0][:, self.order])
             seconds = optimised + time.process_time() - began
-            burnt = int(sample.geweke_test(result))
-            chain = result.sample_result.trace_x[0, burnt:][:, self.order]
-            known = chain if len(chain) > 100 else result.sample_result.trace_x[0, -100:][:, self.order]
-            yield label, judged(known[None], seconds, calls + self.calls) | {"burn-in": burnt, "optima": values}
+            first = min(max(burnt), count - 100)
+            draws = np.stack([part[first:] for part in parts])
+            yield label, judged(draws, seconds, calls + self.calls) | {"burn-in": burnt, "optima": values}
 
 
 def judged(decades: Any, seconds: float, solves: int) -> dict[str, Any]:
     """Of draws (chains, draws, d) on decades."""
     size = float(np.nanmin(ess(decades)))
-    return {"ess": size, "seconds": seconds, "per_second": size / seconds, "solves": solves,
+    return {"ess": size, "rhat": float(np.nanmax(rhat(decades))),
+            "seconds": seconds, "per_second": size / seconds, "solves": solves,
             "mean": decades.mean(axis=(0, 1)).tolist(), "sd": decades.std(axis=(0, 1)).tolist()}  # fmt: skip
 
 
@@ -140,6 +144,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=1000, help="of each chain")
     parser.add_argument("--chains", type=int, default=4)
     parser.add_argument("--steps", type=int, default=20_000, help="of pyPESTO, at all temperatures together")
+    parser.add_argument("--peer-chains", type=int, default=1, help="of pyPESTO, which share its steps")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--profiles", action="store_true")
     parser.add_argument("--from-fit", action="store_true")
@@ -162,11 +167,12 @@ def main() -> None:
             start = problem.start if given.from_fit else None
             plan = {"draws": given.draws, "chains": given.chains}
             mine = ours(posterior, seed, plan, start, iv.mams() if given.mams else None)
-            for label, each in [("invsamp", mine), *peer.sampled(seed, given.steps, given.from_fit)]:
+            for label, each in [("invsamp", mine), *peer.sampled(seed, given.steps, given.from_fit, given.peer_chains)]:
                 kept(given.out, name, label, seed, each)
                 off = np.abs(np.subtract(each["mean"], mine["mean"])) / mine["sd"]
                 print(
-                    f"{name} seed {seed} {label:28s} {each['ess']:7.0f} effective draws, {each['seconds']:6.1f} s, "
+                    f"{name} seed {seed} {label:28s} {each['ess']:7.0f} effective draws, R-hat {each['rhat']:.3f}, "
+                    f"{each['seconds']:6.1f} s, "
                     f"{each['per_second']:6.2f} per second, {each['solves']} solves; means off invsamp's by up to "
                     f"{off.max():.2f} sd",
                     flush=True,

@@ -14,9 +14,9 @@ from invsamp.kernels.defaults import KernelDefaults
 
 #: Steps of a path at the most, as lengths that end there are spread no more; and in warm-up, where steps may be tiny.
 LONGEST, LONGEST_IN_WARMUP = 256, 64
-#: An error of one step is a cliff's where it is above this, and above so many times the work of the step's kicks: where
-#: the energy is convex on the way it rises by at most twice the second kick's work.
-CLIFF, KICKS = 1.0, 3.0
+#: The energy jumps within a step where it rises by more than this, and so many times what its slopes at both ends make
+#: of the way: where it is convex there, it rises by at most what that at the end does.
+CLIFF, STEEPER = 1.0, 1.5
 #: Error of the energy above which a path is told as diverging.
 DIVERGING = 1000.0
 
@@ -30,8 +30,8 @@ class Paths(KernelDefaults, ABC):
     left out by resonance. A wall turns the velocity as it turns the move. A path on which a solve fails, or which a
     domain gives up on, is refused.
 
-    Where the energy jumps within a step, by more than its slopes at both ends and the kicks there can tell (`CLIFF`),
-    or ends, as solves fail, there is a cliff. No shorter step would take a path over it, so what such a path tells of
+    Where the energy jumps within a step, by more than its slopes at both ends can tell (`CLIFF`), or ends, as solves
+    fail, there is a cliff. No shorter step would take a path over it, so what such a path tells of
     the step size (`Info.told`) is what happened before.
 
     References
@@ -67,21 +67,22 @@ class Paths(KernelDefaults, ABC):
         velocity = self.fresh(rung.normal())
         there, gradient = here, rung.gradient(here.estimate)
         broken = np.zeros(len(velocity), dtype=bool)
-        works, kicks, energies = list[Array](), list[Array](), [rung.energy(here.estimate)]
+        works, slopes, energies = list[Array](), list[Array](), [rung.energy(here.estimate)]
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a path may leave all that is finite
             for _ in range(leaps):
                 velocity, before = self.kick(velocity, gradient, 0.5 * step)
+                leaving = (gradient * velocity).sum(axis=1)
                 end, turned, failed = rung.follow(there.position, step * velocity)
                 there = Point(end, (yield from rung.evaluate(end)))
                 gradient = rung.gradient(there.estimate)
+                slopes.append(np.abs(np.ravel(step) * leaving) + np.abs((gradient * turned).sum(axis=1)))
                 velocity, after = self.kick(turned / step, gradient, 0.5 * step)
                 works.append(before + after)
-                kicks.append(np.abs(before) + np.abs(after))
                 energies.append(rung.energy(there.estimate))
                 broken |= _broken(rung, there, failed)
             log_ratio = energies[0] - energies[-1] - sum(works)
             log_ratio[broken | np.isnan(log_ratio)] = -np.inf
-            told = _before_cliffs(log_ratio, energies, works, kicks)
+            told = _before_cliffs(log_ratio, energies, works, slopes)
         accept = rung.log_uniform() < log_ratio
         statistics = {"n_steps": np.full(len(velocity), leaps), "diverging": log_ratio < -DIVERGING}
         info = Info(log_ratio, int(np.count_nonzero(accept)), statistics=statistics, told=told)
@@ -98,16 +99,16 @@ def van_der_corput(index: int) -> float:
     return share
 
 
-def _before_cliffs(log_ratio: Array, energies: list[Array], works: list[Array], kicks: list[Array]) -> Array | None:
+def _before_cliffs(log_ratio: Array, energies: list[Array], works: list[Array], slopes: list[Array]) -> Array | None:
     """The log ratios (chains,), where a path met a cliff after its first step those of its part before; None: nowhere.
 
     A path that meets one at once tells as much as one that is refused: its step may be too long.
     """
     if (log_ratio >= -CLIFF).all():
         return None
-    n = len(works)
-    error = np.diff(energies, axis=0) + np.reshape(works, (n, -1))
-    cliff = ~(error <= CLIFF + KICKS * np.reshape(kicks, (n, -1)))  # also where there is no energy
+    rise = np.diff(energies, axis=0)
+    error = rise + np.reshape(works, rise.shape)
+    cliff = ~(rise <= CLIFF + STEEPER * np.reshape(slopes, rise.shape))  # also where there is no energy
     first = np.argmax(cliff, axis=0)
     rows = np.flatnonzero(cliff.any(axis=0) & (first > 0))
     if not len(rows):

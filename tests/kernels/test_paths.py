@@ -44,9 +44,21 @@ def test_what_a_path_tells():
     steps = [0.0] * 4, [0.1, 0.1, 40.0, 0.2], [0.1, 40.0, 40.0, np.inf], [3.0, 40.0, 40.0, np.inf]
     energies = [np.array(step) for step in steps]
     works = [np.array([-0.1, 0.1, 0.0, 0.0])] + 2 * [np.zeros(4)]
-    kicks = [np.full(4, 0.1), np.full(4, 0.1), np.array([2.0, 0.1, 0.1, 0.1])]
+    slopes = [np.full(4, 0.1), np.full(4, 0.1), np.array([2.0, 0.1, 0.1, 0.1])]
     log_ratio = np.array([-2.9, -40.1, -40.0, -np.inf])
     with np.errstate(invalid="ignore"):
-        told = paths._before_cliffs(log_ratio, energies, works, kicks)
+        told = paths._before_cliffs(log_ratio, energies, works, slopes)
     np.testing.assert_allclose(told, [-2.9, -0.2, -40.0, -0.2])
     assert paths._before_cliffs(np.array([-0.9]), [], [], []) is None
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("sampler", [iv.mams, iv.hmc])
+def test_a_steep_way_up_is_no_cliff(sampler):
+    """Steps as long as a narrow direction just bears, nearly twice its width: energies rise by tens, as slopes say."""
+    widths = np.array([1.0, 1.0, 1.0, 0.01])
+    target = iv.Target(iv.FunctionPotential(lambda x: (0.5 * np.square(x / widths).sum(axis=1), x / widths**2), 4))
+    kernel = sampler(0.5 * (1.9 * widths[-1]) ** 2, preconditioner=None)
+    run = iv.sample(target, kernel, draws=40, warmup=0, chains=16, seed=1, start=np.zeros(4), progress=False)
+    assert 0.1 < run.report["acceptance"][0] < 0.9
+    assert run.report["cliffs"][0] == 0
