@@ -26,7 +26,8 @@ TRIAL = 200
 CLEAR_RHAT = 1.05
 #: A trial has failed if some R-hat is above, or a draw worth too little (`invsamp.engine.spending`).
 WORST_RHAT = 1.1
-#: Above this R-hat chains that began in several modes have stayed there: longer paths would not help.
+#: Above this R-hat chains that began in several modes have stayed there: longer paths would not help. Where they began
+#: in one, they are in others by now, that no descent has found.
 APART = 1.5
 #: Parameters, evenly spread, by which a trial is judged.
 JUDGED = 500
@@ -208,12 +209,12 @@ class Choice:
             return
         if short and not apart:
             failed += "; to try longer paths would take more evaluations than draws are worth"
-        if self._to_prior or self._modes > 1:
+        if self._modes > 1 or (self._to_prior and worst > APART):
             self.stage = len(self._stages) - 1
             ladder = "from the prior to the posterior" if self._to_prior else "of temperatures"
             self.told.append(f"{failed}: a ladder {ladder}")
         else:
-            # without modes a ladder of temperatures would only be slower
+            # where there is one mode, and chains go about in it, however slowly, a ladder would only be slower
             best = int(np.argmax(self._worths))
             self.stage, self.returned = self._tried[best], self._failures[best]._replace(position=heir.position)
             self.told.append(f"{failed}: back to {self._kernel}, which was the best")

@@ -31,8 +31,8 @@ class Paths(KernelDefaults, ABC):
     domain gives up on, is refused.
 
     Where the energy jumps within a step, by more than its slopes at both ends can tell (`CLIFF`), or ends, as solves
-    fail, there is a cliff. No shorter step would take a path over it, so what such a path tells of
-    the step size (`Info.told`) is what happened before.
+    fail, there is a cliff. No shorter step would take a path over it, so what such a path tells of the step size
+    (`Info.told`) is what happened before.
 
     References
     ----------
@@ -106,9 +106,9 @@ def _before_cliffs(log_ratio: Array, energies: list[Array], works: list[Array], 
     """
     if (log_ratio >= -CLIFF).all():
         return None
-    rise = np.diff(energies, axis=0)
-    error = rise + np.reshape(works, rise.shape)
-    cliff = ~(rise <= CLIFF + STEEPER * np.reshape(slopes, rise.shape))  # also where there is no energy
+    n, rise = len(works), np.diff(energies, axis=0)
+    error = rise + np.reshape(works, (n, -1))
+    cliff = ~(rise <= CLIFF + STEEPER * np.array(slopes))  # also where there is no energy
     first = np.argmax(cliff, axis=0)
     rows = np.flatnonzero(cliff.any(axis=0) & (first > 0))
     if not len(rows):

@@ -15,10 +15,12 @@ from invsamp.domains import Box, Unbounded
 from invsamp.engine import choosing, state
 from invsamp.engine.choosing import TRIAL, Choice
 from invsamp.engine.engine import Engine
+from invsamp.engine.ladder_search import Heir
 from invsamp.engine.plan import Plan
 from invsamp.engine.scouting import scout
 from invsamp.engine.spending import Spending
 from invsamp.evaluate.requests import Estimate, answered
+from invsamp.kernels.metric import DiagonalMetric
 from invsamp.ladder.automatic import LENGTHS, Automatic
 from invsamp.problems.mixtures import GaussianMixture
 
@@ -285,6 +287,24 @@ class TestWhatIsChosen:
         choice = Choice(Automatic(), 3, 1, True)
         choice.stage = stage
         assert choice._longer(worth, 0.1, lambda times: times <= most) == longer
+
+    @pytest.mark.parametrize(("worst", "modes", "ladder"), [(1.3, 1, False), (1.8, 1, True), (1.3, 2, True)])
+    def test_chains_that_are_only_slow_need_no_ladder(self, monkeypatch, worst, modes, ladder):
+        """Of one mode, in which they meet again and again: the paths that were worth most go on."""
+        choice = Choice(Automatic(), 3, 1, True)
+        choice._modes = modes
+        heirs = [Heir(np.full((4, 3), float(k)), DiagonalMetric(np.ones(3)), 0.1 * (k + 1)) for k in range(2)]
+        choice.add(np.zeros((4, 3)), np.zeros(4))
+        monkeypatch.setattr(choice, "_measured", lambda: (1.4, 0.05))
+        assert not choice.judged(3, heirs[0], 0.1, lambda times: times <= 3)
+        choice.add(np.zeros((4, 3)), np.zeros(4))
+        monkeypatch.setattr(choice, "_measured", lambda: (worst, 0.02))
+        assert not choice.judged(3, heirs[1], 0.1, lambda times: False)
+        assert choice.last and ("a ladder" in choice.told[-1]) == ladder
+        if not ladder:
+            assert choice.stage == 0 and "which was the best" in choice.told[-1]
+            assert choice.returned is not None and choice.returned.step_size == heirs[0].step_size
+            np.testing.assert_array_equal(choice.returned.position, heirs[1].position)
 
     def test_coarse_fidelities_lead(self):
         one = linear()
