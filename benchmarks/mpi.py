@@ -27,66 +27,21 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
+from _busy import Busy, calibrated
 
 import invsamp as iv
-from invsamp.contract import Array, VectorJacobianProduct
 
 TEMPERATURES = (1.0, 2.0, 4.0, 8.0)
 FIDELITIES = ("fine", "coarse", "coarse", "coarse")
 #: Where Open MPI is told that more processes than cores are meant.
 OVERSUBSCRIBE = {"OMPI_MCA_rmaps_base_oversubscribe": "1", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe"}
-
-
-@njit(cache=True)
-def spin(loops: int) -> float:
-    """Keep a core busy; the result is not known at compile time."""
-    x = 0.5
-    for _ in range(loops):
-        x = 3.7 * x * (1.0 - x)
-    return x
-
-
-@dataclass(frozen=True)
-class Busy:
-    """Forward model that observes theta, displaced, after so many loops, or seconds of sleep, for each row."""
-
-    loops: int
-    seconds: float
-    displacement: float
-    parameters: tuple[str, ...] = ("x", "y")
-
-    def __call__(self, theta: Array) -> Array:
-        """Observations (batch, 2)."""
-        for _ in theta:
-            spin(self.loops)
-            if self.seconds:
-                time.sleep(self.seconds)
-        return theta + self.displacement
-
-    def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
-        """Observations, and a product that costs nothing more."""
-        return self(theta), lambda cotangent: np.array(cotangent)
-
-
-def calibrated(seconds: float) -> int:
-    """Loops that take so long."""
-    spin(1000)
-    best = min(_timed(lambda: spin(1_000_000)) for _ in range(10))
-    return max(1, round(seconds / best * 1_000_000))
-
-
-def _timed(function: Callable[[], object]) -> float:
-    begin = time.perf_counter()
-    function()
-    return time.perf_counter() - begin
 
 
 def work(loops: int, seconds: float, ratio: float, draws: int, chains: int, exchange: bool) -> None:

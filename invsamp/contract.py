@@ -27,6 +27,9 @@ Tensor = Any
 Torch = Any
 #: Vector-Jacobian product: cotangent (batch, n_observations) -> (batch, n_parameters).
 VectorJacobianProduct = Callable[[Array], Array]
+#: Cotangent (batch, n_observations) that all parameters (batch, dimension) and observations (batch, n_observations)
+#: give.
+Cotangent = Callable[[Array, Array], Array]
 #: Which gradients are wanted: none, that of the energy, or beside it that of the prior energy, apart; or a Gauss-Newton
 #: matrix with it (`CurvedPotential`).
 Gradients = bool | Literal["apart", "curved"]
@@ -65,6 +68,20 @@ class JacobianForwardModel(ForwardModel, Protocol):
 
     def jacobian(self, theta: Array) -> tuple[Array, Array]:
         """Observations (batch, n_observations) and Jacobian (batch, n_observations, n_parameters)."""
+        ...
+
+
+@runtime_checkable
+class AnticipatingModel(ForwardModel, Protocol):
+    """A forward model elsewhere, which need not wait to be asked for a product whose cotangent is known beforehand."""
+
+    def linearize_towards(
+        self, theta: Array, cotangent: Cotangent, parameters: Array
+    ) -> tuple[Array, VectorJacobianProduct]:
+        """As `linearize`; the product will be asked for ``cotangent(parameters, observations)``, to rounding.
+
+        It has to be right for any other, too.
+        """
         ...
 
 

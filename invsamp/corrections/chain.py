@@ -54,11 +54,6 @@ def acceptance(sd: float) -> float:
     return float(2.0 * ndtr(-sd / math.sqrt(2.0)))
 
 
-def how_often(side: CoarseSide, ratio: float) -> int:
-    """Coarse steps between two exchanges with a model that is so many times dearer, and corrected well."""
-    return _best(("coarse",), [1.0], side, [1.0 / ratio]).every
-
-
 def chosen(
     levels: Sequence[str], finest: str, errors: Mapping[str, Array], costs: Costs, side: CoarseSide
 ) -> tuple[Chain, Chain]:

@@ -82,12 +82,6 @@ def best_window(rungs: int, rejection: float) -> int:
     return min(range(1, longest), key=lambda window: round_trip_time([r] * (rungs - 1), window))
 
 
-def printed_window(rungs: int, rejection: float) -> int:
-    """W* as printed, for three rungs or more; see `best_window`."""
-    rungs, r = integer("rungs", rungs, least=3), real("rejection", rejection, above=0, below=1)
-    return max(1, math.ceil((math.log(rungs) + math.log(math.log(rungs))) / -math.log(r)))
-
-
 class Travels(NamedTuple):
     """How the walkers of an index process travelled, all together."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import pickle
 import time
@@ -12,11 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import function, integer, optional, real
-from invsamp.contract import AnyArray, Array, Plain, VectorJacobianProduct
+from invsamp.contract import AnyArray, Array, Cotangent, Plain, VectorJacobianProduct
 from invsamp.parallel.pool import Task, WorkerPool
-from invsamp.parallel.worker import Answer, Description, Request, describe
+from invsamp.parallel.worker import Answer, Description, Request, describe, digest
 from invsamp.posing.failures import CountsFailures, Failures
 from invsamp.posing.forward import ModelError, WrongShapeError
+
+#: Bytes of a function for cotangents at the most: data so large that their messages take longer than one more of them.
+LARGE = 2**22
 
 
 def isolated(
@@ -114,18 +118,39 @@ class IsolatedModel(CountsFailures):
         A worker keeps the linearizations that it made for as long as the product is held. Those lost with it are made
         again by another.
         """
-        theta = np.array(_batch(theta))
+        return self._linearized(np.array(_batch(theta)))
+
+    def linearize_towards(
+        self, theta: Array, cotangent: Cotangent, parameters: Array
+    ) -> tuple[Array, VectorJacobianProduct]:
+        """The same where the cotangent is known beforehand; see `invsamp.contract.AnticipatingModel`.
+
+        A worker goes on to the product at once. Not under a time limit, which is that of one call.
+        """
+        if self.time_limit is not None:
+            return self.linearize(theta)
+        if cotangent != self._expects:
+            self._expect(cotangent)
+        return self._linearized(np.array(_batch(theta)), parameters)
+
+    def _linearized(self, theta: Array, *parameters: Array) -> tuple[Array, VectorJacobianProduct]:
         tokens = list(itertools.islice(self._tokens, len(theta)))
-        answers = self._ask("linearize", list(zip(tokens, theta, strict=True)))
+        answers = self._ask("linearize", list(zip(tokens, theta, *parameters, strict=True)))
         holders = [answer.worker if answer.status == "done" else None for answer in answers]
+        known = [answer.ahead for answer in answers]
         y = self._observations([answer.value for answer in answers])
         alive = np.flatnonzero(np.isfinite(y).all(axis=1))
 
         def vjp(cotangent: Array) -> Array:
-            asked = [(tokens[row], theta[row], np.asarray(cotangent[row], dtype=float)) for row in alive]
-            replies = self._ask("product", asked, [holders[row] for row in alive])
-            gradient = np.full(theta.shape, np.nan)
-            for row, reply in zip(alive, replies, strict=True):
+            gradient, left = np.full(theta.shape, np.nan), []
+            for row in alive:
+                if (ahead := known[row]) is not None and ahead.expected == digest(cotangent[row]):
+                    gradient[row] = _checked(ahead.product, theta.shape[1:], "the vector-Jacobian product")
+                else:
+                    left.append(row)
+            asked = [(tokens[row], theta[row], np.asarray(cotangent[row], dtype=float)) for row in left]
+            replies = self._ask("product", asked, [holders[row] for row in left])
+            for row, reply in zip(left, replies, strict=True):
                 if reply.status == "done":
                     # a linearization that was lost has been made again by the worker that answered
                     holders[row] = reply.worker
@@ -193,6 +218,13 @@ class IsolatedModel(CountsFailures):
         self._pool = WorkerPool(*self._settings)
         self._tokens = itertools.count()
         self._failures = Failures()
+        self._expects: Cotangent | None = None
+
+    def _expect(self, cotangent: Cotangent) -> None:
+        self._expects, self._pool.cotangent = cotangent, None
+        with contextlib.suppress(Exception):  # what cannot be sent is asked for as it comes
+            pickled = pickle.dumps(cotangent)
+            self._pool.cotangent = pickled if len(pickled) <= LARGE else None
 
     def _jacobian(self, theta: Array) -> tuple[Array, Array]:
         theta = _batch(theta)
@@ -219,7 +251,7 @@ class IsolatedModel(CountsFailures):
         """Answers whose value is None where the row failed, which is counted."""
         preferred = [None] * len(arguments) if holders is None else holders
         tasks = [Task(Request(operation, a), holder) for a, holder in zip(arguments, preferred, strict=True)]
-        answers = self._pool.run(tasks)
+        answers = self._pool.run(tasks) if tasks else []
         for index, answer in enumerate(answers):
             if (kind := _failure(answer)) is not None:
                 reason = "not finite" if kind == "not_finite" else answer.value

@@ -66,6 +66,8 @@ class WorkerPool:
         self._lost: int | None = None  # in succession, before they were ready; None until one was
         #: Seconds of the last request, by operation.
         self.took: dict[str, float] = {}
+        #: Pickle of a function that gives cotangents, for what workers do ahead.
+        self.cotangent: bytes | None = None
         self._finalizer = Finalize(self, _end_all, (self._workers,), exitpriority=20)
 
     def run(self, tasks: Sequence[Task]) -> list[Answer]:
@@ -220,7 +222,7 @@ class _Round:
             # a linearization that was lost with the preferred worker is made again within the same request
             lost = task.preferred is not None and task.preferred != number
             worker = self._pool.workers[number]
-            if not worker.give(index, task.request, limits=2.0 if lost else 1.0):
+            if not worker.give(index, task.request, 2.0 if lost else 1.0, self._pool.cotangent):
                 kept.append(index)
                 if not worker.tasks:  # it had died in idleness, which is not the fault of this row
                     self._pool.stop(number)

@@ -6,7 +6,6 @@ import contextlib
 import math
 import multiprocessing
 import os
-import pickle
 import select
 import signal
 import threading
@@ -16,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
-from invsamp.parallel.worker import Description, Request, serve
+from invsamp.parallel.worker import Answer, Description, Request, serve
 from invsamp.posing.forward import ModelError
 
 # what MPI launchers tell their ranks: a worker that took itself for one would wait for the others, or find no server
@@ -44,6 +43,7 @@ class Worker:
         self._given: deque[tuple[int, float]] = deque()
         self._since = 0.0  # that it is
         self.forgotten: list[int] = []
+        self._cotangent: bytes | None = None  # that it knows
         self.began = time.monotonic()
         self.connection, self._process = _spawn(time_limit)
 
@@ -64,16 +64,20 @@ class Worker:
             return None
         return self._since + self._given[0][1] * self.time_limit
 
-    def give(self, task: int, request: Request, limits: float = 1.0) -> bool:
-        """Send a request, to be answered within so many time limits; False if the worker has died meanwhile."""
+    def give(self, task: int, request: Request, limits: float = 1.0, cotangent: bytes | None = None) -> bool:
+        """Send a request, to be answered within so many time limits; False if the worker has died meanwhile.
+
+        With the function for cotangents, if it does not know it.
+        """
         forgotten, self.forgotten = self.forgotten, []
+        news, self._cotangent = None if cotangent is self._cotangent else cotangent, cotangent
         idle = not self._given
         self._given.append((task, limits))  # before it is sent: Ctrl-C may come at once
         try:
             if idle and heard(self.heard_by, 0.0):  # nothing was asked: this is the end of it
                 self._given.pop()
                 return False
-            self.connection.send_bytes(pickle.dumps(request._replace(forgotten=tuple(forgotten))))
+            self.connection.send_bytes(request._replace(forgotten=tuple(forgotten), cotangent=news).packed())
         except OSError:
             self._given.pop()
             return False
@@ -101,6 +105,8 @@ class Worker:
             if not heard([self.connection.fileno()], 0.0):
                 return None
             message = self.connection.recv()
+            if type(message) is tuple:
+                return Answer.unpacked(message)
             if message == "here":  # it listens now: a large pickle does not block
                 self.connection.send(self._payload)
         except (EOFError, OSError):

@@ -144,6 +144,10 @@ class BoundNoise:
             by_y[:, part.places] = np.where(np.isfinite(y_slope), y_slope, 0.0)
         return by_y
 
+    def cotangent(self, theta: Array, y: Array) -> Array:
+        """What `accumulate` returns."""
+        return self.accumulate(theta, y, np.zeros(len(y)), np.zeros(theta.shape))
+
     def log_likelihood(self, theta: Array, y: Array) -> Array:
         """Log-likelihood of each datum given the others, shape (batch, outputs); 0 where it is missing."""
         value = np.zeros(y.shape)

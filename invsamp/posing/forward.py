@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp import arguments
-from invsamp.contract import Array, VectorJacobianProduct, no_derivatives
+from invsamp.contract import AnticipatingModel, Array, Cotangent, VectorJacobianProduct, no_derivatives
 
 FLOAT = np.dtype(float)
 
@@ -63,6 +63,7 @@ class GuardedModel:
         self._fixed, self._free = fixed, None if fixed is None else np.flatnonzero(np.isnan(fixed))
         self.has_jacobian = callable(getattr(model, "jacobian", None))
         self.has_rows = callable(getattr(model, "rows", None))
+        self._anticipates = isinstance(model, AnticipatingModel)
 
     @property
     def message(self) -> str | None:
@@ -76,10 +77,16 @@ class GuardedModel:
         )
         return y
 
-    def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
-        """Observations and vector-Jacobian product; NaN in the rows that failed."""
+    def linearize(
+        self, theta: Array, towards: tuple[Cotangent, Array] | None = None
+    ) -> tuple[Array, VectorJacobianProduct]:
+        """Observations and vector-Jacobian product; NaN in the rows that failed.
+
+        Where the cotangent is known beforehand, with what gives it; see `invsamp.contract.AnticipatingModel`.
+        """
         try:
-            y, vjp = self.model.linearize(self.given(theta))
+            given, known = self.given(theta), towards if self._anticipates else None
+            y, vjp = self.model.linearize(given) if known is None else self.model.linearize_towards(given, *known)
             y = _shaped(y, (len(theta), self.observations), self._observed[0])
         except ModelError:
             raise

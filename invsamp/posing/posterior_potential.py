@@ -241,7 +241,7 @@ class PosteriorPotential:
             self._noise.accumulate(theta, self._model(selected), value, unused)
             return Parts(np.where(np.isfinite(value), -value, np.inf), None, prior, None)
         prior_slope = -(slope * derivative + jacobian_slope) if gradient == "apart" else None
-        y, vjp = self._model.linearize(selected)
+        y, vjp = self._model.linearize(selected, (self._noise.cotangent, theta))
         # what the data say is yet to be brought to the coordinates of vectors, and of what depends on others
         apart = bool(self._coordinates.vectors) or self._hierarchy is not None
         by_data = np.zeros(theta.shape) if apart else slope

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from invsamp.diagnostics import round_trips
-from invsamp.diagnostics.index_process import best_window, printed_window, round_trip_time, simulate
+from invsamp.diagnostics.index_process import best_window, round_trip_time, simulate
 from invsamp.swap.schemes import adjacent, all_pairs, deo, seo, sweep
 
 
@@ -65,6 +67,11 @@ def test_which_scheme_makes_more(within):
     assert within(rate["sweep"] / rate["deo"] - 2.0, 0.5)
     assert within(rate["parities"] / rate["deo"] - 3.0, 0.6)
     assert rate["all"] < rate["seo"]
+
+
+def printed_window(rungs, rejection):
+    """W* as printed; see `best_window`."""
+    return math.ceil((math.log(rungs) + math.log(math.log(rungs))) / -math.log(rejection))
 
 
 def test_the_printed_window_is_near_the_best():

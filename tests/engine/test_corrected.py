@@ -13,7 +13,8 @@ from stopping import stopping
 from two_levels import DATA, FINE, MAP, NOISE, SHIFT, Line, exact, posed
 
 import invsamp as iv
-from invsamp.corrections.chain import OFTEN, CoarseSide, acceptance, how_often
+from invsamp.corrections.chain import OFTEN, CoarseSide, acceptance, chosen
+from invsamp.corrections.costs import Costs
 from invsamp.corrections.enhanced import Enhanced
 from invsamp.corrections.learning import LevelCorrection
 from invsamp.domains import Unbounded
@@ -391,6 +392,12 @@ class TestOtherProblems:
         run = iv.sample(iv.Posterior(prior, models, data, iv.LogNormalNoise(0.1)), **QUICK)
         assert run.report["fidelities"] == ["fine", "coarse"] and run.report["correction"]["kind"] == "affine"
         assert run.report["swap_accepts"][0] > 0.5 * run.report["swap_attempts"][0]
+
+
+def how_often(side, ratio):
+    """Coarse steps between two exchanges with a model that is so many times dearer, and corrected well."""
+    errors = {"coarse": np.zeros(50)}
+    return chosen(["coarse"], "fine", errors, Costs({"coarse": 1.0, "fine": ratio}, "stated"), side)[0].every
 
 
 class TestHowOften:

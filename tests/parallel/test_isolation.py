@@ -281,3 +281,93 @@ def test_a_run_counts_the_failures_and_says_what_they_were(draw):
         assert run.report["failed_solves"]["model"] == model.failures["raised"] > 0
         assert "the solver diverged" in run.report["failure_message"]
         assert (run.data.posterior["x"].values <= 10.0).all()
+
+
+def cotangents(parameters, y):
+    return y * parameters[:, :1]
+
+
+def impossible(parameters, y):
+    raise ValueError("no density")
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Operations that workers were asked for."""
+    asked, give = [], Worker.give
+
+    def given(self, task, request, *more):
+        asked.append(request.operation)
+        return give(self, task, request, *more)
+
+    monkeypatch.setattr(Worker, "give", given)
+    return asked
+
+
+class TestProductsAheadOfTheirCall:
+    PARAMETERS = np.random.default_rng(2).normal(size=(5, 4))
+
+    def linearized(self, model, cotangent=cotangents, theta=THETA):
+        return model.linearize_towards(theta, cotangent, self.PARAMETERS)
+
+    def test_are_those_that_are_asked_for(self, model, asked):
+        y, vjp = self.linearized(model)
+        cotangent = cotangents(self.PARAMETERS, y)
+        np.testing.assert_array_equal(y, row_by_row(flaky.observations))
+        asked.clear()
+        ahead = vjp(cotangent)
+        assert not asked
+        np.testing.assert_array_equal(model.linearize(THETA)[1](cotangent), ahead)
+        assert "product" in asked
+
+    def test_serve_no_other_cotangent(self, model, asked):
+        y, vjp = self.linearized(model)
+        cotangent = cotangents(self.PARAMETERS, y)
+        cotangent[[1, 4]] = np.nextafter(cotangent[[1, 4]], np.inf)
+        asked.clear()
+        found = vjp(cotangent)
+        assert asked == ["product"] * 2
+        np.testing.assert_array_equal(found, model.linearize(THETA)[1](cotangent))
+        np.testing.assert_allclose(vjp(COTANGENT), GRADIENT, rtol=1e-14)
+
+    @pytest.mark.parametrize("cotangent", [impossible, lambda parameters, y: y])
+    def test_are_left_where_the_cotangent_cannot_be_known(self, model, cotangent):
+        _, vjp = self.linearized(model, cotangent)
+        np.testing.assert_allclose(vjp(COTANGENT), GRADIENT, rtol=1e-14)
+        assert not any(model.failures.values())
+
+    def test_are_left_under_a_time_limit(self, asked):
+        with isolated(flaky.Troubled(), time_limit=60.0) as model:
+            y, vjp = self.linearized(model)
+            vjp(cotangents(self.PARAMETERS, y))
+            assert asked.count("product") == 5
+
+    @pytest.mark.parametrize(
+        ("deed", "stage"), [(d, "solve") for d in ("raise", "nan", "exit")] + [("raise", "product")]
+    )
+    def test_count_a_failure_once(self, deed, stage):
+        with isolated(flaky.Troubled(deed, stage), workers=2) as model:
+            y, vjp = self.linearized(model, theta=TROUBLED)
+            gradient = vjp(cotangents(self.PARAMETERS, y))
+            np.testing.assert_array_equal(np.isnan(gradient).all(axis=1), BAD)
+            assert np.isfinite(y).all() == (stage == "product")
+            assert sum(model.failures.values()) == 2
+
+    def test_a_death_in_one_costs_its_row(self):
+        with isolated(flaky.Troubled("exit", stage="product")) as model:
+            y, vjp = self.linearized(model, theta=TROUBLED)
+            np.testing.assert_array_equal(np.isnan(vjp(cotangents(self.PARAMETERS, y))).all(axis=1), BAD)
+            assert model.failures["died"] == 2
+
+
+def test_a_run_asks_for_no_product_by_itself_and_draws_what_one_process_does(draw, asked):
+    prior = iv.Prior(x=iv.Normal(0.0, 1.0), y=iv.Normal(0.0, 1.0), sigma=iv.LogNormal(0.0, 0.3))
+    settings = {"sampler": iv.mala(step_size=0.1), "draws": 20, "warmup": 5, "chains": 4, "check_gradient": False}
+    truth = flaky.Troubled()
+    with isolated(truth, workers=2) as apart:
+        runs = [
+            draw(iv.Posterior(prior, model, np.zeros(3), iv.GaussianNoise("sigma")), **settings)
+            for model in (truth, apart)
+        ]
+    np.testing.assert_array_equal(runs[0].theta, runs[1].theta)
+    assert set(asked) == {"linearize"}
