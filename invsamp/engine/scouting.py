@@ -46,6 +46,8 @@ NEGLIGIBLE_ROUGHLY = 1e-2
 #: chance. Points at the most, and descents from them; the share of the points that is looked at in any case, not only
 #: where there are several modes.
 MOST_SEARCHED, MOST_POINTS, MOST_MORE, FIRST_LOOK = 6, 10_000, 64, 1.0 / 16.0
+#: Energy below the Gaussians of all minima from which on a point is worth a descent, and how many there are of these.
+FAR_BELOW, FEW_MORE = 3.0, 4
 #: Evaluations that are left for each of these descents at the least; otherwise there are fewer.
 LEAST_MORE = 50
 #: Scales that some parameter comes from its start in a descent without end.
@@ -116,9 +118,14 @@ def scout(
         searched += len(points)
         energies = yield from search.spent.counted(_energies(names[0], points))
         left = budget - (search.spent.rows - searched)
-        low = lowest_near(points / scale, energies.energy)[: max(0, left // LEAST_MORE)]
+        low = lowest_near(points / scale, energies.energy)
+        if len(names) == 1:  # what a coarse fidelity says is not held against the fine one's Gaussians
+            low = np.union1d(low, below_known(points, energies.energy, minima, scale))
+            low = low[np.argsort(energies.energy[low], kind="stable")]
+        low = low[: max(0, left // LEAST_MORE)]
         if len(low):
-            yield from search.add(points[low], left)
+            # first steps are as long as points are apart: the basin of one that is lower than others may be as small
+            yield from search.add(points[low], left, scale * len(points) ** (-1.0 / d))
     end = search.end
     lowest = np.min(end.energy, where=end.converged, initial=np.inf)
     endless, moved = ~end.converged & (end.energy < lowest - far(d)), np.abs(end.position - search.starts) / scale
@@ -151,11 +158,11 @@ class _Search:
         self._finest, self._gaussian, self.worse = names[-1], d <= MOST_GAUSSIAN, far(d) + 10.0
         self.starts, self.spent, self.led = np.empty((0, d)), _Spent(), 0
 
-    def add(self, starts: Array, budget: int) -> Asks[None]:
+    def add(self, starts: Array, budget: int, scale: Array | None = None) -> Asks[None]:
         """Lead these down, too, by about so many evaluations at the most, and tell all ends apart."""
         before = self.spent.rows
         on = yield from self.spent.counted(
-            _led(self._basins, starts, self._scale, self._domain, budget, self._curved)
+            _led(self._basins, starts, self._scale if scale is None else scale, self._domain, budget, self._curved)
         )  # fmt: skip
         self.led += self.spent.rows - before
         self.end = joined(self.end, on) if len(self.starts) else on
@@ -211,6 +218,21 @@ def lowest_near(points: Array, energies: Array) -> npt.NDArray[np.intp]:
     own = energies[finite]
     low = np.flatnonzero((own[:, None] < own[neighbours[:, 1:]]).all(axis=1))
     return np.asarray(finite[low[np.argsort(own[low], kind="stable")][:MOST_MORE]])
+
+
+def below_known(points: Array, energies: Array, minima: Minima, scale: Array) -> npt.NDArray[np.intp]:
+    """Which points (n, d) lie far below the Gaussians of all minima, more so than their neighbours; a few of them.
+
+    In a narrow mode's basin that is so where the slope of a wide one beside it hides that from the energies alone.
+    """
+    expected = np.full(len(points), np.inf)
+    for centre, energy, covariance in zip(minima.position, minima.energies, minima.covariances, strict=True):
+        moved = points - centre
+        expected = np.minimum(expected, energy + 0.5 * (moved * np.linalg.solve(covariance, moved.T).T).sum(axis=1))
+    below = energies - expected
+    low = lowest_near(points / scale, below)
+    low = low[below[low] < -FAR_BELOW]
+    return low[np.argsort(energies[low], kind="stable")][:FEW_MORE]
 
 
 def starts_of(problem: Problem, rng: np.random.Generator, placed: Array, most: int) -> tuple[Array, Array]:

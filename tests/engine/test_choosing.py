@@ -12,7 +12,7 @@ from laws import gaussian
 
 import invsamp as iv
 from invsamp.domains import Box, Unbounded
-from invsamp.engine import choosing, state
+from invsamp.engine import choosing, scouting, state
 from invsamp.engine.choosing import TRIAL, Choice
 from invsamp.engine.engine import Engine
 from invsamp.engine.ladder_search import Heir
@@ -241,6 +241,31 @@ class TestWhatIsChosen:
         assert "draws of the prior found 3 modes" in run.report["decisions"][0]
         assert min(run.report["modes"]["visits"]) > 800
         assert told == []
+
+    def test_a_point_in_the_basin_of_a_narrow_mode_leads_there(self, monkeypatch):
+        """At five of its sds, where energies alone are those of the wide one's slope, and a long step passes it by."""
+        mixture = GaussianMixture((0.5, 0.5), ((-3.0, 0.0), (3.0, 0.0)), (1.0, 0.1))
+
+        def answer(requests):
+            (request,) = requests
+            return (Estimate(*mixture.energy_and_gradient(request.position)),)
+
+        def found(seed):
+            rng = np.random.default_rng(seed)
+            direction = rng.standard_normal(2)
+            at = [3.0, 0.0] + 0.5 * direction / np.linalg.norm(direction)
+
+            def more(share):
+                points = 5.0 * rng.standard_normal((round(share * 8000), 2))
+                return np.vstack([points[np.linalg.norm(points - [3.0, 0.0], axis=1) > 2.0], at])
+
+            starts = np.array([-3.0, 0.0]) + rng.standard_normal((16, 2))
+            asking = scout(("one",), starts, np.full(2, 5.0), Unbounded(), more, 8000)
+            return len(answered(asking, answer).heavy)
+
+        assert sum(found(seed) == 2 for seed in range(20)) >= 18
+        monkeypatch.setattr(scouting, "below_known", lambda *_: np.empty(0, dtype=int))
+        assert sum(found(seed) == 2 for seed in range(20)) < 18
 
     def test_a_ridge_needs_no_ladder(self):
         """Descents end beside it, where it may look bent: then a trial shows that chains pass along it."""
