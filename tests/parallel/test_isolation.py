@@ -283,14 +283,6 @@ def test_a_run_counts_the_failures_and_says_what_they_were(draw):
         assert (run.data.posterior["x"].values <= 10.0).all()
 
 
-def cotangents(parameters, y):
-    return y * parameters[:, :1]
-
-
-def impossible(parameters, y):
-    raise ValueError("no density")
-
-
 @pytest.fixture
 def asked(monkeypatch):
     """Operations that workers were asked for."""
@@ -307,12 +299,12 @@ def asked(monkeypatch):
 class TestProductsAheadOfTheirCall:
     PARAMETERS = np.random.default_rng(2).normal(size=(5, 4))
 
-    def linearized(self, model, cotangent=cotangents, theta=THETA):
+    def linearized(self, model, cotangent=flaky.cotangents, theta=THETA):
         return model.linearize_towards(theta, cotangent, self.PARAMETERS)
 
     def test_are_those_that_are_asked_for(self, model, asked):
         y, vjp = self.linearized(model)
-        cotangent = cotangents(self.PARAMETERS, y)
+        cotangent = flaky.cotangents(self.PARAMETERS, y)
         np.testing.assert_array_equal(y, row_by_row(flaky.observations))
         asked.clear()
         ahead = vjp(cotangent)
@@ -322,7 +314,7 @@ class TestProductsAheadOfTheirCall:
 
     def test_serve_no_other_cotangent(self, model, asked):
         y, vjp = self.linearized(model)
-        cotangent = cotangents(self.PARAMETERS, y)
+        cotangent = flaky.cotangents(self.PARAMETERS, y)
         cotangent[[1, 4]] = np.nextafter(cotangent[[1, 4]], np.inf)
         asked.clear()
         found = vjp(cotangent)
@@ -330,7 +322,7 @@ class TestProductsAheadOfTheirCall:
         np.testing.assert_array_equal(found, model.linearize(THETA)[1](cotangent))
         np.testing.assert_allclose(vjp(COTANGENT), GRADIENT, rtol=1e-14)
 
-    @pytest.mark.parametrize("cotangent", [impossible, lambda parameters, y: y])
+    @pytest.mark.parametrize("cotangent", [flaky.impossible, lambda parameters, y: y])
     def test_are_left_where_the_cotangent_cannot_be_known(self, model, cotangent):
         _, vjp = self.linearized(model, cotangent)
         np.testing.assert_allclose(vjp(COTANGENT), GRADIENT, rtol=1e-14)
@@ -339,7 +331,7 @@ class TestProductsAheadOfTheirCall:
     def test_are_left_under_a_time_limit(self, asked):
         with isolated(flaky.Troubled(), time_limit=60.0) as model:
             y, vjp = self.linearized(model)
-            vjp(cotangents(self.PARAMETERS, y))
+            vjp(flaky.cotangents(self.PARAMETERS, y))
             assert asked.count("product") == 5
 
     @pytest.mark.parametrize(
@@ -348,7 +340,7 @@ class TestProductsAheadOfTheirCall:
     def test_count_a_failure_once(self, deed, stage):
         with isolated(flaky.Troubled(deed, stage), workers=2) as model:
             y, vjp = self.linearized(model, theta=TROUBLED)
-            gradient = vjp(cotangents(self.PARAMETERS, y))
+            gradient = vjp(flaky.cotangents(self.PARAMETERS, y))
             np.testing.assert_array_equal(np.isnan(gradient).all(axis=1), BAD)
             assert np.isfinite(y).all() == (stage == "product")
             assert sum(model.failures.values()) == 2
@@ -356,7 +348,7 @@ class TestProductsAheadOfTheirCall:
     def test_a_death_in_one_costs_its_row(self):
         with isolated(flaky.Troubled("exit", stage="product")) as model:
             y, vjp = self.linearized(model, theta=TROUBLED)
-            np.testing.assert_array_equal(np.isnan(vjp(cotangents(self.PARAMETERS, y))).all(axis=1), BAD)
+            np.testing.assert_array_equal(np.isnan(vjp(flaky.cotangents(self.PARAMETERS, y))).all(axis=1), BAD)
             assert model.failures["died"] == 2
 
 

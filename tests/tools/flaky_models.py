@@ -203,3 +203,13 @@ class Forgetful:
 
     def product(self, cotangent):
         return 2.0 * self.last * cotangent[:, :2] + cotangent[:, 2:]
+
+
+def cotangents(parameters, y):
+    """Of a noise whose gradient in the observations is y by the first parameter."""
+    return y * parameters[:, :1]
+
+
+def impossible(parameters, y):
+    """Of a noise that has none."""
+    raise ValueError("no density")
