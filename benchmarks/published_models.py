@@ -2,8 +2,8 @@
 
     PIP_ARGUMENTS="pypesto amici" .ci/environment .peers/amici petab
     PATH=$PWD/.peers/amici/bin:$PATH python benchmarks/published_models.py [--problems Boehm Fiedler] [--seeds 1 2]
-        [--parts modes sampling] [--draws 1000] [--steps 20000] [--chains 4] [--profiles] [--from-fit] [--mams]
-        [--peer-chains 4] [--walls] [--out published.jsonl]
+        [--parts modes sampling] [--draws 1000] [--steps 20000] [--chains 4] [--profiles]
+        [--from-fit [pypesto]] [--mams] [--peer-chains 4] [--walls] [--out published.jsonl]
 
 Boehm et al. (2014) and Fiedler et al. (2016) of the PEtab benchmark collection, as they stand in `tests/data/petab`.
 Modes are the maxima that sixteen descents from the prior find, with how often; what the data tell is the Fisher
@@ -147,7 +147,7 @@ def main() -> None:
     parser.add_argument("--peer-chains", type=int, default=1, help="of pyPESTO, which share its steps")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--profiles", action="store_true")
-    parser.add_argument("--from-fit", action="store_true")
+    parser.add_argument("--from-fit", nargs="?", choices=("all", "pypesto"), const="all", help="default: all")
     parser.add_argument("--mams", action="store_true")
     parser.add_argument("--walls", action="store_true")
     parser.add_argument("--out", type=Path, help="a line of JSON for each result")
@@ -164,10 +164,11 @@ def main() -> None:
         if "modes" in given.parts:
             kept(given.out, name, "modes", 1, identified(posterior, given.profiles))
         for seed in given.seeds if "sampling" in given.parts else []:
-            start = problem.start if given.from_fit else None
+            start = problem.start if given.from_fit == "all" else None
             plan = {"draws": given.draws, "chains": given.chains}
             mine = ours(posterior, seed, plan, start, iv.mams() if given.mams else None)
-            for label, each in [("invsamp", mine), *peer.sampled(seed, given.steps, given.from_fit, given.peer_chains)]:
+            theirs_too = peer.sampled(seed, given.steps, given.from_fit is not None, given.peer_chains)
+            for label, each in [("invsamp", mine), *theirs_too]:
                 kept(given.out, name, label, seed, each)
                 off = np.abs(np.subtract(each["mean"], mine["mean"])) / mine["sd"]
                 print(
