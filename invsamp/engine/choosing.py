@@ -29,6 +29,8 @@ WORST_RHAT = 1.1
 #: Above this R-hat chains that began in several modes have stayed there: longer paths would not help. Where they began
 #: in one, they are in others by now, that no descent has found.
 APART = 1.5
+#: A chain that moved in less than this share of a trial's steps, half of what is aimed at, is where these are too long.
+STUCK = 0.4
 #: Parameters, evenly spread, by which a trial is judged.
 JUDGED = 500
 
@@ -64,6 +66,8 @@ class Choice:
         self._jumps: tuple[Array, Array] | None = None  # centres and factors of the modes that kernels jump between
         self._failures: list[Heir] = []  # what each stage that failed had come to, but for positions
         self._tried: list[int] = []  # these stages
+        #: Whether the stage has had its warm-up once more, as a chain was stuck in its trial.
+        self.again = False
         #: What a stage goes on from that has failed, and is taken all the same, as nothing was better.
         self.returned: Heir | None = None
         #: What was chosen, and why.
@@ -160,6 +164,7 @@ class Choice:
         """
         worst, worth = self._measured()
         steps, above = self.steps, float(np.median(self._energies)) - self._lowest
+        moved = float(np.min(np.mean(np.diff(self._positions, axis=0).any(axis=2), axis=0)))
         self._positions, self._energies = [], []
         if worst <= WORST_RHAT and worth >= least:
             self.told.append(
@@ -173,6 +178,12 @@ class Choice:
             self.told.append(
                 f"{failed}; the draws lie {above:.3g} above the lowest minimum, where there is next to "
                 f"no mass: chains begin at {self._points}, not led down"
+            )
+        elif moved < STUCK and not self.again and self.stage == 0:
+            self.again = True
+            self.told.append(
+                f"{failed}; a chain moved in {moved:.0%} of them: steps are too long where it is, and warm-up goes on "
+                f"from there"
             )
         else:
             self._next(failed, worst, worth, heir, self._longer(worth, least, affords))
@@ -229,6 +240,7 @@ class Choice:
             "tried": list(self._tried),
             "returned": self.returned,
             "led": self.led,
+            "again": self.again,
         }
         known |= {"failed": self.failed, "lowest": self._lowest, "jumps": self._jumps, "astray": self.astray}
         return {"stage": self.stage, "told": list(self.told), "trial": trial} | known
@@ -239,6 +251,7 @@ class Choice:
         self._modes, self._worths = state["modes"], list(state["worths"])
         self._failures, self.returned = list(state["failures"]), state["returned"]
         self._tried = list(state.get("tried", range(len(self._worths))))  # of runs of before: one after the other
+        self.again = state.get("again", False)  # not in runs of before
         self.led, self.astray, self.failed = state["led"], state["astray"], state["failed"]
         self._lowest, self._jumps = state["lowest"], state["jumps"]
         self._positions, self._energies = ([], []) if state["trial"] is None else map(list, state["trial"])

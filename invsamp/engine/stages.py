@@ -342,7 +342,7 @@ class Stages:
             steps, windows = self._following[1], (1.0,)
         elif self.choice is not None and self.choice.returned is not None:
             steps, windows = SHORTEST, (1.0,)
-        elif self.choice is not None and self.choice.stage and self.search is None:
+        elif self.choice is not None and (self.choice.stage or self.choice.again) and self.search is None:
             steps = self._shortened
         elif self.search is not None:
             steps, windows = self.search.length, WINDOWS if self.search.last else HALVES

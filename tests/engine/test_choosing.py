@@ -95,6 +95,11 @@ def led_astray():
     return *sampled(iv.Target(iv.FunctionPotential(counted, 10)), **LED_ASTRAY), asked[0]
 
 
+def move_once(choice):
+    choice.add(np.zeros((4, 3)), np.zeros(4))
+    choice.add(np.ones((4, 3)), np.zeros(4))
+
+
 class TestWhatIsChosen:
     def test_one_kernel_where_there_is_one_mode(self):
         run, told = sampled(linear())
@@ -319,10 +324,10 @@ class TestWhatIsChosen:
         choice = Choice(Automatic(), 3, 1, True)
         choice._modes = modes
         heirs = [Heir(np.full((4, 3), float(k)), DiagonalMetric(np.ones(3)), 0.1 * (k + 1)) for k in range(2)]
-        choice.add(np.zeros((4, 3)), np.zeros(4))
+        move_once(choice)
         monkeypatch.setattr(choice, "_measured", lambda: (1.4, 0.05))
         assert not choice.judged(3, heirs[0], 0.1, lambda times: times <= 3)
-        choice.add(np.zeros((4, 3)), np.zeros(4))
+        move_once(choice)
         monkeypatch.setattr(choice, "_measured", lambda: (worst, 0.02))
         assert not choice.judged(3, heirs[1], 0.1, lambda times: False)
         assert choice.last and ("a ladder" in choice.told[-1]) == ladder
@@ -330,6 +335,21 @@ class TestWhatIsChosen:
             assert choice.stage == 0 and "which was the best" in choice.told[-1]
             assert choice.returned is not None and choice.returned.step_size == heirs[0].step_size
             np.testing.assert_array_equal(choice.returned.position, heirs[1].position)
+
+    @pytest.mark.parametrize(("moves", "again"), [(3, True), (5, False)])
+    def test_where_a_chain_is_stuck_steps_are_found_once_more(self, monkeypatch, moves, again):
+        """Once: paths of the same length, from where the chains are; longer ones where it stays so."""
+        rng, choice = np.random.default_rng(1), Choice(Automatic(), 3, 1, True)
+        monkeypatch.setattr(choice, "_measured", lambda: (1.4, 0.05))
+        heir = Heir(np.zeros((4, 3)), DiagonalMetric(np.ones(3)), 0.1)
+        for attempt in range(2):
+            x = np.zeros((4, 3))
+            for i in range(11):
+                x = x + np.array([i < moves, True, True, True])[:, None] * rng.standard_normal((4, 3))
+                choice.add(x, np.zeros(4))
+            assert not choice.judged(3, heir, 0.1, lambda times: True)
+            assert ("a chain moved in 20% of them" in choice.told[-1]) == (again and attempt == 0)
+            assert choice.stage == attempt + (not again)
 
     def test_coarse_fidelities_lead(self):
         one = linear()
