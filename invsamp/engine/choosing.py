@@ -15,6 +15,7 @@ from invsamp.engine.scouting import Scouted
 from invsamp.engine.streams import Saved
 from invsamp.engine.visits import runaways
 from invsamp.kernels import Kernel, ModeJumps
+from invsamp.kernels.contract import Mask
 from invsamp.ladder import Sampler
 from invsamp.ladder.automatic import LENGTHS, Automatic
 
@@ -164,7 +165,7 @@ class Choice:
         """
         worst, worth = self._measured()
         steps, above = self.steps, float(np.median(self._energies)) - self._lowest
-        moved = float(np.min(np.mean(np.diff(self._positions, axis=0).any(axis=2), axis=0)))
+        stuck = self._stuck(least)
         self._positions, self._energies = [], []
         if worst <= WORST_RHAT and worth >= least:
             self.told.append(
@@ -179,20 +180,32 @@ class Choice:
                 f"{failed}; the draws lie {above:.3g} above the lowest minimum, where there is next to "
                 f"no mass: chains begin at {self._points}, not led down"
             )
-        elif moved < STUCK and not self.again and self.stage == 0:
+        elif stuck is not None and not self.again:
             self.again = True
             self.told.append(
-                f"{failed}; a chain moved in {moved:.0%} of them: steps are too long where it is, and warm-up goes on "
-                f"from there"
+                f"{failed}; but for one chain, which moved in {stuck:.0%} of them as they are too long where it is: "
+                f"warm-up goes on from there"
             )
         else:
             self._next(failed, worst, worth, heir, self._longer(worth, least, affords))
         return False
 
-    def _measured(self) -> tuple[float, float]:
-        """The largest R-hat of the trial's draws so far, and the share of an independent draw that one is worth."""
-        draws = np.stack(self._positions, axis=1)
-        energies = np.stack(self._energies, axis=1)[..., None]
+    def _stuck(self, least: float) -> float | None:
+        """The share of steps in which a stuck chain has moved, where the others pass by themselves, or nearly."""
+        moved = np.diff(self._positions, axis=0).any(axis=2).mean(axis=0)
+        if self.stage or len(moved) < 3 or moved.min() >= STUCK:
+            return None
+        worst, worth = self._measured(np.arange(len(moved)) != np.argmin(moved))
+        return float(moved.min()) if worst <= WORST_RHAT and worth >= 0.5 * least else None
+
+    def _measured(self, chains: Mask | None = None) -> tuple[float, float]:
+        """The largest R-hat of the trial's draws so far, and the share of an independent draw that one is worth.
+
+        Of those chains (default: all).
+        """
+        chosen = slice(None) if chains is None else chains
+        draws = np.stack(self._positions, axis=1)[chosen]
+        energies = np.stack(self._energies, axis=1)[chosen][..., None]
         values = np.concatenate([draws, np.square(draws - draws.mean(axis=(0, 1))), energies], axis=2)
         worst = 1.0 if len(draws) == 1 else float(np.nanmax(rhat(values), initial=1.0))
         return worst, float(np.nanmin(ess(values), initial=np.inf)) / values[..., 0].size

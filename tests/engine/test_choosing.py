@@ -336,20 +336,24 @@ class TestWhatIsChosen:
             assert choice.returned is not None and choice.returned.step_size == heirs[0].step_size
             np.testing.assert_array_equal(choice.returned.position, heirs[1].position)
 
-    @pytest.mark.parametrize(("moves", "again"), [(3, True), (5, False)])
-    def test_where_a_chain_is_stuck_steps_are_found_once_more(self, monkeypatch, moves, again):
-        """Once: paths of the same length, from where the chains are; longer ones where it stays so."""
-        rng, choice = np.random.default_rng(1), Choice(Automatic(), 3, 1, True)
-        monkeypatch.setattr(choice, "_measured", lambda: (1.4, 0.05))
+    @pytest.mark.parametrize(("moves", "others", "again"), [(0.2, 0.5, True), (0.6, 0.5, False), (0.2, 0.999, False)])
+    def test_where_one_chain_is_stuck_steps_are_found_once_more(self, moves, others, again):
+        """Once, if the others pass: paths of the same length, from where the chains are; then longer ones."""
+        # of a seed that nothing shifts
+        rng, choice = np.random.default_rng([1]), Choice(Automatic(), 3, 1, True)
         heir = Heir(np.zeros((4, 3)), DiagonalMetric(np.ones(3)), 0.1)
         for attempt in range(2):
-            x = np.zeros((4, 3))
-            for i in range(11):
-                x = x + np.array([i < moves, True, True, True])[:, None] * rng.standard_normal((4, 3))
-                choice.add(x, np.zeros(4))
+            x = rng.standard_normal((4, 3))
+            x[0] = 4.0
+            for _ in range(200):
+                goes = np.array([rng.random() < moves, True, True, True])[:, None]
+                step = np.array([0.01, *3 * [1.0]])[:, None] * np.sqrt(1.0 - others**2) * rng.standard_normal((4, 3))
+                keep = np.array([1.0, *3 * [others]])[:, None]
+                x = np.where(goes, keep * x + step, x)
+                choice.add(x, 0.5 * np.square(x).sum(axis=1))
             assert not choice.judged(3, heir, 0.1, lambda times: True)
-            assert ("a chain moved in 20% of them" in choice.told[-1]) == (again and attempt == 0)
-            assert choice.stage == attempt + (not again)
+            assert ("but for one chain, which moved in" in choice.told[-1]) == (again and attempt == 0)
+            assert (choice.stage == 0) == (again and attempt == 0)
 
     def test_coarse_fidelities_lead(self):
         one = linear()
