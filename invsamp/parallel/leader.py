@@ -200,12 +200,12 @@ class Leader:
     def _loads(self) -> list[float]:
         """Seconds for which each process has something to do, and a bit for who is to be the last among equals.
 
-        One that has waited for long is asleep, and takes a while.
+        Of those that have nothing to do one that has waited for long is asleep, and begins late.
         """
         now = time.perf_counter()
+        asleep = [BIT * 2.0 * (now - answered > 2.0 * SPIN) for answered in self._answered]
         load = [
-            max(self._due[rank] - now, 2.0 * BIT) if rank in self._due else MESSAGES * (now - since > 2.0 * SPIN)
-            for rank, since in enumerate(self._answered)
+            max(self._due[rank] - now, 2.0 * BIT) if rank in self._due else asleep[rank] for rank in range(len(asleep))
         ]
         # where several ask, there are steps to be made here while others solve
         own = self._planner.seconds([task.what for task in self._own])

@@ -150,7 +150,7 @@ class TestHandingOut:
 
     def test_who_makes_the_steps_meanwhile_has_the_cheap_ones(self, clock, monkeypatch):
         """Where rungs ask by themselves, and the others are awake."""
-        monkeypatch.setattr(leader, "MESSAGES", 0.0)
+        monkeypatch.setattr(leader, "SPIN", math.inf)
         asked = [(Request("fine", POSITION[:1]), *[Request("coarse", POSITION[:1])] * 3)] * 4
         models = [{"coarse": Slow(clock, 0.0005), "fine": Slow(clock, 0.005)} for _ in range(2)]
         energies = threads.run(2, lambda comm: answers(comm, asked, models[comm.rank], chains=1, apart=True))[0][0]
