@@ -58,6 +58,7 @@ class Leader:
         self._parts: dict[int, list[Done]] = {}  # by request
         self._waiting: list[Task] = []  # given to nobody yet
         self._own: deque[Task] = deque()  # to be done here
+        self._mine: set[int] = set()  # requests of which this process has a part
         self._due: dict[int, float] = {}  # by process that is at work: when it will be done, about
         self._solving = False
         self._error: BaseException | None = None
@@ -101,7 +102,7 @@ class Leader:
                 self._solve(task)
         while self._due:
             self._wait()
-        self._askings, self._requests, self._parts, self._error = {}, {}, {}, None
+        self._askings, self._requests, self._parts, self._mine, self._error = {}, {}, {}, set(), None
 
     def signalled(self) -> int | None:
         """A signal that another process got, if one did; after the last step each of them is asked."""
@@ -164,6 +165,7 @@ class Leader:
     def _taken(self, asking: int) -> tuple[Estimate, ...]:
         """What one has asked for."""
         numbers = self._askings.pop(asking)
+        self._mine.difference_update(numbers)
         return tuple([self._joined(self._requests.pop(number), self._parts.pop(number)) for number in numbers])
 
     def _cost(self, asking: int) -> float:
@@ -194,6 +196,7 @@ class Leader:
                 self._try_out_all()
             plan = self._planner.plan(self._waiting, self._loads())
         self._own.extend(plan.get(0, ()))
+        self._mine.update([task.request for task in plan.get(0, ())])
         self._waiting = [task for rank in plan if rank in self._due for task in plan[rank]]
         self._give({rank: tasks for rank, tasks in plan.items() if rank and rank not in self._due})
 
@@ -224,9 +227,10 @@ class Leader:
         self._take(0, reply)
 
     def _dearest_is_due(self, seconds: float) -> bool:
-        """Whether others are about to answer one that asks for more than all others do, in so many seconds or less.
+        """Whether one that asks for more than all others do, of other processes alone, has its answer in so many seconds.
 
         It has the longest way to go: a solve that is begun here now would let it wait, and the process that answers.
+        Of what this process shares in, all have as much to do.
         """
         if len(self._askings) < 2 or not self._due:
             return False
@@ -234,8 +238,7 @@ class Leader:
             return False
         costs = {asking: self._cost(asking) for asking in self._askings}
         dearest = max(costs, key=costs.__getitem__)
-        mine = {task.request for task in self._own}
-        return 2.0 * costs[dearest] > sum(costs.values()) and mine.isdisjoint(self._askings[dearest])
+        return 2.0 * costs[dearest] > sum(costs.values()) and self._mine.isdisjoint(self._askings[dearest])
 
     def _wait(self, most: float = math.inf) -> None:
         """Until something comes, or for so many seconds after it should have."""

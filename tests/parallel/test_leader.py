@@ -208,7 +208,7 @@ class TestHandingOut:
 class TestWaitingForTheDearest:
     """One chain of four rungs; another process solves for the cold one, and coarse solves are in hand here."""
 
-    def waits(self, due, *, fine=0.005, asked=(("fine",), ("coarse",) * 3), mine="coarse"):
+    def waits(self, due, *, fine=0.005, asked=(("fine",), ("coarse",) * 3), mine=("coarse",)):
         """Whether a coarse solve of .5 ms is put off where the other's answer is due in so many seconds."""
         engine = engine_of({"coarse": Slow(Clock(), 0.0), "fine": Slow(Clock(), 0.0)}, 1)
         begun = Leader(threads.ThreadComm(0, threads._Shared(2, threading.Event())), engine, 1, frozenset())
@@ -216,7 +216,8 @@ class TestWaitingForTheDearest:
             begun._planner.learn(Request(name, POSITION[:1]), seconds)
         for asking, names in enumerate(asked):
             begun.put(asking, tuple(Request(name, POSITION[:1]) for name in names))
-        begun._own.extend(task for task in begun._waiting if task.what.fidelity == mine)
+        begun._own.extend(task for task in begun._waiting if task.what.fidelity == "coarse")
+        begun._mine = {task.request for task in begun._waiting if task.what.fidelity in mine}
         begun._due = {1: time.perf_counter() + due}
         return begun._dearest_is_due(0.0005)
 
@@ -233,8 +234,8 @@ class TestWaitingForTheDearest:
     def test_not_where_others_have_as_far_to_go(self):
         assert not self.waits(0.0003, fine=0.001)
 
-    def test_not_where_the_dearest_waits_for_this_process_too(self):
-        assert not self.waits(0.0003, mine="fine")
+    def test_not_where_this_process_shares_in_the_dearest(self):
+        assert not self.waits(0.0003, mine=("coarse", "fine"))
 
     def test_not_where_nobody_else_asks(self):
         assert not self.waits(0.0003, asked=(("fine",),))
