@@ -227,7 +227,7 @@ class Leader:
         self._take(0, reply)
 
     def _dearest_is_due(self, seconds: float) -> bool:
-        """Whether one that asks for more than all others do, of other processes alone, has its answer in so many seconds.
+        """Whether one that asks for more than all others do, of other processes alone, is answered in so many seconds.
 
         It has the longest way to go: a solve that is begun here now would let it wait, and the process that answers.
         Of what this process shares in, all have as much to do.
