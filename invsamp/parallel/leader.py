@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -15,8 +16,8 @@ from invsamp.engine.engine import Engine
 from invsamp.evaluate.requests import Estimate, Request, joined
 from invsamp.evaluate.solving import separable
 from invsamp.parallel.groups import starts
-from invsamp.parallel.messages import Communicator, Patience, arrived
-from invsamp.parallel.planning import Plan, Planner
+from invsamp.parallel.messages import SPIN, Communicator, Patience, arrived
+from invsamp.parallel.planning import MESSAGES, Plan, Planner
 from invsamp.parallel.tasks import Done, Reply, Task, solved
 
 #: Seconds by which processes are told apart that have equally little to do.
@@ -49,6 +50,7 @@ class Leader:
         self._patience = Patience()
         self._began = self._looked = time.perf_counter()
         self._busy = [0.0] * comm.size
+        self._answered = [self._began] * comm.size  # when
         self._signal: int | None = None
         self._numbers = itertools.count()
         self._askings: dict[int, list[int]] = {}  # by who asks: numbers of the requests
@@ -56,6 +58,7 @@ class Leader:
         self._parts: dict[int, list[Done]] = {}  # by request
         self._waiting: list[Task] = []  # given to nobody yet
         self._own: deque[Task] = deque()  # to be done here
+        self._mine: set[int] = set()  # requests of which this process has a part
         self._due: dict[int, float] = {}  # by process that is at work: when it will be done, about
         self._solving = False
         self._error: BaseException | None = None
@@ -83,11 +86,12 @@ class Leader:
             self._waiting.append(Task(number, range(len(request.position)), request))
 
     def get(self) -> tuple[int, tuple[Estimate, ...]]:
-        """One of them whose answers are there, and these."""
+        """One of them whose answers are there, and these: the one whose are the dearest, as most waits for it."""
         while True:
-            for asking in self._askings:
-                if (found := self._taken(asking)) is not None:
-                    return asking, found
+            self._come()
+            if there := [asking for asking in self._askings if self._is_there(asking)]:
+                asking = max(there, key=self._cost)
+                return asking, self._taken(asking)
             self._go_on()
 
     def clear(self) -> None:
@@ -98,7 +102,7 @@ class Leader:
                 self._solve(task)
         while self._due:
             self._wait()
-        self._askings, self._requests, self._parts, self._error = {}, {}, {}, None
+        self._askings, self._requests, self._parts, self._mine, self._error = {}, {}, {}, set(), None
 
     def signalled(self) -> int | None:
         """A signal that another process got, if one did; after the last step each of them is asked."""
@@ -143,21 +147,30 @@ class Leader:
         """Answers to requests that are not asked for by one of several, or before what these ask for."""
         asking = -1 - next(self._numbers)
         self.put(asking, requests)
-        while (found := self._taken(asking)) is None:
+        while not self._is_there(asking):
             self._go_on()
+        found = self._taken(asking)
         while self._due:  # of those who solve jointly one tells, and all are needed for the next
             self._go_on()
         return found
 
-    def _taken(self, asking: int) -> tuple[Estimate, ...] | None:
-        """What one has asked for, if all of it is there."""
-        numbers = self._askings[asking]
-        if any(sum(len(done.rows) for done in self._parts[n]) < len(self._requests[n].position) for n in numbers):
-            return None
-        if not all(self._parts[n] for n in numbers):  # of no rows
-            return None
-        del self._askings[asking]
+    def _is_there(self, asking: int) -> bool:
+        """Whether all is there that one has asked for."""
+        for number in self._askings[asking]:
+            parts = self._parts[number]  # one at the least, of no rows too
+            if not parts or sum([len(done.rows) for done in parts]) < len(self._requests[number].position):
+                return False
+        return True
+
+    def _taken(self, asking: int) -> tuple[Estimate, ...]:
+        """What one has asked for."""
+        numbers = self._askings.pop(asking)
+        self._mine.difference_update(numbers)
         return tuple([self._joined(self._requests.pop(number), self._parts.pop(number)) for number in numbers])
+
+    def _cost(self, asking: int) -> float:
+        """Seconds of what one has asked for."""
+        return self._planner.seconds([self._requests[number] for number in self._askings[asking]])
 
     def _go_on(self) -> None:
         """Take what has come, or hand out and solve one of one's own, or wait."""
@@ -165,7 +178,11 @@ class Leader:
             if self._waiting:
                 self._hand_out()
             if self._own:
-                self._solve(self._own.popleft())
+                longest = self._planner.seconds([self._own[0].what])
+                if self._dearest_is_due(longest):
+                    self._wait(longest)
+                else:
+                    self._solve(self._own.popleft())
             elif self._due:
                 self._wait()
         if self._error is not None:
@@ -179,19 +196,26 @@ class Leader:
                 self._try_out_all()
             plan = self._planner.plan(self._waiting, self._loads())
         self._own.extend(plan.get(0, ()))
+        self._mine.update([task.request for task in plan.get(0, ())])
         self._waiting = [task for rank in plan if rank in self._due for task in plan[rank]]
         self._give({rank: tasks for rank, tasks in plan.items() if rank and rank not in self._due})
 
     def _loads(self) -> list[float]:
-        """Seconds for which each process has something to do, and a bit for who is to be the last among equals."""
+        """Seconds for which each process has something to do, and a bit for who is to be the last among equals.
+
+        Of those that have nothing to do one that has waited for long is asleep, and begins late.
+        """
         now = time.perf_counter()
-        load = [max(self._due[rank] - now, 2.0 * BIT) if rank in self._due else 0.0 for rank in range(self._comm.size)]
+        asleep = [BIT * 2.0 * (now - answered > 2.0 * SPIN) for answered in self._answered]
+        load = [
+            max(self._due[rank] - now, 2.0 * BIT) if rank in self._due else asleep[rank] for rank in range(len(asleep))
+        ]
         # where several ask, there are steps to be made here while others solve
         own = self._planner.seconds([task.what for task in self._own])
         return [own + (BIT if len(self._askings) > 1 else -BIT), *load[1:]]
 
     def _give(self, plan: Plan) -> None:
-        self._send(plan)
+        self._send({rank: [task.packed() for task in tasks] for rank, tasks in plan.items()})
         now = time.perf_counter()
         for rank, tasks in plan.items():
             self._due[rank] = now + self._planner.seconds([task.what for task in tasks])
@@ -202,8 +226,25 @@ class Leader:
         self._solving = False
         self._take(0, reply)
 
-    def _wait(self) -> None:
-        self._patience.until(self._come, min(self._due.values()) - time.perf_counter())
+    def _dearest_is_due(self, seconds: float) -> bool:
+        """Whether one that asks for more than all others do, of other processes alone, is answered in so many seconds.
+
+        It has the longest way to go: a solve that is begun here now would let it wait, and the process that answers.
+        Of what this process shares in, all have as much to do.
+        """
+        if len(self._askings) < 2 or not self._due:
+            return False
+        if not -seconds - MESSAGES < min(self._due.values()) - time.perf_counter() < seconds:
+            return False
+        costs = {asking: self._cost(asking) for asking in self._askings}
+        dearest = max(costs, key=costs.__getitem__)
+        return 2.0 * costs[dearest] > sum(costs.values()) and self._mine.isdisjoint(self._askings[dearest])
+
+    def _wait(self, most: float = math.inf) -> None:
+        """Until something comes, or for so many seconds after it should have."""
+        due = min(self._due.values())
+        end = due + MESSAGES + most
+        self._patience.until(lambda: self._come() or time.perf_counter() > end, due - time.perf_counter())
 
     def _come(self) -> bool:
         """Take the replies that are there, if there are any."""
@@ -211,11 +252,12 @@ class Leader:
         for rank, message in messages.items():
             if message is not None:
                 del self._due[rank]
-                self._take(rank, message.recv())
+                self._take(rank, Reply.unpacked(message.recv()))
         return any(message is not None for message in messages.values())
 
     def _take(self, rank: int, reply: Reply) -> None:
         self._busy[rank] += reply.seconds
+        self._answered[rank] = time.perf_counter()
         self._signal = self._signal or reply.signal
         if reply.error is not None and self._error is None:
             self._error = reply.error

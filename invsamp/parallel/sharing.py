@@ -14,7 +14,7 @@ from invsamp.parallel.agreement import unequal_energies
 from invsamp.parallel.groups import Groups, is_fixed, models_of, starts
 from invsamp.parallel.leader import ANSWER, SIGNAL, WORK, Leader
 from invsamp.parallel.messages import Arrived, Communicator, Patience, Sent, arrived, bcast, portable
-from invsamp.parallel.tasks import solved
+from invsamp.parallel.tasks import Task, solved
 from invsamp.parallel.world import all_or_none, alone, check_communicator, world
 
 Result = TypeVar("Result")
@@ -128,14 +128,14 @@ def _serve(comm: Communicator, engine: Engine, groups: Groups) -> None:
                 signal = comm.isend(interrupts.received, 0, SIGNAL)
             return arrived(comm, 0, WORK)
 
-        while (tasks := patience.until(look).recv()) is not None:
-            if isinstance(tasks, Correction):
+        while (sent := patience.until(look).recv()) is not None:
+            if isinstance(sent, Correction):
                 assert isinstance(engine, CorrectedEngine)  # as on the first process
-                engine.correct(tasks)
+                engine.correct(sent)
                 continue
-            reply = solved(engine, tasks, groups.joint, first)
+            reply = solved(engine, [Task.unpacked(task) for task in sent], groups.joint, first)
             # not by a send that blocks: it would keep the core from the first process, which may still solve
-            patience.until(comm.isend(reply._replace(signal=interrupts.received), 0, ANSWER).Test)
+            patience.until(comm.isend(reply._replace(signal=interrupts.received).packed(), 0, ANSWER).Test)
 
 
 def _same_processes(one: Communicator, other: Communicator) -> bool:

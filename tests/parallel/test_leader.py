@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import threading
+import time
+
 import numpy as np
 import pytest
 import threads
@@ -12,7 +16,7 @@ from invsamp.engine.plan import Plan
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Request, as_they_come
 from invsamp.evaluate.solving import separable
-from invsamp.parallel import planning
+from invsamp.parallel import leader, planning
 from invsamp.parallel.leader import Leader
 from invsamp.parallel.sharing import share
 from invsamp.posing.potential import FunctionPotential
@@ -51,12 +55,17 @@ def one(request):
     return found
 
 
-def answers(comm, requests, models, chains=6, apart=False):
-    """What a leader answers, again and again, to some tuples of requests, or to each by itself, and its report."""
+def engine_of(models, chains):
+    """One with a rung for each model."""
     prior = iv.Prior(a=iv.Normal(0, 1), b=iv.Normal(0, 1))
     posterior = iv.Posterior(prior, models, np.array([0.3, 0.7]), iv.GaussianNoise(0.2))
     rungs = [iv.Rung(1.0 + k, fidelity=name, step_size=0.1) for k, name in enumerate(reversed(models))]
-    engine = Engine(posterior, iv.Sampler(rungs), Plan(5, 0, 1, chains, 0))
+    return Engine(posterior, iv.Sampler(rungs), Plan(5, 0, 1, chains, 0))
+
+
+def answers(comm, requests, models, chains=6, apart=False):
+    """What a leader answers, again and again, to some tuples of requests, or to each by itself, and its report."""
+    engine = engine_of(models, chains)
 
     def work():
         found = [
@@ -139,13 +148,23 @@ class TestHandingOut:
         assert len(models[0]["fine"].rows) == 5 and len(models[1]["fine"].rows) == 1
         assert len(models[0]["coarse"].rows) == 1 + 3 and len(models[1]["coarse"].rows) == 1 + 9
 
-    def test_who_makes_the_steps_meanwhile_has_the_cheap_ones(self, clock):
-        """Where rungs ask by themselves."""
+    def test_who_makes_the_steps_meanwhile_has_the_cheap_ones(self, clock, monkeypatch):
+        """Where rungs ask by themselves, and the others are awake."""
+        monkeypatch.setattr(leader, "SPIN", math.inf)
         asked = [(Request("fine", POSITION[:1]), *[Request("coarse", POSITION[:1])] * 3)] * 4
         models = [{"coarse": Slow(clock, 0.0005), "fine": Slow(clock, 0.005)} for _ in range(2)]
         energies = threads.run(2, lambda comm: answers(comm, asked, models[comm.rank], chains=1, apart=True))[0][0]
         assert len(models[0]["fine"].rows) == 1 + 1 and len(models[1]["fine"].rows) == 1 + 3
         assert all(np.array_equal(found, energies[0]) for found in energies)
+
+    def test_who_is_asleep_has_the_cheap_ones(self, clock, monkeypatch):
+        """Nothing that others wait for begins later than it could."""
+        monkeypatch.setattr(leader, "SPIN", -math.inf)
+        asked = [(Request("fine", POSITION[:1]), *[Request("coarse", POSITION[:1])] * 3)] * 4
+        models = [{"coarse": Slow(clock, 0.0005), "fine": Slow(clock, 0.005)} for _ in range(2)]
+        threads.run(2, lambda comm: answers(comm, asked, models[comm.rank], chains=1, apart=True))
+        assert len(models[0]["fine"].rows) == 1 + 4 and len(models[1]["fine"].rows) == 1
+        assert len(models[0]["coarse"].rows) == 1 + 3 and len(models[1]["coarse"].rows) == 1 + 9
 
     def test_many_rows_and_few(self, clock):
         """More processes than rows, no rows, and none at all."""
@@ -184,6 +203,70 @@ class TestHandingOut:
             return kept
 
         assert threads.run(2, work)[0] == pytest.approx([1.0, 0.01, 0.012])
+
+
+class TestWaitingForTheDearest:
+    """One chain of four rungs; another process solves for the cold one, and coarse solves are in hand here."""
+
+    def waits(self, due, *, fine=0.005, asked=(("fine",), ("coarse",) * 3), mine=("coarse",)):
+        """Whether a coarse solve of .5 ms is put off where the other's answer is due in so many seconds."""
+        engine = engine_of({"coarse": Slow(Clock(), 0.0), "fine": Slow(Clock(), 0.0)}, 1)
+        begun = Leader(threads.ThreadComm(0, threads._Shared(2, threading.Event())), engine, 1, frozenset())
+        for name, seconds in (("coarse", 0.0005), ("fine", fine)):
+            begun._planner.learn(Request(name, POSITION[:1]), seconds)
+        for asking, names in enumerate(asked):
+            begun.put(asking, tuple(Request(name, POSITION[:1]) for name in names))
+        begun._own.extend(task for task in begun._waiting if task.what.fidelity == "coarse")
+        begun._mine = {task.request for task in begun._waiting if task.what.fidelity in mine}
+        begun._due = {1: time.perf_counter() + due}
+        return begun._dearest_is_due(0.0005)
+
+    def test_a_solve_is_put_off_that_would_end_after_the_answer(self):
+        assert self.waits(0.0003)
+
+    def test_not_one_that_is_over_before(self):
+        assert not self.waits(1.0)
+
+    def test_not_for_ever(self):
+        """Another process may be held up by whatever else its machine does."""
+        assert not self.waits(-1.0)
+
+    def test_not_where_others_have_as_far_to_go(self):
+        assert not self.waits(0.0003, fine=0.001)
+
+    def test_not_where_this_process_shares_in_the_dearest(self):
+        assert not self.waits(0.0003, mine=("coarse", "fine"))
+
+    def test_not_where_nobody_else_asks(self):
+        assert not self.waits(0.0003, asked=(("fine",),))
+
+    def test_the_dearest_goes_on_first(self, clock):
+        """Of two whose answers came together."""
+        order = []
+
+        def noting(request):
+            (found,) = yield (request,)
+            order.append(request.fidelity)
+            return found
+
+        class Together(Leader):
+            def _is_there(self, asking):
+                return all(super(Together, self)._is_there(other) for other in self._askings)
+
+        def work(comm):
+            engine = engine_of({"coarse": Slow(clock, 0.0005), "fine": Slow(clock, 0.005)}, 1)
+            asked = [Request("coarse", POSITION[:1]), Request("fine", POSITION[:1])]
+
+            def drive():
+                for _ in range(2):  # costs are known from the first time on
+                    as_they_come([noting(request) for request in asked], engine.work.queue)
+
+            return share(comm, engine, drive)
+
+        with pytest.MonkeyPatch.context() as changed:
+            changed.setattr("invsamp.parallel.sharing.Leader", Together)
+            threads.run(2, work)
+        assert order[2:] == ["fine", "coarse"]
 
 
 class TestSeparable:
