@@ -70,6 +70,17 @@ class TestMinima:
         np.testing.assert_allclose(matrix, np.eye(2), atol=1e-6)
         assert walled
 
+    @pytest.mark.parametrize("far", [1e13, 1e14, 1e15])
+    def test_steps_are_longer_than_numbers_are_apart(self, far):
+        """A hundredth of the sd is less than that: differences of 0, or of one rounding, were taken for curvature."""
+
+        def function(x):
+            return 0.5 * np.square(x - far).sum(axis=1) / 4.0, (x - far) / 4.0
+
+        at = np.full(2, far)
+        asking = hessian(self.evaluate(function), at, 0.0, np.zeros(2), np.full(2, far), Unbounded())
+        np.testing.assert_allclose(answered(asking, None)[0], np.eye(2) / 4.0, atol=0.01)
+
     def test_an_end_above_its_minimum_is_led_on(self):
         """Two ends in one bent valley are one minimum; of two wells they are two."""
         ends = np.array([[0.0, 0.0], [1.5, -0.5], [8.0, 0.0]])
