@@ -9,7 +9,7 @@ import numpy as np
 
 from invsamp.arguments import integer, optional
 from invsamp.contract import Array, Gradients, NoisyPotential, Problem
-from invsamp.engine.gradients import check_one
+from invsamp.engine.gradients import Uncounted, check_one
 from invsamp.engine.starts import failure_message, given_positions, given_theta
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Asks, Estimate, Request, answered
@@ -78,7 +78,7 @@ def maximize(
     RuntimeError
         If no start has a finite energy, or none has led to an end.
     ModelError
-        If none has, and gradients are not those of the energy; a warning, if they are not where no Gaussian was found.
+        If none has, and gradients are not those of the energy; a warning, if some have all the same.
     """
     problem = as_problem(problem)
     integer("most", most, least=10)
@@ -93,7 +93,7 @@ def maximize(
         end = _led(problem, solver, position, scale, TOLERANCE if finest else COARSE_TOLERANCE, most)
         position = end.position
         evaluations[name] = solver.evaluations
-    ended = np.flatnonzero(end.converged)
+    ended, unsolved = np.flatnonzero(end.converged), int(np.count_nonzero(~np.isfinite(end.energy)))
     if not len(ended):
         if (mistake := _mistake(problem, solver, begun, rng)) is not None:
             raise ModelError(mistake)
@@ -107,11 +107,10 @@ def maximize(
         )
     asking = distinct(_evaluating(solver), end, scale, problem.sampling_domain, gaussian=directions is None)
     found = answered(asking, solver.answer_all)
-    flat = directions is None and (np.isnan(found.log_evidence) & ~found.on_wall).any()
-    if flat and (mistake := _mistake(problem, solver, begun, rng)) is not None:
-        warnings.warn(mistake, stacklevel=2)
     gaussians = None if directions is None else _low_rank(problem, solver, found.position, directions, rng)
     chi_squared, data, residuals = _fit(solver, found.position)
+    if (mistake := _mistake(problem, solver, begun, rng)) is not None:
+        warnings.warn(mistake, stacklevel=2)
     return Modes(
         theta=problem.to_theta(found.position),
         position=found.position,
@@ -120,7 +119,8 @@ def maximize(
         log_evidence=found.log_evidence if gaussians is None else evidence(found.energies, gaussians),
         counts=found.counts,
         on_wall=found.on_wall,
-        unfinished=count - len(ended),
+        unfinished=count - len(ended) - unsolved,
+        unsolved=unsolved,
         evaluations=evaluations | {solver.fidelity: solver.evaluations},
         labels=labels(problem.shapes),
         to_theta=problem.to_theta,
@@ -151,7 +151,8 @@ def _begun(
 
 def _mistake(problem: Problem, solver: CountedPotential, begun: Array, rng: np.random.Generator) -> str | None:
     """What is wrong with the gradient at the starts (n, d), if it is not that of the energy."""
-    _, mistake = check_one(problem, problem, solver.fidelity, solver, begun, rng)
+    potential = Uncounted(solver, solver.answer_all)
+    _, mistake = check_one(problem, problem, solver.fidelity, potential, begun, rng)
     if mistake is None:
         return None
     follow = "energies" if mistake.noisy else "gradients"
@@ -198,8 +199,11 @@ def _led(
     end = answered(asking, solver.answer_all)
     if not np.isfinite(end.energy).any():
         message = failure_message(problem, solver)
+        without = solver.answer(Request(solver.fidelity, position, gradient=False))
+        slopes = np.isfinite(without.energy).any()
         raise RuntimeError(
-            f"the energy of fidelity {solver.fidelity!r} is not finite at any of {len(position)} starts"
+            f"the {'gradient' if slopes else 'energy'} of fidelity {solver.fidelity!r} is not finite at any of "
+            f"{len(position)} starts{', though the energy is' if slopes else ''}"
             + (f": {message}" if message else "")
             + ". Give starts= points that can be solved, or narrow the prior or the domain to where the model works"
         )

@@ -17,6 +17,8 @@ ROUNDS = 4
 CLIFF = 1.0
 #: Curvatures below this share of the largest are rounding: there is a flat direction.
 FLAT = 1e-10
+#: Spacings of double precision numbers in a step, at the least: of fewer, rounding is what a difference shows.
+RESOLVED = 64.0
 
 
 def hessian(
@@ -37,12 +39,13 @@ def hessian(
     gradient : ndarray, shape (d,)
         There.
     scale : ndarray, shape (d,)
-        Of each coordinate: no step is longer.
+        Of each coordinate: no step is longer, unless it were but a few of the spacings of numbers there.
     domain : Domain
         Differences across its walls, across cliffs, at which the energy jumps, and to where there is none, are
         one-sided, or 0 where no side is left.
     """
-    d, steps = len(at), 1e-4 * scale
+    d, shortest = len(at), RESOLVED * np.spacing(np.abs(at))
+    steps = np.maximum(1e-4 * scale, shortest)
     for _ in range(ROUNDS):
         moves = np.concatenate([np.diag(steps), -np.diag(steps)])
         walled = ~domain.contains(at + moves)
@@ -55,7 +58,7 @@ def hessian(
         matrix = 0.5 * (matrix + matrix.T)
         with np.errstate(divide="ignore", invalid="ignore"):
             before, steps = steps, 0.01 / np.sqrt(np.diag(matrix))
-        steps = np.where(np.isfinite(steps), np.minimum(steps, scale), before)
+        steps = np.where(np.isfinite(steps), np.maximum(np.minimum(steps, scale), shortest), before)
         if np.allclose(steps, before, rtol=0.5):
             break
     down = at - 1e-3 * steps * np.sign(gradient)

@@ -42,6 +42,8 @@ class Modes:
         Whether the gradient pushes a mode against the domain's walls, where Laplace's Gaussian is not what is there.
     unfinished : int
         Starts whose descents did not end.
+    unsolved : int
+        Starts at which the energy, or its gradient, was not finite, so that there was no descent.
     evaluations : dict of str to int
         By fidelity, Hessians included.
     labels : tuple of str
@@ -74,6 +76,7 @@ class Modes:
     data: int = 0
     residuals: Array | None = None
     gaussians: tuple[LowRankGaussian | None, ...] | None = None
+    unsolved: int = 0
 
     @property
     def reduced_chi_squared(self) -> Array | None:
@@ -161,6 +164,11 @@ class Modes:
             lines.append(
                 f"{round(self.unseen * starts)} of {starts} starts came to a mode to which no other came: about "
                 f"{100.0 * self.unseen:.0f}% of all starts lead to modes that are not among these; give more starts="
+            )
+        if self.unsolved:
+            lines.append(
+                f"{self.unsolved} more starts could not be solved: narrow the prior or the domain to where the model "
+                "works, or give starts="
             )
         if self.unfinished:
             lines.append(

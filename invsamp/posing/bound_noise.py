@@ -11,6 +11,7 @@ import numpy.typing as npt
 from invsamp.arguments import instance
 from invsamp.contract import Array, ExpectedMisfit
 from invsamp.posing import likelihood
+from invsamp.posing.distribution import LARGEST
 from invsamp.posing.expected_misfit import expected
 from invsamp.posing.listed_quantity import as_quantity
 from invsamp.posing.noise_contract import CompiledNoise, Noise
@@ -52,14 +53,19 @@ class BoundNoise:
     Raises
     ------
     ValueError
-        If no datum is there, one cannot come with the noise, or a quantity is no parameter of the prior, may be where
-        it must not, or does not broadcast to the data's shape.
+        If no datum is there, one is beyond what can be squared or cannot come with the noise, or a quantity is no
+        parameter of the prior, may be where it must not, or does not broadcast to the data's shape.
     """
 
     def __init__(self, noise: Noise | Outputs, data: Array, prior: Prior, *, unseen: bool = False) -> None:
         instance("noise", noise, (Noise, Outputs), "a noise such as GaussianNoise(0.1)")
         if data.size == 0 or (np.isnan(data).all() and not unseen):
             raise ValueError(f"data must hold at least one number, got shape {data.shape}")
+        if (beyond := np.isfinite(data) & (np.abs(data) > LARGEST)).any():
+            raise ValueError(
+                f"data must be at most {LARGEST:g} in size, got {data[beyond][0]:g}: squares of larger ones are no "
+                "double precision numbers. Give them in other units"
+            )
         self.data, self.outputs = data.reshape(-1), data.size
         if isinstance(noise, Outputs):
             parts = zip(noise.noises.items(), noise.places(data.shape), strict=True)

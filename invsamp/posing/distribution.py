@@ -20,6 +20,10 @@ from invsamp.posing.vector_transforms import VectorTransform
 
 #: Of a parameter: a number of entries too, until it is stored.
 Shape = Any
+#: Numbers of at most this size, and at least one over it, have squares whose squares are double precision numbers.
+LARGEST = 1e70
+#: Spacings of double precision numbers in a spread.
+RESOLVED = 50.0
 
 
 class FrozenLaw(Protocol):
@@ -236,9 +240,41 @@ def drawn(law: ScalarFamily, rng: np.random.Generator, size: tuple[int, ...], pa
 
 def check_ends(law: ScalarFamily) -> None:
     """`ValueError` unless its ``upper`` is above its ``lower``."""
-    if not np.all(law.flat("lower") < law.flat("upper")):
+    low, high = law.flat("lower"), law.flat("upper")
+    if not np.all(low < high):
         lower, upper = (freeze(law.flat(name).reshape(law.shape)) for name in ("lower", "upper"))
         raise ValueError(f"upper must be above lower, got lower {lower!r} and upper {upper!r}")
+
+
+def check_scale(location: tuple[str, Array], spread: tuple[str, Array]) -> None:
+    """`ValueError` unless positions and what is made of them, up to squares of energies, are double precision numbers.
+
+    Both by their names, for the words.
+    """
+    (of_location, center), (of_spread, width) = location, spread
+    for name, sizes, bad, right in (
+        (of_location, center, np.abs(center) > LARGEST, f"at most {LARGEST:g} in size"),
+        (of_spread, width, (width < 1.0 / LARGEST) | (width > LARGEST), f"between {1.0 / LARGEST:g} and {LARGEST:g}"),
+    ):
+        if bad.any():
+            raise ValueError(
+                f"{name} must be {right}, got {float(sizes[bad][0]):g}: squares of others are no double precision "
+                "numbers. Let the parameter be told in other units"
+            )
+    near = np.spacing(np.abs(center))
+    if (coarse := width < RESOLVED * near).any():
+        at = int(np.argmax(coarse))
+        raise ValueError(
+            f"{of_spread} must be at least {RESOLVED:g} times as much as double precision numbers near {of_location} "
+            f"{center[at]:g} are apart, {near[at]:.2g}, got {width[at]:g}. Let the parameter be the difference to it"
+        )
+
+
+def check_width(lower: Array, upper: Array) -> None:
+    """The same of the ends of an interval."""
+    with np.errstate(over="ignore"):
+        width = upper - lower
+    check_scale(("lower and upper", np.maximum(np.abs(lower), np.abs(upper))), ("upper - lower", width))
 
 
 def _evaluate(columns: Array, compiled: Coefficients) -> tuple[Array, Array]:

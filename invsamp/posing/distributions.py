@@ -32,6 +32,8 @@ from invsamp.posing.distribution import (
     Shape,
     Standard,
     check_ends,
+    check_scale,
+    check_width,
     ends,
 )
 
@@ -62,6 +64,7 @@ class Uniform(ScalarFamily):
 
     def _check(self) -> None:
         check_ends(self)
+        check_width(self.flat("lower"), self.flat("upper"))
 
     @property
     def support(self) -> tuple[Array, Array]:
@@ -100,6 +103,9 @@ class Normal(ScalarFamily):
     shape: Shape = field(default=(), kw_only=True)
     positive: ClassVar[tuple[str, ...]] = ("sd",)
     standard: ClassVar[Standard | None] = Standard("mean", "sd", {"mean": 0.0, "sd": 1.0})
+
+    def _check(self) -> None:
+        check_scale(("mean", self.flat("mean")), ("sd", self.flat("sd")))
 
     @cached_property
     def log_constant(self) -> float:
@@ -275,6 +281,9 @@ class Cauchy(ScalarFamily):
     positive: ClassVar[tuple[str, ...]] = ("scale",)
     standard: ClassVar[Standard | None] = Standard("location", "scale", {"location": 0.0, "scale": 1.0})
 
+    def _check(self) -> None:
+        check_scale(("location", self.flat("location")), ("scale", self.flat("scale")))
+
     @cached_property
     def log_constant(self) -> float:
         return -float(np.log(np.pi * self.flat("scale")).sum())
@@ -320,6 +329,7 @@ class MultivariateNormal(Distribution):
         except np.linalg.LinAlgError:
             smallest = np.linalg.eigvalsh(covariance)[0]
             raise ValueError(f"covariance must be positive definite, got smallest eigenvalue {smallest:g}") from None
+        check_scale(("mean", mean), ("sds of the covariance", np.sqrt(np.diag(covariance))))
         # arrays, as tuples of millions of numbers take ten times their room
         for values in (mean, covariance):
             values.flags.writeable = False

@@ -21,6 +21,8 @@ from invsamp.posing.distribution import (
     Shape,
     Standard,
     check_ends,
+    check_scale,
+    check_width,
     ends,
 )
 from invsamp.posing.distributions import Uniform
@@ -47,6 +49,9 @@ class StudentT(ScalarFamily):
     shape: Shape = field(default=(), kw_only=True)
     positive: ClassVar[tuple[str, ...]] = ("degrees_of_freedom", "scale")
     standard: ClassVar[Standard | None] = Standard("location", "scale", {"location": 0.0, "scale": 1.0})
+
+    def _check(self) -> None:
+        check_scale(("location", self.flat("location")), ("scale", self.flat("scale")))
 
     @cached_property
     def log_constant(self) -> float:
@@ -307,6 +312,7 @@ class Triangular(ScalarFamily):
                 f"mode must lie between lower and upper, and upper above lower, got lower {self.lower!r}, "
                 f"mode {self.mode!r} and upper {self.upper!r}"
             )
+        check_width(lower, upper)
 
     @property
     def support(self) -> tuple[Array, Array]:

@@ -15,6 +15,7 @@ from invsamp.arguments import real, store
 from invsamp.contract import Array
 from invsamp.posing import likelihood
 from invsamp.posing.covariances import Covariance, as_covariance
+from invsamp.posing.distribution import LARGEST
 from invsamp.posing.expressions import Value
 from invsamp.posing.noise_contract import CompiledNoise, Noise, half_square_cumulant, quantity
 
@@ -29,6 +30,13 @@ class ScaleFamily(CompiledNoise):
 
     def __post_init__(self) -> None:
         store(self, scale=quantity("scale", self.scale))
+        entries = self.scale if isinstance(self.scale, tuple) else (self.scale,)
+        least = min((np.min(entry) for entry in entries if not isinstance(entry, str)), default=1.0)
+        if least < 1.0 / LARGEST:
+            raise ValueError(
+                f"scale must be at least {1.0 / LARGEST:g}, got {least:g}: squares of the data in units of it are no "
+                "double precision numbers. Give the data in other units"
+            )
 
     def __repr__(self) -> str:
         """The scale in short where there is one for each of thousands of data."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -69,6 +70,17 @@ class TestMinima:
         matrix, walled = answered(asking, None)
         np.testing.assert_allclose(matrix, np.eye(2), atol=1e-6)
         assert walled
+
+    @pytest.mark.parametrize("far", [1e13, 1e14, 1e15])
+    def test_steps_are_longer_than_numbers_are_apart(self, far):
+        """A hundredth of the sd is less than that: differences of 0, or of one rounding, were taken for curvature."""
+
+        def function(x):
+            return 0.5 * np.square(x - far).sum(axis=1) / 4.0, (x - far) / 4.0
+
+        at = np.full(2, far)
+        asking = hessian(self.evaluate(function), at, 0.0, np.zeros(2), np.full(2, far), Unbounded())
+        np.testing.assert_allclose(answered(asking, None)[0], np.eye(2) / 4.0, atol=0.01)
 
     def test_an_end_above_its_minimum_is_led_on(self):
         """Two ends in one bent valley are one minimum; of two wells they are two."""
@@ -242,6 +254,38 @@ class TestModes:
         falls = iv.Target(iv.FunctionPotential(lambda x: (-(x**2).sum(axis=1), -x), 2))
         with pytest.raises(iv.ModelError, match=told):
             iv.maximize(falls, 3, seed=1, most=100)
+
+    def test_an_end_that_looks_like_a_minimum_is_told_too(self):
+        """A gradient of the prior alone led to its mode, whose Gaussian looked like any other's."""
+        for slope, wrong in ((0.0, True), (1.2, True), (1.0, False)):
+            model = iv.with_jacobian(lambda x: x, lambda x, slope=slope: np.tile(slope * np.eye(2), (len(x), 1, 1)))
+            prior = iv.Prior(x=iv.Normal(np.zeros(2), 1.0))
+            posterior = iv.Posterior(prior, model, [0.5, -2.0], iv.GaussianNoise(0.3))
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                modes = iv.maximize(posterior, 4, seed=1)
+            assert np.isfinite(modes.log_evidence).all()
+            assert [("Descents follow gradients" in str(one.message)) for one in told] == [True] * wrong
+
+    def test_starts_that_cannot_be_solved_are_told_apart(self):
+        def model(x):
+            return np.where(x > 0.5, np.nan, x)
+
+        posterior = iv.Posterior(
+            iv.Prior(x=iv.Normal(0.0, 1.0)),
+            iv.with_jacobian(model, lambda x: np.ones((len(x), 1, 1))),
+            [0.0],
+            iv.GaussianNoise(1.0),
+        )
+        modes = iv.maximize(posterior, starts=[[0.0], [0.2], [0.6], [2.0], [-1.0]], seed=1)
+        assert (modes.counts.tolist(), modes.unsolved, modes.unfinished) == ([3], 2, 0)
+        assert "2 more starts could not be solved: narrow the prior" in str(modes)
+        assert "did not end" not in str(modes)
+
+    def test_a_gradient_that_is_not_finite_is_told_as_that(self):
+        target = iv.Target(iv.FunctionPotential(lambda x: ((x**2).sum(axis=1), np.full(x.shape, np.nan)), 2))
+        with pytest.raises(RuntimeError, match=r"the gradient of fidelity 'target' is not finite at any of 16 starts"):
+            iv.maximize(target, seed=1)
 
     def test_nothing_that_can_be_solved_is_told(self):
         target = iv.Target(iv.FunctionPotential(lambda x: (np.full(len(x), np.nan), x), 2))
