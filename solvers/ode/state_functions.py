@@ -64,6 +64,12 @@ class StateFunction:
     derivatives: Literal["given", "symbolic", "complex step"] = field(init=False)
     _values: Called | None = field(init=False, repr=False)
     _slopes: Called | None = field(init=False, repr=False)
+    #: What makes it again, where that is not what it was made of.
+    _origin: tuple[Called, tuple[object, ...]] | None = field(default=None, init=False, repr=False)
+
+    def __reduce__(self) -> tuple[Called, tuple[object, ...]]:
+        """What was compiled or traced is made again where it is read: functions without a name cannot be pickled."""
+        return self._origin or (type(self), (self.function, self.n_states, self.n_parameters, self.jacobian))
 
     def __post_init__(self) -> None:
         for name, value in (("of", self.function), ("jacobian", self.jacobian)):
