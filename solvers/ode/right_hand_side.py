@@ -306,7 +306,8 @@ def _stepped(rhs: Rhs, n: int, q: int, own: tuple[int, ...], n_initial: int, arr
         *(f"    out[{n + i} + k * {n}] = complex(e[{i}]).imag / H" for i in range(n)),
         *(f"out[{i}] = d[{i}]" for i in range(n)),
     ]
-    analytic = _compiled_on_use(copied(rhs, _analytic, wrap=_compiled_on_use, builtins=_ANALYTIC_BUILTINS))
+    convert = _with_complex_matrices if arrays else _analytic
+    analytic = _compiled_on_use(copied(rhs, convert, wrap=_compiled_on_use, builtins=_ANALYTIC_BUILTINS))
     scope = {"inner": _jitted(rhs), "analytic": analytic, "H": 1e-100}
     return "complex step", _guarded(lines, n + n * columns, scope)
 
@@ -363,14 +364,19 @@ def _analytic(value: object) -> object:
     """Functions of real numbers replaced by analytic ones: `math` refuses complex numbers, and |z| is not analytic."""
     if isinstance(value, Table):
         return value.compiled
-    if isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.kind == "f":
-        return value.astype(complex)  # numba multiplies matrices and vectors of one kind alone
     if value is math or value is np:
         return _analytic_module(value)
     name = getattr(value, "__name__", None)
     if isinstance(name, str) and value in (getattr(math, name, None), getattr(np, name, None)):
         return getattr(_analytic_module(np), name, value)
     return value
+
+
+def _with_complex_matrices(value: object) -> object:
+    """The same for vectors: numba multiplies matrices and vectors of one kind alone."""
+    if isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.kind == "f":
+        return value.astype(complex)
+    return _analytic(value)
 
 
 @lru_cache(maxsize=4)

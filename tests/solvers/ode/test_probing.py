@@ -195,6 +195,13 @@ def fed(t, x, p):
     return p[0] * MATRIX @ x + np.array([p[1], 0.0]) * FLOW(t)
 
 
+def interpolated(t, x, p):  # a table of two axes is no matrix
+    return -p[0] * x[0] * np.interp(t, TABLE[0], TABLE[1]), -p[1] * x[1]
+
+
+TABLE = np.array([[0.0, 1.0, 3.0], [1.0, 2.0, 0.5]])
+
+
 def branching(t, x, p):
     return -p * x if t < 1.0 else -2.0 * p * x
 
@@ -206,7 +213,7 @@ def entry_by_entry(t, x, p):
     return slopes
 
 
-@pytest.mark.parametrize("rhs", [fed, branching, entry_by_entry])
+@pytest.mark.parametrize("rhs", [fed, interpolated, branching, entry_by_entry])
 def test_vectors_that_do_not_trace(rhs):
     made = model(rhs, rtol=1e-10, atol=1e-12, breakpoints=[1.0], stop=lambda t, x, p: x.sum() + 100.0)
     assert made.derivatives == "complex step"
@@ -214,6 +221,6 @@ def test_vectors_that_do_not_trace(rhs):
     slopes = made.solve_with_sensitivities([p], [0.5, 0.6], [0.0, 0.5, 2.0], initial_states=()).sensitivities[0]
     ends = made.solve(np.concatenate([p + step, p - step]), [0.5, 0.6], [0.0, 0.5, 2.0]).states
     np.testing.assert_allclose(slopes, np.moveaxis(ends[:2] - ends[2:], 0, -1) / 2e-4, rtol=1e-5, atol=1e-7)
-    if rhs is not fed:
+    if rhs not in (fed, interpolated):
         decayed = np.array([0.5, 0.6]) * np.exp(-p * np.array([[0.0], [0.5], [3.0]]))
         np.testing.assert_allclose(made.solve([p], [0.5, 0.6], [0.0, 0.5, 2.0]).states[0], decayed, rtol=1e-8)
