@@ -57,7 +57,8 @@ class PosteriorPotential:
         slow = self._slow_domain is not None or self._hierarchy is not None
         self._plain = not (prior.others or coordinates.vectors or slow)
         self.dimension = prior.dimension
-        self._whole = isinstance(columns, slice) and columns.indices(self.dimension) == (0, self.dimension, 1)
+        width = prior.dimension if self._hierarchy is None else self._hierarchy.width
+        self._whole = isinstance(columns, slice) and columns.indices(width) == (0, width, 1)
         own = [prior.slices[name] for name in noise.names if name in prior.slices]
         self._of_noise = np.array(sorted(k for part in own for k in range(part.start, part.stop)), dtype=np.intp)
         if noise.independent:  # else there are no terms for minibatches

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
-import numpy as np
-
-from invsamp.solvers.foreign import Called, Expression, Given, OfState, Term
+from invsamp.solvers.foreign import Expression, Given, OfState, Term
 from invsamp.solvers.ode.initial_values import Initial
 from invsamp.solvers.ode.quantities import Quantity
+from invsamp.solvers.ode.sources import of_source
 from invsamp.solvers.ode.symbols import Unsupported, check_functions, needed, normal, number, symbol, time_symbol
 
 
@@ -74,11 +73,7 @@ def _made(
     lines = [f"{names[each]} = {places[each]}" for each in places if each in used]
     values = shown[0] if scalar else f"({''.join(f'{each}, ' for each in shown)})"
     source = f"def formula({arguments}):\n    {''.join(f'{line}{chr(10)}    ' for line in lines)}return {values}\n"
-    scope: dict[str, Given] = {"numpy": np, "__name__": __name__}
-    exec(compile(source, "<formulas>", "exec"), scope)
-    made: Called = scope["formula"]
-    made.__doc__ = source
-    return made
+    return of_source(source)
 
 
 def _placeholder(k: int) -> Expression:

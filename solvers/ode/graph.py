@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from invsamp.solvers.foreign import Called, Term
 from invsamp.solvers.ode.function_copies import copied
-from invsamp.solvers.ode.tracing import Rhs, Untraceable, converter, vector_entries
+from invsamp.solvers.ode.tracing import Rhs, Untraceable, converter, vector, vector_entries
 
 Array = npt.NDArray[np.float64]
 
@@ -151,7 +151,7 @@ def trace_graph(rhs: Rhs, n: int, q: int, *, whole: bool = True) -> Traced:
     graph = Graph()
     t, x, p = graph.node("t"), [graph.node("y", i) for i in range(n)], [graph.node("p", j) for j in range(q)]
     try:
-        values = list(vector_entries(copied(rhs, converter(_elementary))(t, tuple(x), tuple(p))))
+        values = list(vector_entries(copied(rhs, converter(_elementary))(t, vector(x), vector(p))))
         outputs = tuple(graph.constant(each).index for each in values)
     except Exception as error:
         raise Untraceable(f"rhs must be traceable, but tracing raised {type(error).__name__}: {error}") from error
@@ -359,6 +359,12 @@ def _elementary() -> dict[str, Term]:
     def angle(a: Term, b: Term) -> Term:
         return _binary("atan2", a, b) if isinstance(a, Node) or isinstance(b, Node) else math.atan2(a, b)
 
+    def larger(a: Term, b: Term) -> Term:
+        return where(a >= b, a, b)
+
+    def smaller(a: Term, b: Term) -> Term:
+        return where(a <= b, a, b)
+
     names = [name for name in RULES if name not in ("add", "sub", "mul", "div", "pow", "atan2", "fabs")]
     return {
         **{name: unary(name) for name in names},
@@ -368,5 +374,7 @@ def _elementary() -> dict[str, Term]:
         **{name: lambda a, b: a**b for name in ("power", "pow")},
         **{"square": lambda a: a * a, "pi": math.pi, "e": math.e, "where": where},
         **{f"logical_{name}": functools.partial(_joined, name) for name in ("and", "or", "not")},
-        **{"maximum": lambda a, b: where(a >= b, a, b), "minimum": lambda a, b: where(a <= b, a, b)},
+        **{"maximum": larger, "minimum": smaller, "clip": lambda a, low, high: smaller(larger(a, low), high)},
+        "hypot": lambda a, b: _unary("sqrt", a * a + b * b),
+        "sign": lambda a: where(a > 0.0, 1.0, where(a < 0.0, -1.0, 0.0)),
     }

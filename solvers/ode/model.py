@@ -28,10 +28,10 @@ class OdeModel(OdeSolver):
     Parameters
     ----------
     rhs : callable
-        ``rhs(t, x, p)`` with a float and two sequences of floats, returning one derivative per state. Plain Python:
-        it is compiled. Either it consists of arithmetic and elementary functions of `math` or `numpy`, without
-        branches on its arguments, and then its derivatives are symbolic; or numba has to be able to compile it as it
-        stands. What it captures is read once, when it is compiled.
+        ``rhs(t, x, p)`` with a float and two arrays of floats, which may also be unpacked, returning one derivative
+        per state. Plain Python: it is compiled. Either it consists of arithmetic and elementary functions of `math` or
+        `numpy`, without branches on its arguments, and then its derivatives are symbolic; or numba has to be able to
+        compile it as it stands. What it captures is read once, when it is compiled.
     states, parameters : sequence of str
         Names, in the order of ``x`` and ``p``.
     method : {"auto", "RK45", "DOP853", "Rodas5P", "LSODA"}

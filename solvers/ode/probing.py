@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+
+import numpy as np
 
 from invsamp.arguments import shown
 from invsamp.solvers.foreign import Term
+
+#: What errors say of arrays that do not fit, in place of numbers that a function does not take.
+_OF_LENGTHS = ("unpack", "broadcast", "mismatch", "not aligned", "dimension", "shape", "truth value")
 
 
 class _Misused(TypeError):
@@ -38,13 +43,14 @@ def probe(name: str, function: Callable[..., object], n_states: int, n_parameter
     """
     plain = getattr(function, "py_func", function)
     _check_signature(name, plain)
-    time, states = _Time(0.0), _States([1.0] * n_states)
+    states, parameters = np.ones(n_states).view(_States), np.ones(n_parameters).view(_Parameters)
     try:
-        return plain(time, states, _Parameters((1.0,) * n_parameters))
+        with np.errstate(all="ignore"):
+            return plain(_Time(0.0), states, parameters)
     except ArithmeticError:
         return None
     except (ValueError, IndexError) as error:
-        if isinstance(error, ValueError) and "unpack" not in str(error):
+        if isinstance(error, ValueError) and not any(word in str(error) for word in _OF_LENGTHS):
             return None  # out of a function's domain
         raise ValueError(
             f"{name} must take {n_states} states and {n_parameters} parameters, but raised: {error}"
@@ -53,7 +59,7 @@ def probe(name: str, function: Callable[..., object], n_states: int, n_parameter
         raise ValueError(f"{name} must be {name}(t, x, p): {error}") from error
     except Exception as error:
         raise ValueError(
-            f"{name} must be {name}(t, x, p) with a number and two sequences of {n_states} and {n_parameters} numbers, "
+            f"{name} must be {name}(t, x, p) with a number and two arrays of {n_states} and {n_parameters} numbers, "
             f"but it raised {type(error).__name__}: {error}"
         ) from error
 
@@ -106,7 +112,11 @@ class _Checked:
                 f"{self.label}[{key!r}] was asked for, but {self.label} is a sequence in the order of `{self.named}`: "
                 f"take {self.label}[0], or unpack it"
             )
-        return super().__getitem__(key)  # type: ignore[misc]  # of list or tuple
+        found = super().__getitem__(key)  # type: ignore[misc]  # of arrays
+        return float(found) if isinstance(found, np.floating) else found
+
+    def __iter__(self) -> Iterator[float]:  # plain numbers, of which a division by zero is told
+        return iter(np.asarray(self).tolist())
 
     def __getattr__(self, key: str) -> object:
         raise AttributeError(
@@ -118,14 +128,14 @@ class _Checked:
         raise _Misused(f"{self.label} was called, but it is a sequence{self.extra}")
 
 
-class _States(_Checked, list[float]):
+class _States(_Checked, np.ndarray):  # type: ignore[misc]  # of its numbers
     label, named = "x", "states"
     extra = " of the states at time t; delays such as x(t - tau) are not supported"
 
 
-class _Parameters(_Checked, tuple[float, ...]):
+class _Parameters(_Checked, np.ndarray):  # type: ignore[misc]
     label, named = "p", "parameters"
 
 
 # what Python says of them names the kinds that a caller knows
-_States.__name__, _Parameters.__name__, _Time.__name__ = "list", "tuple", "float"
+_States.__name__, _Parameters.__name__, _Time.__name__ = "array", "array", "float"

@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from invsamp.arguments import function, real
 from invsamp.solvers.foreign import Term
+from invsamp.solvers.ode.sources import ELEMENTARY, of_source
 from invsamp.solvers.ode.state_functions import StateFunction
 
 Array = npt.NDArray[np.float64]
-#: What a formula may call, and what it may be made of.
-_CALLED = ("exp", "log", "sqrt", "abs", "sin", "cos", "tanh")
+#: What a formula may be made of.
 _NODES = (
     *(ast.Expression, ast.BinOp, ast.UnaryOp, ast.Call, ast.Name, ast.Load, ast.Constant),
     *(ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.USub, ast.UAdd),
@@ -79,7 +79,7 @@ def formula(name: str, text: str, parameters: tuple[str, ...]) -> Callable[[Term
     for node in ast.walk(tree):
         right = isinstance(node, _NODES)
         if isinstance(node, ast.Name):
-            right = node.id in (_CALLED if node in called else parameters)
+            right = node.id in (ELEMENTARY if node in called else parameters)
         elif isinstance(node, ast.Constant):
             right = type(node.value) in (int, float)
         if not right or (isinstance(node, ast.Call) and node.keywords):
@@ -88,12 +88,10 @@ def formula(name: str, text: str, parameters: tuple[str, ...]) -> Callable[[Term
                 advice = f": {node.id} has to be one of the model's parameters="
             raise ValueError(
                 f"{name} must be a formula of the parameters {parameters}, of numbers, + - * / ** and "
-                f"{', '.join(_CALLED)}, got {text!r}{advice}"
+                f"{', '.join(ELEMENTARY)}, got {text!r}{advice}"
             )
     places = "".join(f"{each} = p[{k}]; " for k, each in enumerate(parameters) if each in _names(tree))
-    scope: dict[str, object] = {each: getattr(np, each) for each in _CALLED}
-    exec(compile(f"def formula(p):\n    {places}return {ast.unparse(tree)}\n", "<formula>", "exec"), scope)
-    return cast(Callable[[Term], Term], scope["formula"])
+    return cast(Callable[[Term], Term], of_source(f"def formula(p):\n    {places}return {ast.unparse(tree)}\n"))
 
 
 def _names(tree: ast.AST) -> set[str]:
@@ -114,6 +112,7 @@ def parameter_function(name: str, of_parameters: Callable[[Term], object], count
         made = StateFunction(outputs, 0, count)
     except ValueError as error:
         raise ValueError(f"{name} must be a function of the {count} parameters p: {error}") from error
+    object.__setattr__(made, "_origin", (parameter_function, (name, of_parameters, count)))
     _FUNCTIONS[key] = of_parameters, made
     return made
 

@@ -13,7 +13,7 @@ import operator
 import re
 import types
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,6 +38,8 @@ Jacobian = Callable[[Term, Term, Term], Sequence[Sequence[Sequence[Term]]]]
 #: A Jacobian by states and parameters with more entries is traced as a graph in place of by SymPy.
 MOST_ENTRIES = 50
 
+#: As what compiled functions get x and p: as tuples, which numba can unpack, or where these will not do as arrays.
+_KINDS = ("direct", "arrays")
 #: Numba's errors are coloured where colorama is installed.
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 #: Options of functions that compiled ones alone call: what would let Python call them takes the compiler as long again.
@@ -67,10 +69,11 @@ def prepare_states(rhs: Rhs, n: int, q: int) -> Prepared:
             "large_states",
             rhs, n, q,
             lambda: graph_source(rhs, n, q, 0, ()),
-            _direct(rhs, None, n, q, (), 0),
+            partial(_direct, rhs, None, n, q, (), 0),
             {"operations": operations(rhs, n, q, False)},
         )  # fmt: skip
-    return _prepare("states", rhs, n, q, lambda: states_source(trace(rhs, n, q)), _direct(rhs, None, n, q, (), 0))
+    as_it_stands = partial(_direct, rhs, None, n, q, (), 0)
+    return _prepare("states", rhs, n, q, lambda: states_source(trace(rhs, n, q)), as_it_stands)
 
 
 @lru_cache(maxsize=256)
@@ -89,21 +92,21 @@ def prepare_sensitivities(
     chosen = tuple(range(q)) if own is None else own
     name = f"sensitivities{n_initial}{'' if len(chosen) == q else '_of_' + digest(str(chosen))[:8]}"
     if jacobian is not None:
-        return _prepare(name, (rhs, jacobian), n, q, None, _direct(rhs, jacobian, n, q, chosen, n_initial))
+        return _prepare(name, (rhs, jacobian), n, q, None, partial(_direct, rhs, jacobian, n, q, chosen, n_initial))
 
     if is_large(n, q):
         return _prepare(
             f"large_{name}",
             rhs, n, q,
             lambda: graph_source(rhs, n, q, len(chosen) + n_initial, chosen),
-            _stepped(rhs, n, q, chosen, n_initial),
+            partial(_stepped, rhs, n, q, chosen, n_initial),
             {"operations": operations(rhs, n, q, True)},
         )  # fmt: skip
 
     def source() -> str:
         return sensitivities_source(trace(rhs, n, q), n_initial, own=chosen)
 
-    return _prepare(name, rhs, n, q, source, _stepped(rhs, n, q, chosen, n_initial))
+    return _prepare(name, rhs, n, q, source, partial(_stepped, rhs, n, q, chosen, n_initial))
 
 
 @lru_cache(maxsize=256)
@@ -143,11 +146,16 @@ def prepare_stop(stop: Callable[..., object], n: int, q: int) -> Compiled:
     ValueError
         If it does not compile.
     """
-    source, scope = _guarded([f"out[0] = inner(t, {_values('y', n)}, {_values('p', q)})"], 1, {"inner": _jitted(stop)})
-    try:
-        return compiled(source, "stop", key=key_of("stop", stop, n, q), scope=scope)
-    except Exception as error:
-        raise ValueError(f"stop must compile with numba, which says: {_short(error)}") from error
+    key = key_of("stop", stop, n, q)
+    for kind in _KINDS:
+        lines = [*_real(n, q, kind == "arrays"), "out[0] = inner(t, x, c)"]
+        source, scope = _guarded(lines, 1, {"inner": _jitted(stop)})
+        try:
+            return compiled(source, f"stop_{kind}", key=None if key is None else digest(key, source), scope=scope)
+        except Exception as error:
+            if kind == "arrays" or "Tuple" not in str(error):
+                raise ValueError(f"stop must compile with numba, which says: {_short(error)}") from error
+    raise AssertionError
 
 
 @lru_cache(maxsize=256)
@@ -195,27 +203,38 @@ def _prepare(
     n: int,
     q: int,
     traced_source: Callable[[], str] | None,
-    direct: Direct,
+    direct: Callable[[bool], Direct],
     traced_scope: dict[str, object] | None = None,
 ) -> Prepared:
     key = key_of(name, parts, n, q)
-    how, (source, scope) = direct
-    own_key = None if key is None else digest(key, source)
     reason: Exception | None = None
     # a file from an earlier process says which way is open, without SymPy
-    if traced_source is not None and not is_stored(f"{name}_direct", own_key):
+    known = [kind for kind in _KINDS if is_stored(f"{name}_{kind}", _own_key(key, direct(kind == "arrays")))]
+    if traced_source is not None and not known:
         try:
             text = stored(f"{name}_traced", key) or traced_source()
             own = key or (digest(text) if traced_scope is None else None)
             return Prepared(compiled(text, f"{name}_traced", key=own, scope=traced_scope), "traced")
         except Exception as error:  # numba raises all kinds
             reason = error
+    how = "direct"
     try:
-        return Prepared(compiled(source, f"{name}_direct", key=own_key, scope=scope), how)
+        for kind in known or _KINDS:
+            how, (source, scope) = found = direct(kind == "arrays")
+            try:
+                return Prepared(compiled(source, f"{name}_{kind}", key=_own_key(key, found), scope=scope), how)
+            except Exception as error:
+                if kind == "arrays" or "Tuple" not in str(error):
+                    raise
+        raise AssertionError
     except Exception as error:
         if reason is None and traced_source is not None:  # an abandoned file, gone now: what does the trace say?
             return _prepare(name, parts, n, q, traced_source, direct, traced_scope)
         raise ValueError(_complaint(how, reason, error)) from error
+
+
+def _own_key(key: str | None, direct: Direct) -> str | None:
+    return None if key is None else digest(key, direct[1][0])
 
 
 def _complaint(how: str, reason: Exception | None, error: Exception) -> str:
@@ -250,14 +269,16 @@ def _edition() -> str:
     return hashlib.sha256(b"".join(Path(__file__).with_name(f"{name}.py").read_bytes() for name in modules)).hexdigest()
 
 
-def _direct(rhs: Rhs, jacobian: Jacobian | None, n: int, q: int, own: tuple[int, ...], n_initial: int) -> Direct:
+def _direct(
+    rhs: Rhs, jacobian: Jacobian | None, n: int, q: int, own: tuple[int, ...], n_initial: int, arrays: bool
+) -> Direct:
     """Source that calls ``rhs``, and ``jacobian`` for the sensitivities, first to the parameters ``own``."""
     columns = len(own) + n_initial
     scope = {"inner": _jitted(rhs)}
-    lines = [f"d = inner(t, {_values('y', n)}, {_values('p', q)})"]
+    lines = [*_real(n, q, arrays), "d = inner(t, x, c)"]
     if jacobian is not None:
         scope["jacobian"] = _jitted(jacobian)
-        lines.append(f"a, b = jacobian(t, {_values('y', n)}, {_values('p', q)})")
+        lines.append("a, b = jacobian(t, x, c)")
         for i in range(n):
             lines += [f"a{i}_{j} = float(a[{i}][{j}])" for j in range(n)]
             for k in range(columns):
@@ -268,21 +289,25 @@ def _direct(rhs: Rhs, jacobian: Jacobian | None, n: int, q: int, own: tuple[int,
     return "given" if jacobian else "direct", _guarded(lines, n + n * columns, scope)
 
 
-def _stepped(rhs: Rhs, n: int, q: int, own: tuple[int, ...], n_initial: int) -> Direct:
+def _stepped(rhs: Rhs, n: int, q: int, own: tuple[int, ...], n_initial: int, arrays: bool) -> Direct:
     """Source that calls ``rhs`` for the states, then for complex states once per column of the sensitivities."""
     _order_complex_numbers()
     columns = len(own) + n_initial
-    states = _tuple([f"complex(y[{i}], H * y[{n + i} + k * {n}])" for i in range(n)])
-    imaginary = {j: f"H if k == {k} else 0.0" for k, j in enumerate(own)}
-    parameters = _tuple([f"complex(p[{j}], {imaginary.get(j, '0.0')})" for j in range(q)])
+    place = {j: k for k, j in enumerate(own)}
+    steps = [f"complex(p[{j}], {f'H if k == {place[j]} else 0.0' if j in place else '0.0'})" for j in range(q)]
+    states = [f"complex(y[{i}], H * y[{n + i} + k * {n}])" for i in range(n)]
+    moved = [*_made("v", states, arrays, "COMPLEX"), *_made("w", steps, arrays, "COMPLEX")]
     lines = [
-        f"d = inner(t, {_values('y', n)}, {_values('p', q)})",
+        *_real(n, q, arrays),
+        "d = inner(t, x, c)",
         f"for k in range({columns}):",
-        f"    e = analytic(t, {states}, {parameters})",
+        *(f"    {line}" for line in moved),
+        "    e = analytic(t, v, w)",
         *(f"    out[{n + i} + k * {n}] = complex(e[{i}]).imag / H" for i in range(n)),
         *(f"out[{i}] = d[{i}]" for i in range(n)),
     ]
-    analytic = _compiled_on_use(copied(rhs, _analytic, wrap=_compiled_on_use, builtins=_ANALYTIC_BUILTINS))
+    convert = _with_complex_matrices if arrays else _analytic
+    analytic = _compiled_on_use(copied(rhs, convert, wrap=_compiled_on_use, builtins=_ANALYTIC_BUILTINS))
     scope = {"inner": _jitted(rhs), "analytic": analytic, "H": 1e-100}
     return "complex step", _guarded(lines, n + n * columns, scope)
 
@@ -303,11 +328,21 @@ def evaluate(t, y, p, out):
     except Exception:
         return
 """
-    return source, {"NAN": math.nan, "njit": njit, "CALLED": _CALLED, **scope}
+    of_arrays = {"empty": np.empty, "FLOAT": np.float64, "COMPLEX": np.complex128}
+    return source, {"NAN": math.nan, "njit": njit, "CALLED": _CALLED, **of_arrays, **scope}
 
 
-def _values(pointer: str, count: int) -> str:
-    return _tuple([f"{pointer}[{i}]" for i in range(count)])
+def _made(name: str, entries: list[str], arrays: bool, kind: str = "FLOAT") -> list[str]:
+    """Source of a tuple or an array of these entries."""
+    if not arrays:
+        return [f"{name} = {_tuple(entries)}"]
+    return [f"{name} = empty({len(entries)}, {kind})", *(f"{name}[{i}] = {each}" for i, each in enumerate(entries))]
+
+
+def _real(n: int, q: int, arrays: bool) -> list[str]:
+    """Source of the states and the parameters."""
+    states, parameters = ([f"{pointer}[{i}]" for i in range(count)] for pointer, count in (("y", n), ("p", q)))
+    return [*_made("x", states, arrays), *_made("c", parameters, arrays)]
 
 
 def _tuple(entries: list[str]) -> str:
@@ -337,6 +372,13 @@ def _analytic(value: object) -> object:
     return value
 
 
+def _with_complex_matrices(value: object) -> object:
+    """The same for vectors: numba multiplies matrices and vectors of one kind alone."""
+    if isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.kind == "f":
+        return value.astype(complex)
+    return _analytic(value)
+
+
 @lru_cache(maxsize=4)
 def _analytic_module(original: types.ModuleType) -> types.ModuleType:
     module = types.ModuleType(f"analytic_{original.__name__}")
@@ -348,6 +390,8 @@ def _analytic_module(original: types.ModuleType) -> types.ModuleType:
                 setattr(module, name, getattr(np, numpy_name))
     for name in ("abs", "absolute", "fabs"):
         setattr(module, name, _analytic_abs)
+    for name, made in (("zeros", _analytic_zeros), ("empty", _analytic_zeros), ("ones", _analytic_ones)):
+        setattr(module, name, made)
     for name, pair in (("maximum", _analytic_max), ("minimum", _analytic_min)):
         setattr(module, name, pair)
     return module
@@ -356,6 +400,16 @@ def _analytic_module(original: types.ModuleType) -> types.ModuleType:
 @njit
 def _analytic_abs(z: complex) -> complex:
     return -z if z.real < 0 else +z
+
+
+@njit
+def _analytic_zeros(shape: object, dtype: object = None) -> object:
+    return np.zeros(shape, np.complex128)  # type: ignore[call-overload]  # numba knows the shape
+
+
+@njit
+def _analytic_ones(shape: object, dtype: object = None) -> object:
+    return np.ones(shape, np.complex128)  # type: ignore[call-overload]
 
 
 @njit

@@ -73,7 +73,7 @@ class OdeSolver:
             prepare_stop(self.stop, n, q)
 
     def __repr__(self) -> str:
-        name = getattr(self.rhs, "__qualname__", repr(self.rhs))
+        name = getattr(self.rhs, "__name__", repr(self.rhs))
         shown = [f"{entry.name}={getattr(self, entry.name)!r}" for entry in fields(self)[1:7]]
         return f"OdeModel({name}, {', '.join(shown)}, derivatives={self.derivatives!r})"
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -15,7 +17,7 @@ from invsamp.solvers.ode.function_copies import copied
 from invsamp.solvers.ode.graph import trace_graph
 from invsamp.solvers.ode.pointers import call
 from invsamp.solvers.ode.right_hand_side import is_large, prepare_outputs
-from invsamp.solvers.ode.tracing import symbolic, vector_entries
+from invsamp.solvers.ode.tracing import symbolic, vector, vector_entries
 
 Array = npt.NDArray[np.float64]
 #: ``function(t, x, p)`` -> sequence of outputs.
@@ -62,6 +64,12 @@ class StateFunction:
     derivatives: Literal["given", "symbolic", "complex step"] = field(init=False)
     _values: Called | None = field(init=False, repr=False)
     _slopes: Called | None = field(init=False, repr=False)
+    #: What makes it again, where that is not what it was made of.
+    _origin: tuple[Called, tuple[object, ...]] | None = field(default=None, init=False, repr=False)
+
+    def __reduce__(self) -> tuple[Called, tuple[object, ...]]:
+        """What was compiled or traced is made again where it is read: functions without a name cannot be pickled."""
+        return self._origin or (type(self), (self.function, self.n_states, self.n_parameters, self.jacobian))
 
     def __post_init__(self) -> None:
         for name, value in (("of", self.function), ("jacobian", self.jacobian)):
@@ -127,8 +135,8 @@ class StateFunction:
         self, function: Callable[..., Array], times: Array, states: Array, parameters: Array, size: int
     ) -> Array:
         out = np.full((*states.shape[:2], size), np.nan)
-        with np.errstate(all="ignore"):
-            for row, (trajectory, p) in enumerate(zip(states.tolist(), parameters.tolist(), strict=True)):
+        with np.errstate(all="ignore"), _complex_stays():
+            for row, (trajectory, p) in enumerate(zip(states, parameters, strict=True)):
                 for k, (t, x) in enumerate(zip(times.tolist(), trajectory, strict=True)):
                     try:
                         out[row, k] = function(t, x, p).ravel()
@@ -138,10 +146,10 @@ class StateFunction:
                         continue
         return out
 
-    def _value_at(self, t: float, x: list[float], p: list[float]) -> Array:
+    def _value_at(self, t: float, x: Array, p: Array) -> Array:
         return np.array(self.function(t, x, p), dtype=float)
 
-    def _jacobian_at(self, t: float, x: list[float], p: list[float]) -> Array:
+    def _jacobian_at(self, t: float, x: Array, p: Array) -> Array:
         shape = (self.n_outputs, self.n_states + self.n_parameters)
         if self.jacobian is not None:
             matrix = np.asarray(self.jacobian(t, x, p), dtype=float)
@@ -150,7 +158,7 @@ class StateFunction:
             return matrix
         matrix = np.empty(shape)
         for column in range(shape[1]):
-            point = [complex(value) for value in (*x, *p)]
+            point = np.concatenate([x, p]).astype(complex)
             point[column] += 1j * _STEP
             moved = self.function(t, point[: self.n_states], point[self.n_states :])
             matrix[:, column] = np.imag(np.array(moved, dtype=complex)) / _STEP
@@ -159,14 +167,15 @@ class StateFunction:
     def _probe(self, untraceable: Exception) -> int:
         """Number of outputs; makes sure that derivatives can be had."""
         # no round numbers: those are where quotients and logarithms of differences are not defined
-        point = [1.37 + 0.11 * k for k in range(self.n_states)], [1.61 + 0.07 * k for k in range(self.n_parameters)]
+        point = 1.37 + 0.11 * np.arange(self.n_states), 1.61 + 0.07 * np.arange(self.n_parameters)
         try:
-            count = len(self.function(0.0, *point))
-            if self.jacobian is None:
-                self.function(0.0, [complex(v, _STEP) for v in point[0]], [complex(v, _STEP) for v in point[1]])
+            with np.errstate(divide="raise", invalid="raise"), _complex_stays():
+                count = len(self.function(0.0, *point))
+                if self.jacobian is None:
+                    self.function(0.0, *(values + 1j * _STEP for values in point))
         except ArithmeticError as error:
             raise ValueError(
-                f"of must be defined at t = 0, x = {point[0]}, p = {point[1]}, but raised {error!r}"
+                f"of must be defined at t = 0, x = {point[0].tolist()}, p = {point[1].tolist()}, but raised {error!r}"
             ) from error
         except Exception as error:
             raise ValueError(
@@ -175,6 +184,14 @@ class StateFunction:
                 f"{type(untraceable).__name__}: {untraceable}, and the call {type(error).__name__}: {error}"
             ) from error
         return count
+
+
+@contextmanager
+def _complex_stays() -> Iterator[None]:
+    """A function of `math` takes the real part of NumPy's complex numbers with a warning: no derivative is left."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", np.exceptions.ComplexWarning)
+        yield
 
 
 class _Compiled:
@@ -220,7 +237,7 @@ def _trace(
     x = list(sympy.symbols(f"state0:{n_states}", real=True, seq=True))
     p = list(sympy.symbols(f"parameter0:{n_parameters}", real=True, seq=True))
     try:
-        result = copied(function, symbolic)(t, x, p)
+        result = copied(function, symbolic)(t, vector(x), vector(p))
         outputs = [sympy.sympify(entry) for entry in vector_entries(result)]
         slopes = list(sympy.Matrix(len(outputs), 1, outputs).jacobian([*x, *p]))
     except Exception as error:

@@ -37,8 +37,8 @@ def trace(
     Parameters
     ----------
     rhs : callable
-        ``rhs(t, x, p)`` returning a sequence of ``n_states`` expressions: arithmetic and the elementary functions of
-        `math` and `numpy`, `numpy.where` among them, no branches on ``t, x, p``.
+        ``rhs(t, x, p)`` returning a sequence of ``n_states`` expressions: arithmetic, of the arrays ``x`` and ``p``
+        too, and the elementary functions of `math` and `numpy`, `numpy.where` among them, no branches on ``t, x, p``.
     n_states, n_parameters : int
         Lengths of ``x`` and ``p``.
     name : str
@@ -60,7 +60,7 @@ def trace(
     x = sympy.symbols(f"state0:{n_states}", real=True, seq=True)
     p = sympy.symbols(f"parameter0:{n_parameters}", real=True, seq=True)
     try:
-        values = copied(rhs, symbolic)(t, x, p)
+        values = copied(rhs, symbolic)(t, vector(x), vector(p))
         derivatives = tuple(sympy.sympify(entry) for entry in vector_entries([values] if scalar else values))
         if not all(isinstance(entry, sympy.Expr) for entry in derivatives):
             raise TypeError(f"expressions are needed, got {derivatives}")
@@ -171,6 +171,9 @@ def _elementary() -> dict[str, object]:
         **{"where": lambda condition, a, b: sympy.Piecewise((a, condition), (b, True))},
         **{"logical_and": sympy.And, "logical_or": sympy.Or, "logical_not": sympy.Not},
         **{"maximum": _larger, "minimum": lambda a, b: -_larger(-a, -b)},
+        "clip": lambda a, low, high: -_larger(-_larger(a, low), -high),
+        "hypot": lambda a, b: sympy.sqrt(a * a + b * b),
+        "sign": lambda a: sympy.Piecewise((1, a > 0), (-1, a < 0), (0, True)),
     }
 
 
@@ -212,6 +215,13 @@ _OF_ARRAYS = (
     *("concatenate", "cross", "cumsum", "diag", "diff", "dot", "eye", "hstack", "inner", "matmul", "mean", "outer"),
     *("prod", "ravel", "reshape", "roll", "stack", "sum", "trace", "transpose", "vdot", "vstack"),
 )
+
+
+def vector(entries: Sequence[object]) -> Term:
+    """Symbols as what a right-hand side gets: an array of one axis."""
+    found = np.empty(len(entries), dtype=object)
+    found[:] = entries
+    return found
 
 
 def vector_entries(values: object) -> Term:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
 import sys
 
@@ -15,6 +16,7 @@ from scipy import stats
 
 import invsamp as iv
 from invsamp.posing.transforms import Identity, Log, Logit
+from invsamp.solvers.ode import sources
 
 pytest.importorskip("petab")
 
@@ -68,6 +70,12 @@ class TestPublished:
             scale = np.linalg.norm(gradient) * np.linalg.norm(direction)
             assert abs(slope - gradient @ direction) < 2e-5 * scale
             assert near < far  # the energy changes that much at all
+
+    def test_goes_to_other_processes(self):
+        problem = published("Boehm_JProteomeRes2014")
+        text, theta = pickle.dumps(problem.posterior), nominal(problem)
+        sources.of_source.cache_clear()  # as there
+        np.testing.assert_array_equal(pickle.loads(text).log_likelihood(theta), problem.posterior.log_likelihood(theta))
 
     def test_parameters_are_sampled_on_their_scales(self):
         posterior = published("Boehm_JProteomeRes2014").posterior

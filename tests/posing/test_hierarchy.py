@@ -222,6 +222,19 @@ class TestDeep:
         assert posterior.log_likelihood([[0.1]])[0, 0] == pytest.approx(wanted)
         assert posterior.check_gradient([1 / 6 + 1e-10]).admitted > 0
 
+    def test_a_model_of_all_that_is_sampled_gets_nothing_that_is_tied(self) -> None:
+        line = iv.with_jacobian(lambda t: t, lambda t: np.tile(np.eye(2), (len(t), 1, 1)))
+        prior = iv.Prior(a=iv.Normal(0, 1), b=iv.Normal(0, 1), sd="exp(a)")
+        potential = iv.Posterior(prior, line, [1.0, 2.0], iv.GaussianNoise("sd")).potential()
+        energy, gradient = potential.energy_and_gradient(theta := np.array([[0.3, -0.5], [-1.0, 0.2]]))
+        misfit = 0.5 * ((theta - [1.0, 2.0]) ** 2).sum(axis=1) / np.exp(2 * theta[:, 0])
+        log_terms = 2 * theta[:, 0] + 2 * np.log(2 * np.pi)  # of the noise, and constants of the prior, too
+        np.testing.assert_allclose(energy, 0.5 * (theta**2).sum(axis=1) + misfit + log_terms, rtol=1e-13)
+        np.testing.assert_array_equal(potential.energy(theta), energy)
+        slope = theta + (theta - [1.0, 2.0]) / np.exp(2 * theta[:, :1])
+        slope[:, 0] += 2.0 - 2.0 * misfit
+        np.testing.assert_allclose(gradient, slope, rtol=1e-12)
+
 
 MEANS, ERRORS = np.array([2.8, 0.8, -0.3, 0.7, -0.1, 1.8]), np.array([1.5, 1.0, 1.6, 1.1, 0.9, 1.8])
 

@@ -49,6 +49,10 @@ def products(t, x, p):
     )
 
 
+def vectors(t, x, p):
+    return (1 - x) * x * p - np.hypot(x, t) * np.sign(x - p) + np.clip(x, 0.5, 1.0) - np.clip(x, 0.0, 0.2)
+
+
 def filled(t, x, p):
     out = np.zeros(2)
     out[0] = x[0] * x[1]
@@ -67,7 +71,7 @@ def values(source, scope, y, p, size):
     return out[0]
 
 
-@pytest.mark.parametrize("rhs", [every_function, others, products, filled])
+@pytest.mark.parametrize("rhs", [every_function, others, products, filled, vectors])
 def test_values_and_derivatives_are_those_of_sympy(rhs):
     rng = np.random.default_rng(0)
     x, p, S = np.array([0.3, 1.1]), np.array([0.4, 0.9]), rng.normal(size=(3, 2))

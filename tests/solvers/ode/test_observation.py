@@ -89,6 +89,17 @@ class TestFunctionsOfStates:
             np.testing.assert_allclose(got[:, :5], first[:, :5], rtol=1e-12)
             np.testing.assert_allclose(got[:, 5:], second[:, 5:], rtol=1e-12)
 
+    def test_a_branch_on_a_state_takes_the_derivatives_of_its_side(self):
+        branching = observe(of=lambda t, x, p: (x[0] * p[3] if x[0] > 20.0 else x[1] ** 2,))
+        assert branching.derivatives == "complex step"
+        above = observe(of=lambda t, x, p: (x[0] * p[3],))
+        below = observe(of=lambda t, x, p: (x[1] ** 2,))
+        high = observe(of=lambda t, x, p: (x[0],))(THETA) > 20.0
+        assert 0 < high.sum() < high.size
+        found, one, other = (each.jacobian(THETA) for each in (branching, above, below))
+        np.testing.assert_allclose(found[0], np.where(high, one[0], other[0]), rtol=1e-12)
+        np.testing.assert_allclose(found[1], np.where(high[..., None], one[1], other[1]), rtol=1e-12, atol=1e-14)
+
     def test_a_given_jacobian_is_used(self):
         calls = []
 
@@ -217,7 +228,10 @@ class TestCoarse:
         (lambda: observe(of=3), r"of must be a function \(t, x, p\)"),
         (lambda: observe(of=lambda t, x, p: ()), r"at least one output, got \(\)"),
         (lambda: observe(of=lambda t, x, p: (x[2],)), "of.* must take 2 states and 4 parameters"),
-        (lambda: observe(of=lambda t, x, p: (x[0] if x[0] > 1 else x[1],)), "be traceable .*, or come with jacobian="),
+        (
+            lambda: observe(of=lambda t, x, p: (math.gamma(x[0]) if x[0] > 1 else x[1],)),
+            "be traceable .*, or come with jacobian=",
+        ),
         (lambda: observe(states="u"), "states must be a sequence of names of at least one entry"),
         (lambda: observe(mask=np.ones((11, 3), bool)), r"mask must be .* of shape \(11, 2\)"),
         (lambda: observe(mask=np.ones((11, 2))), "mask must be an array of bool"),

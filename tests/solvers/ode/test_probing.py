@@ -9,6 +9,7 @@ import pytest
 
 from invsamp.solvers.ode.model import OdeModel
 from invsamp.solvers.ode.probing import probe
+from invsamp.solvers.ode.tables import Table
 
 
 def decay(t, x, p):
@@ -58,8 +59,10 @@ def swapped(state, when, p):
         ),
         (lambda t, x, p: (p.a, x[0]), r"rhs must be .*p\.a was asked for, but p is a sequence in the order"),
         (lambda t, x, p: (undefined, x[0]), r"rhs must be .*NameError.*undefined"),  # noqa: F821
-        (lambda t, x, p: (-p, x[0]), r"rhs must be .*TypeError.*'tuple'"),
-        (lambda t, x, p: (x[0], x[2]), "rhs must take 2 states and 2 parameters, but raised: list index"),
+        (lambda t, x, p: (-p, x[0]), "rhs must return 2 values, one per state"),
+        (lambda t, x, p: (x[0], x[2]), "rhs must take 2 states and 2 parameters, but raised: index 2 is out"),
+        (lambda t, x, p: x + np.ones(3), "rhs must take 2 states and 2 parameters, but raised: .*broadcast"),
+        (lambda t, x, p: np.eye(3) @ x, "rhs must take 2 states and 2 parameters, but raised: .*mismatch"),
         (lambda t, x, p: x[0], r"rhs must return 2 values, one per state, got 1\.0"),
         (lambda t, x, p: ((x[0], x[1]), x[0]), "rhs must return 2 values, one per state"),
         (lambda t, x, p: None, "rhs must return 2 values|None"),
@@ -144,7 +147,8 @@ def test_what_is_no_number_is_told(p, x, message):
 def test_what_is_not_defined_at_ones_is_no_mistake():
     assert probe("rhs", lambda t, x, p: (1.0 / (x[0] - p[0]),), 1, 1) is None
     assert probe("rhs", lambda t, x, p: (math.sqrt(-x[0]),), 1, 1) is None
-    assert probe("rhs", lambda t, x, p: x, 2, 0) == [1.0, 1.0]
+    assert probe("rhs", lambda t, x, p: (math.log(x[0] - p[0]),), 1, 1) is None
+    np.testing.assert_array_equal(probe("rhs", lambda t, x, p: x, 2, 0), [1.0, 1.0])
 
 
 def test_arrays_lengths_slices_and_loops_work():
@@ -154,3 +158,69 @@ def test_arrays_lengths_slices_and_loops_work():
 
     states = model(rhs).solve([[0.0, 3.0]], [1.0, 1.0], [0.0, 1.0]).states
     assert np.isfinite(states).all()
+
+
+def logistic(t, x, p):
+    return p * x * (1 - x)
+
+
+def limited(t, x, p):  # this does not trace
+    return p * x * np.where(np.linalg.norm(x) < 10.0, 1.0 - x, 0.0)
+
+
+@pytest.mark.parametrize(("rhs", "how"), [(logistic, "traced"), (limited, "complex step")])
+def test_states_and_parameters_are_vectors(rhs, how):
+    p, x, t = np.array([0.7, 1.3]), np.array([0.2, 0.4]), np.array([0.0, 1.0, 2.0])
+    grown = model(rhs, rtol=1e-9)
+    assert grown.derivatives == how
+    solution = grown.solve_with_sensitivities([p], x, t, initial_states=())
+    exact = 1 / (1 + (1 / x - 1) * np.exp(-p * t[:, None]))
+    np.testing.assert_allclose(solution.states[0], exact, rtol=1e-7)
+    slopes = t[:, None] * exact * (1 - exact)
+    np.testing.assert_allclose(solution.sensitivities[0], slopes[:, :, None] * np.eye(2), rtol=1e-6, atol=1e-9)
+    total = grown.observe(t, x, of=lambda t, x, p: p[:1] * x.sum())
+    assert total.derivatives == "symbolic"
+    y, by_parameter = total.jacobian(p[None])
+    np.testing.assert_allclose(y[0], p[0] * exact.sum(axis=1), rtol=1e-7)
+    wanted = p[0] * slopes
+    wanted[:, 0] += exact.sum(axis=1)
+    np.testing.assert_allclose(by_parameter[0], wanted, rtol=1e-6)
+
+
+FLOW = Table([0.0, 9.0], [1.0, 3.0])
+MATRIX = np.array([[-1.0, 0.5], [0.2, -0.7]])
+
+
+def fed(t, x, p):
+    return p[0] * MATRIX @ x + np.array([p[1], 0.0]) * FLOW(t)
+
+
+def interpolated(t, x, p):  # a table of two axes is no matrix
+    return -p[0] * x[0] * np.interp(t, TABLE[0], TABLE[1]), -p[1] * x[1]
+
+
+TABLE = np.array([[0.0, 1.0, 3.0], [1.0, 2.0, 0.5]])
+
+
+def branching(t, x, p):
+    return -p * x if t < 1.0 else -2.0 * p * x
+
+
+def entry_by_entry(t, x, p):
+    slopes = np.zeros(2)
+    for i in range(2):
+        slopes[i] = -p[i] * x[i] if t < 1.0 else -2.0 * p[i] * x[i]
+    return slopes
+
+
+@pytest.mark.parametrize("rhs", [fed, interpolated, branching, entry_by_entry])
+def test_vectors_that_do_not_trace(rhs):
+    made = model(rhs, rtol=1e-10, atol=1e-12, breakpoints=[1.0], stop=lambda t, x, p: x.sum() + 100.0)
+    assert made.derivatives == "complex step"
+    p, step = np.array([0.7, 0.4]), 1e-4 * np.eye(2)
+    slopes = made.solve_with_sensitivities([p], [0.5, 0.6], [0.0, 0.5, 2.0], initial_states=()).sensitivities[0]
+    ends = made.solve(np.concatenate([p + step, p - step]), [0.5, 0.6], [0.0, 0.5, 2.0]).states
+    np.testing.assert_allclose(slopes, np.moveaxis(ends[:2] - ends[2:], 0, -1) / 2e-4, rtol=1e-5, atol=1e-7)
+    if rhs not in (fed, interpolated):
+        decayed = np.array([0.5, 0.6]) * np.exp(-p * np.array([[0.0], [0.5], [3.0]]))
+        np.testing.assert_allclose(made.solve([p], [0.5, 0.6], [0.0, 0.5, 2.0]).states[0], decayed, rtol=1e-8)

@@ -88,7 +88,11 @@ def filled(t, x, p):
     return derivative
 
 
-@pytest.mark.parametrize("function", [product_of_arrays, product_with_a_list, entry_by_entry, filled])
+def of_vectors(t, x, p):
+    return (1 - x) * x * p - 2 * x[::-1] / (1 + x**2) + np.hypot(x, t) * np.sign(x - 1.0) + np.clip(x, 0.5, 1.0 + p[0])
+
+
+@pytest.mark.parametrize("function", [product_of_arrays, product_with_a_list, entry_by_entry, filled, of_vectors])
 def test_arrays_are_traced(function):
     t, x, p = 0.7, np.array([0.3, 1.1]), np.array([0.4])
     S = np.random.default_rng(0).normal(size=(2, 2))
