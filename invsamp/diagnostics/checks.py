@@ -222,7 +222,8 @@ def _likely(report: Report, apart: Collection[str]) -> str:
     led = (report.get("descents") or [None])[0]
     if led is not None and led["unfinished"]:
         causes.append(
-            f"descents of {led['unfinished']} chains came to no end: their starts, or a gradient, may be wrong"
+            f"descents of {led['unfinished']} chains came to no end: the density may grow without end (improper: what "
+            "runs away wants a proper prior, or walls), or their starts, or a gradient, may be wrong"
         )
     if any("gradient" in line for line in report.get("warnings") or []):
         causes.append("a gradient is not that of its energy")

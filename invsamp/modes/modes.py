@@ -35,7 +35,9 @@ class Modes:
         Of positions: the inverse of the energy's Hessian. NaN where it is not positive definite. Empty where Hessians
         are of low rank: see ``gaussians``.
     log_evidence : ndarray, shape (k,)
-        Log of each mode's share of the evidence by Laplace; NaN where there is no covariance.
+        Log of each mode's share of the evidence by Laplace; NaN where there is no covariance. The prior's density is as
+        it was posed: within a domain that of a prior which is normalised there, as `Run.log_evidence` tells, is larger
+        by minus the log of the prior's share in the domain.
     counts : ndarray, shape (k,)
         Starts that were led there.
     on_wall : ndarray, shape (k,)

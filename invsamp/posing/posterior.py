@@ -343,12 +343,14 @@ class Posterior:
         Raises
         ------
         ValueError
-            If there is no such point, or none is found.
+            If there is no such point, or none is found; if nobody can draw from the prior.
         """
         generator("rng", rng), integer("n", n, least=0)
         try:
             return self._prior_positions(rng, n)
         except ValueError as error:
+            if isinstance(error.__cause__, NotImplementedError):  # a prior that nobody can draw from
+                raise
             inside = point_inside(self.sampling_domain, self.dimension, rng)
             if inside is None:
                 raise ValueError(f"{error}, and no other point was found there: give one, start=...") from None

@@ -186,13 +186,14 @@ class Prior:
         Raises
         ------
         ValueError
-            If a scale that depends on other parameters is not positive where these are drawn.
+            If a scale that depends on other parameters is not positive where these are drawn, or a distribution cannot
+            be drawn from.
         """
         generator("rng", rng), integer("n", n, least=0)
         draws = np.zeros((n, self.dimension))
         for name, law in self.distributions.items():
             if name not in self._given:
-                draws[:, self.slices[name]] = law.sample(rng, n).reshape(n, -1)
+                draws[:, self.slices[name]] = _drawn(name, law, rng, n).reshape(n, -1)
         return draws if self.hierarchy is None else self.hierarchy.fill(rng, draws)
 
     @property
@@ -355,6 +356,17 @@ class Sampled:
         """Log density of u, (batch,)."""
         value = self.base.log_density(u)
         return value if self.hierarchy is None else value + self.hierarchy.forward(u)[0].log_density
+
+
+def _drawn(name: str, law: Distribution, rng: np.random.Generator, n: int) -> Array:
+    try:
+        return law.sample(rng, n)
+    except NotImplementedError as error:
+        raise ValueError(
+            f"the prior of {name} must be one that can be drawn from, as starts and scales are, got "
+            f"{type(law).__name__}, whose sample says: {error or 'not implemented'}. If nobody can, sample all of it "
+            "as a density: Target(LogDensity(function, gradient), start=...), with ladders of temperatures"
+        ) from error
 
 
 def _told_apart(values: Facts) -> tuple[dict[str, Distribution], dict[str, Array], dict[str, str]]:

@@ -9,6 +9,7 @@ import pytest
 from laws import kolmogorov
 from scipy import stats
 
+import invsamp as iv
 from invsamp.posing.distributions import Cauchy, Distribution, Gamma, LogNormal, MultivariateNormal, Normal, Uniform
 from invsamp.posing.prior import Prior
 from invsamp.posing.truncation import truncated
@@ -104,6 +105,22 @@ def test_own_distribution() -> None:
     expected = stats.norm.logpdf(0.5) + stats.laplace.logpdf(-2.0) + stats.norm.logpdf(0.0, 1.0)
     np.testing.assert_allclose(prior.log_density(theta), expected)
     np.testing.assert_allclose(prior.gradient(theta), [[-0.5, 1.0, 1.0]])
+
+
+def test_a_distribution_that_nobody_can_draw_from_is_told_by_name() -> None:
+    class Density(Normal):
+        def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
+            raise NotImplementedError("known up to a constant alone")
+
+    line = iv.with_jacobian(lambda theta: theta, lambda theta: np.ones((len(theta), 1, 1)))
+    posterior = iv.Posterior(Prior(a=Density(0, 1)), line, [1.0], iv.GaussianNoise(1.0))
+    told = r"^the prior of a must be one that can be drawn from, .* got Density, .* constant alone\. .*temperatures$"
+    for start in (None, {"a": 0.5}):
+        with pytest.raises(ValueError, match=told):
+            iv.sample(posterior, draws=20, seed=1, start=start, progress=False)
+    with pytest.raises(ValueError, match=told):
+        iv.maximize(posterior, seed=1)
+    np.testing.assert_allclose(iv.maximize(posterior, starts=[[0.0]], seed=1).theta, [[0.5]], atol=1e-6)
 
 
 def test_equality_and_pickle(prior: Prior) -> None:
