@@ -34,7 +34,12 @@ OPTIONAL = {
 }
 #: Distributions that are not called as their module.
 _NAMES = {"dolfinx": "fenics-dolfinx"}
-_PAIR = "from mpi4py import MPI; print(MPI.COMM_WORLD.size, MPI.Get_library_version().split(chr(44))[0])"
+# the first process alone prints: a launcher mixes what two of them say at once
+_PAIR = """\
+from mpi4py import MPI
+if not MPI.COMM_WORLD.rank:
+    print(MPI.COMM_WORLD.size, MPI.Get_library_version().split(",")[0])
+"""
 
 
 class Finding(NamedTuple):
