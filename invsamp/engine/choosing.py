@@ -67,7 +67,7 @@ class Choice:
         self._jumps: tuple[Array, Array] | None = None  # centres and factors of the modes that kernels jump between
         self._failures: list[Heir] = []  # what each stage that failed had come to, but for positions
         self._tried: list[int] = []  # these stages
-        #: Whether the stage has had its warm-up once more, as a chain was stuck in its trial.
+        #: Whether the first stage has its warm-up once more, as a chain was stuck in its trial.
         self.again = False
         #: What a stage goes on from that has failed, and is taken all the same, as nothing was better.
         self.returned: Heir | None = None
@@ -175,7 +175,7 @@ class Choice:
         self.failed += 1
         failed = _failed(steps, worst, worth)
         if self.led and self._modes == 1 and above > far(dimension) + dimension:
-            self.led, self.astray = False, above
+            self.led, self.astray, self.again = False, above, False
             self.told.append(
                 f"{failed}; the draws lie {above:.3g} above the lowest minimum, where there is next to "
                 f"no mass: chains begin at {self._points}, not led down"

@@ -240,8 +240,7 @@ def drawn(law: ScalarFamily, rng: np.random.Generator, size: tuple[int, ...], pa
 
 def check_ends(law: ScalarFamily) -> None:
     """`ValueError` unless its ``upper`` is above its ``lower``."""
-    low, high = law.flat("lower"), law.flat("upper")
-    if not np.all(low < high):
+    if not np.all(law.flat("lower") < law.flat("upper")):
         lower, upper = (freeze(law.flat(name).reshape(law.shape)) for name in ("lower", "upper"))
         raise ValueError(f"upper must be above lower, got lower {lower!r} and upper {upper!r}")
 

@@ -355,6 +355,15 @@ class TestWhatIsChosen:
             assert ("but for one chain, which moved in" in choice.told[-1]) == (again and attempt == 0)
             assert (choice.stage == 0) == (again and attempt == 0)
 
+    def test_chains_that_begin_again_at_starts_have_a_whole_warm_up(self, monkeypatch):
+        """Also where it had been made once more before: what is found from there on is another law's."""
+        choice = Choice(Automatic(), 3, 1, True)
+        choice.again, choice._lowest = True, -1000.0
+        move_once(choice)
+        monkeypatch.setattr(choice, "_measured", lambda: (1.4, 0.05))
+        assert not choice.judged(3, Heir(np.zeros((4, 3)), DiagonalMetric(np.ones(3)), 0.1), 0.1, lambda times: True)
+        assert not (choice.led or choice.again)
+
     def test_coarse_fidelities_lead(self):
         one = linear()
         model = one.forward["model"]
