@@ -228,7 +228,7 @@ def as_problem(problem: Problem | Potential, name: str = "problem") -> Problem:
 def _run(engine: Engine, progress: bool, together: bool) -> Draws:
     """All draws, in memory; those that were made so far if the user interrupts them, or something fails."""
     plan = engine.plan
-    kept, thin = Draws(engine, plan.draws), plan.thin
+    kept = Draws(engine, plan.draws)
     bar = Bar(engine, progress)
     # alone, a step that hangs can be left; several processes end after one
     shared = Interrupts() if together else None
@@ -238,8 +238,7 @@ def _run(engine: Engine, progress: bool, together: bool) -> Draws:
             while engine.done < engine.steps:
                 engine.step(engine.steps, kept.keep)
                 bar.tick()
-                if engine.drawn > 0 and engine.drawn % thin == 0:
-                    kept.append()
+                kept.follow()
                 received = shared and (shared.received or engine.signalled())
                 if received:
                     leave(received, f"stopped after {engine.done} of {engine.steps} steps")

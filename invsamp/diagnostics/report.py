@@ -87,7 +87,6 @@ Spent = TypedDict(
         "looks": int,
         "failed": int,
         "warm-up": int,
-        "trial": int,
         "draws": int,
     },
     total=False,

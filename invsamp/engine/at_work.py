@@ -13,7 +13,7 @@ from invsamp.engine.fitting import check_laws, fidelity_of
 from invsamp.engine.noise_models import share_pilots
 from invsamp.engine.plan import Plan
 from invsamp.engine.priors import Priors
-from invsamp.engine.rung import RungAtWork, take_gradients_along
+from invsamp.engine.rung import Counts, RungAtWork, take_gradients_along
 from invsamp.engine.streams import Saved
 from invsamp.engine.swaps.exchange import Exchange
 from invsamp.engine.visits import Visits
@@ -171,6 +171,13 @@ class AtWork:
             domain, d = self.problem.sampling_domain, positions.shape[-1]
             for k, rung in enumerate(positions):
                 self.outside[k] += int((~domain.contains(rung.reshape(-1, d))).sum())
+
+    def forget(self) -> None:
+        """Begin to count anew."""
+        for rung in self.rungs:
+            rung.counts = Counts()
+        self.visits.forget()
+        self.outside = [0] * len(self.rungs)
 
     def state(self) -> Saved:
         """For `restore`."""

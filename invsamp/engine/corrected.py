@@ -251,7 +251,7 @@ class CorrectedEngine(Engine):
         """Let the coarse run be what is seen of this one."""
         self.work = training.coarse.work
 
-    def _begin_draws(self, done: int) -> None:
+    def _begin_draws(self, done: int | None) -> None:
         super()._begin_draws(done)
         if self.found is not None and self.exchange is not None:
             self.exchange.begin_count()

@@ -11,7 +11,7 @@ from invsamp.engine.statistics import declared, derived, joined, recorded
 
 
 class Draws:
-    """Room for some draws of an engine's rungs; `append` keeps the present one.
+    """Room for some draws of an engine's rungs; `append` keeps the present one, `follow` if it is due.
 
     Parameters
     ----------
@@ -54,6 +54,14 @@ class Draws:
         """Draws that all rungs have made."""
         return min(self._counts)
 
+    def follow(self) -> None:
+        """Keep a draw if one is due after a step; none of those before where draws begin anew."""
+        made = self._engine.drawn
+        if made == 0:
+            self._counts = [0] * len(self._counts)
+        elif made % self._engine.plan.thin == 0:
+            self.append()
+
     def append(self) -> None:
         """Keep what the engine's chains are at now.
 
@@ -73,7 +81,7 @@ class Draws:
             self._between[:, :, i] = engine.between
 
     def keep(self, k: int) -> None:
-        """The same of one rung, where each makes its steps by itself; `append` follows when all have made them."""
+        """The same of one rung, where each makes its steps by itself; `follow` comes when all have made them."""
         engine = self._engine
         if self._rungs[0][0] is not engine.rungs[0]:  # warm-up has made another ladder
             self._open()
@@ -100,7 +108,7 @@ class Draws:
     def take(self) -> Segment:
         """What was kept since the last time, counted by the engine; the room is free again.
 
-        Views: they hold until the next `append`.
+        Views: they hold until the next `follow`.
         """
         segment = self.view()
         if segment.positions is not None:

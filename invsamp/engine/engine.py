@@ -101,8 +101,8 @@ class Engine:
         check_weights(self.rungs[0])
         if self.plan.check_gradient:
             self._check_gradients()
-        if self.stages.begin(positions):
-            self._begin_draws(0)
+        self.stages.begin(positions)
+        self._turn(0)
 
     @property
     def rungs(self) -> list[RungAtWork]:
@@ -130,7 +130,7 @@ class Engine:
 
     @property
     def drawn(self) -> int:
-        """Steps made since warm-up was over."""
+        """Steps of draws, since warm-up was over; of those of a trial that fails, none."""
         return 0 if self.warmed is None else self.done - self.warmed
 
     @property
@@ -168,8 +168,9 @@ class Engine:
                 steps = self.work.move_on(queue, min(most, self.steps - self.done), made)
             elif not self.stages.warming:
                 self.work.move()
-            elif self.stages.step():
-                self._begin_draws(self.done + 1)
+            else:
+                self.stages.step()
+                self._turn(self.done + 1)
         except SolvesFailed as failure:
             theta = self.problem.to_theta(failure.position).tolist()
             message = failure_message(self.problem, self.potentials[failure.fidelity])
@@ -283,6 +284,15 @@ class Engine:
         self._check_evaluations, self._mistakes = checked.solves, checked.warnings
         gradients.tell(checked.mistakes, self.rungs, chosen=chosen)
 
-    def _begin_draws(self, done: int) -> None:
-        self.warmed = done
-        self._warm_up_evaluations = {name: e.evaluations for name, e in self.potentials.items()}
+    def _turn(self, done: int) -> None:
+        """After so many steps begin draws where that is due: with a trial, anew where it is longer; none if it fails."""
+        drawing, begun = self.stages.drawing, self.warmed is not None
+        longer = begun and self.stages.warming and done - self.warmed == self.plan.draws * self.plan.thin
+        if drawing != begun or longer:
+            self._begin_draws(done if drawing else None)
+
+    def _begin_draws(self, done: int | None) -> None:
+        self.warmed, self.kept = done, 0
+        self.work.forget()
+        counts = {} if done is None else {name: e.evaluations for name, e in self.potentials.items()}
+        self._warm_up_evaluations = counts

@@ -159,12 +159,10 @@ class _Checkpoints:
 
     def after_step(self) -> None:
         """Keep a draw if one is due, and write if that is due."""
-        engine, plan = self._engine, self._engine.plan
+        engine = self._engine
         if engine.done - self._begun <= FIRST_STEPS:
             self._unchanged.check()
-        made = engine.drawn
-        if made > 0 and made % plan.thin == 0:
-            self._draws.append()
+        self._draws.follow()
         if engine.done == self._next or self._draws.count == self._room:
             self.write()
 
@@ -174,7 +172,7 @@ class _Checkpoints:
         if engine.done == self._written:
             return
         self._unchanged.check()
-        groups = None
+        groups, before = None, engine.kept
         if self._draws.count:
             segment = self._draws.take()
             theta = None if segment.positions is None else engine.problem.to_theta(segment.positions)
@@ -182,7 +180,7 @@ class _Checkpoints:
             shapes = dict(engine.problem.shapes)
             groups = groups_of(theta, shapes, segment.statistics, segment.recorded, between)
         payload = _payload(engine, engine.state())
-        self._directory.checkpoint(engine.done, payload, engine.report(), groups, self._largest)
+        self._directory.checkpoint(engine.done, payload, engine.report(), groups, self._largest, before)
         self._next, self._room = self._chosen()
         self._written = engine.done
 

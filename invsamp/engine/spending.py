@@ -13,8 +13,8 @@ from invsamp.evaluate.counted import CountedPotential
 
 #: What evaluations of all fidelities are booked for, in the order in which they are made: descents, with what tells
 #: their ends apart; looks for modes that these miss; stages that failed their trials, and their warm-ups; the warm-up
-#: of the stage that draws; its trial.
-PURPOSES = ("descents", "looks", "failed", "warm-up", "trial")
+#: of the stage that draws.
+PURPOSES = ("descents", "looks", "failed", "warm-up")
 
 #: By how much the effective draws that a trial promises have to exceed those below which a run warns, as a trial is too
 #: short to tell of what is slow; and shares of an independent draw that one has to be worth, at the least and most.
@@ -60,16 +60,12 @@ class Spending:
         self._by |= {"descents": self.total - looks, "looks": looks}
 
     def warmed(self) -> None:
-        """A warm-up has ended, whose trial comes now."""
+        """A warm-up has ended, whose trial comes now, or draws."""
         self._by["warm-up"] = self._unbooked
 
     def failed(self) -> None:
         """What came last, and its warm-up, was for nothing."""
         self._by |= {"failed": self._by["failed"] + self._by["warm-up"] + self._unbooked, "warm-up": 0}
-
-    def drawing(self, tried: bool) -> None:
-        """Draws begin, after a trial or at once after a warm-up."""
-        self._by["trial" if tried else "warm-up"] = self._unbooked
 
     def affords(self, steps: int, trial: int, longer: float) -> bool:
         """Whether a stage may follow whose warm-up and trial are so many steps.
@@ -97,7 +93,6 @@ class Spending:
             "looks": by["looks"],
             "failed": by["failed"],
             "warm-up": by["warm-up"],
-            "trial": by["trial"],
             "draws": self._unbooked,
             "descents_most": self.descents_most,
             "points_most": self.points_most,

@@ -17,7 +17,6 @@ from invsamp.engine.fitting import check_kernels, check_swaps, fidelity_of, pote
 from invsamp.engine.ladder_search import Heir, LadderSearch
 from invsamp.engine.leading import is_led
 from invsamp.engine.preconditioner import check_memory
-from invsamp.engine.rung import Counts
 from invsamp.engine.scouting import MOST_GAUSSIAN, MOST_SCOUTS, SCOUTS, Scouted, scout, starts_of
 from invsamp.engine.spending import Spending
 from invsamp.engine.starts import place, place_again
@@ -106,21 +105,27 @@ class Stages:
         """Whether the next step is one of these."""
         return self._warm_up is not None or self._on_trial
 
-    def begin(self, positions: Array | None) -> bool:
-        """Look around where it has to be, and open warm-up, of chains that are placed; whether draws begin at once."""
+    @property
+    def drawing(self) -> bool:
+        """Whether the next step is one of draws, or of a trial, whose draws are kept if it passes."""
+        return self._warm_up is None
+
+    def begin(self, positions: Array | None) -> None:
+        """Look around where it has to be, and open warm-up, of chains that are placed."""
         together = positions is not None and len(positions) > 1 and bool((positions == positions[0]).all())
         if self._looks_around(together):
             self._scout(positions)
         self.unlooked = together and self.work.visits.scouted is None
         self._begin_warm_up()
-        return self._warmed()
+        self._warmed()
 
-    def step(self) -> bool:
-        """One step; whether draws begin after it."""
+    def step(self) -> None:
+        """One step."""
         if self._warm_up is None:
-            return self._try()
+            self._try()
+            return
         self._warm_up.step()
-        return self._warmed()
+        self._warmed()
 
     def again(self) -> None:
         """Assemble once more what `begin` begins with."""
@@ -264,56 +269,48 @@ class Stages:
         self._warm_up = self._new_warm_up()
         self._warm_up.begin(lead=self.choice is None or self.choice.led)
 
-    def _warmed(self) -> bool:
-        """End a warm-up that is over; whether draws begin."""
+    def _warmed(self) -> None:
+        """End a warm-up that is over."""
         if self._warm_up is None or not self._warm_up.over:
-            return False
+            return
         exchange = self.work.exchange
         if self.search is not None and exchange is not None:
             if not self.search.last:
                 heirs = self.search.advance(self.work.rungs, exchange)
                 self._assemble()
                 self.inherit(heirs)
-                return False
+                return
             self.search.measured(exchange)
         self._warm_up = None
         self._on_trial = self.choice is not None and not self.choice.last
-        if self._on_trial:
-            self.spending.warmed()
-        else:
-            self.spending.drawing(tried=False)
-        return not self._on_trial
+        self.spending.warmed()
 
-    def _try(self) -> bool:
-        """A step of a trial; at its end draws begin, or the next stage does."""
+    def _try(self) -> None:
+        """A step of a trial, which is the beginning of the draws; but if it fails, the next stage begins at its end."""
         assert self.choice is not None
         work, choice = self.work, self.choice
         work.do([rung.moves() for rung in work.rungs])
         cold = work.rungs[0]
         choice.add(cold.position, cold.estimate.energy)
         if not choice.complete(self.spending.worth):
-            return False
+            return
         self._on_trial, led = False, choice.led
         heir = Heir(cold.position, cold.metric, float(np.mean(cold.step_size)))
         affords = partial(self.spending.affords, self._shortened + TRIAL, choice.steps)
         if choice.judged(work.problem.dimension, heir, self.spending.worth, affords):
-            self.spending.drawing(tried=True)
-            for rung in work.rungs:
-                rung.counts = Counts()
-            return True
+            return
         self.spending.failed()
         self._take_stage()
         self._assemble()
         if self.search is None and choice.led == led:
             self.inherit([heir if choice.returned is None else choice.returned])
-            return False
+            return
         if choice.led and work.visits.scouted is not None:
             self._begin_in(work.visits.scouted)
         else:
             for rung in work.rungs:
                 place(work.problem, rung, work.given, self._plan.chains)
         self._begin_warm_up()
-        return False
 
     @property
     def _shortened(self) -> int:

@@ -152,11 +152,12 @@ class Training:
             self._do([self._solve(self._states)])
             return
         coarse = self.coarse
-        if not coarse.warming and not self._drawn:
+        if coarse.warming:
+            coarse.step()
+            return
+        if not self._drawn:
             self._before, self._failed = self._potential.evaluations, self._potential.failed
         coarse.step()
-        if coarse.warmed is None or coarse.drawn == 0:
-            return
         self._drawn.append(coarse.rungs[0].position.copy())
         if len(self._drawn) == self._wanted:
             self._judge()

@@ -25,14 +25,18 @@ class Visits:
 
     def __init__(self) -> None:
         self.scouted: Scouted | None = None
-        self._counts = np.zeros(0, dtype=np.int64)
-        self._scale, self._reach = np.ones(0), np.zeros(0)
+        self._scale = np.ones(0)
+        self.forget()
 
     def found(self, scouted: Scouted, scale: Array) -> None:
         """Begin to count."""
         self.scouted, self._scale = scouted, scale
-        self._counts = np.zeros(len(scouted.minima.energies), dtype=np.int64)
-        self._reach = np.zeros(len(scale))
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin to count anew."""
+        self._counts = np.zeros(0 if self.scouted is None else len(self.scouted.minima.energies), dtype=np.int64)
+        self._reach = np.zeros(len(self._scale))
 
     def count(self, positions: Array) -> None:
         """Draws (n, d) of the cold rung."""

@@ -11,7 +11,7 @@ import numpy as np
 from invsamp.contract import Problem
 from invsamp.engine.ladder_search import Heir
 from invsamp.engine.leading import is_led
-from invsamp.engine.rung import Counts, RungAtWork
+from invsamp.engine.rung import RungAtWork
 from invsamp.engine.streams import Saved
 from invsamp.engine.swaps.exchange import Exchange
 from invsamp.engine.tuner import Tuner
@@ -173,7 +173,7 @@ class WarmUp:
             self._exchange.resolve()
             self._exchange.reset()
         for rung in self._rungs:
-            rung.counts, rung.warming = Counts(), False
+            rung.warming = False
 
 
 def _alone(rungs: Sequence[RungAtWork]) -> bool:

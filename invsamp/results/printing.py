@@ -83,7 +83,7 @@ def account(spent: Spent) -> str:
     parts = [f"descents {spent['descents']:,} (of about {spent['descents_most']:,} at the most)"]
     parts += [f"looks for further modes {spent['looks']:,}"] * (spent["looks"] > 0)
     parts += [f"trials that failed {spent['failed']:,}"] * (spent["failed"] > 0)
-    parts += [f"warm-up {spent['warm-up']:,}", f"its trial {spent['trial']:,}", f"draws {spent['draws']:,}"]
+    parts += [f"warm-up {spent['warm-up']:,}", f"draws {spent['draws']:,}"]
     return "of all evaluations: " + ", ".join(parts)
 
 

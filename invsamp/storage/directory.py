@@ -154,6 +154,7 @@ class RunDirectory:
         report: Mapping[str, object],
         groups: segments.Groups | None = None,
         largest: int = 0,
+        before: int | None = None,
         fingerprint: Mapping[str, object] | None = None,
     ) -> None:
         """Write new draws, then the state that knows them.
@@ -170,6 +171,8 @@ class RunDirectory:
             The draws since the last checkpoint, as `segments.groups_of` makes them.
         largest : int
             A last segment that has room for these within ``largest`` draws is replaced by one that holds both.
+        before : int
+            So many of the draws that were written stand. Default: all; the others were of a trial that failed.
         fingerprint : mapping, optional
             Kept from now on.
 
@@ -179,7 +182,7 @@ class RunDirectory:
             If a file cannot be written; the run is then as it was at the last checkpoint.
         """
         try:
-            replaced = self._append(step, payload, report, groups, largest, fingerprint)
+            superseded = self._append(step, payload, report, groups, largest, before, fingerprint)
         except BaseException:
             with contextlib.suppress(OSError, ValueError):
                 # the file decides what the run is: it may have been renamed before something went wrong
@@ -187,9 +190,9 @@ class RunDirectory:
                 self._clean()
             raise
         self.payload = b""
-        if replaced is not None:
-            with explained(self.path / replaced.name):
-                (self.path / replaced.name).unlink(missing_ok=True)
+        for entry in superseded:
+            with explained(self.path / entry.name):
+                (self.path / entry.name).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Let other processes in."""
@@ -210,17 +213,20 @@ class RunDirectory:
         report: Mapping[str, object],
         groups: segments.Groups | None,
         largest: int,
+        before: int | None,
         fingerprint: Mapping[str, object] | None,
-    ) -> Entry | None:
-        """Write a checkpoint; the segment whose place was taken by a longer one, if any."""
-        kept, written = list(self.header.segments), self.header.written
-        replaced: Entry | None = None
+    ) -> list[Entry]:
+        """Write a checkpoint; the segments that are no more, or whose place was taken by a longer one."""
+        written = self.header.written
+        kept = [entry for entry in self.header.segments if before is None or entry.first < before]
+        superseded = [entry for entry in self.header.segments if entry not in kept]
         if groups is not None:
             count = segments.count(groups)
             first = kept[-1].first + kept[-1].count if kept else 0
             if kept and kept[-1].count + count <= largest:
-                replaced = kept.pop()
-                groups, first = segments.joined(self.path, replaced, groups), replaced.first
+                shorter = kept.pop()
+                groups, first = segments.joined(self.path, shorter, groups), shorter.first
+                superseded.append(shorter)
             kept.append(segments.write_segment(self.path, written, first, groups))
             written += 1
         found = dict(fingerprint or self.header.fingerprint)
@@ -228,7 +234,7 @@ class RunDirectory:
             self.header, step=step, segments=tuple(kept), report=dict(report), fingerprint=found, written=written
         )
         self._write(header, payload)
-        return replaced
+        return superseded
 
     def _write(self, header: Header, payload: bytes) -> None:
         write_state(self.path, header, payload)

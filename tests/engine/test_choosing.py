@@ -23,6 +23,7 @@ from invsamp.evaluate.requests import Estimate, answered
 from invsamp.kernels.metric import DiagonalMetric
 from invsamp.ladder.automatic import LENGTHS, Automatic
 from invsamp.problems.mixtures import GaussianMixture
+from invsamp.storage.state import read_state
 
 
 def sampled(posterior, **settings):
@@ -115,10 +116,10 @@ class TestWhatIsChosen:
     def test_what_it_spends_is_told_and_bounded(self):
         run, _ = sampled(linear())
         spent, total = run.report["spent"], sum(run.report["evaluations"].values())
-        parts = ("descents", "looks", "failed", "warm-up", "trial", "draws")
+        parts = ("descents", "looks", "failed", "warm-up", "draws")
         assert sum(spent[name] for name in parts) == total
         assert 0 < spent["descents"] < spent["descents_most"] == 5000
-        assert spent["descents"] + spent["looks"] + spent["trial"] < spent["draws"]
+        assert spent["descents"] + spent["looks"] < spent["draws"]
         assert f"draws {spent['draws']:,}" in repr(run)
 
     def test_descents_keep_to_their_budget(self):
@@ -377,6 +378,87 @@ class TestWhatIsChosen:
         assert str(Automatic()) == "chosen by what descents find and trials tell"
         assert Automatic() == Automatic()
         assert [stage.rungs[0].kernel.length for stage in Automatic().stages(3, 1)[:-1]] == list(LENGTHS)
+
+
+@pytest.fixture
+def first_fails(monkeypatch):
+    """Of whatever is sampled the first trial fails."""
+    measured = Choice._measured
+    monkeypatch.setattr(
+        Choice, "_measured", lambda self, *chains: measured(self, *chains) if self.failed else (1.2, 0.001)
+    )
+
+
+def steps_of(posterior, plan):
+    """Positions (chains, d) of the cold rung after each step of a run, and the run at its end."""
+    engine, found = Engine(posterior, Automatic(), plan), []
+    engine.begin()
+    while engine.done < engine.steps:
+        engine.step()
+        found.append(engine.rungs[0].position.copy())
+    return np.array(found), engine
+
+
+class TestDrawsOfATrial:
+    """They are the first ones of the run where it passes; where it fails nothing of it is left."""
+
+    plan = Plan(draws=220, warmup=500, thin=2, chains=4, seed=1, stops_early=True)
+    settings = {"draws": 220, "thin": 2}
+
+    def test_they_are_kept(self):
+        positions, engine = steps_of(linear(), self.plan)
+        run, _ = sampled(linear(), **self.settings)
+        assert run.report["warmup"] == engine.warmed < 500
+        assert len(positions) == engine.warmed + 440
+        np.testing.assert_array_equal(run.theta, positions[engine.warmed + 1 :: 2].swapaxes(0, 1))
+        spent, before = run.report["spent"], sum(run.report["warmup_evaluations"].values())
+        assert sum(run.report["evaluations"].values()) - before == spent["draws"]
+
+    @pytest.mark.parametrize("segment", [7, None])
+    def test_not_of_one_that_fails(self, first_fails, segment, tmp_path):
+        positions, engine = steps_of(linear(), self.plan)
+        run, _ = sampled(linear(), **self.settings, directory=tmp_path / "run", segment=segment)
+        assert run.report["decisions"][1].startswith("a trial of 200 steps failed")
+        np.testing.assert_array_equal(run.theta, positions[engine.warmed + 1 :: 2].swapaxes(0, 1))
+        assert run.report["modes"]["visits"] == [4 * 220]
+        np.testing.assert_array_equal(sampled(linear(), **self.settings)[0].theta, run.theta)
+        entries = read_state(tmp_path / "run")[0].segments
+        assert sum(entry.count for entry in entries) == 220
+        assert {file.name for file in (tmp_path / "run").glob("segment-*")} == {entry.name for entry in entries}
+
+    @pytest.mark.parametrize("killed", [150, 250], ids=["in one that fails", "in one that passes"])
+    def test_the_same_after_a_kill(self, first_fails, killed, tmp_path, monkeypatch):
+        """Segments are there by then, of draws that will not stand."""
+        whole, _ = sampled(linear(), **self.settings)
+        add, left = Choice.add, [killed]
+
+        def fragile(self, *found):
+            left[0] -= 1
+            if not left[0]:
+                raise KeyboardInterrupt
+            add(self, *found)
+
+        monkeypatch.setattr(Choice, "add", fragile)
+        with pytest.raises(KeyboardInterrupt):
+            sampled(linear(), **self.settings, directory=tmp_path / "run", segment=7)
+        there = iv.load(tmp_path / "run")
+        assert there.theta.shape[1] > 0
+        assert there.report["decisions"][-1].startswith("a trial is under way")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            again = iv.resume(tmp_path / "run", linear(), progress=False)
+        np.testing.assert_array_equal(again.theta, whole.theta)
+        assert again.report["modes"] == whole.report["modes"]
+
+    @pytest.mark.parametrize("draws", [30, 100, 130])
+    def test_a_run_that_is_shorter(self, draws):
+        """Its draws are the last ones of the trial."""
+        positions, engine = steps_of(linear(), Plan(draws, 500, 1, 4, 1, stops_early=True))
+        (told,) = [text for text in engine.stages.choice.told if "passed" in text]
+        assert "a trial of 100 steps" in told
+        assert engine.drawn == draws
+        run, _ = sampled(linear(), draws=draws)
+        np.testing.assert_array_equal(run.theta, positions[-draws:].swapaxes(0, 1))
 
 
 class TestItIsARun:
