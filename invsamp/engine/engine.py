@@ -286,9 +286,9 @@ class Engine:
 
     def _turn(self, done: int) -> None:
         """After so many steps begin draws where that is due: with a trial, anew where it is longer; none if it fails."""
-        drawing, begun = self.stages.drawing, self.warmed is not None
-        longer = begun and self.stages.warming and done - self.warmed == self.plan.draws * self.plan.thin
-        if drawing != begun or longer:
+        drawing, warmed, whole = self.stages.drawing, self.warmed, self.plan.draws * self.plan.thin
+        longer = self.stages.warming and warmed is not None and done - warmed == whole
+        if drawing == (warmed is None) or longer:
             self._begin_draws(done if drawing else None)
 
     def _begin_draws(self, done: int | None) -> None:

@@ -399,15 +399,16 @@ def steps_of(posterior, plan):
     return np.array(found), engine
 
 
+PLAN = Plan(draws=220, warmup=500, thin=2, chains=4, seed=1, stops_early=True)
+SETTINGS = {"draws": PLAN.draws, "thin": PLAN.thin}
+
+
 class TestDrawsOfATrial:
     """They are the first ones of the run where it passes; where it fails nothing of it is left."""
 
-    plan = Plan(draws=220, warmup=500, thin=2, chains=4, seed=1, stops_early=True)
-    settings = {"draws": 220, "thin": 2}
-
     def test_they_are_kept(self):
-        positions, engine = steps_of(linear(), self.plan)
-        run, _ = sampled(linear(), **self.settings)
+        positions, engine = steps_of(linear(), PLAN)
+        run, _ = sampled(linear(), **SETTINGS)
         assert run.report["warmup"] == engine.warmed < 500
         assert len(positions) == engine.warmed + 440
         np.testing.assert_array_equal(run.theta, positions[engine.warmed + 1 :: 2].swapaxes(0, 1))
@@ -416,12 +417,12 @@ class TestDrawsOfATrial:
 
     @pytest.mark.parametrize("segment", [7, None])
     def test_not_of_one_that_fails(self, first_fails, segment, tmp_path):
-        positions, engine = steps_of(linear(), self.plan)
-        run, _ = sampled(linear(), **self.settings, directory=tmp_path / "run", segment=segment)
+        positions, engine = steps_of(linear(), PLAN)
+        run, _ = sampled(linear(), **SETTINGS, directory=tmp_path / "run", segment=segment)
         assert run.report["decisions"][1].startswith("a trial of 200 steps failed")
         np.testing.assert_array_equal(run.theta, positions[engine.warmed + 1 :: 2].swapaxes(0, 1))
         assert run.report["modes"]["visits"] == [4 * 220]
-        np.testing.assert_array_equal(sampled(linear(), **self.settings)[0].theta, run.theta)
+        np.testing.assert_array_equal(sampled(linear(), **SETTINGS)[0].theta, run.theta)
         entries = read_state(tmp_path / "run")[0].segments
         assert sum(entry.count for entry in entries) == 220
         assert {file.name for file in (tmp_path / "run").glob("segment-*")} == {entry.name for entry in entries}
@@ -429,7 +430,7 @@ class TestDrawsOfATrial:
     @pytest.mark.parametrize("killed", [150, 250], ids=["in one that fails", "in one that passes"])
     def test_the_same_after_a_kill(self, first_fails, killed, tmp_path, monkeypatch):
         """Segments are there by then, of draws that will not stand."""
-        whole, _ = sampled(linear(), **self.settings)
+        whole, _ = sampled(linear(), **SETTINGS)
         add, left = Choice.add, [killed]
 
         def fragile(self, *found):
@@ -440,7 +441,7 @@ class TestDrawsOfATrial:
 
         monkeypatch.setattr(Choice, "add", fragile)
         with pytest.raises(KeyboardInterrupt):
-            sampled(linear(), **self.settings, directory=tmp_path / "run", segment=7)
+            sampled(linear(), **SETTINGS, directory=tmp_path / "run", segment=7)
         there = iv.load(tmp_path / "run")
         assert there.theta.shape[1] > 0
         assert there.report["decisions"][-1].startswith("a trial is under way")
