@@ -285,7 +285,7 @@ class Engine:
         gradients.tell(checked.mistakes, self.rungs, chosen=chosen)
 
     def _turn(self, done: int) -> None:
-        """After so many steps begin draws where that is due: with a trial, anew where it is longer; none if it fails."""
+        """After so many steps begin draws if that is due: with a trial, anew where it is longer; none if it fails."""
         drawing, warmed, whole = self.stages.drawing, self.warmed, self.plan.draws * self.plan.thin
         longer = self.stages.warming and warmed is not None and done - warmed == whole
         if drawing == (warmed is None) or longer:

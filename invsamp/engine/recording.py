@@ -237,7 +237,7 @@ def _payload(engine: Engine, state: object) -> bytes:
         states.encode(sampler)
     except TypeError:
         sampler = None  # it has parts of the user's own, which can only be pickled
-    start = engine.given if engine.warmed is None else None  # a trial that fails lets the chains begin there again
+    start = engine.given if engine.warming else None  # a trial that fails lets the chains begin there again
     return states.encode({"sampler": sampler, "start": start, "engine": state})
 
 

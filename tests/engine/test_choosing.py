@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import numpy as np
@@ -86,14 +87,8 @@ LED_ASTRAY = {"draws": 10, "warmup": 100, "start": np.full(10, 0.3), "check_grad
 
 @pytest.fixture(scope="module")
 def led_astray():
-    """A run in Neal's funnel, which is highest where it has no mass, what it warned of, and how often it was solved."""
-    asked = [0]
-
-    def counted(x):
-        asked[0] += 1
-        return funnel(x)
-
-    return *sampled(iv.Target(iv.FunctionPotential(counted, 10)), **LED_ASTRAY), asked[0]
+    """A run in Neal's funnel, which is highest where it has no mass, and what it warned of."""
+    return sampled(iv.Target(iv.FunctionPotential(funnel, 10)), **LED_ASTRAY)
 
 
 def move_once(choice):
@@ -287,7 +282,7 @@ class TestWhatIsChosen:
         assert " passed" in more[-1] and not any("ladder" in line for line in run.report["decisions"])
 
     def test_chains_that_were_led_astray_begin_again(self, led_astray):
-        run, told, _ = led_astray
+        run, told = led_astray
         assert any("chains begin at starting points, not led down" in line for line in run.report["decisions"])
         assert any(text.startswith("the density is highest where there is next to no mass") for text in told)
 
@@ -399,6 +394,27 @@ def steps_of(posterior, plan):
     return np.array(found), engine
 
 
+@pytest.fixture
+def killed_on_trial(monkeypatch):
+    """A context in which a run is killed at so many steps of its trials."""
+
+    @contextmanager
+    def killed(steps):
+        add, left = Choice.add, [steps]
+
+        def fragile(self, *found):
+            left[0] -= 1
+            if not left[0]:
+                raise KeyboardInterrupt
+            add(self, *found)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Choice, "add", fragile)
+            yield
+
+    return killed
+
+
 PLAN = Plan(draws=220, warmup=500, thin=2, chains=4, seed=1, stops_early=True)
 SETTINGS = {"draws": PLAN.draws, "thin": PLAN.thin}
 
@@ -428,19 +444,10 @@ class TestDrawsOfATrial:
         assert {file.name for file in (tmp_path / "run").glob("segment-*")} == {entry.name for entry in entries}
 
     @pytest.mark.parametrize("killed", [150, 250], ids=["in one that fails", "in one that passes"])
-    def test_the_same_after_a_kill(self, first_fails, killed, tmp_path, monkeypatch):
+    def test_the_same_after_a_kill(self, first_fails, killed, killed_on_trial, tmp_path):
         """Segments are there by then, of draws that will not stand."""
         whole, _ = sampled(linear(), **SETTINGS)
-        add, left = Choice.add, [killed]
-
-        def fragile(self, *found):
-            left[0] -= 1
-            if not left[0]:
-                raise KeyboardInterrupt
-            add(self, *found)
-
-        monkeypatch.setattr(Choice, "add", fragile)
-        with pytest.raises(KeyboardInterrupt):
+        with killed_on_trial(killed), pytest.raises(KeyboardInterrupt):
             sampled(linear(), **SETTINGS, directory=tmp_path / "run", segment=7)
         there = iv.load(tmp_path / "run")
         assert there.theta.shape[1] > 0
@@ -499,20 +506,12 @@ class TestItIsARun:
         assert one.stages.choice.told == other.stages.choice.told
 
     @pytest.mark.slow  # others go on after a kill in less time; that these chains begin again is told above
-    def test_begins_again_where_it_was_told_to_after_a_kill(self, tmp_path, led_astray):
-        """Chains that were led astray do, and the trial that shows it may be after the kill."""
-        whole, _, asked = led_astray
+    def test_begins_again_where_it_was_told_to_after_a_kill(self, tmp_path, led_astray, killed_on_trial):
+        """Chains that were led astray do, and the trial that shows it may be after the kill, or at it."""
+        whole, _ = led_astray
         assert whole.report["led_astray"]
-        left = [asked - 400]
-
-        def fragile(x):
-            left[0] -= 1
-            if not left[0]:
-                raise KeyboardInterrupt
-            return funnel(x)
-
-        target = iv.Target(iv.FunctionPotential(fragile, 10))
-        with pytest.raises(KeyboardInterrupt):
+        target = iv.Target(iv.FunctionPotential(funnel, 10))
+        with killed_on_trial(100), pytest.raises(KeyboardInterrupt):
             sampled(target, directory=tmp_path / "run", segment=5, **LED_ASTRAY)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
