@@ -237,7 +237,8 @@ def _payload(engine: Engine, state: object) -> bytes:
         states.encode(sampler)
     except TypeError:
         sampler = None  # it has parts of the user's own, which can only be pickled
-    start = engine.given if engine.warming else None  # a trial that fails lets the chains begin there again
+    # a trial that fails lets the chains begin there again
+    start = engine.given if engine.warmed is None or engine.warming else None
     return states.encode({"sampler": sampler, "start": start, "engine": state})
 
 
