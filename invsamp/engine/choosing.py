@@ -19,7 +19,7 @@ from invsamp.kernels.contract import Mask
 from invsamp.ladder import Sampler
 from invsamp.ladder.automatic import LENGTHS, Automatic
 
-#: Steps of a trial after warm-up, whose draws decide; they are kept if it passes.
+#: Steps of a trial after warm-up, whose draws decide; of runs of twice as many steps they are kept if it passes.
 TRIAL = 200
 #: It ends after half of them where there is one mode, all R-hats are below this by then, and a draw is worth twice what
 #: it has to be; after twice as many where the worth alone is too low, by less than half: so few draws do not tell it

@@ -285,11 +285,9 @@ class Engine:
         gradients.tell(checked.mistakes, self.rungs, chosen=chosen)
 
     def _turn(self, done: int) -> None:
-        """After so many steps begin draws if that is due: with a trial, anew where it is longer; none if it fails."""
-        drawing, warmed, whole = self.stages.drawing, self.warmed, self.plan.draws * self.plan.thin
-        longer = self.stages.warming and warmed is not None and done - warmed == whole
-        if drawing == (warmed is None) or longer:
-            self._begin_draws(done if drawing else None)
+        """After so many steps begin draws if that is due; where a trial has failed there are none any more."""
+        if self.stages.drawing == (self.warmed is None):
+            self._begin_draws(done if self.stages.drawing else None)
 
     def _begin_draws(self, done: int | None) -> None:
         self.warmed, self.kept = done, 0

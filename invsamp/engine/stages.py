@@ -107,7 +107,9 @@ class Stages:
 
     @property
     def drawing(self) -> bool:
-        """Whether the next step is one of draws, or of a trial, whose draws are kept if it passes."""
+        """Whether the next step is one of draws, or of a trial whose draws are kept if it passes."""
+        if self._on_trial:  # where draws are few, that these pass selects too many of them
+            return self._plan.draws * self._plan.thin >= 2 * TRIAL
         return self._warm_up is None
 
     def begin(self, positions: Array | None) -> None:
@@ -286,7 +288,7 @@ class Stages:
         self.spending.warmed()
 
     def _try(self) -> None:
-        """A step of a trial, which is the beginning of the draws; but if it fails, the next stage begins at its end."""
+        """A step of a trial; at its end draws begin, if they have not with it, or the next stage does."""
         assert self.choice is not None
         work, choice = self.work, self.choice
         work.do([rung.moves() for rung in work.rungs])

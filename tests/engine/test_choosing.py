@@ -13,7 +13,7 @@ from laws import gaussian
 
 import invsamp as iv
 from invsamp.domains import Box, Unbounded
-from invsamp.engine import choosing, scouting, state
+from invsamp.engine import choosing, recording, scouting, state
 from invsamp.engine.choosing import TRIAL, Choice
 from invsamp.engine.engine import Engine
 from invsamp.engine.ladder_search import Heir
@@ -420,7 +420,7 @@ SETTINGS = {"draws": PLAN.draws, "thin": PLAN.thin}
 
 
 class TestDrawsOfATrial:
-    """They are the first ones of the run where it passes; where it fails nothing of it is left."""
+    """They are the first ones of a run that is long enough where it passes; where it fails nothing of it is left."""
 
     def test_they_are_kept(self):
         positions, engine = steps_of(linear(), PLAN)
@@ -458,15 +458,16 @@ class TestDrawsOfATrial:
         np.testing.assert_array_equal(again.theta, whole.theta)
         assert again.report["modes"] == whole.report["modes"]
 
-    @pytest.mark.parametrize("draws", [30, 100, 130])
-    def test_a_run_that_is_shorter(self, draws):
-        """Its draws are the last ones of the trial."""
-        positions, engine = steps_of(linear(), Plan(draws, 500, 1, 4, 1, stops_early=True))
-        (told,) = [text for text in engine.stages.choice.told if "passed" in text]
-        assert "a trial of 100 steps" in told
-        assert engine.drawn == draws
-        run, _ = sampled(linear(), draws=draws)
-        np.testing.assert_array_equal(run.theta, positions[-draws:].swapaxes(0, 1))
+    @pytest.mark.parametrize(("draws", "thin", "kept"), [(399, 1, False), (400, 1, True), (200, 2, True)])
+    def test_not_of_a_run_that_is_hardly_longer(self, draws, thin, kept):
+        engine = Engine(linear(), Automatic(), Plan(draws, 500, thin, 4, 1, stops_early=True))
+        engine.begin()
+        while not engine.stages.choice.steps:
+            engine.step()
+        assert engine.drawn == (1 if kept else 0)
+        while engine.warming:
+            engine.step()
+        assert engine.drawn == (100 if kept else 0)
 
 
 class TestItIsARun:
@@ -506,13 +507,14 @@ class TestItIsARun:
         assert one.stages.choice.told == other.stages.choice.told
 
     @pytest.mark.slow  # others go on after a kill in less time; that these chains begin again is told above
-    def test_begins_again_where_it_was_told_to_after_a_kill(self, tmp_path, led_astray, killed_on_trial):
+    def test_begins_again_where_it_was_told_to_after_a_kill(self, tmp_path, led_astray, killed_on_trial, monkeypatch):
         """Chains that were led astray do, and the trial that shows it may be after the kill, or at it."""
         whole, _ = led_astray
         assert whole.report["led_astray"]
         target = iv.Target(iv.FunctionPotential(funnel, 10))
+        monkeypatch.setattr(recording, "FIRST_SECONDS", 0.0)  # a checkpoint after each step
         with killed_on_trial(100), pytest.raises(KeyboardInterrupt):
-            sampled(target, directory=tmp_path / "run", segment=5, **LED_ASTRAY)
+            sampled(target, directory=tmp_path / "run", **LED_ASTRAY)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             again = iv.resume(tmp_path / "run", target, progress=False)
