@@ -256,5 +256,6 @@ def _farewell(received: int, engine: Engine, path: Path) -> str:
     plan, name = engine.plan, signal.Signals(received).name
     if engine.done == engine.steps:
         return f"{name}: the run was over; it is in {path}. Read it by invsamp.load({str(path)!r})"
-    where = f"warm-up, step {engine.done} of {plan.warmup}" if engine.warming else f"draw {engine.kept} of {plan.draws}"
+    step = f"warm-up, step {engine.done} of {plan.warmup}"
+    where = step if engine.warmed is None else f"draw {engine.kept} of {plan.draws}"
     return f"{name}: stopped in {where}; all of it is in {path}. Go on with invsamp.resume({str(path)!r})"
