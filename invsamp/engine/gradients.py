@@ -143,7 +143,7 @@ def check_one(
                 # of less than energies resolve in single precision nothing is seen, whatever the gradient is
                 seen = abs(mistake.claimed - mistake.measured) * mistake.length > COARSE * abs(probe.energy)
                 words += "" if seen else _unseen(probe.energy)
-                wrong = Wrong(words, seen and mistake.error > GROSS)
+                wrong = Wrong(words, seen and max(mistake.error, probe.missed(direction, mistake.length)) > GROSS)
             elif probe.noise > NOISE:
                 wrong = Wrong(_noisy(fidelity, probe.noise), probe.noise > HOPELESS_NOISE, noisy=True)
         solves += probe.solves

@@ -110,6 +110,15 @@ class Probe:
         self.noise = float(np.std(near[np.isfinite(near)])) if np.isfinite(near).sum() > 1 else 0.0
         return None
 
+    def missed(self, direction: Array, length: float) -> float:
+        """What the gradient misses, relative to the larger slope, where no part of the claimed one hides another.
+
+        Along a direction (d,) as it comes they cancel: what misses half of each may seem to miss next to nothing.
+        """
+        along = np.abs(direction) * np.sign(self.gradient)
+        claimed, measured = float(self.gradient @ along), self.slope(along, length)
+        return abs(claimed - measured) / max(abs(claimed), abs(measured), TINY)
+
     def slope(self, direction: Array, length: float) -> float:
         """The central difference of one length; NaN where it is not to be had."""
         below, above = self._sides(direction, np.array([length]))[0]
