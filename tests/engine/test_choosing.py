@@ -508,14 +508,15 @@ class TestItIsARun:
         assert one.stages.choice.told == other.stages.choice.told
 
     @pytest.mark.slow  # others go on after a kill in less time; that these chains begin again is told above
-    def test_begins_again_where_it_was_told_to_after_a_kill(self, tmp_path, led_astray, killed_on_trial, monkeypatch):
+    @pytest.mark.parametrize("draws", [10, 2 * TRIAL], ids=["few draws", "draws of the trial"])
+    def test_begins_again_where_it_was_told_to_after_a_kill(self, draws, tmp_path, killed_on_trial, monkeypatch):
         """Chains that were led astray do, and the trial that shows it may be after the kill, or at it."""
-        whole, _ = led_astray
+        target, settings = iv.Target(iv.FunctionPotential(funnel, 10)), LED_ASTRAY | {"draws": draws}
+        whole, _ = sampled(target, **settings)
         assert whole.report["led_astray"]
-        target = iv.Target(iv.FunctionPotential(funnel, 10))
         monkeypatch.setattr(recording, "FIRST_SECONDS", 0.0)  # a checkpoint after each step
         with killed_on_trial(100), pytest.raises(KeyboardInterrupt):
-            sampled(target, directory=tmp_path / "run", **LED_ASTRAY)
+            sampled(target, directory=tmp_path / "run", **settings)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             again = iv.resume(tmp_path / "run", target, progress=False)
