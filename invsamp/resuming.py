@@ -68,7 +68,7 @@ def resume(
     draws : int, optional
         Of each chain, in all, those made before included. By default as many as were asked for. They are those of a run
         that had so many from the start, and the same ``warmup``; only a schedule that is spread over the run keeps the
-        length that was asked for first, and where nothing was chosen, that of before draws is by that length, too.
+        length that was asked for first, and where nothing was chosen, that length has decided what was tried and kept.
     progress : bool
         Whether to show a bar.
     comm : mpi4py.MPI.Comm, optional

@@ -171,7 +171,7 @@ class RunDirectory:
             The draws since the last checkpoint, as `segments.groups_of` makes them.
         largest : int
             A last segment that has room for these within ``largest`` draws is replaced by one that holds both.
-        before : int
+        before : int, optional
             So many of the draws that were written stand. Default: all; the others were of a trial that failed.
         fingerprint : mapping, optional
             Kept from now on.
@@ -219,7 +219,7 @@ class RunDirectory:
         """Write a checkpoint; the segments that are no more, or whose place was taken by a longer one."""
         written = self.header.written
         kept = [entry for entry in self.header.segments if before is None or entry.first < before]
-        superseded = [entry for entry in self.header.segments if entry not in kept]
+        superseded = list(self.header.segments[len(kept) :])
         if groups is not None:
             count = segments.count(groups)
             first = kept[-1].first + kept[-1].count if kept else 0

