@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -613,7 +614,9 @@ class TestWords:
         again.restore(state.decode(state.encode(engine.state())))
         assert again.report()["modes"] == engine.report()["modes"]
         told = iv.Run.from_arrays(None, {"a": (), "b": ()}, along, {}, {"modes": engine.report()["modes"]}).warnings()
-        assert "draws went 3e+05 times as far as starts are spread, along a, b: the posterior is improper" in told[0]
+        # starts are spread over about 1
+        words = r"draws went [1-9]e\+05 times as far as starts are spread, along a, b: the posterior is improper"
+        assert re.search(words, told[0])
 
     def test_shares_that_are_ten_times_off(self):
         modes = {"theta": [[1.0], [2.0]], "weights": [0.5, 0.5], "visits": [30, 1970], "by_laplace": True}
