@@ -178,9 +178,7 @@ def _low_rank(
     return tuple(answered(asking, solver.answer_all) for asking in askings)
 
 
-def _fit(
-    solver: CountedPotential, position: Array
-) -> tuple[Array | None, ExpectedMisfit | None, Array | None]:
+def _fit(solver: CountedPotential, position: Array) -> tuple[Array | None, ExpectedMisfit | None, Array | None]:
     """Chi-squared of modes (k,) and what it should be, None where noise adapts; and residuals (k, m)."""
     potential = solver.potential
     if not isinstance(potential, NoisyPotential):

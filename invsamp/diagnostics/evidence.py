@@ -3,8 +3,8 @@ r"""The evidence of a model from a ladder of tempered likelihoods, by stepping s
 With :math:`Z(\beta) = \int p(\theta)\, e^{-\beta \Phi(\theta)} d\theta`, the prior p normalised and :math:`\Phi` the
 misfit, :math:`Z(0) = 1` and the evidence is :math:`Z(1)`. From rung to rung,
 
-.. math:: \frac{Z(\beta_k)}{Z(\beta_{k+1})} = E_{\beta_{k+1}}[w] = \frac{E_{\beta_{k+1}}[w / (w + r)]}{E_{\beta_k}[1 / (w + r)]},
-          \qquad w = e^{-(\beta_k - \beta_{k+1}) \Phi},
+.. math:: \frac{Z(\beta_k)}{Z(\beta_{k+1})} = E_{\beta_{k+1}}[w]
+          = \frac{E_{\beta_{k+1}}[w / (w + r)]}{E_{\beta_k}[1 / (w + r)]}, \qquad w = e^{-(\beta_k - \beta_{k+1}) \Phi},
 
 for any r > 0. The first are stepping stones: means of bounded weights over draws of the hotter rung alone. The second,
 at r equal to the ratio itself, is Bennett's: it takes draws of both rungs, and differs from the first by more than
@@ -103,7 +103,9 @@ def log_evidence(betas: npt.ArrayLike, misfit: npt.ArrayLike) -> LogEvidence:
     if np.isneginf(phi).any():
         raise ValueError("misfit must be a number, or +inf where a solve failed, got -inf")
     if len(unsolved := np.flatnonzero(np.isposinf(phi).all(axis=(1, 2)))):
-        raise ValueError(f"misfit must be finite for some draws of each beta, got +inf for all of {beta[unsolved[0]]:g}")
+        raise ValueError(
+            f"misfit must be finite for some draws of each beta, got +inf for all of {beta[unsolved[0]]:g}"
+        )
     steps, weights = _stepping_stones(beta, phi)
     efficiency = 1.0 / np.square(weights).mean(axis=(1, 2))
     others, influences = _bennett(beta, phi)
