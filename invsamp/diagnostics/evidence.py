@@ -28,10 +28,12 @@ from scipy.special import expit, logsumexp
 
 from invsamp.arguments import array
 from invsamp.contract import Array
-from invsamp.diagnostics.convergence import mcse_mean
+from invsamp.diagnostics.convergence import mcse_mean, rhat_rank
 
 #: Standard errors by which two estimates of one ratio may differ, and the rounding that is no difference.
 APART, ROUNDING = 4.5, 1e-9
+#: R-hat of a rung's misfits above which its chains sample different distributions, so that errors say nothing.
+DIFFERENT = 1.1
 #: Logarithm below which a weight is 0 beside all others.
 NEVER = 700.0
 #: Share of the draws of a rung that count in its step below which few of them decide it.
@@ -112,7 +114,7 @@ def log_evidence(betas: npt.ArrayLike, misfit: npt.ArrayLike) -> LogEvidence:
     # the log of a mean is too low by half of its relative variance
     steps = steps + 0.5 * np.array([_error(weight) ** 2 for weight in weights])
     apart = np.array([_error(weight - 1.0 - other) for weight, other in zip(weights, influences, strict=True)])
-    doubts = _doubts(steps - others, apart, efficiency)
+    doubts = _doubts(steps - others, apart, efficiency) + _chains_apart(phi)
     value, error, bennett = float(steps.sum()), _error(weights.sum(axis=0)), float(others.sum())
     return LogEvidence(value, error, bennett, tuple(steps.tolist()), tuple(efficiency.tolist()), doubts)
 
@@ -170,3 +172,16 @@ def _doubts(gaps: Array, errors: Array, efficiency: Array) -> tuple[str, ...]:
             "error may be larger than it says. Let the ladder have more rungs (auto_ladder(least=...))"
         )
     return tuple(found)
+
+
+def _chains_apart(phi: Array) -> tuple[str, ...]:
+    solved = np.isfinite(phi)
+    with np.errstate(divide="ignore", invalid="ignore"):  # NaN of a constant misfit, and of one chain
+        rhat = rhat_rank(np.where(solved, phi, phi.max(where=solved, initial=0.0)))
+    worst = int(np.argmax(np.nan_to_num(rhat)))
+    if not rhat[worst] > DIFFERENT:
+        return ()
+    return (
+        f"chains of rung {worst} have different misfits (R-hat {rhat[worst]:.3g}), as in modes that they do not leave: "
+        "the error is larger than it says. Draw more, or start all chains where the mass is",
+    )

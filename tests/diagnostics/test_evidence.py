@@ -162,6 +162,16 @@ def test_a_mode_that_hotter_rungs_miss_is_doubted(share):
     assert "disagree" in found.doubts[0]
 
 
+@pytest.mark.parametrize("rung", [0, 2, 5])
+def test_chains_that_stay_in_modes_of_their_own_are_doubted(rung):
+    model, rng = Gaussian(2), np.random.default_rng(0)
+    misfit = model.misfits(rng)
+    assert not log_evidence(model.betas, misfit).doubts
+    misfit[rung, :2] += 2.0 * misfit[rung].std()
+    doubts = log_evidence(model.betas, misfit).doubts
+    assert any(f"chains of rung {rung} have different misfits" in doubt for doubt in doubts)
+
+
 def test_misfits_of_any_size():
     model, rng = UnknownScale(), np.random.default_rng(0)
     misfit = model.misfits(rng)
