@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from invsamp.arguments import integer, optional
-from invsamp.contract import Array, Gradients, NoisyPotential, Problem
+from invsamp.contract import Array, ExpectedMisfit, Gradients, NoisyPotential, Problem
 from invsamp.engine.gradients import Uncounted, check_one
 from invsamp.engine.starts import failure_message, given_positions, given_theta
 from invsamp.evaluate.counted import CountedPotential
@@ -108,7 +108,7 @@ def maximize(
     asking = distinct(_evaluating(solver), end, scale, problem.sampling_domain, gaussian=directions is None)
     found = answered(asking, solver.answer_all)
     gaussians = None if directions is None else _low_rank(problem, solver, found.position, directions, rng)
-    chi_squared, data, residuals = _fit(solver, found.position)
+    chi_squared, expected, residuals = _fit(solver, found.position)
     if (mistake := _mistake(problem, solver, begun, rng)) is not None:
         warnings.warn(mistake, stacklevel=2)
     return Modes(
@@ -125,7 +125,8 @@ def maximize(
         labels=labels(problem.shapes),
         to_theta=problem.to_theta,
         chi_squared=chi_squared,
-        data=data,
+        data=0 if expected is None else expected.data,
+        expected=expected,
         residuals=residuals,
         gaussians=gaussians,
     )
@@ -177,16 +178,16 @@ def _low_rank(
     return tuple(answered(asking, solver.answer_all) for asking in askings)
 
 
-def _fit(solver: CountedPotential, position: Array) -> tuple[Array | None, int, Array | None]:
-    """Chi-squared of modes (k,) and how many data that is of, None where noise adapts; and residuals (k, m)."""
+def _fit(solver: CountedPotential, position: Array) -> tuple[Array | None, ExpectedMisfit | None, Array | None]:
+    """Chi-squared of modes (k,) and what it should be, None where noise adapts; and residuals (k, m)."""
     potential = solver.potential
     if not isinstance(potential, NoisyPotential):
-        return None, 0, None
+        return None, None, None
     residuals = potential.residuals(position)
     if (known := potential.expected_misfit()) is None:
-        return None, 0, residuals
+        return None, None, residuals
     parts = potential.parts(position, False)
-    return 2.0 * (parts.energy - parts.prior - known.least), known.data, residuals
+    return 2.0 * (parts.energy - parts.prior - known.least), known, residuals
 
 
 def _led(

@@ -1,13 +1,19 @@
-r"""The evidence of a model from a ladder of tempered likelihoods: stepping stones, and thermodynamic integration.
+r"""The evidence of a model from a ladder of tempered likelihoods, by stepping stones.
 
 With :math:`Z(\beta) = \int p(\theta)\, e^{-\beta \Phi(\theta)} d\theta`, the prior p normalised and :math:`\Phi` the
 misfit, :math:`Z(0) = 1` and the evidence is :math:`Z(1)`. From rung to rung,
 
-.. math:: \frac{Z(\beta_k)}{Z(\beta_{k+1})} = E_{\beta_{k+1}}\left[e^{-(\beta_k - \beta_{k+1}) \Phi}\right], \qquad
-          \log Z(1) = -\int_0^1 E_\beta[\Phi]\, d\beta.
+.. math:: \frac{Z(\beta_k)}{Z(\beta_{k+1})} = E_{\beta_{k+1}}[w]
+          = \frac{E_{\beta_{k+1}}[w / (w + r)]}{E_{\beta_k}[1 / (w + r)]}, \qquad w = e^{-(\beta_k - \beta_{k+1}) \Phi},
 
-The errors are those of the draws: both estimates are, to first order, means over draws of a sum over the rungs, taken
-at the same draw of all rungs, so that what swaps and autocorrelation do to them is in the effective size of that sum.
+for any r > 0. The first are stepping stones: means of bounded weights over draws of the hotter rung alone. The second,
+at r equal to the ratio itself, is Bennett's: it takes draws of both rungs, and differs from the first by more than
+sampling explains where one of them does not sample what it should. Thermodynamic integration,
+:math:`\log Z(1) = -\int_0^1 E_\beta[\Phi]\, d\beta`, is no such check: under the prior misfits often have no mean, and
+neither its value nor its error is worth anything then.
+
+The errors are those of the draws: estimates are, to first order, means over draws of a sum over the rungs, taken at the
+same draw of all rungs, so that what swaps and autocorrelation do to them is in the effective size of that sum.
 """
 
 from __future__ import annotations
@@ -18,14 +24,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import scipy
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp
 
 from invsamp.arguments import array
 from invsamp.contract import Array
-from invsamp.diagnostics.convergence import mcse_mean
+from invsamp.diagnostics.convergence import mcse_mean, rhat_rank
 
-#: Of the least positive beta, by which all are shifted where means are interpolated in their logs.
-SHIFT = 0.3
+#: Standard errors by which two estimates of one ratio may differ, and the rounding that is no difference.
+APART, ROUNDING = 4.5, 1e-9
+#: R-hat of a rung's misfits above which its chains sample different distributions, so that errors say nothing.
+DIFFERENT = 1.1
+#: Logarithm below which a weight is 0 beside all others.
+NEVER = 700.0
 #: Share of the draws of a rung that count in its step below which few of them decide it.
 FEW = 0.02
 
@@ -37,12 +47,9 @@ class LogEvidence:
     Attributes
     ----------
     value, error : float
-        By stepping stones: their error is that of sampling alone.
-    thermodynamic, thermodynamic_error : float
-        By thermodynamic integration; the error is that of sampling.
-    quadrature : float
-        How far the latter would be off without the variances of the misfits, from which it takes slopes: far more than
-        the error of its quadrature.
+        By stepping stones.
+    bennett : float
+        By Bennett's acceptance ratio, a check: from draws of both rungs of each pair.
     steps : tuple of float
         Log of the ratio of each pair of neighbours, the coldest pair first.
     efficiency : tuple of float
@@ -53,19 +60,13 @@ class LogEvidence:
 
     value: float
     error: float
-    thermodynamic: float
-    thermodynamic_error: float
-    quadrature: float
+    bennett: float
     steps: tuple[float, ...]
     efficiency: tuple[float, ...]
     doubts: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        told = [
-            f"log evidence {self.value:.6g} +- {self.error:.2g} by stepping stones",
-            f"{self.thermodynamic:.6g} +- {self.thermodynamic_error:.2g} by thermodynamic integration",
-        ]
-        return "; ".join([", ".join(told), *self.doubts])
+        return "; ".join([f"log evidence {self.value:.6g} +- {self.error:.2g}", *self.doubts])
 
 
 def log_evidence(betas: npt.ArrayLike, misfit: npt.ArrayLike) -> LogEvidence:
@@ -86,13 +87,13 @@ def log_evidence(betas: npt.ArrayLike, misfit: npt.ArrayLike) -> LogEvidence:
     Raises
     ------
     ValueError
-        If betas are not as they have to be, shapes do not fit, or there are fewer than 4 draws.
+        If betas are not as they have to be, shapes do not fit, there are fewer than 4 draws, or a rung has no finite
+        misfit.
 
     References
     ----------
-    Stepping stones: Xie, Lewis, Fan, Kuo and Chen (2011), Systematic Biology 60, 150-160. Thermodynamic integration:
-    Friel and Pettitt (2008), JRSS B 70, 589-607; that variances are slopes: Friel, Hurn and Wyse (2014), Statistics and
-    Computing 24, 709-723, who correct the trapezoidal rule by them, in beta itself.
+    Stepping stones: Xie, Lewis, Fan, Kuo and Chen (2011), Systematic Biology 60, 150-160. The check: Bennett (1976),
+    J. Comput. Phys. 22, 245-268, eqs. (7), (8) and (12).
     """
     beta, phi = array("betas", betas, ("rungs",)), array("misfit", misfit, ("rungs", "chains", "draws"), finite=False)
     if len(beta) < 2 or beta[0] != 1.0 or beta[-1] != 0.0 or (np.diff(beta) >= 0.0).any():
@@ -101,17 +102,21 @@ def log_evidence(betas: npt.ArrayLike, misfit: npt.ArrayLike) -> LogEvidence:
         raise ValueError(f"misfit must have one row for each of the {len(beta)} betas, got {len(phi)}")
     if phi.shape[2] < 4:
         raise ValueError(f"misfit must have at least 4 draws of each chain, got {phi.shape[2]}")
+    if np.isneginf(phi).any():
+        raise ValueError("misfit must be a number, or +inf where a solve failed, got -inf")
+    if len(unsolved := np.flatnonzero(np.isposinf(phi).all(axis=(1, 2)))):
+        raise ValueError(
+            f"misfit must be finite for some draws of each beta, got +inf for all of {beta[unsolved[0]]:g}"
+        )
     steps, weights = _stepping_stones(beta, phi)
     efficiency = 1.0 / np.square(weights).mean(axis=(1, 2))
-    integral, quadrature, influence = _integral(beta, phi)
+    others, influences = _bennett(beta, phi)
     # the log of a mean is too low by half of its relative variance
     steps = steps + 0.5 * np.array([_error(weight) ** 2 for weight in weights])
-    value, error = float(steps.sum()), _error(weights.sum(axis=0))
-    other, other_error = -integral, _error(influence)
-    doubts = _doubts(value - other, math.hypot(error, other_error), quadrature, efficiency)
-    return LogEvidence(
-        value, error, other, other_error, quadrature, tuple(steps.tolist()), tuple(efficiency.tolist()), doubts
-    )
+    apart = np.array([_error(weight - 1.0 - other) for weight, other in zip(weights, influences, strict=True)])
+    doubts = _doubts(steps - others, apart, efficiency) + _chains_apart(phi)
+    value, error, bennett = float(steps.sum()), _error(weights.sum(axis=0)), float(others.sum())
+    return LogEvidence(value, error, bennett, tuple(steps.tolist()), tuple(efficiency.tolist()), doubts)
 
 
 def _stepping_stones(beta: Array, phi: Array) -> tuple[Array, Array]:
@@ -123,53 +128,25 @@ def _stepping_stones(beta: Array, phi: Array) -> tuple[Array, Array]:
     return steps, np.exp(logs - steps[:, None, None])
 
 
-def _integral(beta: Array, phi: Array) -> tuple[float, float, Array]:
-    """The integral of the mean misfit, how far a coarser quadrature is off, and what each draw has to do with it."""
-    solved = np.isfinite(phi)
-    # of the prior, what cannot be solved is no part of the path: its share of the mass is lost at once
-    phi = np.where(solved, phi, np.nan)
-    mean, variance = np.nanmean(phi, axis=(1, 2)), np.nanvar(phi, axis=(1, 2))
-    lost = -float(np.log(solved[-1].mean()))
-    of_mean, of_variance, coarser = _quadrature(beta, mean)
-    shifted = beta + SHIFT * beta[-2]
-    # slopes beyond three secants are no monotone curve's: a variance that draws do not tell, or an infinite one
-    steep = _largest_slopes(shifted, mean) < shifted * variance
-    limited = np.where(steep, _largest_slopes(shifted, mean) / shifted, variance)
-    integral = float(of_mean @ mean + of_variance @ limited)
-    of_variance = np.where(steep, 0.0, of_variance)
-    centred = np.nan_to_num(phi - mean[:, None, None])
-    influence = np.einsum("k,kcn->cn", of_mean, centred)
-    influence += np.einsum("k,kcn->cn", of_variance, centred**2 - variance[:, None, None] * solved)
-    return integral + lost, abs(integral - coarser), influence
+def _bennett(beta: Array, phi: Array) -> tuple[Array, Array]:
+    """Log ratios (rungs - 1,) from draws of both rungs, and what each draw has to do with them, of mean 0."""
+    ratios, influences = [], []
+    for step, cold, hot in zip(-np.diff(beta), phi[:-1], phi[1:], strict=True):
+        logs = -step * np.stack([cold, hot])
+        top, size = float(logs.max()), math.log(2 * cold.size)
+        logs = np.maximum(logs, top - NEVER)
+        ends = top - NEVER - size - 1.0, top + size + 1.0
+        found = float(scipy.optimize.brentq(_excess, *ends, args=(logs,)))
+        below, above = expit(logs - found), expit(found - logs)
+        slope = float((below * above).mean(axis=(1, 2)).sum())
+        ratios.append(found)
+        influences.append((below[1] - above[0]) / slope)
+    return np.array(ratios), np.array(influences)
 
 
-def _largest_slopes(shifted: Array, mean: Array) -> Array:
-    """Of a falling curve through means, in the log of shifted betas, with the other sign (rungs,): Fritsch-Carlson."""
-    secants = np.maximum(np.diff(mean) / -np.diff(np.log(shifted)), 0.0)
-    return 3.0 * np.minimum(np.append(secants, np.inf), np.append(np.inf, secants))
-
-
-def _quadrature(beta: Array, mean: Array) -> tuple[Array, Array, float]:
-    """Weights (rungs,) of means and of variances in the integral over beta, and what it is without variances.
-
-    Between the rungs stands the cubic that has the means as values and minus the variances as slopes, in the log of
-    beta plus a small shift: as functions of beta itself means fall too steeply near 0.
-    """
-    shift = SHIFT * beta[-2]
-    u = np.log(beta + shift)[::-1]
-    nodes, weights = np.polynomial.legendre.leggauss(8)
-    t = 0.5 * (nodes + 1.0)
-    width = np.diff(u)[:, None]
-    measure = 0.5 * width * weights * np.exp(u[:-1, None] + width * t)
-    values = (2.0 * t - 3.0) * t**2 + 1.0, (3.0 - 2.0 * t) * t**2
-    slopes = width * t * (1.0 - t) ** 2, width * t**2 * (t - 1.0)
-    of_mean, of_slope = np.zeros((2, len(beta)))
-    for end, (value, slope) in enumerate(zip(values, slopes, strict=True)):
-        part = slice(end, len(beta) - 1 + end)
-        of_mean[part] += (measure * value).sum(axis=1)
-        of_slope[part] += (measure * slope).sum(axis=1)
-    coarser = float((measure * scipy.interpolate.PchipInterpolator(u, mean[::-1])(u[:-1, None] + width * t)).sum())
-    return of_mean[::-1], -of_slope[::-1] * (beta + shift), coarser
+def _excess(ratio: float, logs: Array) -> float:
+    """Falls with the ratio; 0 at the estimate from as many draws of the colder rung, first, as of the hotter one."""
+    return float(expit(logs[1] - ratio).mean() - expit(ratio - logs[0]).mean())
 
 
 def _error(influence: Array) -> float:
@@ -177,12 +154,16 @@ def _error(influence: Array) -> float:
     return float(mcse_mean(influence[None])[0]) if np.ptp(influence) > 0.0 else 0.0
 
 
-def _doubts(gap: float, error: float, quadrature: float, efficiency: Array) -> tuple[str, ...]:
+def _doubts(gaps: Array, errors: Array, efficiency: Array) -> tuple[str, ...]:
     found = []
-    if abs(gap) > 4.0 * error + abs(quadrature):
+    apart = np.abs(gaps) / (errors + ROUNDING)
+    worst = int(apart.argmax())
+    if apart[worst] > APART:
         found.append(
-            f"the two estimates differ by {gap:.3g}, more than their errors explain: draw more, or let the ladder have "
-            "more rungs (auto_ladder(least=...))"
+            f"rungs {worst + 1} and {worst} disagree: the estimate from draws of the hotter one differs by "
+            f"{gaps[worst]:+.2g} ({apart[worst]:.0f} standard errors) from that by draws of both. One of them does not "
+            "sample its distribution, or misses a mode of the other: draw more, or let the ladder have more rungs "
+            "(auto_ladder(least=...))"
         )
     if (least := float(efficiency.min())) < FEW:
         k = int(efficiency.argmin())
@@ -191,3 +172,16 @@ def _doubts(gap: float, error: float, quadrature: float, efficiency: Array) -> t
             "error may be larger than it says. Let the ladder have more rungs (auto_ladder(least=...))"
         )
     return tuple(found)
+
+
+def _chains_apart(phi: Array) -> tuple[str, ...]:
+    solved = np.isfinite(phi)
+    with np.errstate(divide="ignore", invalid="ignore"):  # NaN of a constant misfit, and of one chain
+        rhat = rhat_rank(np.where(solved, phi, phi.max(where=solved, initial=0.0)))
+    worst = int(np.argmax(np.nan_to_num(rhat)))
+    if not rhat[worst] > DIFFERENT:
+        return ()
+    return (
+        f"chains of rung {worst} have different misfits (R-hat {rhat[worst]:.3g}), as in modes that they do not leave: "
+        "the error is larger than it says. Draw more, or start all chains where the mass is",
+    )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import chdtri
@@ -12,12 +13,11 @@ from scipy.special import chdtri
 from invsamp import arguments
 from invsamp.arguments import instance, integer, one_of, optional, real
 from invsamp.contract import Array, Problem
-from invsamp.domains import Domain
 from invsamp.evaluate.counted import CountedPotential
-from invsamp.evaluate.requests import Asks, Estimate, Request, answered
+from invsamp.identifiability.intervals import Branch, Interval, union
+from invsamp.identifiability.walks import Walks
 from invsamp.maximizing import SCALE_DRAWS, maximize
 from invsamp.modes import Modes
-from invsamp.modes.descent import Descent, descend
 from invsamp.posing.names import labels
 from invsamp.posing.posterior import Posterior
 from invsamp.sampler import as_problem
@@ -25,29 +25,8 @@ from invsamp.sampler import as_problem
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Rise of the energy from point to point, as a share of the rise at which a profile ends; and above which a step is
-#: made again, and shorter.
-SHARE, MOST_SHARE = 0.2, 0.6
-#: Points of one side at the most, and halvings of the first step that come to one too short to try: what is left where
-#: steps end outside, or cannot be fitted.
-MOST_POINTS, HALVINGS = 60, 10
-#: Energy that each fit leaves to gain.
-TOLERANCE = 1e-4
-#: Scales from the best point at which a side without end is left.
-FARTHEST = 1e4
 #: Of the way between two walls, what descents that begin at modes found in logits keep from these.
 INSET = 1e-6
-#: How a side of an interval ends.
-ENDS = ("reached", "wall", "open", "failed")
-
-
-class Interval(NamedTuple):
-    """Of a parameter: where its profile is less than the level's rise above its least value."""
-
-    low: float
-    high: float
-    low_end: str  # of ENDS: only "reached" is a bound that the data set
-    high_end: str
 
 
 @dataclass(frozen=True)
@@ -56,33 +35,55 @@ class Profile:
 
     Attributes
     ----------
-    values, energies : ndarray, shape (n,)
-        Of the parameter, and the least energy at each.
-    theta : ndarray, shape (n, d)
-        All parameters there.
+    branches : tuple of Branch
+        As it was followed from each mode within the level, the lowest mode first. The profile is the lowest of them.
     best : float
         The parameter where the energy is least.
-    ends : tuple of str
-        How the walks down and up ended: "reached" the rise that was asked for; at a "wall" of the domain; "open",
-        where the profile stays low as far as it was followed; "failed", where fits came to no end.
     failed : tuple of float
         Values at which no fit was had.
     """
 
-    values: Array
-    energies: Array
-    theta: Array
+    branches: tuple[Branch, ...]
     best: float
-    ends: tuple[str, str]
     failed: tuple[float, ...]
 
-    def interval(self, level: float) -> Interval:
-        """Where twice the rise of the energy is below the quantile of chi-squared with one degree of freedom."""
-        root = np.sqrt(2.0 * np.maximum(self.energies - self.energies.min(), 0.0))
-        bound, at = float(np.sqrt(chdtri(1, 1 - level))), int(np.argmin(self.energies))
-        low, low_end = _crossing(self.values[at::-1], root[at::-1], bound, self.ends[0])
-        high, high_end = _crossing(self.values[at:], root[at:], bound, self.ends[1])
-        return Interval(low, high, low_end, high_end)
+    @property
+    def values(self) -> Array:
+        """Of the parameter, at points of the lowest branch there (n,)."""
+        return self._lowest[0]
+
+    @property
+    def energies(self) -> Array:
+        """The least energy at each (n,)."""
+        return self._lowest[1]
+
+    @property
+    def theta(self) -> Array:
+        """All parameters there (n, d)."""
+        return self._lowest[2]
+
+    @cached_property
+    def _lowest(self) -> tuple[Array, Array, Array]:
+        """Points of branches at which no other one is lower, nor is an earlier one as low."""
+        kept = []
+        for k, branch in enumerate(self.branches):
+            low = np.ones(len(branch.values), dtype=bool)
+            for j, other in enumerate(self.branches):
+                there = np.interp(branch.values, other.values, other.energies, left=np.inf, right=np.inf)
+                low &= (branch.energies <= there) if j >= k else (branch.energies < there)
+            kept.append((branch.values[low], branch.energies[low], branch.theta[low]))
+        values, energies, theta = (np.concatenate(parts) for parts in zip(*kept, strict=True))
+        order = np.argsort(values, kind="stable")
+        return values[order], energies[order], theta[order]
+
+    def intervals(self, level: float) -> tuple[Interval, ...]:
+        """Where twice the rise of the energy is below the quantile of chi-squared with one degree of freedom.
+
+        From low to high; more than one where the profile is above it in between.
+        """
+        least = min(float(one.energies.min()) for one in self.branches)
+        most = least + 0.5 * float(chdtri(1, 1 - level))
+        return union(found for one in self.branches for found in one.intervals(most))
 
 
 @dataclass(frozen=True)
@@ -110,8 +111,8 @@ class Profiles:
     def __getitem__(self, name: str) -> Profile:
         return self.profiles[one_of("name", name, self.profiles)]
 
-    def intervals(self, level: float | None = None) -> dict[str, Interval]:
-        """By name, at a level, that which was asked for by default.
+    def intervals(self, level: float | None = None) -> dict[str, tuple[Interval, ...]]:
+        """By name, at a level, that which was asked for by default; several where the profile has several minima.
 
         Raises
         ------
@@ -121,10 +122,10 @@ class Profiles:
         found = optional(real, "level", level, above=0, below=1)
         if found is not None and found > self.level:
             raise ValueError(f"level must be at most {self.level:g}, to which profiles go, got {found:g}")
-        return {name: one.interval(self.level if found is None else found) for name, one in self.profiles.items()}
+        return {name: one.intervals(self.level if found is None else found) for name, one in self.profiles.items()}
 
     def plot(self, names: Sequence[str] | None = None) -> Figure:
-        """The rise of the energy over each parameter, with the level's interval; a panel for each."""
+        """The rise of the energy over each parameter, with the level's intervals; a panel for each."""
         from invsamp.plots.profiles import plotted
 
         known = list(self.profiles)
@@ -132,16 +133,9 @@ class Profiles:
         return plotted({name: self.profiles[name] for name in chosen}, self.level, self.of)
 
     def __str__(self) -> str:
-        words = {"wall": "at a wall", "open": "no end found", "failed": "fits failed there", "reached": ""}
         lines = [f"profile {self.of}, intervals at {self.level:.0%}; {self.evaluations:,} evaluations"]
         for name, found in self.intervals().items():
-            ends = [
-                f"{side} {words[end]}"
-                for side, end in (("below", found.low_end), ("above", found.high_end))
-                if words[end]
-            ]
-            told = f" ({', '.join(ends)})" if ends else ""
-            lines.append(f"{name}: {self.profiles[name].best:.5g}, from {found.low:.5g} to {found.high:.5g}{told}")
+            lines.append(f"{name}: {self.profiles[name].best:.5g}, {' and '.join(_words(one) for one in found)}")
             if count := len(self.profiles[name].failed):
                 lines.append(f"  at {count} values no fit was had, the first at {self.profiles[name].failed[0]:.5g}")
         if self.lower > 0.01:
@@ -163,13 +157,14 @@ def profile(
 ) -> Profiles:
     r"""Profiles of parameters: at each value of one, the least energy over all others.
 
-    From the best point known each parameter goes down and up, in steps that follow the rise of the energy, until
-    twice the rise is above the level's quantile of chi-squared; each fit begins where the last ones lead. An
-    interval at level q,
+    From each mode within the level each parameter goes down and up, in steps that follow the rise of the energy, until
+    twice the rise above the lowest mode is above the level's quantile of chi-squared; each fit begins where the last
+    ones lead. The profile is the lowest of these branches. The set at level q,
 
     .. math:: \{\theta_i : 2 (E_i(\theta_i) - \min E) \le \chi^2_{1, q}\},
 
-    holds the truth in a share q of data sets where the likelihood is near a Gaussian one.
+    is an interval or a union of several. It holds the truth in a share q of data sets where the likelihood is near a
+    Gaussian one. Modes that `maximize` has not found are missing from it.
 
     Parameters
     ----------
@@ -177,12 +172,12 @@ def profile(
     names : sequence of str, optional
         Of single parameters, such as ``k`` or ``k[0]``. Default: all.
     modes : Modes, optional
-        Where to begin. Default: `maximize` is asked.
+        Where to begin. Default: those that `maximize` finds.
     of : "likelihood" or "posterior"
         The misfit alone, within the prior's support and the domain, or with the prior energy of positions. For the
         misfit logits are walls again (`Posterior.with_walls`): it may fall as far as an end of the support.
     level : float in (0, 1)
-        Of the intervals.
+        Of the intervals. A mode is within it if its own rise is.
     most : int
         Evaluations of one fit.
     seed : int, optional
@@ -220,11 +215,23 @@ def profile(
     scale = problem.sample_start(rng, SCALE_DRAWS).std(axis=0)
     _check_apart(problem, modes.position[0], scale, known, wanted)
     solver.apart = of == "likelihood"
-    walks = _Walks(problem, solver, scale, most, 0.5 * float(chdtri(1, 1 - level)), of == "likelihood")
-    best, start = walks.begin(modes)
-    found = {label: walks.walk(best, known.index(label), modes) for label in wanted}
-    lower = max(start - float(one.energies.min()) for one in found.values())
+    walks = Walks(problem, solver, scale, most, 0.5 * float(chdtri(1, 1 - level)), of == "likelihood")
+    begun = walks.begin(modes)
+    found = {label: _profile(*walks.along(known.index(label), begun), known.index(label)) for label in wanted}
+    lower = max(begun[0].energy - float(one.energies.min()) for one in found.values())
     return Profiles(found, of, float(level), solver.evaluations, max(lower, 0.0))
+
+
+def _profile(branches: tuple[Branch, ...], failed: tuple[float, ...], k: int) -> Profile:
+    lowest = min(branches, key=lambda each: float(each.energies.min()))
+    return Profile(branches, float(lowest.theta[int(np.argmin(lowest.energies)), k]), failed)
+
+
+def _words(found: Interval) -> str:
+    words = {"wall": "at a wall", "open": "no end found", "failed": "fits failed there", "reached": ""}
+    sides = (("below", found.low_end), ("above", found.high_end))
+    told = ", ".join(f"{side} {words[end]}" for side, end in sides if words[end])
+    return f"from {found.low:.5g} to {found.high:.5g}" + (f" ({told})" if told else "")
 
 
 def _walled(posterior: Posterior, modes: Modes) -> tuple[Posterior, Modes]:
@@ -253,136 +260,3 @@ def _check_apart(problem: Problem, at: Array, scale: Array, known: Sequence[str]
                 f"names must be of parameters that are sampled by themselves, got {name!r}, which is sampled together "
                 f"with {', '.join(others[:3])}"
             )
-
-
-@dataclass
-class _Side:
-    """A walk down or up from the best point."""
-
-    positions: list[Array]
-    energies: list[float]
-    step: float
-    least: float
-    failed: list[float] = field(default_factory=list)
-    end: str = ""
-
-    def start(self, k: int, domain: Domain) -> Array:
-        """Where the next fit begins: straight on from the last two, within the domain if that is inside."""
-        here = self.positions[-1]
-        ahead = here.copy()
-        if len(self.positions) > 1:
-            before = self.positions[-2]
-            ahead = here + (here - before) * (self.step / (here[k] - before[k]))
-        ahead[k] = here[k] + self.step
-        if not domain.contains(ahead[None])[0]:
-            ahead = here.copy()
-            ahead[k] += self.step
-        return ahead
-
-    def shorten(self, end: str) -> None:
-        """Try nearer by, or end so."""
-        self.step *= 0.5
-        if abs(self.step) < self.least:
-            self.end = end
-
-    def overshot(self, energy: float, rise: float) -> bool:
-        """Whether a fit has risen by too much, as after a first step at a guess: then the next is nearer by."""
-        gain = energy - self.energies[-1]
-        shorter = self.step * float(np.clip(np.sqrt(SHARE * rise / max(gain, 1e-12)), 0.1, 0.5))
-        if gain <= MOST_SHARE * rise or abs(shorter) < self.least:
-            return False
-        self.step = shorter
-        return True
-
-    def take(self, position: Array, energy: float, rise: float) -> None:
-        """A fit that was had; the next step is to rise by its share."""
-        gain = energy - self.energies[-1]
-        self.positions.append(position)
-        self.energies.append(energy)
-        self.step *= float(np.clip(np.sqrt(SHARE * rise / max(gain, 1e-12)), 0.5, 2.0))
-        if energy - self.energies[0] > 1.05 * rise:
-            self.end = "reached"
-
-
-@dataclass(frozen=True)
-class _Walks:
-    problem: Problem
-    solver: CountedPotential
-    scale: Array
-    most: int
-    rise: float
-    likelihood: bool
-
-    def begin(self, modes: Modes) -> tuple[Array, float]:
-        """The best point, and its energy."""
-        end = self._fit(modes.position, self.scale)
-        k = int(np.argmin(end.energy))
-        return end.position[k], float(end.energy[k])
-
-    def walk(self, best: Array, k: int, modes: Modes) -> Profile:
-        """Both sides of one parameter, together."""
-        spread = float(modes.sds[0, k])
-        step = np.sqrt(2.0 * self.rise * SHARE) * (spread if np.isfinite(spread) else 0.1 * float(self.scale[k]))
-        fixed = np.where(np.arange(len(best)) == k, 0.0, self.scale)
-        energy = float(self._fit(best[None], fixed).energy[0])
-        sides = [_Side([best], [energy], sign * step, step / 2.0**HALVINGS) for sign in (-1.0, 1.0)]
-        domain: Domain = self.problem.sampling_domain
-        while active := [side for side in sides if not side.end]:
-            starts = np.stack([side.start(k, domain) for side in active])
-            inside = domain.contains(starts)
-            for j in np.flatnonzero(~inside):
-                active[j].shorten("wall")
-            if not inside.any():
-                continue
-            end = self._fit(starts[inside], fixed)
-            good = end.converged & np.isfinite(end.energy)
-            for row, j in enumerate(np.flatnonzero(inside)):
-                side = active[j]
-                if not good[row]:
-                    side.failed.append(float(self.problem.to_theta(starts[j : j + 1])[0, k]))
-                    side.shorten("failed")
-                    continue
-                if side.overshot(float(end.energy[row]), self.rise):
-                    continue
-                side.take(end.position[row], float(end.energy[row]), self.rise)
-                away = abs(end.position[row, k] - best[k])
-                if not side.end and (len(side.positions) > MOST_POINTS or away > FARTHEST * self.scale[k]):
-                    side.end = "open"
-        return self._profile(sides, k)
-
-    def _profile(self, sides: list[_Side], k: int) -> Profile:
-        down, up = sides
-        theta = self.problem.to_theta(np.array(down.positions[:0:-1] + up.positions))
-        energies = np.array(down.energies[:0:-1] + up.energies)
-        ends, best = (down.end, up.end), float(theta[int(np.argmin(energies)), k])
-        if theta[0, k] > theta[-1, k]:  # the parameter falls where its coordinate rises
-            theta, energies, ends = theta[::-1], energies[::-1], (up.end, down.end)
-        return Profile(theta[:, k], energies, theta, best, ends, tuple(down.failed + up.failed))
-
-    def _fit(self, positions: Array, scale: Array) -> Descent:
-        domain = self.problem.sampling_domain
-        asking = descend(self._evaluating(), positions, scale, domain, tolerance=TOLERANCE, most=self.most)
-        return answered(asking, self.solver.answer_all)
-
-    def _evaluating(self) -> Callable[[Array], Asks[Estimate]]:
-        def evaluate(at: Array) -> Asks[Estimate]:
-            (found,) = yield (Request(self.solver.fidelity, at, "apart" if self.likelihood else True),)
-            if not self.likelihood:
-                return found
-            assert found.prior is not None and found.prior_gradient is not None  # as they were asked for
-            energy = np.full(len(at), np.inf)
-            known = np.isfinite(found.energy)
-            energy[known] = found.energy[known] - found.prior[known]
-            return Estimate(energy, found.gradient - found.prior_gradient, failed=found.failed)
-
-        return evaluate
-
-
-def _crossing(values: Array, root: Array, bound: float, end: str) -> tuple[float, str]:
-    """Where a walk away from the least value first passes the bound: between two points as a straight line."""
-    over = np.flatnonzero(root > bound)
-    if not len(over):
-        return float(values[-1]), end
-    j = int(over[0])
-    share = (bound - root[j - 1]) / (root[j] - root[j - 1])
-    return float(values[j - 1] + share * (values[j] - values[j - 1])), "reached"

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import gammainc, gammaincc
 
 from invsamp.arguments import integer, optional
-from invsamp.contract import Array
+from invsamp.contract import Array, ExpectedMisfit
 from invsamp.modes.low_rank import LowRankGaussian
 
-#: Sds of chi-squared by which it may be off before that is told.
-OFF = 3.0
+#: Probability of a chi-squared as large, or as small, below which the noise is said not to explain it.
+UNLIKELY = 1e-3
 #: Parameters of a mode that are printed.
 SHOWN = 20
 #: Share of the starts that came to a mode alone, from which on that is told.
@@ -56,6 +56,8 @@ class Modes:
         units of the noise. None where noise has unknowns of its own, or a density is no posterior of data.
     data : int
         How many data that is of.
+    expected : ExpectedMisfit or None
+        Mean and standard deviation of half of it, at one theta, for data with the noise as it is stated.
     residuals : ndarray, shape (k, m), or None
         How far each datum is above what a mode predicts, in sds of its noise, data in C order; of other noise than
         Gaussian what its deviance makes it. NaN where a datum is missing, or its noise depends on that of others.
@@ -76,13 +78,14 @@ class Modes:
     to_theta: Callable[[Array], Array] = field(repr=False)
     chi_squared: Array | None = None
     data: int = 0
+    expected: ExpectedMisfit | None = None
     residuals: Array | None = None
     gaussians: tuple[LowRankGaussian | None, ...] | None = None
     unsolved: int = 0
 
     @property
     def reduced_chi_squared(self) -> Array | None:
-        """Chi-squared over the number of data less that of unknowns (k,): near 1 where the model meets the data.
+        """Chi-squared over the number of data less that of unknowns (k,): near 1 for a right model and Gaussian noise.
 
         None where there is no chi-squared, or no more data than unknowns.
         """
@@ -179,13 +182,18 @@ class Modes:
         return "\n".join(lines)
 
     def _fit(self, reduced: float) -> str:
-        assert self.chi_squared is not None
-        d, off = self.position.shape[1], OFF * math.sqrt(2.0 / (self.data - self.position.shape[1]))
+        """Chi-squared against its distribution: exact for Gaussian noise, a gamma of the same moments for others."""
+        assert self.chi_squared is not None and self.expected is not None
+        d, (mean, sd) = self.position.shape[1], self.expected[2:4]
+        shape = (mean / sd) ** 2 * (self.data - d) / self.data
+        half = 0.5 * float(self.chi_squared[0]) * mean / sd**2
+        below, above = float(gammainc(shape, half)), float(gammaincc(shape, half))
         said = "as it should be"
-        if reduced > 1.0 + off:
+        if above < UNLIKELY:
             said = "more than noise explains: the model misses something, or the noise is larger than stated"
-        elif reduced < 1.0 - off:
-            said = "less than noise should leave: the noise is smaller than stated, or data are no more independent"
+        elif below < UNLIKELY:
+            said = "less than noise should leave: the noise is smaller than stated, or data are not independent"
         return (
-            f"chi-squared {self.chi_squared[0]:.4g} of {self.data} data and {d} unknowns, reduced {reduced:.3g}: {said}"
+            f"chi-squared {self.chi_squared[0]:.4g} of {self.data} data and {d} unknowns, reduced {reduced:.3g} "
+            f"(p = {min(1.0, 2.0 * min(below, above)):.2g}): {said}"
         )

@@ -32,8 +32,8 @@ from invsamp.plots.figure import (
 )
 
 
-class Profiled(Protocol):
-    """What the figure needs of one parameter's profile."""
+class Curve(Protocol):
+    """What the figure needs of one branch of a profile."""
 
     @property
     def values(self) -> Array:
@@ -45,13 +45,22 @@ class Profiled(Protocol):
         """The least energy at each (n,)."""
         ...
 
+
+class Profiled(Protocol):
+    """What the figure needs of one parameter's profile."""
+
+    @property
+    def branches(self) -> Sequence[Curve]:
+        """From each mode."""
+        ...
+
     @property
     def best(self) -> float:
         """Where it is least."""
         ...
 
-    def interval(self, level: float) -> tuple[Any, ...]:
-        """From where to where, first."""
+    def intervals(self, level: float) -> Sequence[tuple[Any, ...]]:
+        """From where to where, first, of each."""
         ...
 
 
@@ -107,20 +116,25 @@ def plot_profiles(run: Run, profiles: ProfiledAll, names: Sequence[str] | None =
     figure, panels = _panels(len(wanted))
     for axes, name in zip(panels, wanted, strict=False):
         column, found = known.index(name), profiles.profiles[name]
-        ends = found.values[[0, -1]]
+        ends, least = _range(found.branches), min(np.min(one.energies) for one in found.branches)
         _peaked(axes, _of_prior(before, run.shapes, column), None, FAINT, "prior", ends)
         _peaked(axes, run.theta[:, :, column], run.weights, COLD, "posterior", None)
-        rise = found.energies - np.min(found.energies)
-        if len(rise) > 1:
-            fine = np.linspace(found.values[0], found.values[-1], 200)
-            between = PchipInterpolator(found.values, rise)(fine)
-            axes.plot(fine, np.exp(-between), color=HOT, lw=1.6, label=f"profile {profiles.of}")
-        axes.plot(found.values, np.exp(-rise), ".", color=HOT, ms=4)
+        for one in found.branches:
+            rise, label = one.energies - least, f"profile {profiles.of}" if one is found.branches[0] else None
+            if len(rise) > 1:
+                fine = np.linspace(one.values[0], one.values[-1], 200)
+                between = PchipInterpolator(one.values, rise)(fine)
+                axes.plot(fine, np.exp(-between), color=HOT, lw=1.6, label=label)
+            axes.plot(one.values, np.exp(-rise), ".", color=HOT, ms=4)
         clean(axes, yticks=False).set_ylim(0.0, 1.08)
         title(axes, name)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower right", ncols=3, frameon=False, fontsize=8, labelcolor=INK)
     return figure
+
+
+def _range(branches: Sequence[Curve]) -> Array:
+    return np.array([min(one.values[0] for one in branches), max(one.values[-1] for one in branches)])
 
 
 def _of_prior(before: InferenceData, shapes: Mapping[str, tuple[int, ...]], column: int) -> Array:
@@ -159,16 +173,18 @@ def _panels(count: int) -> tuple[Figure, list[Axes]]:
 
 
 def plotted(profiles: Mapping[str, Profiled], level: float, of: str) -> Figure:
-    """Twice the rise of the energy over each parameter, with the level's interval shaded; a panel for each."""
+    """Twice the rise of the energy over each parameter, with the level's intervals shaded; a panel for each."""
     if len(profiles) > MOST_PANELS:
         profiles = dict(list(profiles.items())[:MOST_PANELS])
     figure, panels = _panels(len(profiles))
     bound = float(chi2.ppf(level, 1))
     for place, (axes, (name, found)) in enumerate(zip(panels, profiles.items(), strict=False)):
-        low, high = found.interval(level)[:2]
-        axes.axvspan(low, high, color=GRID, lw=0)
+        for low, high, *_ in found.intervals(level):
+            axes.axvspan(low, high, color=GRID, lw=0)
         axes.axhline(bound, color=FAINT, lw=0.8)
-        axes.plot(found.values, 2.0 * (found.energies - np.min(found.energies)), color=COLD, lw=1.5, marker=".", ms=3)
+        least = min(np.min(one.energies) for one in found.branches)
+        for one in found.branches:
+            axes.plot(one.values, 2.0 * (one.energies - least), color=COLD, lw=1.5, marker=".", ms=3)
         axes.axvline(found.best, color=HOT, lw=0.8)
         axes.set_ylim(-0.05 * bound, 1.6 * bound)
         clean(axes)

@@ -527,7 +527,7 @@ class Run(Pictures):
         return leave_one_out(self.data, self.weights, self.theta)
 
     def log_evidence(self) -> LogEvidence:
-        """Log of the evidence (marginal likelihood) of the model, by stepping stones and thermodynamic integration.
+        """Log of the evidence (marginal likelihood) of the model, by stepping stones.
 
         For runs of a ladder of tempered likelihoods from the prior to the posterior, of one fidelity, with exact
         energies, as ``relangevin(ladder="auto")`` makes them. Densities are those of the data, normalised, and the

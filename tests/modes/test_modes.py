@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from laws import gaussian
-from scipy.stats import multivariate_normal
+from scipy.stats import chi2, multivariate_normal
 
 import invsamp as iv
 from invsamp.domains import Box, Unbounded
@@ -342,3 +342,37 @@ class TestModes:
         assert np.allclose(modes.residuals[0] * scale, y - slopes @ modes.theta[0])
         worst = int(np.abs(modes.residuals[0]).argmax())
         assert f"the largest {modes.residuals[0, worst]:+.3g}, of datum {worst}" in str(modes)
+
+    def line(self, y, noise):
+        slopes = np.column_stack([np.ones(len(y)), np.linspace(-1.0, 1.0, len(y))])
+        model = iv.with_jacobian(lambda t: t @ slopes.T, lambda t: np.tile(slopes, (len(t), 1, 1)))
+        return iv.maximize(iv.Posterior(iv.Prior(b=iv.Normal(0.0, 9.0, shape=2)), model, y, noise), starts=2, seed=1)
+
+    @pytest.mark.parametrize("data", [3, 7, 16, 200])
+    def test_the_fit_is_judged_by_quantiles_of_chi_squared(self, data):
+        """The bound of three standard deviations was negative below 18 degrees of freedom."""
+        modes = self.line(np.random.default_rng(1).standard_normal(data), iv.GaussianNoise(1.0))
+        law = chi2(data - 2)
+        for value, said in (
+            (0.99 * law.ppf(1e-3), "less than"),
+            (1.01 * law.ppf(1e-3), "as it should be"),
+            (0.99 * law.isf(1e-3), "as it should be"),
+            (1.01 * law.isf(1e-3), "more than noise"),
+        ):
+            assert said in str(replace(modes, chi_squared=np.array([value])))
+
+    def test_data_without_their_noise(self):
+        modes = self.line(0.05 * np.random.default_rng(2).standard_normal(16), iv.GaussianNoise(1.0))
+        assert modes.reduced_chi_squared[0] < 0.01
+        p = 2.0 * chi2(14).cdf(modes.chi_squared[0])
+        assert p < 1e-12
+        assert f"(p = {p:.2g}): less than noise should leave" in str(modes)
+
+    def test_other_noise_than_gaussian_has_another_distribution(self):
+        """The mean for Student's t with 3 degrees of freedom is 1.55 per datum: right data were said to fit badly."""
+        y = np.random.default_rng(3).standard_t(3, 400)
+        modes = self.line(y, iv.StudentTNoise(3.0, 1.0))
+        assert modes.reduced_chi_squared[0] > 1.3
+        assert "as it should be" in str(modes)
+        assert "more than noise" in str(self.line(3.0 * y, iv.StudentTNoise(3.0, 1.0)))
+        assert "less than noise" in str(self.line(0.3 * y, iv.StudentTNoise(3.0, 1.0)))

@@ -161,7 +161,7 @@ def test_profiles_stand_beside_marginals(run, posterior):
         np.testing.assert_allclose(line.get_ydata(), np.exp(profile.energies.min() - profile.energies))
         # the data alone know both, so that the profile is as wide as the marginal: sds to a quarter
         sd = run.summary()["sd"][name]
-        low, high = profile.interval(0.9545)[:2]
+        low, high = profile.intervals(0.9545)[0][:2]
         assert abs((high - low) / (4 * sd) - 1) < 0.25
     assert len(run.plot_profiles(found, ["amplitude"]).axes) == 1
     with pytest.raises(ValueError, match="profiles must be Profiles"):
