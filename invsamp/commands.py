@@ -16,6 +16,7 @@ from typing import Any
 from invsamp import doctor, plots
 from invsamp.contract import Plain
 from invsamp.diagnostics.report import Report
+from invsamp.results.printing import solved
 from invsamp.results.run import Run
 from invsamp.resuming import resume
 from invsamp.storage import layout
@@ -142,11 +143,8 @@ def _told(report: Report, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[str
         if value is not None:
             yield f"{key.replace('_', ' ')}: {', '.join(map(_short, value)) if isinstance(value, list) else value}"
     yield "parameters: " + ", ".join(f"{name}{list(shape) if shape else ''}" for name, shape in shapes.items())
-    seconds = report.get("evaluation_seconds") or {}
     for name, count in (report.get("evaluations") or {}).items():
-        failed = (report.get("failed_solves") or {}).get(name, 0)
-        took = f", {seconds[name]:.3g} s" if name in seconds else ""
-        yield f"solves of {name}: {count:,}{took}" + (f", {failed:,} failed" if failed else "")
+        yield f"solves of {name}: {', '.join([f'{count:,}', *solved(report, name)])}"
     if report.get("seconds") is not None:
         yield f"seconds: {report['seconds']:.3g}"
 

@@ -157,6 +157,7 @@ class Report(TypedDict, total=False):
     outside: list[float]
     # of each fidelity
     evaluations: dict[str, int]
+    function_calls: dict[str, int]
     evaluation_seconds: dict[str, float]
     warmup_evaluations: dict[str, int]
     gradient_check_evaluations: dict[str, int]

@@ -18,7 +18,7 @@ from invsamp.engine.stages import Stages
 from invsamp.engine.starts import failure_message, place
 from invsamp.engine.streams import Saved
 from invsamp.engine.swaps.exchange import Exchange
-from invsamp.evaluate.counted import CountedPotential
+from invsamp.evaluate.counted import CountedPotential, Counts
 from invsamp.evaluate.requests import Answer, Asks, Queue, Result
 from invsamp.ladder import Sampler
 from invsamp.laws.cooling import label
@@ -203,6 +203,7 @@ class Engine:
             "evaluations": {e.fidelity: e.evaluations for e in potentials},
             "evaluation_seconds": {e.fidelity: e.seconds for e in potentials},
             "failed_solves": {e.fidelity: e.failed for e in potentials},
+            "function_calls": {e.fidelity: e.calls for e in potentials},
             "warm_up_evaluations": dict(self._warm_up_evaluations),
             "step": self.done,
             "warmed": self.warmed,
@@ -218,10 +219,10 @@ class Engine:
         self._messages_before = list(state["failure_messages"])
         self._check_evaluations = dict(state["gradient_check_evaluations"])
         self._mistakes = list(state["gradient_mistakes"])
+        counts = [state[key] for key in ("evaluations", "evaluation_seconds", "failed_solves")]
+        counts.append(state.get("function_calls", counts[0]))  # runs of version 0.2.0 had none
         for name, potential in self.potentials.items():
-            potential.evaluations = state["evaluations"][name]
-            potential.seconds = state["evaluation_seconds"][name]
-            potential.failed = state["failed_solves"][name]
+            potential.counts = Counts(*(each[name] for each in counts))
         self.restart_clock(state["seconds"])
 
     def restart_clock(self, seconds: float) -> None:

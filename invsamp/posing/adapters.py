@@ -15,7 +15,7 @@ import numpy as np
 
 from invsamp import arguments
 from invsamp.arguments import array, one_of, optional, real, text
-from invsamp.contract import AnyArray, Array, Tensor, VectorJacobianProduct
+from invsamp.contract import AnyArray, Array, FunctionCalls, Tensor, VectorJacobianProduct
 from invsamp.posing.forward import ModelError, WrongShapeError, own_array, real_array
 
 Derived = TypeVar("Derived")
@@ -64,6 +64,11 @@ class FiniteDifferenceModel:
         order = {"central": 2, "forward": 1}.get(self.scheme)
         rounding = np.finfo(float).eps / self.relative_step
         return 0.0 if order is None else float(min(0.1, np.sqrt(self.relative_step**order + rounding)))
+
+    @property
+    def function_calls(self) -> FunctionCalls:
+        """Calls for one theta: linearized, 2p + 1 of the central scheme, p + 1 of the forward one, p complex steps."""
+        return FunctionCalls(1, *{"central": (1, 2), "forward": (1, 1)}.get(self.scheme, (0, 1)))
 
     def __call__(self, theta: Array) -> Array:
         """Observations (batch, m)."""

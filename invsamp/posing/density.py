@@ -11,7 +11,7 @@ import numpy as np
 
 from invsamp import arguments
 from invsamp.arguments import integer, optional, store
-from invsamp.contract import Array, VectorJacobianProduct, derivative_error
+from invsamp.contract import Array, FunctionCalls, VectorJacobianProduct, derivative_error, function_calls
 from invsamp.posing.adapters import FiniteDifferenceModel, JacobianModel, TorchModel, parameter_names
 from invsamp.posing.distribution import as_shape
 from invsamp.posing.forward import ModelError, WrongShapeError, real_array
@@ -117,6 +117,11 @@ class LogDensity:
     def derivative_error(self) -> float:
         """The relative error of its derivatives that the function admits."""
         return derivative_error(self.function)
+
+    @property
+    def function_calls(self) -> FunctionCalls:
+        """Calls of the function for one theta."""
+        return function_calls(self.function)
 
     @property
     def message(self) -> str | None:
