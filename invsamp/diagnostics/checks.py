@@ -84,6 +84,7 @@ def diagnose(summary: pd.DataFrame, report: Report, weight: Array | None = None)
     swaps = _swap_warnings(report)
     return [
         *report.get("warnings", []),
+        *_unfinished_warnings(report),
         *_draw_warnings(summary, report),
         *_mode_warnings(report),
         *([] if weight is None else _weight_warnings(weight, report)),
@@ -101,6 +102,16 @@ def diagnose(summary: pd.DataFrame, report: Report, weight: Array | None = None)
         *_failed_solve_warnings(report),
         *_fallback_warnings(report),
         *_boundary_warnings(report),
+    ]
+
+
+def _unfinished_warnings(report: Report) -> list[str]:
+    """A run with fewer draws than were asked for, of which nobody has told why it ended."""
+    if not report.get("interrupted") or report.get("stopped"):
+        return []
+    return [
+        f"the run is not finished: it holds {report.get('draws', '?')} of {report.get('draws_planned', '?')} draws per "
+        "chain. It is still at work, or was stopped or killed: iv.resume goes on with a run in a directory."
     ]
 
 

@@ -76,6 +76,8 @@ class Engine:
         #: Where the second rung was on the way to this step (steps, chains, d), if it took several.
         self.between: Array | None = None
         self.done = self.kept = 0
+        #: Why the run ended before its last step, in words: the first of its warnings.
+        self.stopped: str | None = None
         #: Steps of warm-up, once it is over.
         self.warmed: int | None = None
         self._warm_up_evaluations: dict[str, int] = {}
@@ -246,7 +248,7 @@ class Engine:
         return report | {
             **self.stages.report(),
             "modes": work.visits.report(self.problem),
-            "warnings": [*self._labels(), *self._mistakes, *report["warnings"]],
+            "warnings": [*([] if self.stopped is None else [self.stopped]), *self._labels(), *self._mistakes, *report["warnings"]],
             "warmup_evaluations": dict(self._warm_up_evaluations),
             "gradient_check_evaluations": dict(self._check_evaluations),
             "failure_message": next(iter(self._failure_messages()), None),
@@ -259,7 +261,10 @@ class Engine:
             "thin": self.plan.thin,
             "chains": self.plan.chains,
             "seconds": self.seconds,
+            "draws_planned": self.plan.draws,
             "interrupted": self.kept < self.plan.draws,
+            "stopped": self.stopped,
+            "warming": self.stages.warming,
             "processes": self.processes(),
             "posed": posed(self.problem),
         }
