@@ -22,6 +22,9 @@ R_HAT_LIMIT = 1.01
 APART_LIMIT = 1.1
 #: Effective draws that bulk and tail need per chain, for up to four chains (Vehtari et al. 2021, section 4: 400).
 ESS_PER_CHAIN = 100.0
+#: Tail index (the order up to which moments exist) below which the error of a variance is not finite; and by how many
+#: standard errors its shape has to be beyond a bound, one-sided 95%.
+TAIL_INDEX_LIMIT, TAIL_DOUBT = 4.0, 1.645
 #: Share of the draws that weights have to leave, where there are too few draws anyway.
 WEIGHTS_LEFT = 0.5
 #: Fraction of accepted swaps below which a pair of rungs hardly exchanges anything.
@@ -81,7 +84,7 @@ def diagnose(summary: pd.DataFrame, report: Report, weight: Array | None = None)
     """
     if weight is not None and not np.isfinite(weight).all():
         return [*report.get("warnings", []), _NO_WEIGHTS]
-    swaps = _swap_warnings(report)
+    swaps, heavy = _swap_warnings(report), _heavy(summary, report)
     return [
         *report.get("warnings", []),
         *_unfinished_warnings(report),
@@ -89,8 +92,9 @@ def diagnose(summary: pd.DataFrame, report: Report, weight: Array | None = None)
         *_mode_warnings(report),
         *([] if weight is None else _weight_warnings(weight, report)),
         *_r_hat_warnings(summary, report),
-        *_ess_warnings(summary, report),
-        *_sd_warnings(summary, report),
+        *_ess_warnings(summary, report, heavy),
+        *_tail_warnings(heavy),
+        *_sd_warnings(summary.drop(heavy.index), report),
         *swaps,
         # a ladder with a broken rung has no round trips either: one message for one cause
         *([] if swaps else _round_trip_warnings(report)),
@@ -260,7 +264,7 @@ def _unbounded(modes: FoundModes, apart: Collection[str]) -> list[str]:
     return found
 
 
-def _ess_warnings(summary: pd.DataFrame, report: Report) -> list[str]:
+def _ess_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float]) -> list[str]:
     wanted, found = ess_wanted(report.get("chains", 4)), []
     for column, meaning in (("ess_bulk", "means"), ("ess_tail", "5% and 95% quantiles")):
         bad = summary[column][summary[column] < wanted].sort_values()
@@ -272,6 +276,8 @@ def _ess_warnings(summary: pd.DataFrame, report: Report) -> list[str]:
         advice = f"At this rate about {factor:.2g} times the draws{draws} would do."
         if float(summary["r_hat"].max()) > APART_LIMIT:  # chains that are apart give no rate
             advice = "How many draws would do cannot be told from chains that do not agree: see R-hat first."
+        elif bad.index.isin(heavy.index).any():  # excursions into the tails take longer the farther they go
+            advice = "How many draws would do cannot be told where tails are heavy."
         found.append(f"{column} is below {wanted:.0f}: {named}. {meaning.capitalize()} are not settled. {advice}")
     return found
 
@@ -289,9 +295,33 @@ def _sd_warnings(summary: pd.DataFrame, report: Report) -> list[str]:
     factor = (float(bad.iloc[0]) / limit) ** 2
     draws = f" (draws={_round_up(factor * report['draws'])})" if report.get("draws") else ""
     return [
-        f"errors of sds are above {limit:.0%}: {named}, while means and quantiles are settled. Likely: heavy "
-        f"tails, as a few draws far out make up a variance, and none may have been far enough yet. Quote quantiles; "
-        f"about {factor:.2g} times the draws{draws} would do, if the law has a fourth moment."
+        f"errors of sds are above {limit:.0%}: {named}, while means and quantiles are settled: a few draws far out "
+        f"make up a variance. Quote quantiles; about {factor:.2g} times the draws{draws} would do."
+    ]
+
+
+def _heavy(summary: pd.DataFrame, report: Report) -> pd.Series[float]:
+    """Tail indices of parameters for which these are below `TAIL_INDEX_LIMIT`, the lowest first.
+
+    Either beyond doubt; or by the estimate alone, where sds are not settled and a light tail is beyond doubt wrong.
+    """
+    if "tail_shape" not in summary:
+        return summary["sd"].iloc[:0]
+    shape, heaviest = summary["tail_shape"], 1.0 / TAIL_INDEX_LIMIT
+    at_least = shape - TAIL_DOUBT * summary["tail_shape_error"]
+    unsettled = summary["mcse_sd"] > ess_wanted(report.get("chains", 4)) ** -0.5 * summary["sd"]
+    heavy = (shape > heaviest) & ((at_least > heaviest) | (unsettled & (at_least > 0.0)))
+    return (1.0 / shape[heavy & ~(summary["r_hat"] > APART_LIMIT)]).sort_values()
+
+
+def _tail_warnings(heavy: pd.Series[float]) -> list[str]:
+    if not len(heavy):
+        return []
+    named = _list([f"{name} {value:.2g}" for name, value in heavy.items()])
+    return [
+        f"tails are heavy, with a tail index below {TAIL_INDEX_LIMIT:g}: {named} (estimated from the largest draws). "
+        "The variance may not exist. Below 2 it does not, and means have no standard errors; below 4 sds have none, and "
+        "no number of draws settles them. Quote medians and quantiles; or give the parameter a prior with lighter tails."
     ]
 
 

@@ -97,7 +97,7 @@ def only(messages):
         ({"ess_bulk": [399.0, 800.0]}, ["ess_bulk", "below 400", "x 399", "Means", "draws=1100"]),
         ({"ess_bulk": [40.0, 800.0]}, ["about 10 times", "draws=10000"]),
         ({"ess_tail": [900.0, 200.0]}, ["ess_tail", "y 200", "quantiles", "draws=2000"]),
-        ({"mcse_sd": [0.04, 0.1]}, ["errors of sds are above 5%: y 10%", "heavy tails", "about 4 times", "draws=4000"]),
+        ({"mcse_sd": [0.04, 0.1]}, ["errors of sds are above 5%: y 10%", "far out", "about 4 times", "draws=4000"]),
         ({"mcse_sd": [0.1, 0.0], "ess_tail": [399.0, 800.0]}, ["ess_tail", "x 399"]),  # one message for one parameter
         ({"mean": [np.nan, 0.0], "sd": [np.nan, 1.0]}, ["x: some draws are NaN or infinite", "step_size"]),
         ({"mean": [np.inf, 0.0], "sd": [np.nan, 1.0]}, ["x: some draws are NaN or infinite"]),
