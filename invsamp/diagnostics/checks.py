@@ -94,7 +94,7 @@ def diagnose(summary: pd.DataFrame, report: Report, weight: Array | None = None)
         *_r_hat_warnings(summary, report),
         *_ess_warnings(summary, report, heavy),
         *_tail_warnings(heavy),
-        *_sd_warnings(summary.drop(heavy.index), report),
+        *_sd_warnings(summary, report, heavy),
         *swaps,
         # a ladder with a broken rung has no round trips either: one message for one cause
         *([] if swaps else _round_trip_warnings(report)),
@@ -276,17 +276,18 @@ def _ess_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float]
         advice = f"At this rate about {factor:.2g} times the draws{draws} would do."
         if float(summary["r_hat"].max()) > APART_LIMIT:  # chains that are apart give no rate
             advice = "How many draws would do cannot be told from chains that do not agree: see R-hat first."
-        elif bad.index.isin(heavy.index).any():  # excursions into the tails take longer the farther they go
-            advice = "How many draws would do cannot be told where tails are heavy."
+        elif len(heavy):  # excursions into the tails take longer the farther they go, along other parameters too
+            advice = "How many draws would do cannot be told, as tails are heavy."
         found.append(f"{column} is below {wanted:.0f}: {named}. {meaning.capitalize()} are not settled. {advice}")
     return found
 
 
-def _sd_warnings(summary: pd.DataFrame, report: Report) -> list[str]:
+def _sd_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float]) -> list[str]:
     """Sds that are less sure than means have to be, where nothing else is said of the parameter."""
     wanted = ess_wanted(report.get("chains", 4))
     limit = wanted**-0.5  # error of a mean, in sds, of so many draws
     settled = (summary["ess_bulk"] >= wanted) & (summary["ess_tail"] >= wanted) & ~(summary["r_hat"] > R_HAT_LIMIT)
+    settled &= ~summary.index.isin(heavy.index)
     share = (summary["mcse_sd"] / summary["sd"])[settled & (summary["sd"] > 0.0)]
     bad = share[share > limit].sort_values(ascending=False)
     if not len(bad):
@@ -294,9 +295,10 @@ def _sd_warnings(summary: pd.DataFrame, report: Report) -> list[str]:
     named = _list([f"{name} {value:.0%}" for name, value in bad.items()])
     factor = (float(bad.iloc[0]) / limit) ** 2
     draws = f" (draws={_round_up(factor * report['draws'])})" if report.get("draws") else ""
+    advice = "" if len(heavy) else f"; about {factor:.2g} times the draws{draws} would do"
     return [
         f"errors of sds are above {limit:.0%}: {named}, while means and quantiles are settled: a few draws far out "
-        f"make up a variance. Quote quantiles; about {factor:.2g} times the draws{draws} would do."
+        f"make up a variance. Quote quantiles{advice}."
     ]
 
 
