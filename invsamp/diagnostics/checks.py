@@ -22,8 +22,8 @@ R_HAT_LIMIT = 1.01
 APART_LIMIT = 1.1
 #: Effective draws that bulk and tail need per chain, for up to four chains (Vehtari et al. 2021, section 4: 400).
 ESS_PER_CHAIN = 100.0
-#: Tail index (the order up to which moments exist) below which the error of a variance is not finite; and by how many
-#: standard errors its shape has to be beyond a bound, one-sided 95%.
+#: Tail index (the order up to which moments exist) below which the error of a variance is not finite; and how many
+#: standard errors its shape is beyond that, one-sided 95%, where it is told by itself.
 TAIL_INDEX_LIMIT, TAIL_DOUBT = 4.0, 1.645
 #: Share of the draws that weights have to leave, where there are too few draws anyway.
 WEIGHTS_LEFT = 0.5
@@ -305,15 +305,15 @@ def _sd_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float])
 def _heavy(summary: pd.DataFrame, report: Report) -> pd.Series[float]:
     """Tail indices of parameters for which these are below `TAIL_INDEX_LIMIT`, the lowest first.
 
-    Either beyond doubt; or by the estimate alone, where sds are not settled and a light tail is beyond doubt wrong.
+    By the estimate alone where the error of the sd is large, which needs a reason anyway; elsewhere beyond doubt.
     """
     if "tail_shape" not in summary:
         return summary["sd"].iloc[:0]
-    shape, heaviest = summary["tail_shape"], 1.0 / TAIL_INDEX_LIMIT
-    at_least = shape - TAIL_DOUBT * summary["tail_shape_error"]
+    shape, limit = summary["tail_shape"], 1.0 / TAIL_INDEX_LIMIT
+    sure = shape - TAIL_DOUBT * summary["tail_shape_error"] > limit
     unsettled = summary["mcse_sd"] > ess_wanted(report.get("chains", 4)) ** -0.5 * summary["sd"]
-    heavy = (shape > heaviest) & ((at_least > heaviest) | (unsettled & (at_least > 0.0)))
-    return (1.0 / shape[heavy & ~(summary["r_hat"] > APART_LIMIT)]).sort_values()
+    heavy = (shape > limit) & (sure | unsettled) & ~(summary["r_hat"] > APART_LIMIT)
+    return (1.0 / shape[heavy]).sort_values()
 
 
 def _tail_warnings(heavy: pd.Series[float]) -> list[str]:
@@ -322,8 +322,9 @@ def _tail_warnings(heavy: pd.Series[float]) -> list[str]:
     named = _list([f"{name} {value:.2g}" for name, value in heavy.items()])
     return [
         f"tails are heavy, with a tail index below {TAIL_INDEX_LIMIT:g}: {named} (estimated from the largest draws). "
-        "The variance may not exist. Below 2 it does not, and means have no standard errors; below 4 sds have none, and "
-        "no number of draws settles them. Quote medians and quantiles; or give the parameter a prior with lighter tails."
+        "The variance may not exist. Below 2 it does not, and means have no standard errors; below 4 sds have none, "
+        "and no number of draws settles them. Quote medians and quantiles, or give the parameter a prior with lighter "
+        "tails."
     ]
 
 

@@ -1,9 +1,9 @@
 r"""How heavy the tails of draws are: the shape of a generalized Pareto distribution fitted to the largest distances.
 
 Distances from the median beyond a high threshold follow a generalized Pareto distribution of shape :math:`\xi` where
-the density falls as :math:`|x|^{-1 - 1/\xi}`. The tail index :math:`1 / \xi` is the order up to which moments exist: the
-variance exists above 2, and the Monte Carlo error of an estimated variance above 4. Gaussian and exponential tails have
-shapes of 0 and below.
+the density falls as :math:`|x|^{-1 - 1/\xi}`. The tail index :math:`1 / \xi` is the order up to which moments exist:
+the variance exists above 2, and the Monte Carlo error of an estimated variance above 4. Gaussian and exponential tails
+have shapes of 0 and below.
 
 Draws with weights w of mean 1 count by :math:`\sqrt{w} |x - m|`, whose fourth moment is that of the weighted variance.
 
@@ -23,8 +23,8 @@ from invsamp.diagnostics import weights
 
 #: Of `tail_shapes`, in their order: the shape, and its standard error.
 TAIL_SHAPES = ("tail_shape", "tail_shape_error")
-#: Share of the draws that are a tail at the most, and its draws at the least.
-LARGEST, FEWEST = 0.2, 20
+#: Share of the draws that are a tail at the most, and its effective draws at the least.
+LARGEST, FEWEST = 0.2, 15
 
 
 def tail_shapes(draws: Array, weight: Array | None, ess_tail: Array) -> Array:
@@ -41,31 +41,36 @@ def tail_shapes(draws: Array, weight: Array | None, ess_tail: Array) -> Array:
     distance = np.abs(flat - weights.quantiles(flat, weight, 0.5)[0][:, None])
     if weight is not None:
         distance *= np.sqrt(weight.ravel())
-    found, n = np.full((2, len(flat)), np.nan), flat.shape[1]
+    n = flat.shape[1]
     share = np.clip(ess_tail / n, 1.0 / n, 1.0)  # effective draws per draw
-    for k in np.flatnonzero(np.isfinite(share)):
-        count = int(min(LARGEST * n, np.ceil(3.0 * np.sqrt(n / share[k]))))
-        if count < FEWEST:
-            continue
-        largest = np.sort(np.partition(distance[k], n - count - 1)[n - count - 1 :])
-        shape = pareto_shape(largest[1:] - largest[0])
-        found[:, k] = shape, (1.0 + max(shape, 0.0)) / np.sqrt(count * share[k])
+    # to powers of sqrt(2), so that parameters go together
+    wanted = 2.0 ** (np.round(2.0 * np.log2(3.0 * np.sqrt(n / share))) / 2.0)
+    count = np.minimum(LARGEST * n, wanted)
+    count[~(count * share >= FEWEST)] = 0.0  # NaN too
+    found = np.full((2, len(flat)), np.nan)
+    for some in np.unique(count[count > 0.0]):
+        rows, k = np.flatnonzero(count == some), int(some)
+        largest = np.sort(np.partition(distance[rows], n - k - 1, axis=1)[:, n - k - 1 :], axis=1)
+        shape = pareto_shape(largest[:, 1:] - largest[:, :1])
+        found[:, rows] = shape, (1.0 + np.maximum(shape, 0.0)) / np.sqrt(k * share[rows])
     return found
 
 
-def pareto_shape(excess: Array) -> float:
-    """Shape of the generalized Pareto distribution of excesses over a threshold (n,), in rising order; NaN without one.
+def pareto_shape(excess: Array) -> Array:
+    """Shapes of the generalized Pareto distributions of excesses over thresholds (parameters, n), in rising order.
 
-    The profile likelihood's mean over a prior that the data set, which is as precise as maximum likelihood.
+    The profile likelihood's mean over a prior that the data set, which is as precise as maximum likelihood. NaN where
+    the lower quartile is zero.
     """
-    n = len(excess)
-    quartile = excess[max(int(n / 4 + 0.5) - 1, 0)]
-    if not quartile > 0.0:
-        return float("nan")
+    n = excess.shape[1]
+    quartile = excess[:, max(int(n / 4 + 0.5) - 1, 0), None]
     grid = 30 + int(np.sqrt(n))
-    scale = 1.0 / excess[-1] + (1.0 - np.sqrt(grid / (np.arange(grid) + 0.5))) / (3.0 * quartile)
-    # shapes with the sign of xi: what the reference calls k is minus these
-    shape = np.log1p(-scale[:, None] * excess).mean(axis=1)
-    likelihood = n * (np.log(-scale / shape) - shape - 1.0)
-    weight = np.exp(likelihood - likelihood.max())
-    return float(np.log1p(-(weight @ scale / weight.sum()) * excess).mean())
+    with np.errstate(all="ignore"):  # of no spread, and of draws that are not finite
+        scale = 1.0 / excess[:, -1:] + (1.0 - np.sqrt(grid / (np.arange(grid) + 0.5))) / (3.0 * quartile)
+        # shapes with the sign of xi: what the reference calls k is minus these
+        shape = np.log1p(-scale[:, :, None] * excess[:, None]).mean(axis=2)
+        likelihood = n * (np.log(-scale / shape) - shape - 1.0)
+        weight = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
+        mean = (weight * scale).sum(axis=1) / weight.sum(axis=1)
+        found = np.log1p(-mean[:, None] * excess).mean(axis=1)
+    return np.asarray(np.where(quartile[:, 0] > 0.0, found, np.nan))

@@ -18,8 +18,8 @@ from invsamp.engine.stages import ROUNDS
 from invsamp.engine.streams import Saved
 from invsamp.engine.training import Found, Training
 from invsamp.engine.warmup import SHORTEST
-from invsamp.evaluate.requests import Answer, Queue
 from invsamp.evaluate.counted import Counts
+from invsamp.evaluate.requests import Answer, Queue
 from invsamp.ladder import Sampler
 from invsamp.ladder.automatic import Automatic
 from invsamp.ladder.corrected_exchange import CorrectedExchange

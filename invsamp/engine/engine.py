@@ -248,7 +248,12 @@ class Engine:
         return report | {
             **self.stages.report(),
             "modes": work.visits.report(self.problem),
-            "warnings": [*([] if self.stopped is None else [self.stopped]), *self._labels(), *self._mistakes, *report["warnings"]],
+            "warnings": [
+                *([] if self.stopped is None else [self.stopped]),
+                *self._labels(),
+                *self._mistakes,
+                *report["warnings"],
+            ],
             "warmup_evaluations": dict(self._warm_up_evaluations),
             "gradient_check_evaluations": dict(self._check_evaluations),
             "failure_message": next(iter(self._failure_messages()), None),

@@ -204,7 +204,9 @@ class RunDirectory:
         """
         header, payload = read_state(self.path)
         before = [told for told in header.report.get("warnings", []) if told != header.report.get("stopped")]
-        self._write(replace(header, report=header.report | {"stopped": stopped, "warnings": [stopped, *before]}), payload)
+        self._write(
+            replace(header, report=header.report | {"stopped": stopped, "warnings": [stopped, *before]}), payload
+        )
 
     def close(self) -> None:
         """Let other processes in."""

@@ -54,6 +54,16 @@ def test_what_a_report_does_not_hold_is_not_judged():
     assert diagnose(table(), {}) == []
 
 
+def test_a_run_that_is_not_finished_says_so_unless_it_says_why():
+    unfinished = {"interrupted": True, "draws": 185, "draws_planned": 1000, "stopped": None}
+    assert only(diagnose(table(), unfinished)).startswith(
+        "the run is not finished: it holds 185 of 1000 draws per chain"
+    )
+    assert diagnose(table(), unfinished | {"interrupted": False}) == []
+    told = unfinished | {"stopped": "interrupted", "warnings": ["interrupted"]}
+    assert diagnose(table(), told) == ["interrupted"]
+
+
 def test_chains_that_do_not_agree_give_no_number_of_draws():
     near, apart = (diagnose(table(r_hat=value, ess_bulk=100.0), {"chains": 4, "draws": 1000}) for value in (1.1, 1.2))
     assert "about 4 times the draws (draws=4000) would do" in near[1]
