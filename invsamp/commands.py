@@ -16,6 +16,7 @@ from typing import Any
 from invsamp import doctor, plots
 from invsamp.contract import Plain
 from invsamp.diagnostics.report import Report
+from invsamp.results.printing import solved
 from invsamp.results.run import Run
 from invsamp.resuming import resume
 from invsamp.storage import layout
@@ -100,16 +101,21 @@ def _parser() -> argparse.ArgumentParser:
 def _info(parsed: argparse.Namespace) -> None:
     state = _state(parsed.run)
     if state.get("draws") == 0:
-        print(layout.to_json(state) if parsed.json else "\n".join([f"state: {state['state']}", "no draws so far"]))
+        why = [state["stopped"]] if state["stopped"] else []
+        print(layout.to_json(state) if parsed.json else "\n".join([*_first(state), *why, "no draws so far"]))
         return
     run = Run.load(parsed.run)
     told = state | {"parameters": run.shapes} | run.report | {"judgement": run.warnings()}
     if parsed.json:
         print(layout.to_json(told))
         return
-    print("\n".join(f"{name}: {told[name]}" for name in ("state", "posterior") if name in told))
-    print("\n".join(_told(run.report, run.shapes)))
+    print("\n".join([*_first(state), *_told(run.report, run.shapes)]))
     print(run.verdict)
+
+
+def _first(state: Plain) -> list[str]:
+    """The first lines of what is told of a run in a directory."""
+    return [f"{name}: {state[name]}" for name in ("state", "posterior") if state.get(name)]
 
 
 def _state(path: Path) -> Plain:
@@ -117,10 +123,12 @@ def _state(path: Path) -> Plain:
     if not path.is_dir():
         return {}
     header, _ = read_state(path)
-    plan = header.about["plan"]
+    plan, report, own = header.about["plan"], header.report, _of_a_script(path)
     state = f"{header.draws} of {plan['draws']} draws"
-    if header.step < plan["warmup"]:
-        state = f"in warm-up, at step {header.step} of {plan['warmup']}"
+    # warm-up may have been shorter than planned, and longer where a trial failed
+    if not header.draws and (report.get("warming") or header.step < report.get("warmup", plan["warmup"])):
+        most = "at most " if plan.get("stops_early") else ""
+        state = f"in warm-up, at step {header.step} of {most}{plan['warmup']}"
     try:
         check_unlocked(path)
         at_work = False
@@ -128,11 +136,14 @@ def _state(path: Path) -> Plain:
         at_work, state = True, f"{state}; {error}"
     finished = header.draws == plan["draws"]
     if not (finished or at_work):
-        here = any(file.name == PICKLE for file in header.files) and not _of_a_script(path)
+        here = any(file.name == PICKLE for file in header.files) and not own
         how = f"`invsamp resume {path}`" if here else f"iv.resume({str(path)!r}, posterior)"
         state += f"; stopped: {how} goes on"
     posterior = header.about["posterior"]
-    return {"state": state, "draws": header.draws, "finished": finished, "at_work": at_work, "posterior": posterior}
+    if own:
+        posterior += f", but needs what the script that posed it defines ({', '.join(own)})"
+    told = {"state": state, "draws": header.draws, "finished": finished, "at_work": at_work, "posterior": posterior}
+    return told | {"stopped": report.get("stopped")}
 
 
 def _told(report: Report, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
@@ -142,11 +153,8 @@ def _told(report: Report, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[str
         if value is not None:
             yield f"{key.replace('_', ' ')}: {', '.join(map(_short, value)) if isinstance(value, list) else value}"
     yield "parameters: " + ", ".join(f"{name}{list(shape) if shape else ''}" for name, shape in shapes.items())
-    seconds = report.get("evaluation_seconds") or {}
     for name, count in (report.get("evaluations") or {}).items():
-        failed = (report.get("failed_solves") or {}).get(name, 0)
-        took = f", {seconds[name]:.3g} s" if name in seconds else ""
-        yield f"solves of {name}: {count:,}{took}" + (f", {failed:,} failed" if failed else "")
+        yield f"solves of {name}: {', '.join([f'{count:,}', *solved(report, name)])}"
     if report.get("seconds") is not None:
         yield f"seconds: {report['seconds']:.3g}"
 

@@ -47,7 +47,8 @@ class ForwardModel(Protocol):
     figures), ``data_indices`` (of a coarse model that predicts a part of the data: which, counted in C order),
     ``message`` (what the last row that was not finite says), ``no_derivatives`` (why `linearize` cannot work, or None),
     ``derivative_error`` (by how much its derivatives may miss those of its values, relative to themselves; where it is
-    missing they are exact, to rounding), and the methods of `JacobianForwardModel` and `RowsForwardModel`.
+    missing they are exact, to rounding), ``function_calls`` (`FunctionCalls`, where a row takes several calls of a
+    function), and the methods of `JacobianForwardModel` and `RowsForwardModel`.
     """
 
     def __call__(self, theta: Array) -> Array:
@@ -103,7 +104,8 @@ class Potential(Protocol):
     """Energy (negative log density up to a constant) of one fidelity, at positions (chains, dimension).
 
     A failed solve or zero density is ``energy = +inf`` with ``gradient = 0``; nothing is raised for it. A potential may
-    carry ``derivative_error`` and ``no_derivatives``, as a forward model does, and ``single_precision``, a flag.
+    carry ``derivative_error``, ``no_derivatives`` and ``function_calls``, as a forward model does, and
+    ``single_precision``, a flag.
     """
 
     dimension: int
@@ -213,6 +215,27 @@ class NoisyPotential(SplitPotential, Protocol):
 def derivative_error(part: object) -> float:
     """The relative error of its derivatives that a forward model or a potential admits; 0: none but rounding."""
     return float(getattr(part, "derivative_error", None) or 0.0)
+
+
+class FunctionCalls(NamedTuple):
+    """How often a model or potential calls the function that it is made of, for one row of theta.
+
+    Finite differences call it at shifted points. Rows of a batch count one by one.
+    """
+
+    value: int = 1  # for observations or an energy
+    linearized: int = 1  # with derivatives
+    each_column: int = 0  # with derivatives: more, for each column of theta
+
+    def at(self, columns: int) -> FunctionCalls:
+        """The same for a known number of columns."""
+        return FunctionCalls(self.value, self.linearized + self.each_column * columns)
+
+
+def function_calls(part: object) -> FunctionCalls:
+    """What a forward model or a potential says of its function; one call for each row where it says nothing."""
+    found = getattr(part, "function_calls", None)
+    return found if isinstance(found, FunctionCalls) else FunctionCalls()
 
 
 def single_precision(potential: object) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
@@ -17,7 +16,7 @@ from invsamp.contract import Array, Potential, Problem
 from invsamp.engine.corrected import engine_of
 from invsamp.engine.draws import Draws
 from invsamp.engine.engine import Engine
-from invsamp.engine.interrupts import Interrupts, leave
+from invsamp.engine.interrupts import Interrupts, leave, reason
 from invsamp.engine.plan import Plan
 from invsamp.engine.progress import Bar
 from invsamp.engine.record import as_record
@@ -33,7 +32,7 @@ from invsamp.parallel.answering import answered_by, as_evaluator
 from invsamp.parallel.messages import Communicator
 from invsamp.parallel.sharing import communicator, share
 from invsamp.posing.target import Target
-from invsamp.results.handing_back import announce, handed_back, warn
+from invsamp.results.handing_back import announce, handed_back
 from invsamp.results.run import Run
 from invsamp.storage.arviz_import import load_arviz
 from invsamp.storage.directory import as_path
@@ -243,19 +242,10 @@ def _run(engine: Engine, progress: bool, together: bool) -> Draws:
                 if received:
                     leave(received, f"stopped after {engine.done} of {engine.steps} steps")
     except (KeyboardInterrupt, Exception) as error:
-        interrupted = isinstance(error, KeyboardInterrupt)
         # several processes that stopped in the middle of a step cannot go on
-        if not kept.count or (interrupted and shared and not received):
+        if not kept.count or (isinstance(error, KeyboardInterrupt) and shared and not received):
             raise
-        why = "interrupted" if interrupted else _told(error)
-        warn(f"{why}: the run holds the {kept.count} draws that were made, of {plan.draws}", stacklevel=5)
+        engine.stopped = f"{reason(error)}: the run holds the {kept.count} draws that were made, of {plan.draws}"
     finally:
         bar.close()
     return kept
-
-
-def _told(error: BaseException) -> str:
-    """What an exception says, and where it arose."""
-    notes, place = getattr(error, "__notes__", []), traceback.extract_tb(error.__traceback__)[-1]
-    said = "; ".join([f"{type(error).__name__}: {error}", *notes])
-    return f"{said} ({place.filename}, line {place.lineno})"

@@ -71,6 +71,26 @@ def test_a_run_that_was_stopped_in_warm_up_says_so(
     assert json.loads(capsys.readouterr().out)["draws"] == 0
 
 
+def test_a_run_that_was_killed_after_a_short_warm_up_is_not_in_warm_up(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Warm-up ended at step 9 of at most 20."""
+    header, _ = read_state(run)
+    about = header.about | {"plan": header.about["plan"] | {"draws": 40, "stops_early": True}}
+    changed = {"step": 15, "about": about, "report": header.report | {"warmup": 9, "interrupted": True}}
+    pickled = (run / PICKLE).read_bytes()
+    assert main(["info", str(copied(run, tmp_path / "drawing", pickled, **changed))]) == 0
+    told = capsys.readouterr().out
+    assert "state: 20 of 40 draws; stopped: " in told and "in warm-up" not in told
+    assert "the run is not finished: it holds 20 of 40 draws" in told
+    assert main(["info", str(copied(run, tmp_path / "before", pickled, **changed, segments=()))]) == 0
+    assert "state: 0 of 40 draws; stopped: " in capsys.readouterr().out
+    warming = changed | {"report": header.report | {"warmup": 20, "warming": True, "stopped": "the mesh is gone"}}
+    assert main(["info", str(copied(run, tmp_path / "warming", pickled, **warming, segments=()))]) == 0
+    told = capsys.readouterr().out
+    assert "in warm-up, at step 15 of at most 20" in told and "the mesh is gone\n" in told
+
+
 def test_what_a_script_defines_is_asked_of_the_script(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -81,7 +101,9 @@ def test_what_a_script_defines_is_asked_of_the_script(
     header, payload = read_state(folder)
     write_state(folder, replace(header, segments=()), payload)
     assert main(["info", str(folder)]) == 0
-    assert "stopped: iv.resume(" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "stopped: iv.resume(" in told
+    assert "posterior: pickled, but needs what the script that posed it defines (hunting)" in told
 
 
 def test_a_saved_file_is_a_run_too(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

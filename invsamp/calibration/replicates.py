@@ -108,8 +108,8 @@ def _run(
                 executor=executor,
             )
         told = [str(warning.message) for warning in caught if issubclass(warning.category, UserWarning)]
-        if run.report["interrupted"]:  # part of a run is none
-            raise KeyboardInterrupt if told[0].startswith("interrupted") else RuntimeError(told[0])
+        if (stopped := run.report["stopped"]) is not None:  # part of a run is none
+            raise KeyboardInterrupt if stopped.startswith("interrupted") else RuntimeError(stopped)
         energies = run.data.sample_stats["energy"].values
         with np.errstate(divide="ignore"):
             log_weight = None if run.weights is None else np.log(run.weights)

@@ -11,7 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, instance, integer, optional
-from invsamp.contract import Array, ForwardModel, VectorJacobianProduct, derivative_error, no_derivatives
+from invsamp.contract import (
+    Array,
+    ForwardModel,
+    FunctionCalls,
+    VectorJacobianProduct,
+    derivative_error,
+    function_calls,
+    no_derivatives,
+)
 from invsamp.corrections.polynomials import Polynomial
 from invsamp.posing.adapters import parameter_names
 from invsamp.posing.forward import ModelError, real_array
@@ -69,6 +77,11 @@ class Surrogate:
     def derivative_error(self) -> float:
         """That of the coarse model."""
         return 0.0 if self.coarse is None else derivative_error(self.coarse)
+
+    @property
+    def function_calls(self) -> FunctionCalls:
+        """Those of the coarse model."""
+        return function_calls(self.coarse)
 
     @property
     def no_derivatives(self) -> str | None:

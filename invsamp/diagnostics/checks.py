@@ -22,6 +22,9 @@ R_HAT_LIMIT = 1.01
 APART_LIMIT = 1.1
 #: Effective draws that bulk and tail need per chain, for up to four chains (Vehtari et al. 2021, section 4: 400).
 ESS_PER_CHAIN = 100.0
+#: Tail index (the order up to which moments exist) below which the error of a variance is not finite; and how many
+#: standard errors its shape is beyond that, one-sided 95%, where it is told by itself.
+TAIL_INDEX_LIMIT, TAIL_DOUBT = 4.0, 1.645
 #: Share of the draws that weights have to leave, where there are too few draws anyway.
 WEIGHTS_LEFT = 0.5
 #: Fraction of accepted swaps below which a pair of rungs hardly exchanges anything.
@@ -81,15 +84,17 @@ def diagnose(summary: pd.DataFrame, report: Report, weight: Array | None = None)
     """
     if weight is not None and not np.isfinite(weight).all():
         return [*report.get("warnings", []), _NO_WEIGHTS]
-    swaps = _swap_warnings(report)
+    swaps, heavy = _swap_warnings(report), _heavy(summary, report)
     return [
         *report.get("warnings", []),
+        *_unfinished_warnings(report),
         *_draw_warnings(summary, report),
         *_mode_warnings(report),
         *([] if weight is None else _weight_warnings(weight, report)),
         *_r_hat_warnings(summary, report),
-        *_ess_warnings(summary, report),
-        *_sd_warnings(summary, report),
+        *_ess_warnings(summary, report, heavy),
+        *_tail_warnings(heavy),
+        *_sd_warnings(summary, report, heavy),
         *swaps,
         # a ladder with a broken rung has no round trips either: one message for one cause
         *([] if swaps else _round_trip_warnings(report)),
@@ -101,6 +106,16 @@ def diagnose(summary: pd.DataFrame, report: Report, weight: Array | None = None)
         *_failed_solve_warnings(report),
         *_fallback_warnings(report),
         *_boundary_warnings(report),
+    ]
+
+
+def _unfinished_warnings(report: Report) -> list[str]:
+    """A run with fewer draws than were asked for, of which nobody has told why it ended."""
+    if not report.get("interrupted") or report.get("stopped"):
+        return []
+    return [
+        f"the run is not finished: it holds {report.get('draws', '?')} of {report.get('draws_planned', '?')} draws per "
+        "chain. It is still at work, or was stopped or killed: iv.resume goes on with a run in a directory."
     ]
 
 
@@ -249,7 +264,7 @@ def _unbounded(modes: FoundModes, apart: Collection[str]) -> list[str]:
     return found
 
 
-def _ess_warnings(summary: pd.DataFrame, report: Report) -> list[str]:
+def _ess_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float]) -> list[str]:
     wanted, found = ess_wanted(report.get("chains", 4)), []
     for column, meaning in (("ess_bulk", "means"), ("ess_tail", "5% and 95% quantiles")):
         bad = summary[column][summary[column] < wanted].sort_values()
@@ -261,15 +276,18 @@ def _ess_warnings(summary: pd.DataFrame, report: Report) -> list[str]:
         advice = f"At this rate about {factor:.2g} times the draws{draws} would do."
         if float(summary["r_hat"].max()) > APART_LIMIT:  # chains that are apart give no rate
             advice = "How many draws would do cannot be told from chains that do not agree: see R-hat first."
+        elif len(heavy):  # excursions into the tails take longer the farther they go, along other parameters too
+            advice = "How many draws would do cannot be told, as tails are heavy."
         found.append(f"{column} is below {wanted:.0f}: {named}. {meaning.capitalize()} are not settled. {advice}")
     return found
 
 
-def _sd_warnings(summary: pd.DataFrame, report: Report) -> list[str]:
+def _sd_warnings(summary: pd.DataFrame, report: Report, heavy: pd.Series[float]) -> list[str]:
     """Sds that are less sure than means have to be, where nothing else is said of the parameter."""
     wanted = ess_wanted(report.get("chains", 4))
     limit = wanted**-0.5  # error of a mean, in sds, of so many draws
     settled = (summary["ess_bulk"] >= wanted) & (summary["ess_tail"] >= wanted) & ~(summary["r_hat"] > R_HAT_LIMIT)
+    settled &= ~summary.index.isin(heavy.index)
     share = (summary["mcse_sd"] / summary["sd"])[settled & (summary["sd"] > 0.0)]
     bad = share[share > limit].sort_values(ascending=False)
     if not len(bad):
@@ -277,10 +295,36 @@ def _sd_warnings(summary: pd.DataFrame, report: Report) -> list[str]:
     named = _list([f"{name} {value:.0%}" for name, value in bad.items()])
     factor = (float(bad.iloc[0]) / limit) ** 2
     draws = f" (draws={_round_up(factor * report['draws'])})" if report.get("draws") else ""
+    advice = "" if len(heavy) else f"; about {factor:.2g} times the draws{draws} would do"
     return [
-        f"errors of sds are above {limit:.0%}: {named}, while means and quantiles are settled. Likely: heavy "
-        f"tails, as a few draws far out make up a variance, and none may have been far enough yet. Quote quantiles; "
-        f"about {factor:.2g} times the draws{draws} would do, if the law has a fourth moment."
+        f"errors of sds are above {limit:.0%}: {named}, while means and quantiles are settled: a few draws far out "
+        f"make up a variance. Quote quantiles{advice}."
+    ]
+
+
+def _heavy(summary: pd.DataFrame, report: Report) -> pd.Series[float]:
+    """Tail indices of parameters for which these are below `TAIL_INDEX_LIMIT`, the lowest first.
+
+    By the estimate alone where the error of the sd is large, which needs a reason anyway; elsewhere beyond doubt.
+    """
+    if "tail_shape" not in summary:
+        return summary["sd"].iloc[:0]
+    shape, limit = summary["tail_shape"], 1.0 / TAIL_INDEX_LIMIT
+    sure = shape - TAIL_DOUBT * summary["tail_shape_error"] > limit
+    unsettled = summary["mcse_sd"] > ess_wanted(report.get("chains", 4)) ** -0.5 * summary["sd"]
+    heavy = (shape > limit) & (sure | unsettled) & ~(summary["r_hat"] > APART_LIMIT)
+    return (1.0 / shape[heavy]).sort_values()
+
+
+def _tail_warnings(heavy: pd.Series[float]) -> list[str]:
+    if not len(heavy):
+        return []
+    named = _list([f"{name} {value:.2g}" for name, value in heavy.items()])
+    return [
+        f"tails are heavy, with a tail index below {TAIL_INDEX_LIMIT:g}: {named} (estimated from the largest draws). "
+        "The variance may not exist. Below 2 it does not, and means have no standard errors; below 4 sds have none, "
+        "and no number of draws settles them. Quote medians and quantiles, or give the parameter a prior with lighter "
+        "tails."
     ]
 
 

@@ -26,9 +26,10 @@ from scipy.special import betaincinv, ndtri
 
 from invsamp.contract import Array
 from invsamp.diagnostics import weights
+from invsamp.diagnostics.tails import TAIL_SHAPES, tail_shapes
 
 #: Of `errors`, in their order.
-ERRORS = ("mcse_mean", "mcse_sd", "ess_bulk", "ess_tail", "r_hat")
+ERRORS = ("mcse_mean", "mcse_sd", "ess_bulk", "ess_tail", "r_hat", *TAIL_SHAPES)
 #: Probabilities of the quantiles in whose indicators the effective size of the tails is taken.
 TAILS = (0.05, 0.95)
 #: Central 68%, one standard deviation to either side of a normal law's mean.
@@ -45,7 +46,7 @@ class Ordered(NamedTuple):
 
 
 def errors(draws: Array, weight: Array | None = None) -> Array:
-    """The statistics `ERRORS`, shape (5, parameters)."""
+    """The statistics `ERRORS`, shape (7, parameters)."""
     halves, halved = _halves(draws), _halved(weight)
     ordered = _ordered(halves)
     scores = _normal_scores(ordered, halved).reshape(halves.shape)
@@ -59,6 +60,7 @@ def errors(draws: Array, weight: Array | None = None) -> Array:
             _ess(scores, halved),
             tails,
             _larger_rhat(scores, ordered, halved),
+            *tail_shapes(draws, weight, tails),
         ]
     )
 

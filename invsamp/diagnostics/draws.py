@@ -12,6 +12,7 @@ import numpy.typing as npt
 from invsamp.arguments import array, numbers, one_of, real
 from invsamp.contract import Array
 from invsamp.diagnostics import convergence, weights
+from invsamp.diagnostics.tails import TAIL_SHAPES
 
 #: Draws that are taken together, of as many parameters as have them: what a processor keeps at hand.
 _AT_ONCE = 2**16
@@ -117,18 +118,19 @@ def statistics(values: Array, log_weight: npt.ArrayLike | None = None) -> dict[s
     values = array("values", values, finite=False, nan=True)
     if values.ndim < 2:
         raise ValueError(f"values must have shape (chains, draws, *shape), got {values.shape}")
-    return table(values, _weight(log_weight, values))
+    found = table(values, _weight(log_weight, values))
+    return {name: value for name, value in found.items() if name not in TAIL_SHAPES}
 
 
 def table(values: Array, weight: Array | None) -> dict[str, Array]:
-    """`statistics` of draws whose weights (chains, draws) have mean 1; NaN where these are NaN."""
+    """`statistics` and shapes of tails, of draws whose weights (chains, draws) have mean 1; NaN where these are NaN."""
     shape = values.shape[2:]
     flat = np.ascontiguousarray(values.reshape(-1, math.prod(shape)).T)
     # by exact equality: rounding makes the sd of equal numbers small, not zero
     spread = np.full(len(flat), np.nan) if flat.shape[1] == 1 else weights.sd(flat, weight)
     found = {"mean": weights.mean(flat, weight), "sd": np.where((flat == flat[:, :1]).all(axis=1), 0.0, spread)}
     found |= zip(("5%", "50%", "95%"), weights.quantiles(flat, weight, (0.05, 0.5, 0.95)), strict=True)
-    found |= zip(convergence.ERRORS, _of_each(values, convergence.errors, weight).reshape(5, len(flat)), strict=True)
+    found |= zip(convergence.ERRORS, _of_each(values, convergence.errors, weight).reshape(-1, len(flat)), strict=True)
     return {name: value.reshape(shape) for name, value in found.items()}
 
 

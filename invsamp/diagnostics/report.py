@@ -127,12 +127,15 @@ class Report(TypedDict, total=False):
     warnings: list[str]
     seed: int
     draws: int
+    draws_planned: int  # those that were asked for
     warmup: int
     warmup_most: int
     thin: int
     chains: int
     seconds: float
-    interrupted: bool
+    interrupted: bool  # whether there are fewer draws than were asked for
+    stopped: str | None  # what ended the run then, where that is known
+    warming: bool  # whether it is still in warm-up
     processes: dict[str, object]
     versions: dict[str, str]
     # of each rung
@@ -157,6 +160,7 @@ class Report(TypedDict, total=False):
     outside: list[float]
     # of each fidelity
     evaluations: dict[str, int]
+    function_calls: dict[str, int]
     evaluation_seconds: dict[str, float]
     warmup_evaluations: dict[str, int]
     gradient_check_evaluations: dict[str, int]

@@ -24,14 +24,14 @@ VANISHED = 1e-3
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class LevelSet(Walled):
-    """Positions at which a function is not positive, in any dimension.
+    """Natural parameters at which a function is not positive, in any dimension.
 
     Parameters
     ----------
     level : callable
-        Positions (n, d) -> levels (n,): not positive inside, positive (or NaN) outside, continuous.
+        Natural parameters (n, d) -> levels (n,): not positive inside, positive (or NaN) outside, continuous.
     gradient : callable
-        Positions (n, d) -> gradients (n, d). It must not vanish on the boundary.
+        Natural parameters (n, d) -> gradients (n, d). It must not vanish on the boundary.
     dimension : int
     resolution : float or array_like, shape (d,), optional
         Moves are looked at in steps that are no longer than this in any coordinate, then the crossing is located to

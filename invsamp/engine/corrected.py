@@ -18,6 +18,7 @@ from invsamp.engine.stages import ROUNDS
 from invsamp.engine.streams import Saved
 from invsamp.engine.training import Found, Training
 from invsamp.engine.warmup import SHORTEST
+from invsamp.evaluate.counted import Counts
 from invsamp.evaluate.requests import Answer, Queue
 from invsamp.ladder import Sampler
 from invsamp.ladder.automatic import Automatic
@@ -143,7 +144,7 @@ class CorrectedEngine(Engine):
         }
         if not self._learning:
             return super().state() | {"corrected": own}
-        counts = {name: [e.evaluations, e.seconds, e.failed] for name, e in self.potentials.items()}
+        counts = {name: list(e.counts) for name, e in self.potentials.items()}
         return {"corrected": own, "step": self.done, "seconds": self.seconds, "counts": counts}
 
     def restore(self, state: Saved) -> None:
@@ -166,8 +167,8 @@ class CorrectedEngine(Engine):
         self.done = state["step"]
         self.restart_clock(state["seconds"])
         for name, counts in state["counts"].items():
-            potential = self.potentials[name]
-            potential.evaluations, potential.seconds, potential.failed = counts
+            # runs of version 0.2.0 did not count calls
+            self.potentials[name].counts = Counts(*[*counts, counts[0]][:4])
 
     def _candidates(self) -> list[str]:
         """Coarse fidelities that are cheap enough, from the coarsest on; what is said of the others."""

@@ -18,7 +18,7 @@ from invsamp.engine.stages import Stages
 from invsamp.engine.starts import failure_message, place
 from invsamp.engine.streams import Saved
 from invsamp.engine.swaps.exchange import Exchange
-from invsamp.evaluate.counted import CountedPotential
+from invsamp.evaluate.counted import CountedPotential, Counts
 from invsamp.evaluate.requests import Answer, Asks, Queue, Result
 from invsamp.ladder import Sampler
 from invsamp.laws.cooling import label
@@ -76,6 +76,8 @@ class Engine:
         #: Where the second rung was on the way to this step (steps, chains, d), if it took several.
         self.between: Array | None = None
         self.done = self.kept = 0
+        #: Why the run ended before its last step, in words: the first of its warnings.
+        self.stopped: str | None = None
         #: Steps of warm-up, once it is over.
         self.warmed: int | None = None
         self._warm_up_evaluations: dict[str, int] = {}
@@ -203,6 +205,7 @@ class Engine:
             "evaluations": {e.fidelity: e.evaluations for e in potentials},
             "evaluation_seconds": {e.fidelity: e.seconds for e in potentials},
             "failed_solves": {e.fidelity: e.failed for e in potentials},
+            "function_calls": {e.fidelity: e.calls for e in potentials},
             "warm_up_evaluations": dict(self._warm_up_evaluations),
             "step": self.done,
             "warmed": self.warmed,
@@ -218,10 +221,10 @@ class Engine:
         self._messages_before = list(state["failure_messages"])
         self._check_evaluations = dict(state["gradient_check_evaluations"])
         self._mistakes = list(state["gradient_mistakes"])
+        counts = [state[key] for key in ("evaluations", "evaluation_seconds", "failed_solves")]
+        counts.append(state.get("function_calls", counts[0]))  # runs of version 0.2.0 had none
         for name, potential in self.potentials.items():
-            potential.evaluations = state["evaluations"][name]
-            potential.seconds = state["evaluation_seconds"][name]
-            potential.failed = state["failed_solves"][name]
+            potential.counts = Counts(*(each[name] for each in counts))
         self.restart_clock(state["seconds"])
 
     def restart_clock(self, seconds: float) -> None:
@@ -245,7 +248,12 @@ class Engine:
         return report | {
             **self.stages.report(),
             "modes": work.visits.report(self.problem),
-            "warnings": [*self._labels(), *self._mistakes, *report["warnings"]],
+            "warnings": [
+                *([] if self.stopped is None else [self.stopped]),
+                *self._labels(),
+                *self._mistakes,
+                *report["warnings"],
+            ],
             "warmup_evaluations": dict(self._warm_up_evaluations),
             "gradient_check_evaluations": dict(self._check_evaluations),
             "failure_message": next(iter(self._failure_messages()), None),
@@ -258,7 +266,10 @@ class Engine:
             "thin": self.plan.thin,
             "chains": self.plan.chains,
             "seconds": self.seconds,
+            "draws_planned": self.plan.draws,
             "interrupted": self.kept < self.plan.draws,
+            "stopped": self.stopped,
+            "warming": self.stages.warming,
             "processes": self.processes(),
             "posed": posed(self.problem),
         }

@@ -213,9 +213,9 @@ class Uncounted:
     def answer(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:
         """What is asked for of this fidelity."""
         potential = self._potential
-        before = potential.evaluations, potential.seconds, potential.failed
+        before = potential.counts
         found = self._answered(requests)
-        potential.evaluations, potential.seconds, potential.failed = before
+        potential.counts = before
         return found
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -78,3 +79,12 @@ def leave(number: int, message: str) -> None:
         with contextlib.suppress(OSError):  # the terminal may be gone: that is what SIGHUP says
             print(message, file=sys.stderr, flush=True)
     raise SystemExit(128 + number)
+
+
+def reason(error: BaseException) -> str:
+    """What ended a run: what an exception says, and where it arose."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    notes, place = getattr(error, "__notes__", []), traceback.extract_tb(error.__traceback__)[-1]
+    said = "; ".join([f"{type(error).__name__}: {error}".removesuffix(": "), *notes])
+    return f"{said} ({place.filename}, line {place.lineno})"

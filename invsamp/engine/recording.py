@@ -15,7 +15,7 @@ from invsamp.engine import state as states
 from invsamp.engine.draws import Draws, told
 from invsamp.engine.engine import Engine
 from invsamp.engine.first_steps import FIRST_STEPS
-from invsamp.engine.interrupts import Interrupts, leave
+from invsamp.engine.interrupts import Interrupts, leave, reason
 from invsamp.engine.progress import Bar
 from invsamp.engine.undeclared import Unchanged, check_settings
 from invsamp.storage import manifest as manifests
@@ -106,6 +106,8 @@ def record(engine: Engine, directory: RunDirectory, interrupts: Interrupts, prog
             received = interrupts.received or engine.signalled()
         checkpoints.write()
     except BaseException as error:
+        with suppress(OSError, ValueError):  # the disk may be what failed
+            directory.note(_stopped(error, engine, directory))
         _add_note(error, directory)
         raise
     finally:
@@ -240,6 +242,11 @@ def _payload(engine: Engine, state: object) -> bytes:
     # a trial that fails lets the chains begin there again
     start = engine.given if engine.warmed is None or engine.warming else None
     return states.encode({"sampler": sampler, "start": start, "engine": state})
+
+
+def _stopped(error: BaseException, engine: Engine, directory: RunDirectory) -> str:
+    kept, planned = directory.header.draws, engine.plan.draws
+    return f"{reason(error)}: the run holds the {kept} draws of its last checkpoint, of {planned}"
 
 
 def _add_note(error: BaseException, directory: RunDirectory) -> None:

@@ -54,6 +54,7 @@ def report(
         "cliffs": [r.counts.cliffs for r in rungs],
         "reflection_fallbacks": [r.counts.fallbacks for r in rungs],
         "evaluations": {name: e.evaluations for name, e in potentials.items()},
+        "function_calls": {name: e.calls for name, e in potentials.items()},
         "evaluation_seconds": {name: e.seconds for name, e in potentials.items()},
         "failed_solves": {name: e.failed for name, e in potentials.items()},
         **swaps,

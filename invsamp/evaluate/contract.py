@@ -83,7 +83,7 @@ class Checked:
         self._check_late(requests, found)
         for request, estimate in zip(requests, found, strict=True):
             rows = len(request.position)
-            self._potentials[request.fidelity].count(rows * request.of_each_row, estimate.failures, seconds * rows)
+            self._potentials[request.fidelity].count(request, rows, estimate.failures, seconds * rows)
         return found
 
     def _asked(self, requests: tuple[Request, ...]) -> tuple[Estimate, ...]:

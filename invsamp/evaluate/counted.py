@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,11 +15,21 @@ from invsamp.contract import (
     SensitivePotential,
     SplitPotential,
     TermwisePotential,
+    function_calls,
     single_precision,
     sums_batches,
 )
 from invsamp.evaluate.requests import Estimate, Request
 from invsamp.evaluate.solving import solver
+
+
+class Counts(NamedTuple):
+    """What the evaluations of a potential came to."""
+
+    evaluations: int = 0
+    seconds: float = 0.0
+    failed: int = 0
+    calls: int = 0  # of the function that the model or potential is made of
 
 
 class CountedPotential:
@@ -33,7 +44,7 @@ class CountedPotential:
     ) -> None:
         self.fidelity = fidelity
         self.fidelities: Mapping[str, CountedPotential] = {fidelity: self} if fidelities is None else fidelities
-        self.evaluations, self.failed, self.seconds = 0, 0, 0.0
+        self.counts = Counts()
         #: Whether some law takes its prior energy apart.
         self.apart = False
         #: By a solve elsewhere that failed.
@@ -46,6 +57,7 @@ class CountedPotential:
         #: Whether it tells prior energy and misfit apart.
         self.split = isinstance(potential, SplitPotential)
         self._solve = solver(potential)
+        self._calls = function_calls(potential).at(potential.dimension)
         #: Whether it tells what Gauss-Newton matrices of its terms are made of.
         self.sensitive = isinstance(potential, SensitivePotential)
         #: Number of its data terms, where it has some.
@@ -59,9 +71,18 @@ class CountedPotential:
         #: Whether it sums the gradients of a batch itself.
         self.sums = sums_batches(potential)
 
-    def count(self, evaluations: int, failed: int, seconds: float, message: str | None = None) -> None:
-        """Count what somebody else has solved; ``message`` by a solve that failed."""
-        self.evaluations += evaluations
+    @property
+    def counts(self) -> Counts:
+        """What all evaluations so far came to."""
+        return Counts(self.evaluations, self.seconds, self.failed, self.calls)
+
+    @counts.setter
+    def counts(self, counts: Counts) -> None:
+        self.evaluations, self.seconds, self.failed, self.calls = counts
+
+    def count(self, request: Request, rows: int, failed: int, seconds: float, message: str | None = None) -> None:
+        """Count so many rows of a request that somebody else has solved; ``message`` by a solve that failed."""
+        self._count(request, rows)
         self.failed += failed
         self.seconds += seconds
         self.message = message or self.message
@@ -82,10 +103,17 @@ class CountedPotential:
         begin = perf_counter()
         found = self._solve(request)
         self.seconds += perf_counter() - begin
-        self.evaluations += rows if request.batch is None else rows * request.of_each_row
+        self._count(request, rows)
         if found.failed:
             self.failed += found.failures
         return found
+
+    def _count(self, request: Request, rows: int) -> None:
+        # a batch has the gradients of its terms in any case
+        derived = (request.gradient or request.batch is not None) and not request.observations
+        evaluations = rows if request.batch is None else rows * request.of_each_row
+        self.evaluations += evaluations
+        self.calls += evaluations * (self._calls.linearized if derived else self._calls.value)
 
     def energy(self, position: Array) -> Array:
         """Energy (chains,), +inf where it is not finite."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from invsamp.contract import Array, HasModels
 from invsamp.estimators import Estimator, Remembering, probe
-from invsamp.evaluate.counted import CountedPotential
+from invsamp.evaluate.counted import CountedPotential, Counts
 from invsamp.evaluate.requests import answered
 
 
@@ -63,7 +63,7 @@ class Noise(NamedTuple):
 def solve(level: CountedPotential, position: Array) -> tuple[Array, Array]:
     """Energies and gradients at the states, timed by the level without what is done at the first call."""
     level.energy_and_gradient(position[:1])  # compiles what has to be compiled
-    level.evaluations, level.seconds = 0, 0.0
+    level.counts = Counts()
     return level.energy_and_gradient(position)
 
 

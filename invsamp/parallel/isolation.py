@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import function, integer, optional, real
-from invsamp.contract import AnyArray, Array, Cotangent, Plain, VectorJacobianProduct
+from invsamp.contract import AnyArray, Array, Cotangent, FunctionCalls, Plain, VectorJacobianProduct
 from invsamp.parallel.pool import Task, WorkerPool
 from invsamp.parallel.worker import Answer, Description, Request, describe, digest
 from invsamp.posing.failures import CountsFailures, Failures
@@ -193,6 +193,11 @@ class IsolatedModel(CountsFailures):
     def derivative_error(self) -> float:
         """The relative error of its derivatives that the model admits."""
         return self._description.derivative_error
+
+    @property
+    def function_calls(self) -> FunctionCalls:
+        """Calls of the model's function for one theta."""
+        return self._description.function_calls
 
     def close(self) -> None:
         """End the worker processes. A later evaluation starts them again."""

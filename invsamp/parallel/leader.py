@@ -269,8 +269,8 @@ class Leader:
             parts.append(done)
             if rank:  # what was solved here is counted
                 request = self._requests[done.request]
-                evaluations = len(done.rows) * request.of_each_row
-                self._engine.potentials[request.fidelity].count(evaluations, done.failed, done.seconds, done.message)
+                potential = self._engine.potentials[request.fidelity]
+                potential.count(request, len(done.rows), done.failed, done.seconds, done.message)
 
     def _joined(self, request: Request, parts: list[Done]) -> Estimate:
         parts.sort(key=lambda done: done.rows.start)
@@ -294,11 +294,11 @@ class Leader:
         """Whether rows of such requests have bits of their own, at starts: the positions may be all the same."""
         rows = max(len(request.position), self._engine.plan.chains)
         potential = self._engine.potentials[request.fidelity]
-        before = potential.evaluations, potential.failed, potential.seconds
+        before = potential.counts
         self._planner.tried(request, rows, False)  # until it is known
         splits = separable(_moved(request, starts(self._engine, rows)), self._together)
         self._planner.tried(request, rows, splits)
-        potential.evaluations, potential.failed, potential.seconds = before
+        potential.counts = before
 
 
 def _moved(request: Request, position: Array) -> Request:

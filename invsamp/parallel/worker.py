@@ -20,10 +20,12 @@ from invsamp.contract import (
     Array,
     Cotangent,
     ForwardModel,
+    FunctionCalls,
     JacobianForwardModel,
     RowsForwardModel,
     VectorJacobianProduct,
     derivative_error,
+    function_calls,
 )
 from invsamp.posing.forward import ModelError, WrongShapeError, real_array
 
@@ -97,6 +99,7 @@ class Description(NamedTuple):
     has_jacobian: bool
     has_rows: bool
     derivative_error: float
+    function_calls: FunctionCalls
 
 
 def describe(model: object) -> Description:
@@ -118,6 +121,7 @@ def describe(model: object) -> Description:
         callable(getattr(model, "jacobian", None)),
         callable(getattr(model, "rows", None)),
         derivative_error(model),
+        function_calls(model),
     )
 
 

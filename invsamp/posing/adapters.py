@@ -15,7 +15,7 @@ import numpy as np
 
 from invsamp import arguments
 from invsamp.arguments import array, one_of, optional, real, text
-from invsamp.contract import AnyArray, Array, Tensor, VectorJacobianProduct
+from invsamp.contract import AnyArray, Array, FunctionCalls, Tensor, VectorJacobianProduct
 from invsamp.posing.forward import ModelError, WrongShapeError, own_array, real_array
 
 Derived = TypeVar("Derived")
@@ -45,7 +45,7 @@ class JacobianModel:
     def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
         """Observations and the vector-Jacobian product."""
         y, matrix = self.jacobian(theta)
-        return y, lambda cotangent: np.matmul(cotangent[:, None, :], matrix)[:, 0]
+        return y, lambda cotangent: product(cotangent, matrix)
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,11 @@ class FiniteDifferenceModel:
         rounding = np.finfo(float).eps / self.relative_step
         return 0.0 if order is None else float(min(0.1, np.sqrt(self.relative_step**order + rounding)))
 
+    @property
+    def function_calls(self) -> FunctionCalls:
+        """Calls for one theta: linearized, 2p + 1 of the central scheme, p + 1 of the forward one, p complex steps."""
+        return FunctionCalls(1, *{"central": (1, 2), "forward": (1, 1)}.get(self.scheme, (0, 1)))
+
     def __call__(self, theta: Array) -> Array:
         """Observations (batch, m)."""
         return real_array(self.function(theta), "the result of the function")
@@ -82,23 +87,25 @@ class FiniteDifferenceModel:
                     "what dropped the imaginary part has dropped the derivatives"
                 )
             y = y.reshape(batch, p, -1)
-            return np.ascontiguousarray(y[:, 0].real), np.swapaxes(y.imag / step[:, :, None], 1, 2)
+            with np.errstate(all="ignore"):
+                return np.ascontiguousarray(y[:, 0].real), np.swapaxes(y.imag / step[:, :, None], 1, 2)
         step = (theta + step) - theta  # the step that is taken after rounding
         moves = step[:, :, None] * np.eye(p)
         signs = (0.0, 1.0, -1.0) if self.scheme == "central" else (0.0, 1.0)
         stacked = np.concatenate([theta[:, None, :]] + [theta[:, None, :] + s * moves for s in signs[1:]], axis=1)
         y = _rows(self(stacked.reshape(-1, p)), batch * stacked.shape[1], "the function")
         y = y.reshape(batch, stacked.shape[1], -1)
-        if self.scheme == "central":
-            difference = (y[:, 1 : 1 + p] - y[:, 1 + p :]) / (2.0 * step[:, :, None])
-        else:
-            difference = (y[:, 1:] - y[:, :1]) / step[:, :, None]
+        with np.errstate(all="ignore"):  # far off, values overflow: that is a failed solve
+            if self.scheme == "central":
+                difference = (y[:, 1 : 1 + p] - y[:, 1 + p :]) / (2.0 * step[:, :, None])
+            else:
+                difference = (y[:, 1:] - y[:, :1]) / step[:, :, None]
         return np.ascontiguousarray(y[:, 0]), np.swapaxes(difference, 1, 2)
 
     def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
         """Observations and the vector-Jacobian product."""
         y, matrix = self.jacobian(theta)
-        return y, lambda cotangent: np.matmul(cotangent[:, None, :], matrix)[:, 0]
+        return y, lambda cotangent: product(cotangent, matrix)
 
 
 @dataclass(frozen=True)
@@ -311,6 +318,12 @@ def approximate_derivatives(model: Derived, error: float) -> Derived:
     changed = copy.copy(model)
     object.__setattr__(changed, "derivative_error", admitted)  # of a frozen model, too
     return changed
+
+
+def product(cotangent: Array, matrix: Array) -> Array:
+    """Vector-Jacobian product (batch, p); what overflows is a failed solve, which is counted."""
+    with np.errstate(all="ignore"):
+        return np.asarray(np.matmul(cotangent[:, None, :], matrix)[:, 0])
 
 
 def _rows(y: AnyArray, rows: int, what: str) -> AnyArray:

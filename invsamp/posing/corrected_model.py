@@ -8,7 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp.arguments import array, optional, store
-from invsamp.contract import Array, ForwardModel, VectorJacobianProduct, derivative_error, no_derivatives
+from invsamp.contract import (
+    Array,
+    ForwardModel,
+    FunctionCalls,
+    VectorJacobianProduct,
+    derivative_error,
+    function_calls,
+    no_derivatives,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +74,11 @@ class CorrectedModel:
     def derivative_error(self) -> float:
         """That of the model."""
         return derivative_error(self.model)
+
+    @property
+    def function_calls(self) -> FunctionCalls:
+        """Those of the model."""
+        return function_calls(self.model)
 
     @property
     def no_derivatives(self) -> str | None:

@@ -11,8 +11,8 @@ import numpy as np
 
 from invsamp import arguments
 from invsamp.arguments import integer, optional, store
-from invsamp.contract import Array, VectorJacobianProduct, derivative_error
-from invsamp.posing.adapters import FiniteDifferenceModel, JacobianModel, TorchModel, parameter_names
+from invsamp.contract import Array, FunctionCalls, VectorJacobianProduct, derivative_error, function_calls
+from invsamp.posing.adapters import FiniteDifferenceModel, JacobianModel, TorchModel, parameter_names, product
 from invsamp.posing.distribution import as_shape
 from invsamp.posing.forward import ModelError, WrongShapeError, real_array
 from invsamp.posing.noise_contract import Noise
@@ -119,6 +119,11 @@ class LogDensity:
         return derivative_error(self.function)
 
     @property
+    def function_calls(self) -> FunctionCalls:
+        """Calls of the function for one theta."""
+        return function_calls(self.function)
+
+    @property
     def message(self) -> str | None:
         """What the last failure said, where the function keeps it."""
         return getattr(self.function, "message", None)
@@ -167,7 +172,7 @@ class LogDensity:
         batch, p = theta.shape
         if slope.shape in ((batch, *self.shape, p), (batch, self.n_observations, p)):
             each = slope.reshape(batch, self.n_observations, p)
-            return lambda cotangent: np.matmul(cotangent[:, None, :], each)[:, 0]
+            return lambda cotangent: product(cotangent, each)
         if slope.shape != (batch, p):
             raise WrongShapeError(f"the gradient must have shape {(batch, p)}, got {slope.shape}")
 

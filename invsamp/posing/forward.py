@@ -10,7 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp import arguments
-from invsamp.contract import AnticipatingModel, Array, Cotangent, VectorJacobianProduct, no_derivatives
+from invsamp.contract import (
+    AnticipatingModel,
+    Array,
+    Cotangent,
+    FunctionCalls,
+    VectorJacobianProduct,
+    function_calls,
+    no_derivatives,
+)
 
 FLOAT = np.dtype(float)
 
@@ -69,6 +77,10 @@ class GuardedModel:
     def message(self) -> str | None:
         """What the last failure said: the last exception, or the model's own ``message`` if it has one."""
         return self._message if self._message is not None else getattr(self.model, "message", None)
+
+    def function_calls(self, columns: int) -> FunctionCalls:
+        """Calls of the model's function for one row of theta of so many columns."""
+        return function_calls(self.model).at(columns if self._fixed is None else len(self._fixed))
 
     def __call__(self, theta: Array) -> Array:
         """Observations (batch, m); NaN in the rows that failed."""

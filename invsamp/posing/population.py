@@ -10,7 +10,15 @@ import numpy as np
 
 from invsamp import arguments
 from invsamp.arguments import instance, integer, store
-from invsamp.contract import Array, ForwardModel, VectorJacobianProduct, derivative_error, no_derivatives
+from invsamp.contract import (
+    Array,
+    ForwardModel,
+    FunctionCalls,
+    VectorJacobianProduct,
+    derivative_error,
+    function_calls,
+    no_derivatives,
+)
 from invsamp.posing.forward import ModelError
 
 
@@ -72,6 +80,12 @@ class Population:
     def derivative_error(self) -> float:
         """The model's."""
         return derivative_error(self.model)
+
+    @property
+    def function_calls(self) -> FunctionCalls:
+        """Those of the model for all members."""
+        each = function_calls(self.model).at(len(self.parameters))
+        return FunctionCalls(self.members * each.value, self.members * each.linearized)
 
     @property
     def no_derivatives(self) -> str | None:

@@ -12,6 +12,7 @@ from invsamp.contract import (
     Array,
     Curved,
     ExpectedMisfit,
+    FunctionCalls,
     Gradients,
     Parts,
     Terms,
@@ -58,6 +59,7 @@ class PosteriorPotential:
         self._plain = not (prior.others or coordinates.vectors or slow)
         self.dimension = prior.dimension
         width = prior.dimension if self._hierarchy is None else self._hierarchy.width
+        self._inputs = np.arange(width)[columns].size
         self._whole = isinstance(columns, slice) and columns.indices(width) == (0, width, 1)
         own = [prior.slices[name] for name in noise.names if name in prior.slices]
         self._of_noise = np.array(sorted(k for part in own for k in range(part.start, part.stop)), dtype=np.intp)
@@ -68,6 +70,11 @@ class PosteriorPotential:
     def derivative_error(self) -> float:
         """The relative error of its derivatives that the model admits."""
         return derivative_error(self._model.model)
+
+    @property
+    def function_calls(self) -> FunctionCalls:
+        """Calls of the model's function for one position, at the columns that the model gets."""
+        return self._model.function_calls(self._inputs)
 
     @property
     def no_derivatives(self) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from invsamp.arguments import store
-from invsamp.contract import Array, Potential, derivative_error, no_derivatives
+from invsamp.contract import Array, FunctionCalls, Potential, derivative_error, function_calls, no_derivatives
 from invsamp.posing.transforms import Coordinates
 
 
@@ -34,6 +34,11 @@ class TransformedPotential:
     def derivative_error(self) -> float:
         """As the density's."""
         return derivative_error(self.potential)
+
+    @property
+    def function_calls(self) -> FunctionCalls:
+        """As the density's."""
+        return function_calls(self.potential)
 
     @property
     def no_derivatives(self) -> str | None:

@@ -14,7 +14,6 @@ from invsamp.contract import Array, Problem
 from invsamp.diagnostics.report import Report
 from invsamp.engine.draws import Draws
 from invsamp.engine.engine import Engine
-from invsamp.engine.plan import Plan
 from invsamp.engine.segment import Segment
 from invsamp.results.arrays import Arrays
 from invsamp.results.run import Run
@@ -32,7 +31,7 @@ def handed_back(engine: Engine, kept: Draws) -> Run:
     """
     problem, faults = engine.problem, _Faults()
     draws = faults.tried("the count of the draws outside of the domain", kept.take, kept.view)
-    report = faults.tried("the report", engine.report, lambda: _planned(engine.plan))
+    report = faults.tried("the report", engine.report, lambda: _planned(engine))
     positions = draws.positions
     if positions is None:
         return _recorded(engine, draws, faults.added_to(report))
@@ -52,7 +51,7 @@ def handed_back(engine: Engine, kept: Draws) -> Run:
     run = faults.tried("the record of the run", whole, lambda: None)
     if run is None:
         faults.messages[-1] += ". The draws are here all the same, as the parameter 'theta'"
-        return _plain("theta", theta, {}, _planned(engine.plan), faults)
+        return _plain("theta", theta, {}, _planned(engine), faults)
     return run
 
 
@@ -103,9 +102,17 @@ class _Faults:
         return report | {"warnings": [*report.get("warnings", []), *self.messages]}
 
 
-def _planned(plan: Plan) -> Report:
+def _planned(engine: Engine) -> Report:
     """What is known of a run whatever fails."""
-    return {"draws": plan.draws, "warmup": plan.warmup, "thin": plan.thin, "chains": plan.chains, "seed": plan.seed}
+    plan, stopped = engine.plan, engine.stopped
+    found: Report = {
+        "draws": plan.draws,
+        "warmup": plan.warmup,
+        "thin": plan.thin,
+        "chains": plan.chains,
+        "seed": plan.seed,
+    }
+    return found if stopped is None else found | {"stopped": stopped, "warnings": [stopped]}
 
 
 def _natural(problem: Problem, positions: Array) -> Array | None:

@@ -87,6 +87,18 @@ def account(spent: Spent) -> str:
     return "of all evaluations: " + ", ".join(parts)
 
 
+def solved(report: Report, fidelity: str) -> list[str]:
+    """What evaluations of a fidelity came to: calls of its function where these are others, time, failures."""
+    calls = (report.get("function_calls") or {}).get(fidelity)
+    seconds = (report.get("evaluation_seconds") or {}).get(fidelity)
+    failed = (report.get("failed_solves") or {}).get(fidelity)
+    return [
+        *([f"{calls:,} function calls"] if calls and calls != report["evaluations"][fidelity] else []),
+        *([] if seconds is None else [f"{seconds:.3g} s"]),
+        *([f"{failed:,} failed"] if failed else []),
+    ]
+
+
 def _headline(report: Report) -> list[str]:
     lines = [f"Run of {report.get('sampler', 'a sampler')}"]
     counts = [f"{report[key]} {key}" for key in ("chains", "draws", "warmup") if key in report]
@@ -110,9 +122,8 @@ def _headline(report: Report) -> list[str]:
     if sizes:
         sources = dict.fromkeys(report.get("step_size_source") or [])
         lines.append(f"step sizes {', '.join(f'{size:.3g}' for size in sizes)}" + "".join(f", {s}" for s in sources))
-    seconds = report.get("evaluation_seconds") or {}
     solves = [
-        f"{count:,} of {name!r}" + (f" ({seconds[name]:.3g} s)" if name in seconds else "")
+        f"{count:,} of {name!r}" + (f" ({', '.join(more)})" if (more := solved(report, name)) else "")
         for name, count in (report.get("evaluations") or {}).items()
     ]
     if solves:

@@ -197,12 +197,13 @@ def _figure(text: str, make: Callable[[], Figure]) -> str:
 
 def _costs(report: Report) -> str:
     seconds, failed = report.get("evaluation_seconds") or {}, report.get("failed_solves") or {}
+    calls = report.get("function_calls") or {}
     warmup, swaps = report.get("warmup_evaluations") or {}, report.get("swap_solves") or {}
     rows = [
-        [name, count, warmup.get(name, 0), swaps.get(name, 0), failed.get(name, 0), seconds.get(name)]
+        [name, count, calls.get(name), warmup.get(name, 0), swaps.get(name, 0), failed.get(name, 0), seconds.get(name)]
         for name, count in (report.get("evaluations") or {}).items()
     ]
-    names = ["fidelity", "solves", "in warm-up", "for swaps", "failed", "seconds"]
+    names = ["fidelity", "solves", "function calls", "in warm-up", "for swaps", "failed", "seconds"]
     found = [_table("Solves of each model, warm-up included", names, rows)] if rows else []
     if spent := report.get("spent"):
         found.append(f"<p>{escape(account(spent).capitalize())}.</p>")

@@ -22,6 +22,7 @@ from invsamp.diagnostics.evidence import LogEvidence
 from invsamp.diagnostics.fit import fit_warnings
 from invsamp.diagnostics.report import Report
 from invsamp.diagnostics.separation import Separation, separation
+from invsamp.diagnostics.tails import TAIL_SHAPES
 from invsamp.domains import Domain, from_dict
 from invsamp.posing.names import check_predicts, check_quantities, check_shapes, labels
 
@@ -301,7 +302,7 @@ class Run(Pictures):
             standard errors), ess_bulk, ess_tail, r_hat. Where there is no answer (fewer than 4 draws; R-hat of
             one chain) it is NaN.
         """
-        return self._summary()
+        return self._summary().drop(columns=list(TAIL_SHAPES))
 
     def warnings(self) -> list[str]:
         """Reasons not to trust the draws, in words that say what to do; empty if there are none.
@@ -611,7 +612,7 @@ class Run(Pictures):
         return fit_warnings(misfit, self._weights(0, every), expected)
 
     def _summary(self, every: int = 1) -> pd.DataFrame:
-        """Summary of every so manieth draw."""
+        """Summary of every so manieth draw, with shapes of tails."""
         import pandas as pd
 
         weight = self._weights(0, every)
@@ -665,6 +666,6 @@ class Run(Pictures):
 
     def _to_print(self) -> tuple[pd.DataFrame, Report, list[str], Mapping[str, Separation]]:
         """Table, report, warnings and modes."""
-        summary, report = self.summary(), self.report
+        summary, report = self._summary(), self.report
         messages = diagnose(self._judged(summary), report, self.weights) + self._fit()
-        return summary, report, messages, self._separations() if self.rungs > 1 else {}
+        return summary.drop(columns=list(TAIL_SHAPES)), report, messages, self._separations() if self.rungs > 1 else {}

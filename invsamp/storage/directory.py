@@ -194,6 +194,20 @@ class RunDirectory:
             with explained(self.path / entry.name):
                 (self.path / entry.name).unlink(missing_ok=True)
 
+    def note(self, stopped: str) -> None:
+        """Keep with the last checkpoint why the run ended after it, as the first of its warnings.
+
+        Raises
+        ------
+        OSError, ValueError
+            If the state cannot be read, or cannot be written.
+        """
+        header, payload = read_state(self.path)
+        before = [told for told in header.report.get("warnings", []) if told != header.report.get("stopped")]
+        self._write(
+            replace(header, report=header.report | {"stopped": stopped, "warnings": [stopped, *before]}), payload
+        )
+
     def close(self) -> None:
         """Let other processes in."""
         self._lock.release()

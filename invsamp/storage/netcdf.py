@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import uuid
+import zlib
 from pathlib import Path
 
 from invsamp.contract import InferenceData
 from invsamp.storage.arviz_import import load_arviz
-from invsamp.storage.files import explained, flush, flush_folder
+from invsamp.storage.files import checksum, explained, flush, flush_folder
 
 try:
     # Eagerly, although only save and load need it: once dolfinx is loaded, importing h5py fails for good
@@ -22,15 +24,19 @@ except ValueError:
 
 #: Value of the attribute "format" that marks a file as one of ours.
 FORMAT = "invsamp run"
-#: Raised when a reader of an older invsamp could misread the file.
-FORMAT_VERSION = 1
+#: Raised when a reader of an older invsamp could misread the file. From 2 on the file ends in a checksum.
+FORMAT_VERSION = 2
+#: The last bytes of a file, behind what HDF5 reads: the CRC-32 of all before.
+_LAST = re.compile(rb"\ninvsamp crc32 ([0-9a-f]{8})\n")
+_LENGTH = 24
+_BLOCK = 1 << 20
 
 
 def write(data: InferenceData, path: str | os.PathLike[str]) -> None:
     """Write an InferenceData to a netCDF file, by h5netcdf.
 
     The file is written under another name in the same folder and renamed, so that a crash leaves the old file or
-    the new one under ``path``, never half of one.
+    the new one under ``path``, never half of one. A checksum ends it, which other readers of netCDF pass over.
 
     Raises
     ------
@@ -48,6 +54,9 @@ def write(data: InferenceData, path: str | os.PathLike[str]) -> None:
     try:
         with explained(target):
             data.to_netcdf(str(aside), engine="h5netcdf")
+            crc = checksum(aside)[1]
+            with open(aside, "ab") as file:
+                file.write(b"\ninvsamp crc32 %08x\n" % crc)
             flush(aside)
             aside.replace(target)
             flush_folder(target.parent)
@@ -95,12 +104,27 @@ def read(path: str | os.PathLike[str]) -> InferenceData:
             f"{source} was written by a newer invsamp, in format {version}; this one reads formats up to "
             f"{FORMAT_VERSION}. Upgrade invsamp"
         )
+    if fault := _fault(source, wanted=version != 1):
+        raise ValueError(f"{source} is truncated or damaged: {fault}")
     arviz = load_arviz()
     try:
         with arviz.rc_context({"data.load": "eager"}):  # lazy data would keep the file open, and locked
             return arviz.from_netcdf(str(source), engine="h5netcdf")
     except (OSError, RuntimeError, KeyError, ValueError) as error:
         raise ValueError(f"{source} is truncated or damaged and cannot be read: {error}") from error
+
+
+def _fault(path: Path, wanted: bool) -> str | None:
+    """What is wrong with the checksum of a file, in words; None if it is right, or missing where it is not wanted."""
+    crc, last = 0, b""
+    with open(path, "rb") as file:
+        while block := file.read(_BLOCK):
+            block = last + block
+            crc, last = zlib.crc32(block[:-_LENGTH], crc), block[-_LENGTH:]
+    found = _LAST.fullmatch(last)
+    if found is None:
+        return None if not wanted else "it does not end in its checksum, or another program has written to it"
+    return None if int(found[1], 16) == crc else "its checksum is wrong"
 
 
 def require_h5py() -> InferenceData:

@@ -37,19 +37,23 @@ class StoredDraws:
     def __init__(self, path: Path) -> None:
         self.path = path = path.absolute()
         try:
-            header, lost = _whole(path)
+            header, lost, made = _whole(path)
         except OtherFormatError:
             raise
         except ValueError as error:
             entries, faults = segments.found(path)
-            header = Header(segments=tuple(entries))
+            header, made = Header(segments=tuple(entries)), 0
             lost = [f"{error}. The counts of the run are lost with it, and so is the way to resume it", *faults]
         if not header.segments:
-            why = "; ".join(lost) or "there was no checkpoint with draws so far"
+            told = header.report.get("stopped") or "there was no checkpoint with draws so far"
+            why = "; ".join(lost) or told
             raise ValueError(f"no draws in {path}: {why}")
         self.constants, more = _constants(path, header)
         lost += more
         self.report = header.report | {"draws": header.draws}
+        if header.about:  # the draws of segments that are damaged were made
+            planned = header.about["plan"]["draws"]
+            self.report |= {"draws_planned": planned, "interrupted": made < planned}
         if lost:
             self.report["warnings"] = [*header.report.get("warnings", []), *lost]
         self.draws = segments.Draws(path, header.segments, lambda: read_state(path)[0].segments)
@@ -70,8 +74,8 @@ def _constants(path: Path, header: Header) -> tuple[dict[str, dict[str, Array]],
     return {}, [f"{fault}: the data and the draws from the prior are not in this run"]
 
 
-def _whole(path: Path) -> tuple[Header, list[str]]:
-    """The header with those of its segments that are whole, and what is wrong with the others."""
+def _whole(path: Path) -> tuple[Header, list[str], int]:
+    """The header with those of its segments that are whole, what is wrong with the others, and draws in all of them."""
     faults: dict[Entry, str | None] = {}
     header = read_state(path)[0]
     # while the run goes on, a longer segment may take the place of one that is yet to be looked at
@@ -80,4 +84,4 @@ def _whole(path: Path) -> tuple[Header, list[str]]:
         header = read_state(path)[0]
     whole = tuple(entry for entry in header.segments if faults[entry] is None)
     lost = [f"{fault}: its draws are not in this run" for entry in header.segments if (fault := faults[entry])]
-    return replace(header, segments=whole), lost
+    return replace(header, segments=whole), lost, header.draws

@@ -39,6 +39,7 @@ class Differentiated(NamedTuple):
     steps: Integers  # (batch,)
 
 
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # relative to a tiny state they overflow
 def differentiate(
     states: Outcome,
     run: Run,

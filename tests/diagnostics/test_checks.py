@@ -54,6 +54,16 @@ def test_what_a_report_does_not_hold_is_not_judged():
     assert diagnose(table(), {}) == []
 
 
+def test_a_run_that_is_not_finished_says_so_unless_it_says_why():
+    unfinished = {"interrupted": True, "draws": 185, "draws_planned": 1000, "stopped": None}
+    assert only(diagnose(table(), unfinished)).startswith(
+        "the run is not finished: it holds 185 of 1000 draws per chain"
+    )
+    assert diagnose(table(), unfinished | {"interrupted": False}) == []
+    told = unfinished | {"stopped": "interrupted", "warnings": ["interrupted"]}
+    assert diagnose(table(), told) == ["interrupted"]
+
+
 def test_chains_that_do_not_agree_give_no_number_of_draws():
     near, apart = (diagnose(table(r_hat=value, ess_bulk=100.0), {"chains": 4, "draws": 1000}) for value in (1.1, 1.2))
     assert "about 4 times the draws (draws=4000) would do" in near[1]
@@ -97,7 +107,7 @@ def only(messages):
         ({"ess_bulk": [399.0, 800.0]}, ["ess_bulk", "below 400", "x 399", "Means", "draws=1100"]),
         ({"ess_bulk": [40.0, 800.0]}, ["about 10 times", "draws=10000"]),
         ({"ess_tail": [900.0, 200.0]}, ["ess_tail", "y 200", "quantiles", "draws=2000"]),
-        ({"mcse_sd": [0.04, 0.1]}, ["errors of sds are above 5%: y 10%", "heavy tails", "about 4 times", "draws=4000"]),
+        ({"mcse_sd": [0.04, 0.1]}, ["errors of sds are above 5%: y 10%", "far out", "about 4 times", "draws=4000"]),
         ({"mcse_sd": [0.1, 0.0], "ess_tail": [399.0, 800.0]}, ["ess_tail", "x 399"]),  # one message for one parameter
         ({"mean": [np.nan, 0.0], "sd": [np.nan, 1.0]}, ["x: some draws are NaN or infinite", "step_size"]),
         ({"mean": [np.inf, 0.0], "sd": [np.nan, 1.0]}, ["x: some draws are NaN or infinite"]),

@@ -236,7 +236,7 @@ class TestOwn:
         def end(self):
             raise ConnectionError("the cluster is gone")
 
-    def test_what_was_drawn_is_kept(self):
+    def test_what_was_drawn_is_kept(self, tmp_path):
         settings = LENGTH | {"draws": 500}
         with pytest.warns(
             UserWarning, match=r"the queue .*the cluster is gone.*: the run holds the \d+ draws that were"
@@ -244,6 +244,10 @@ class TestOwn:
             run = iv.sample(POSTERIOR, iv.mala(), executor=self.Dying(), **settings)
         kept = run.theta.shape[1]
         assert 10 < kept < 500 and run.report["interrupted"]
+        (reason,) = (text for text in run.warnings() if "the cluster is gone" in text)
+        assert f"the run holds the {kept} draws that were made, of 500" in reason and reason in repr(run)
+        run.save(tmp_path / "run.nc")
+        assert reason == iv.load(tmp_path / "run.nc").warnings()[0]
         np.testing.assert_array_equal(run.theta, iv.sample(POSTERIOR, iv.mala(), **settings).theta[:, :kept])
 
     def test_one_that_hangs_can_be_left(self):
@@ -263,7 +267,11 @@ class TestOwn:
         with pytest.raises(EvaluatorError, match="the cluster is gone") as error:
             iv.sample(POSTERIOR, iv.mala(), executor=self.Dying(), directory=tmp_path / "run", segment=10, **settings)
         assert "Go on with invsamp.resume" in error.value.__notes__[0]
+        part = iv.load(tmp_path / "run")
+        reason = part.warnings()[0]
+        assert "the cluster is gone" in reason and f"holds the {part.theta.shape[1]} draws" in reason
         more = iv.resume(tmp_path / "run", POSTERIOR, executor=Own(), progress=False)
+        assert reason not in more.warnings() and not more.report["interrupted"]
         np.testing.assert_array_equal(more.theta, iv.sample(POSTERIOR, iv.mala(), **settings).theta)
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from asking import Asked
 from functions import square
 
+import invsamp as iv
 from invsamp.estimators import minibatch
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Batch, Request
+from invsamp.parallel.worker import describe
 from invsamp.posing.potential import FunctionPotential, SumPotential
+from invsamp.results.printing import printed
+from invsamp.results.report import page
 
 
 class TestCountedPotential:
@@ -61,3 +66,80 @@ class TestCountedPotential:
 
     def test_offers_terms_only_where_the_potential_does(self):
         assert CountedPotential(FunctionPotential(square, 2), "model").size is None
+
+
+class Simulator:
+    """A function of a batch that counts its rows."""
+
+    def __init__(self):
+        self.rows = 0
+
+    def __call__(self, theta):
+        self.rows += len(theta)
+        return np.stack([theta[:, 0], theta.sum(axis=1), theta[:, -1] ** 2], axis=1)
+
+    def log_density(self, theta):
+        return -0.5 * (self(theta) ** 2).sum(axis=1)
+
+
+def posed(simulator, scheme="central", **fixed):
+    prior = iv.Prior(**({"a": iv.Normal(0, 1), "b": iv.Normal(0, 1), "c": iv.Uniform(-5, 5)} | fixed))
+    return iv.Posterior(prior, iv.finite_differences(simulator, scheme=scheme), [0.1, 0.2, 0.3], iv.GaussianNoise(1.0))
+
+
+def of_a_population(simulator):
+    model = iv.Population(iv.finite_differences(simulator, parameters=["a", "b"]), members=4, own=["a"])
+    prior = iv.Prior(a=iv.Normal(0, 1, shape=4), b=iv.Normal(0, 1))
+    return iv.Posterior(prior, model, np.zeros((4, 3)), iv.GaussianNoise(1.0))
+
+
+TAKEN = {
+    "central": (lambda f: posed(f), (1, 7)),
+    "forward": (lambda f: posed(f, "forward"), (1, 4)),
+    "complex steps": (lambda f: posed(f, "complex_step"), (1, 3)),
+    "fixed": (lambda f: posed(f, b=0.5), (1, 7)),
+    "population": (of_a_population, (4, 4 * 5)),
+    "own Jacobian": (lambda f: iv.Posterior(iv.Prior(a=iv.Normal(0, 1)), iv.with_jacobian(
+        f, lambda t: np.ones((len(t), 3, 1))), np.zeros(3), iv.GaussianNoise(1.0)), (1, 1)),
+    "density": (lambda f: iv.Target(iv.LogDensity(iv.finite_differences(f.log_density), dimension=2)), (1, 5)),
+    "transformed": (lambda f: iv.Target(iv.LogDensity(iv.finite_differences(f.log_density)), names=["a", "b"],
+        transforms={"a": "log"}), (1, 5)),
+}  # fmt: skip
+
+
+class TestFunctionCalls:
+    @pytest.mark.parametrize("name", TAKEN)
+    def test_they_are_those_of_the_function(self, name):
+        simulator = Simulator()
+        make, (value, linearized) = TAKEN[name]
+        problem = make(simulator)
+        potential = CountedPotential(problem.potential(), "model")
+        position = np.full((3, potential.dimension), 0.1)
+        potential.energy(position)
+        assert potential.calls == simulator.rows == 3 * value
+        potential.energy_and_gradient(position)
+        assert potential.calls == simulator.rows == 3 * (value + linearized)
+        assert potential.evaluations == 6
+
+    def test_a_run_has_them_whoever_evaluates(self, tmp_path):
+        settings = {"draws": 20, "warmup": 20, "chains": 2, "seed": 1, "progress": False, "check_gradient": False}
+        simulator = Simulator()
+        with pytest.warns(UserWarning):
+            run = iv.sample(posed(simulator), iv.mala(0.1), **settings)
+            here = run.report["function_calls"]
+            assert here == {"model": simulator.rows} and simulator.rows > 6 * run.report["evaluations"]["model"]
+            together = iv.sample(posed(Simulator()), iv.mala(0.1), executor=iv.evaluate.together(), **settings)
+            kept = iv.sample(posed(simulator), iv.mala(0.1), directory=tmp_path / "run", **settings)
+        assert together.report["function_calls"] == kept.report["function_calls"] == here
+        assert f"({here['model']:,} function calls, " in repr(run) and f"{here['model']:,}" in page(run)
+
+    def test_a_model_elsewhere_tells_of_its_own(self):
+        assert describe(iv.finite_differences(Simulator())).function_calls == (1, 1, 2)
+        assert describe(iv.with_jacobian(square, square)).function_calls == (1, 1, 0)
+
+
+def test_failed_solves_are_printed():
+    report = {"evaluations": {"fine": 1000}, "failed_solves": {"fine": 12}, "function_calls": {"fine": 1000}}
+    assert "evaluations: 1,000 of 'fine' (12 failed)" in printed(
+        pd.DataFrame(columns=["mcse_mean", "mcse_sd"]), report, []
+    )

@@ -105,3 +105,19 @@ def test_a_function_of_one_row_is_told_apart() -> None:
 def test_bad_input(act: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         act()
+
+
+@pytest.mark.parametrize("scheme", ["central", "forward", "complex_step", None])
+def test_what_overflows_is_silent_as_it_is_a_failed_solve(scheme: str | None) -> None:
+    """The tests' settings turn a warning of NumPy that arises in the package into an error."""
+
+    def large(theta: np.ndarray) -> np.ndarray:
+        return np.where(theta.real > 0.1, np.inf, 1e308 * np.sign(theta.real)) + 1e300j * theta.imag
+
+    def real(theta: np.ndarray) -> np.ndarray:
+        return large(theta) if scheme == "complex_step" else large(theta).real
+
+    steep = with_jacobian(real, lambda theta: np.full((len(theta), 2, 2), 1e300))
+    model = finite_differences(real, scheme=scheme) if scheme else steep
+    vjp = model.linearize(np.array([[1e-9, 0.5]]))[1]
+    assert not np.isfinite(vjp(np.full((1, 2), 1e10))).all()

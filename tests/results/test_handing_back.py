@@ -199,3 +199,39 @@ def test_where_no_home_can_be_written(monkeypatch, tmp_path):
         tmp_path / "run.nc",
     )
     assert done.stdout.strip() == "(2, 30, 1) 30 /dev/null/x"
+
+
+class Tired:
+    """A model with a mistake that shows after some calls."""
+
+    def __init__(self, calls=60):
+        self.left = calls
+
+    def __call__(self, theta):
+        self.left -= 1
+        if self.left < 0:
+            raise iv.ModelError("the mesh file is gone")
+        return theta**2
+
+
+@pytest.mark.parametrize("report_fails", [False, True])
+def test_a_run_that_a_mistake_of_the_model_ended_says_so(tmp_path, monkeypatch, report_fails):
+    prior = iv.Prior(x=iv.Normal(0, 1))
+    posterior = iv.Posterior(prior, iv.finite_differences(Tired()), [1.0], iv.GaussianNoise(0.5))
+    if report_fails:
+        monkeypatch.setattr(Engine, "report", lambda self: 1 / 0)
+    with pytest.warns(UserWarning, match="the mesh file is gone") as caught:
+        run = iv.sample(posterior, iv.mala(0.1), draws=500, warmup=0, chains=2, seed=1, progress=False)
+    kept = run.theta.shape[1]
+    assert 40 < kept < 60
+    reason = run.warnings()[0]
+    assert reason.startswith("ModelError: the mesh file is gone (") and reason == run.report["stopped"]
+    assert reason.endswith(f": the run holds the {kept} draws that were made, of 500")
+    assert [str(warning.message) for warning in caught].count(reason) == 1
+    assert reason in repr(run) and "no warnings" not in repr(run)
+    run.save(tmp_path / "run.nc")
+    assert iv.load(tmp_path / "run.nc").warnings()[0] == reason
+
+
+def test_a_finished_run_was_not_stopped(whole):
+    assert whole.report["stopped"] is None and not any("not finished" in text for text in whole.warnings())

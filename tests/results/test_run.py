@@ -267,6 +267,35 @@ def test_load_names_a_damaged_file(tmp_path):
         Run.load(path)
 
 
+def test_load_names_any_change_of_a_file(tmp_path):
+    """A digit of a draw, of the report, or of what nobody reads: HDF5 has no checksums of its own."""
+    theta, path = np.random.default_rng(1).standard_normal((1, 4, 50, 1)), tmp_path / "run.nc"
+    Run.from_arrays(None, {"x": ()}, theta, {}, {"warnings": ["as it was written"]}).save(path)
+    whole = path.read_bytes()
+    with h5py.File(path) as file:
+        places = file["posterior/x"].id.get_chunk_info(0).byte_offset, whole.index(b"as it was")
+    for at in (*np.linspace(8, len(whole) - 1, 40).astype(int), *places):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(ValueError, match=r"run\.nc is |run\.nc was written by a newer"):
+            Run.load(path)
+    path.write_bytes(whole)
+    np.testing.assert_array_equal(Run.load(path).theta, theta[0])
+    with h5py.File(path, "r+") as file:
+        file.attrs["note"] = "by another program"
+    with pytest.raises(ValueError, match=r"does not end in its checksum, or another program has written to it"):
+        Run.load(path)
+
+
+def test_load_reads_files_of_version_0_2_0_which_have_no_checksum(tmp_path):
+    theta, run = make()
+    path = tmp_path / "run.nc"
+    run.save(path)
+    path.write_bytes(path.read_bytes()[:-24])
+    with h5py.File(path, "r+") as file:
+        file.attrs["format_version"] = 1
+    np.testing.assert_array_equal(Run.load(path).theta, theta[0])
+
+
 def test_load_says_what_a_file_is_if_it_is_no_run(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no run at .*missing\.nc"):
         Run.load(tmp_path / "missing.nc")

@@ -234,6 +234,7 @@ def test_a_kill_loses_nothing_before_the_last_checkpoint(tmp_path, reference):
     assert in_a_fork(work) == -signal.SIGKILL
     run = iv.load(tmp_path / "run")
     assert run.report["interrupted"] and run.report["draws"] == 8
+    assert run.report["draws_planned"] == 12 and run.report["stopped"] is None
     np.testing.assert_array_equal(run.draws("a"), reference["posterior", "a"][:, :8])
 
 
@@ -415,6 +416,12 @@ def test_a_run_that_raises_can_be_resumed(tmp_path, reference):
     with pytest.raises(ValueError, match="the jacobian must have shape"):
         iv.sample(posed(wrong), SAMPLER, **SETTINGS, segment=3, directory=tmp_path / "run")
     assert "lock" not in os.listdir(tmp_path / "run")
+    part = iv.load(tmp_path / "run")
+    (reason,), kept = part.report["warnings"], part.report["draws"]
+    assert re.match("WrongShapeError: the jacobian must have shape .*, line ", reason)
+    assert reason.endswith(f": the run holds the {kept} draws of its last checkpoint, of 12")
+    part.save(tmp_path / "part.nc")
+    assert iv.load(tmp_path / "part.nc").report["stopped"] == reason
     with pytest.raises(ValueError, match=r"forward\.fine\.function was .*wrong.*, is .*square"):
         resume(tmp_path / "run", posed(), progress=False)
     # the same name, mended

@@ -208,3 +208,11 @@ def test_nothing_to_differentiate_by_and_nothing_that_was_solved(method):
     assert none.sensitivities.shape == (2, 2, 1, 0) and none.status.tolist() == [Status.OK, Status.NON_FINITE]
     failed = growth.solve_with_sensitivities(np.empty((2, 0)), [math.nan], [0.0, 1.0])
     assert np.isnan(failed.sensitivities).all() and failed.sensitivities.shape == (2, 2, 1, 1)
+
+
+@pytest.mark.parametrize("method", ["RK45", "LSODA"])
+def test_sensitivities_far_above_a_tiny_state_overflow_in_silence(method):
+    """The tests' settings turn a warning of NumPy that arises in the package into an error."""
+    model = OdeModel(lambda t, x, p: (p[0] * 1e300 - x[0],), ("x",), ("p",), method)
+    solution = model.solve_with_sensitivities([[1e-310]], [0.0], [0.0, 1.0])
+    assert solution.status[0] in (Status.OK, Status.NO_SENSITIVITIES)
