@@ -1,13 +1,14 @@
-"""Maxima of a posterior: descents from many starts, and a Gaussian at the foot of each (Laplace)."""
+"""Maxima of a posterior or of a likelihood: descents from many starts, and the Gaussian at each maximum (Laplace)."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
-from invsamp.arguments import integer, optional
+from invsamp.arguments import integer, one_of, optional
 from invsamp.contract import Array, Gradients, NoisyPotential, Problem
 from invsamp.engine.gradients import Uncounted, check_one
 from invsamp.engine.starts import failure_message, given_positions, given_theta
@@ -17,9 +18,11 @@ from invsamp.modes import Modes
 from invsamp.modes.descent import Descent, descend
 from invsamp.modes.gauss_newton import walled
 from invsamp.modes.low_rank import LowRankGaussian, evidence, low_rank
-from invsamp.modes.minima import distinct
+from invsamp.modes.minima import Minima, distinct
 from invsamp.posing.forward import ModelError
+from invsamp.posing.misfit import MisfitPotential
 from invsamp.posing.names import labels
+from invsamp.posing.posterior import Posterior
 from invsamp.posing.reference import reference_of
 from invsamp.sampler import as_problem
 
@@ -31,6 +34,11 @@ COARSE_TOLERANCE = 0.1
 MOST_DENSE, DIRECTIONS = 500, 200
 #: Of the finest: so much energy at the most is left to gain.
 TOLERANCE = 1e-8
+#: Distance from the bounds at which descents of the likelihood begin, over the distance between them; and distance, in
+#: scales, at which a maximum is said to lie at a bound.
+INSET, AT_BOUND = 1e-6, 1e-5
+#: Values of `of`.
+DENSITIES = ("posterior", "likelihood")
 #: Unknowns that are named where no descent ends.
 FARTHEST = 4
 
@@ -39,16 +47,21 @@ def maximize(
     problem: Problem,
     starts: int | Array | Mapping[str, Array] = 16,
     *,
+    of: str = "posterior",
     seed: int | None = None,
     most: int = 2000,
     directions: int | None = None,
 ) -> Modes:
-    r"""Maxima of a posterior density, by descents from draws of the prior or given points, coarse fidelities first.
+    r"""Maxima of a posterior density or of a likelihood, by descents from many starts, coarse fidelities first.
 
-    The density is that of positions, in which samplers move: for a parameter that is sampled as its logarithm, the
-    maximum lies elsewhere than that of the parameter's own density. A mode's Laplace approximation is
+    The posterior density is that of positions, in which samplers move: for a parameter that is sampled as its logarithm,
+    the maximum lies elsewhere than that of the parameter's own density. A mode's Laplace approximation is
 
     .. math:: \log Z \approx -U + \tfrac{d}{2} \log 2 \pi - \tfrac12 \log \det \nabla^2 U.
+
+    Maxima of the likelihood do not depend on coordinates, and may lie at bounds. Descents go down the posterior's energy
+    first, which keeps parameters that are sampled by logits away from their bounds, as the barrier of an interior-point
+    method does; then, from each of its minima, down the misfit alone, within the bounds.
 
     Up to 500 unknowns the Hessian is dense, by some 4 d gradients. Of more it is that of the prior's Gaussian law in
     positions (exact for normal and log-normal parameters, or one of the same quartiles) and the directions in which it
@@ -60,6 +73,9 @@ def maximize(
     starts : int, ndarray (n, dimension), or mapping of names to values (n, ...)
         Number of descents from the prior; the more, the surer that no mode is missed. Narrow modes are found least. Or
         natural parameters at which they begin.
+    of : "posterior" or "likelihood"
+        What is maximized. The likelihood is maximized within the prior's support and the domain, where logits become
+        bounds (`Posterior.with_walls`). These are the optima that are published for problems in the PEtab format.
     seed : int, optional
         Of the starts.
     most : int
@@ -74,14 +90,29 @@ def maximize(
     Raises
     ------
     ValueError
-        If starts have another shape, no density, or lie outside the domain.
+        If starts have another shape, no density, or lie outside the domain. If the likelihood is asked for and the
+        problem does not give it apart from the prior, or together with ``directions``.
     RuntimeError
         If no start has a finite energy, or none has led to an end.
     ModelError
         If none has, and gradients are not those of the energy; a warning, if some have all the same.
+
+    References
+    ----------
+    Nocedal and Wright (2006), "Numerical optimization", section 19.6, for the barrier.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> rates = iv.Prior(rate=iv.Uniform(0.0, 2.0))
+    >>> line = iv.with_jacobian(lambda t: t, lambda t: t[:, :, None] ** 0)
+    >>> found = iv.maximize(iv.Posterior(rates, line, [2.5], iv.GaussianNoise(1.0)), of="likelihood", seed=1)
+    >>> found.theta.round(3)
+    array([[2.]])
     """
     problem = as_problem(problem)
-    integer("most", most, least=10)
+    integer("most", most, least=10), one_of("of", of, DENSITIES)
+    _check_apart(problem, of, directions)
     if optional(integer, "directions", directions, least=1) is None and problem.dimension > MOST_DENSE:
         directions = DIRECTIONS
     rng = np.random.default_rng(optional(integer, "seed", seed, least=0))
@@ -90,44 +121,140 @@ def maximize(
     for name in problem.fidelities:
         solver = CountedPotential(problem.potential(name), name)
         finest = name == problem.fidelities[-1]
-        end = _led(problem, solver, position, scale, TOLERANCE if finest else COARSE_TOLERANCE, most)
+        tolerance = TOLERANCE if finest and of == "posterior" else COARSE_TOLERANCE
+        end = _led(problem, solver, position, scale, tolerance, most)
         position = end.position
         evaluations[name] = solver.evaluations
-    ended, unsolved = np.flatnonzero(end.converged), int(np.count_nonzero(~np.isfinite(end.energy)))
-    if not len(ended):
+    unsolved = int(np.count_nonzero(~np.isfinite(end.energy)))
+    if not end.converged.any():
         if (mistake := _mistake(problem, solver, begun, rng)) is not None:
             raise ModelError(mistake)
-        away = _away(problem, end.position - begun, scale)
-        raise RuntimeError(
-            f"none of {count} descents has come to an end within {most} evaluations, the lowest at the energy "
-            f"{end.energy.min():.6g}"
-            + (f"; what went farthest is {', '.join(away)}" if away else "")
-            + ". Either the density grows without end and has no maximum: give what runs away a proper prior, or "
-            "walls. Or `most` is too small, as where energies are rough: see posterior.check_gradient()"
-        )
-    asking = distinct(_evaluating(solver), end, scale, problem.sampling_domain, gaussian=directions is None)
-    found = answered(asking, solver.answer_all)
+        raise RuntimeError(_without_end(problem, end, begun, scale, most))
+    led = _Led(problem, solver, solver, scale, end)
+    if of == "likelihood":
+        led = _to_likelihood(led, most, rng)
+    found = _told_apart(led, gaussian=directions is None)
     gaussians = None if directions is None else _low_rank(problem, solver, found.position, directions, rng)
-    chi_squared, data, residuals = _fit(solver, found.position)
+    chi_squared, data, residuals = _fit(led.posed, found.position)
     if (mistake := _mistake(problem, solver, begun, rng)) is not None:
         warnings.warn(mistake, stacklevel=2)
+    likelihoods, to_theta = _log_likelihood(led, found), led.problem.to_theta
+    evaluations[solver.fidelity] = sum(one.evaluations for one in dict.fromkeys([solver, led.solver]))
     return Modes(
-        theta=problem.to_theta(found.position),
+        theta=to_theta(found.position),
         position=found.position,
         energies=found.energies,
         covariances=found.covariances,
-        log_evidence=found.log_evidence if gaussians is None else evidence(found.energies, gaussians),
+        log_evidence=_log_evidence(of, found, gaussians),
         counts=found.counts,
         on_wall=found.on_wall,
-        unfinished=count - len(ended) - unsolved,
+        unfinished=count - int(found.counts.sum()) - unsolved,
         unsolved=unsolved,
-        evaluations=evaluations | {solver.fidelity: solver.evaluations},
+        evaluations=evaluations,
         labels=labels(problem.shapes),
-        to_theta=problem.to_theta,
+        to_theta=to_theta,
         chi_squared=chi_squared,
         data=data,
         residuals=residuals,
         gaussians=gaussians,
+        of=of,
+        log_likelihood=likelihoods,
+        at_bounds=_at_bounds(led, found),
+    )
+
+
+class _Led(NamedTuple):
+    """Where descents have ended: of the posterior's energy, or of the misfit."""
+
+    problem: Problem  # in whose positions they are
+    posed: CountedPotential  # of the posterior
+    solver: CountedPotential  # of what they minimized
+    scale: Array  # (d,)
+    end: Descent
+
+
+def _check_apart(problem: Problem, of: str, directions: int | None) -> None:
+    """`ValueError` where the likelihood is asked for and cannot be given."""
+    if of == "posterior":
+        return
+    if directions is not None:
+        raise ValueError(f"directions must be None for of='likelihood', which has no prior's Gaussian, got {directions}")
+    for name in problem.fidelities:
+        if not CountedPotential(problem.potential(name), name).split:
+            raise ValueError("of must be 'posterior' where a problem has no likelihood apart from its prior, got 'likelihood'")
+
+
+def _told_apart(led: _Led, gaussian: bool) -> Minima:
+    asking = distinct(_evaluating(led.solver), led.end, led.scale, led.problem.sampling_domain, gaussian=gaussian)
+    return answered(asking, led.solver.answer_all)
+
+
+def _to_likelihood(led: _Led, most: int, rng: np.random.Generator) -> _Led:
+    """On from each minimum of the posterior's energy down the misfit alone, with bounds in place of logits."""
+    problem, name = led.problem, led.solver.fidelity
+    minima = _told_apart(led, gaussian=problem.dimension <= MOST_DENSE)
+    begun, scale = np.repeat(minima.position, minima.counts, axis=0), led.scale  # what begins at one point is led once
+    if isinstance(problem, Posterior) and problem.with_walls().coordinates != problem.coordinates:
+        begun = _within_bounds(problem, problem.to_theta(begun))
+        problem = problem.with_walls()
+        scale = problem.sample_start(rng, SCALE_DRAWS).std(axis=0)
+    posed = CountedPotential(problem.potential(name), name)
+    misfit = CountedPotential(MisfitPotential(posed.potential), name)
+    end = _led(problem, misfit, begun.copy(), scale, TOLERANCE, most)
+    if not end.converged.any():
+        raise RuntimeError(_without_end(problem, end, begun, scale, most))
+    return _Led(problem, posed, misfit, scale, end)
+
+
+def _within_bounds(posterior: Posterior, theta: Array) -> Array:
+    """Positions with bounds in place of logits (n, d), a little inside."""
+    bounded = posterior.with_walls()
+    position = bounded.to_position(theta)
+    for k, transform in enumerate(bounded.coordinates.transforms):
+        if transform != posterior.coordinates.transforms[k]:
+            lower, upper = (float(transform.forward(end[k])) for end in posterior.prior.support)
+            inside = INSET * (upper - lower)
+            position[:, k] = np.clip(position[:, k], lower + inside, upper - inside)
+    return position
+
+
+def _log_evidence(of: str, found: Minima, gaussians: tuple[LowRankGaussian | None, ...] | None) -> Array:
+    """Log of each mode's share of the evidence (k,); NaN for maxima of the likelihood."""
+    if of == "likelihood":
+        return np.full(len(found.energies), np.nan)
+    return found.log_evidence if gaussians is None else evidence(found.energies, gaussians)
+
+
+def _log_likelihood(led: _Led, found: Minima) -> Array | None:
+    """Log-likelihoods (k,); None where a potential does not give them apart."""
+    if led.solver is not led.posed:
+        return -found.energies
+    if not led.solver.split:
+        return None
+    there = led.solver.answer(Request(led.solver.fidelity, found.position, gradient=False))
+    assert there.prior is not None  # it is split
+    return there.prior - there.energy
+
+
+def _at_bounds(led: _Led, found: Minima) -> tuple[tuple[str, ...], ...]:
+    """Names of the unknowns that lie at bounds, of each mode."""
+    names, domain = labels(led.problem.shapes), led.problem.sampling_domain
+    if len(names) != len(led.scale):
+        return ((),) * len(found.energies)  # of a vector with a constraint, whose positions are fewer
+    steps = AT_BOUND * np.diag(led.scale)
+    inside = [domain.contains(at + steps) & domain.contains(at - steps) for at in found.position]
+    return tuple(tuple(name for name, free in zip(names, row, strict=True) if not free) for row in inside)
+
+
+def _without_end(problem: Problem, end: Descent, begun: Array, scale: Array, most: int) -> str:
+    """What is said where no descent has converged."""
+    away = _away(problem, end.position - begun, scale)
+    return (
+        f"none of {len(begun)} descents has come to an end within {most} evaluations, the lowest at the energy "
+        f"{end.energy.min():.6g}"
+        + (f"; what went farthest is {', '.join(away)}" if away else "")
+        + ". Either the density grows without end and has no maximum: give what runs away a proper prior, or "
+        "walls. Or `most` is too small, as where energies are rough: see posterior.check_gradient()"
     )
 
 

@@ -194,7 +194,7 @@ class TestModes:
         np.testing.assert_allclose(modes.theta, CENTRES[::-1], atol=1e-5)
         np.testing.assert_allclose(modes.weights, WEIGHTS[::-1], rtol=1e-5)
         assert modes.counts.sum() == 16
-        assert str(modes).splitlines()[0].startswith("2 modes from 16 starts; evaluations: ")
+        assert str(modes).splitlines()[0].startswith("2 posterior modes from 16 starts; evaluations: ")
 
     def test_starts_that_came_to_a_mode_alone_are_told(self):
         modes = self.two()
