@@ -34,6 +34,9 @@ COARSE_TOLERANCE = 0.1
 MOST_DENSE, DIRECTIONS = 500, 200
 #: Of the finest: so much energy at the most is left to gain.
 TOLERANCE = 1e-8
+#: The same for descents of the posterior that those of the likelihood begin from; and how far two of their ends are
+#: apart at the most, in scales, to be one point. Ends that are counted as two cost a short descent.
+BEFORE, SAME = 1e-3, 0.02
 #: Distance from the bounds at which descents of the likelihood begin, over the distance between them; and distance, in
 #: scales, at which a maximum is said to lie at a bound.
 INSET, AT_BOUND = 1e-6, 1e-5
@@ -118,11 +121,11 @@ def maximize(
     rng = np.random.default_rng(optional(integer, "seed", seed, least=0))
     begun, scale = _begun(problem, starts, rng)
     position, evaluations, count = begun, dict[str, int](), len(begun)
+    last = TOLERANCE if of == "posterior" else BEFORE
     for name in problem.fidelities:
         solver = CountedPotential(problem.potential(name), name)
         finest = name == problem.fidelities[-1]
-        tolerance = TOLERANCE if finest and of == "posterior" else COARSE_TOLERANCE
-        end = _led(problem, solver, position, scale, tolerance, most)
+        end = _led(problem, solver, position, scale, last if finest else COARSE_TOLERANCE, most)
         position = end.position
         evaluations[name] = solver.evaluations
     unsolved = int(np.count_nonzero(~np.isfinite(end.energy)))
@@ -191,9 +194,8 @@ def _told_apart(led: _Led, gaussian: bool) -> Minima:
 
 def _to_likelihood(led: _Led, most: int, rng: np.random.Generator) -> _Led:
     """On from each minimum of the posterior's energy down the misfit alone, with bounds in place of logits."""
-    problem, name = led.problem, led.solver.fidelity
-    minima = _told_apart(led, gaussian=problem.dimension <= MOST_DENSE)
-    begun, scale = np.repeat(minima.position, minima.counts, axis=0), led.scale  # what begins at one point is led once
+    problem, name, scale = led.problem, led.solver.fidelity, led.scale
+    begun = _merged(led.end, scale)
     if isinstance(problem, Posterior) and problem.with_walls().coordinates != problem.coordinates:
         begun = _within_bounds(problem, problem.to_theta(begun))
         problem = problem.with_walls()
@@ -204,6 +206,19 @@ def _to_likelihood(led: _Led, most: int, rng: np.random.Generator) -> _Led:
     if not end.converged.any():
         raise RuntimeError(_without_end(problem, end, begun, scale, most))
     return _Led(problem, posed, misfit, scale, end)
+
+
+def _merged(end: Descent, scale: Array) -> Array:
+    """Where descents have converged (k, d), those at about one point at the lowest of them: `descend` goes on once."""
+    rows = np.flatnonzero(end.converged)
+    rows = rows[np.argsort(end.energy[rows], kind="stable")]
+    position, energy = end.position[rows], end.energy[rows]
+    units = np.where(scale > 0.0, scale, 1.0)
+    for k in range(1, len(rows)):
+        near = (np.abs(position[:k] - position[k]) < SAME * units).all(axis=1) & (energy[k] - energy[:k] < 10.0 * BEFORE)
+        if near.any():
+            position[k] = position[np.argmax(near)]
+    return position
 
 
 def _within_bounds(posterior: Posterior, theta: Array) -> Array:
