@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,10 +13,20 @@ from invsamp.engine.gradients import Uncounted, check_one
 from invsamp.engine.starts import failure_message, given_positions, given_theta
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Asks, Estimate, Request, answered
+from invsamp.likelihood_maxima import (
+    BEFORE,
+    Led,
+    at_bounds,
+    check_apart,
+    log_evidence,
+    log_likelihood,
+    merged,
+    within_bounds,
+)
 from invsamp.modes import Modes
 from invsamp.modes.descent import Descent, descend
 from invsamp.modes.gauss_newton import walled
-from invsamp.modes.low_rank import LowRankGaussian, evidence, low_rank
+from invsamp.modes.low_rank import LowRankGaussian, low_rank
 from invsamp.modes.minima import Minima, distinct
 from invsamp.posing.forward import ModelError
 from invsamp.posing.misfit import MisfitPotential
@@ -34,12 +43,6 @@ COARSE_TOLERANCE = 0.1
 MOST_DENSE, DIRECTIONS = 500, 200
 #: Of the finest: so much energy at the most is left to gain.
 TOLERANCE = 1e-8
-#: The same for descents of the posterior that those of the likelihood begin from; and how far two of their ends are
-#: apart at the most, in scales, to be one point. Ends that are counted as two cost a short descent.
-BEFORE, SAME = 1e-3, 0.02
-#: Distance from the bounds at which descents of the likelihood begin, over the distance between them; and distance, in
-#: scales, at which a maximum is said to lie at a bound.
-INSET, AT_BOUND = 1e-6, 1e-5
 #: Values of `of`.
 DENSITIES = ("posterior", "likelihood")
 #: Unknowns that are named where no descent ends.
@@ -57,14 +60,14 @@ def maximize(
 ) -> Modes:
     r"""Maxima of a posterior density or of a likelihood, by descents from many starts, coarse fidelities first.
 
-    The posterior density is that of positions, in which samplers move: for a parameter that is sampled as its logarithm,
-    the maximum lies elsewhere than that of the parameter's own density. A mode's Laplace approximation is
+    The posterior density is that of positions, in which samplers move: for a parameter that is sampled as its
+    logarithm, the maximum lies elsewhere than that of the parameter's own density. A mode's Laplace approximation is
 
     .. math:: \log Z \approx -U + \tfrac{d}{2} \log 2 \pi - \tfrac12 \log \det \nabla^2 U.
 
-    Maxima of the likelihood do not depend on coordinates, and may lie at bounds. Descents go down the posterior's energy
-    first, which keeps parameters that are sampled by logits away from their bounds, as the barrier of an interior-point
-    method does; then, from each of its minima, down the misfit alone, within the bounds.
+    Maxima of the likelihood do not depend on coordinates, and may lie at bounds. Descents go down the posterior's
+    energy first, which keeps parameters that are sampled by logits away from their bounds, as the barrier of an
+    interior-point method does; then, from each of its minima, down the misfit alone, within the bounds.
 
     Up to 500 unknowns the Hessian is dense, by some 4 d gradients. Of more it is that of the prior's Gaussian law in
     positions (exact for normal and log-normal parameters, or one of the same quartiles) and the directions in which it
@@ -115,8 +118,9 @@ def maximize(
     """
     problem = as_problem(problem)
     integer("most", most, least=10), one_of("of", of, DENSITIES)
-    _check_apart(problem, of, directions)
-    if optional(integer, "directions", directions, least=1) is None and problem.dimension > MOST_DENSE:
+    check_apart(problem, of, directions)
+    dense = optional(integer, "directions", directions, least=1) is None and problem.dimension <= MOST_DENSE
+    if not dense and directions is None and of == "posterior":
         directions = DIRECTIONS
     rng = np.random.default_rng(optional(integer, "seed", seed, least=0))
     begun, scale = _begun(problem, starts, rng)
@@ -133,22 +137,22 @@ def maximize(
         if (mistake := _mistake(problem, solver, begun, rng)) is not None:
             raise ModelError(mistake)
         raise RuntimeError(_without_end(problem, end, begun, scale, most))
-    led = _Led(problem, solver, solver, scale, end)
+    led = Led(problem, solver, solver, scale, end)
     if of == "likelihood":
         led = _to_likelihood(led, most, rng)
-    found = _told_apart(led, gaussian=directions is None)
+    found = _told_apart(led, gaussian=dense)
     gaussians = None if directions is None else _low_rank(problem, solver, found.position, directions, rng)
     chi_squared, data, residuals = _fit(led.posed, found.position)
     if (mistake := _mistake(problem, solver, begun, rng)) is not None:
         warnings.warn(mistake, stacklevel=2)
-    likelihoods, to_theta = _log_likelihood(led, found), led.problem.to_theta
+    likelihoods, to_theta = log_likelihood(led, found), led.problem.to_theta
     evaluations[solver.fidelity] = sum(one.evaluations for one in dict.fromkeys([solver, led.solver]))
     return Modes(
         theta=to_theta(found.position),
         position=found.position,
         energies=found.energies,
         covariances=found.covariances,
-        log_evidence=_log_evidence(of, found, gaussians),
+        log_evidence=log_evidence(of, found, gaussians),
         counts=found.counts,
         on_wall=found.on_wall,
         unfinished=count - int(found.counts.sum()) - unsolved,
@@ -162,42 +166,21 @@ def maximize(
         gaussians=gaussians,
         of=of,
         log_likelihood=likelihoods,
-        at_bounds=_at_bounds(led, found),
+        at_bounds=at_bounds(led, found),
     )
 
 
-class _Led(NamedTuple):
-    """Where descents have ended: of the posterior's energy, or of the misfit."""
-
-    problem: Problem  # in whose positions they are
-    posed: CountedPotential  # of the posterior
-    solver: CountedPotential  # of what they minimized
-    scale: Array  # (d,)
-    end: Descent
-
-
-def _check_apart(problem: Problem, of: str, directions: int | None) -> None:
-    """`ValueError` where the likelihood is asked for and cannot be given."""
-    if of == "posterior":
-        return
-    if directions is not None:
-        raise ValueError(f"directions must be None for of='likelihood', which has no prior's Gaussian, got {directions}")
-    for name in problem.fidelities:
-        if not CountedPotential(problem.potential(name), name).split:
-            raise ValueError("of must be 'posterior' where a problem has no likelihood apart from its prior, got 'likelihood'")
-
-
-def _told_apart(led: _Led, gaussian: bool) -> Minima:
+def _told_apart(led: Led, gaussian: bool) -> Minima:
     asking = distinct(_evaluating(led.solver), led.end, led.scale, led.problem.sampling_domain, gaussian=gaussian)
     return answered(asking, led.solver.answer_all)
 
 
-def _to_likelihood(led: _Led, most: int, rng: np.random.Generator) -> _Led:
+def _to_likelihood(led: Led, most: int, rng: np.random.Generator) -> Led:
     """On from each minimum of the posterior's energy down the misfit alone, with bounds in place of logits."""
     problem, name, scale = led.problem, led.solver.fidelity, led.scale
-    begun = _merged(led.end, scale)
+    begun = merged(led.end, scale)
     if isinstance(problem, Posterior) and problem.with_walls().coordinates != problem.coordinates:
-        begun = _within_bounds(problem, problem.to_theta(begun))
+        begun = within_bounds(problem, problem.to_theta(begun))
         problem = problem.with_walls()
         scale = problem.sample_start(rng, SCALE_DRAWS).std(axis=0)
     posed = CountedPotential(problem.potential(name), name)
@@ -205,60 +188,7 @@ def _to_likelihood(led: _Led, most: int, rng: np.random.Generator) -> _Led:
     end = _led(problem, misfit, begun.copy(), scale, TOLERANCE, most)
     if not end.converged.any():
         raise RuntimeError(_without_end(problem, end, begun, scale, most))
-    return _Led(problem, posed, misfit, scale, end)
-
-
-def _merged(end: Descent, scale: Array) -> Array:
-    """Where descents have converged (k, d), those at about one point at the lowest of them: `descend` goes on once."""
-    rows = np.flatnonzero(end.converged)
-    rows = rows[np.argsort(end.energy[rows], kind="stable")]
-    position, energy = end.position[rows], end.energy[rows]
-    units = np.where(scale > 0.0, scale, 1.0)
-    for k in range(1, len(rows)):
-        near = (np.abs(position[:k] - position[k]) < SAME * units).all(axis=1) & (energy[k] - energy[:k] < 10.0 * BEFORE)
-        if near.any():
-            position[k] = position[np.argmax(near)]
-    return position
-
-
-def _within_bounds(posterior: Posterior, theta: Array) -> Array:
-    """Positions with bounds in place of logits (n, d), a little inside."""
-    bounded = posterior.with_walls()
-    position = bounded.to_position(theta)
-    for k, transform in enumerate(bounded.coordinates.transforms):
-        if transform != posterior.coordinates.transforms[k]:
-            lower, upper = (float(transform.forward(end[k])) for end in posterior.prior.support)
-            inside = INSET * (upper - lower)
-            position[:, k] = np.clip(position[:, k], lower + inside, upper - inside)
-    return position
-
-
-def _log_evidence(of: str, found: Minima, gaussians: tuple[LowRankGaussian | None, ...] | None) -> Array:
-    """Log of each mode's share of the evidence (k,); NaN for maxima of the likelihood."""
-    if of == "likelihood":
-        return np.full(len(found.energies), np.nan)
-    return found.log_evidence if gaussians is None else evidence(found.energies, gaussians)
-
-
-def _log_likelihood(led: _Led, found: Minima) -> Array | None:
-    """Log-likelihoods (k,); None where a potential does not give them apart."""
-    if led.solver is not led.posed:
-        return -found.energies
-    if not led.solver.split:
-        return None
-    there = led.solver.answer(Request(led.solver.fidelity, found.position, gradient=False))
-    assert there.prior is not None  # it is split
-    return there.prior - there.energy
-
-
-def _at_bounds(led: _Led, found: Minima) -> tuple[tuple[str, ...], ...]:
-    """Names of the unknowns that lie at bounds, of each mode."""
-    names, domain = labels(led.problem.shapes), led.problem.sampling_domain
-    if len(names) != len(led.scale):
-        return ((),) * len(found.energies)  # of a vector with a constraint, whose positions are fewer
-    steps = AT_BOUND * np.diag(led.scale)
-    inside = [domain.contains(at + steps) & domain.contains(at - steps) for at in found.position]
-    return tuple(tuple(name for name, free in zip(names, row, strict=True) if not free) for row in inside)
+    return Led(problem, posed, misfit, scale, end)
 
 
 def _without_end(problem: Problem, end: Descent, begun: Array, scale: Array, most: int) -> str:

@@ -391,11 +391,11 @@ class TestLikelihood:
         assert str(modes).startswith("2 maxima of the likelihood from 16 starts")
 
     def test_is_refused_where_there_is_none(self):
-        with pytest.raises(ValueError, match=r"of must be 'posterior' where a problem has no likelihood apart"):
+        with pytest.raises(ValueError, match=r"of must be 'posterior' where a problem does not give its"):
             iv.maximize(iv.Target(gaussian(np.eye(2))), of="likelihood")
         with pytest.raises(ValueError, match=r"of must be one of .*, got 'evidence'"):
             iv.maximize(self.fitted()[0], of="evidence")
-        with pytest.raises(ValueError, match=r"directions must be None for of='likelihood'.*got 3"):
+        with pytest.raises(ValueError, match=r"directions must be None with of='likelihood'.*got 3"):
             iv.maximize(self.fitted()[0], of="likelihood", directions=3)
 
     def test_misfit_is_the_energy_without_the_prior(self):
@@ -414,6 +414,6 @@ class TestLikelihood:
         np.testing.assert_allclose(curved.gradient, gradient)
         np.testing.assert_allclose(also.matrix[:, 0, 0] - curved.matrix[:, 0, 0], 1.0 / 0.1**2)
         beyond = self.fitted()[0]
-        there = beyond.to_position([[0.0, 1.9]]) + [[0.0, 5.0]]
+        there = beyond.to_position([[0.0, 1.9]]) + np.array([[0.0, 5.0]])
         found = MisfitPotential(beyond.potential()).curvature(there)
         assert found.energy[0] == np.inf and not found.gradient.any()
