@@ -47,9 +47,19 @@ def check_apart(problem: Problem, of: str, directions: int | None) -> None:
             )
 
 
-def merged(end: Descent, scale: Array) -> Array:
-    """Where descents have converged (k, d); for those at about one point the lowest of them, so that one goes on."""
-    rows = np.flatnonzero(end.converged)
+def lowest_alone(end: Descent, scale: Array) -> bool:
+    """Whether only one descent has come to the lowest point."""
+    found = merged(end, scale, 10.0 * BEFORE)
+    return bool((found == found[0]).all(axis=1).sum() == 1)
+
+
+def merged(end: Descent, scale: Array, worse: float) -> Array:
+    """Where descents have converged (k, d), but for ends that lie by ``worse`` above the lowest, the lowest first.
+
+    Those at about one point are where the lowest of them is, so that one goes on for all.
+    """
+    lowest = np.min(end.energy, where=end.converged, initial=np.inf)
+    rows = np.flatnonzero(end.converged & (end.energy <= lowest + worse))
     rows = rows[np.argsort(end.energy[rows], kind="stable")]
     position, energy = end.position[rows], end.energy[rows]
     units = np.where(scale > 0.0, scale, 1.0)

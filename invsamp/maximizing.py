@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from invsamp.arguments import integer, one_of, optional
-from invsamp.contract import Array, Gradients, NoisyPotential, Problem
+from invsamp.contract import Array, Gradients, NoisyPotential, Problem, SplitPotential
 from invsamp.engine.gradients import Uncounted, check_one
+from invsamp.engine.lessons import far
 from invsamp.engine.starts import failure_message, given_positions, given_theta
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Asks, Estimate, Request, answered
@@ -20,11 +21,12 @@ from invsamp.likelihood_maxima import (
     check_apart,
     log_evidence,
     log_likelihood,
+    lowest_alone,
     merged,
     within_bounds,
 )
 from invsamp.modes import Modes
-from invsamp.modes.descent import Descent, descend
+from invsamp.modes.descent import Descent, descend, joined
 from invsamp.modes.gauss_newton import walled
 from invsamp.modes.low_rank import LowRankGaussian, low_rank
 from invsamp.modes.minima import Minima, distinct
@@ -43,6 +45,9 @@ COARSE_TOLERANCE = 0.1
 MOST_DENSE, DIRECTIONS = 500, 200
 #: Of the finest: so much energy at the most is left to gain.
 TOLERANCE = 1e-8
+#: Maxima of the likelihood: starts at the most, for each that was asked for, where only one leads to the best; and
+#: energy above the posterior's lowest mode, beside what modes of one problem differ by, from which on modes are left.
+MOST_STARTS, WORSE = 16, 10.0
 #: Values of `of`.
 DENSITIES = ("posterior", "likelihood")
 #: Unknowns that are named where no descent ends.
@@ -78,7 +83,8 @@ def maximize(
     problem : Problem
     starts : int, ndarray (n, dimension), or mapping of names to values (n, ...)
         Number of descents from the prior; the more, the surer that no mode is missed. Narrow modes are found least. Or
-        natural parameters at which they begin.
+        natural parameters at which they begin. For the likelihood as many again are drawn, up to 16 times, until two
+        have come to the same lowest point: an optimum that one start found is seldom the best one.
     of : "posterior" or "likelihood"
         What is maximized. The likelihood is maximized within the prior's support and the domain, where logits become
         bounds (`Posterior.with_walls`). These are the optima that are published for problems in the PEtab format.
@@ -124,29 +130,32 @@ def maximize(
         directions = DIRECTIONS
     rng = np.random.default_rng(optional(integer, "seed", seed, least=0))
     begun, scale = _begun(problem, starts, rng)
-    position, evaluations, count = begun, dict[str, int](), len(begun)
-    last = TOLERANCE if of == "posterior" else BEFORE
-    for name in problem.fidelities:
-        solver = CountedPotential(problem.potential(name), name)
-        finest = name == problem.fidelities[-1]
-        end = _led(problem, solver, position, scale, last if finest else COARSE_TOLERANCE, most)
-        position = end.position
-        evaluations[name] = solver.evaluations
+    solvers = [CountedPotential(problem.potential(name), name) for name in problem.fidelities]
+    end, solver = (
+        _through(problem, solvers, begun, scale, TOLERANCE if of == "posterior" else BEFORE, most),
+        solvers[-1],
+    )
+    if of == "likelihood" and np.ndim(starts) == 0 and len(begun) > 1:
+        begun, end = _more(problem, solvers, begun, end, scale, most, rng)
     unsolved = int(np.count_nonzero(~np.isfinite(end.energy)))
     if not end.converged.any():
         if (mistake := _mistake(problem, solver, begun, rng)) is not None:
             raise ModelError(mistake)
         raise RuntimeError(_without_end(problem, end, begun, scale, most))
-    led = Led(problem, solver, solver, scale, end)
+    led, converged = Led(problem, solver, solver, scale, end), int(end.converged.sum())
+    left_out = stopped = 0
     if of == "likelihood":
         led = _to_likelihood(led, most, rng)
+        left_out, stopped = converged - len(led.end.converged), int(np.count_nonzero(~led.end.converged))
     found = _told_apart(led, gaussian=dense)
     gaussians = None if directions is None else _low_rank(problem, solver, found.position, directions, rng)
     chi_squared, data, residuals = _fit(led.posed, found.position)
     if (mistake := _mistake(problem, solver, begun, rng)) is not None:
         warnings.warn(mistake, stacklevel=2)
     likelihoods, to_theta = log_likelihood(led, found), led.problem.to_theta
-    evaluations[solver.fidelity] = sum(one.evaluations for one in dict.fromkeys([solver, led.solver]))
+    evaluations = {one.fidelity: one.evaluations for one in solvers}
+    if led.solver is not solver:
+        evaluations[solver.fidelity] += led.solver.evaluations
     return Modes(
         theta=to_theta(found.position),
         position=found.position,
@@ -155,7 +164,7 @@ def maximize(
         log_evidence=log_evidence(of, found, gaussians),
         counts=found.counts,
         on_wall=found.on_wall,
-        unfinished=count - int(found.counts.sum()) - unsolved,
+        unfinished=len(begun) - unsolved - converged + stopped,
         unsolved=unsolved,
         evaluations=evaluations,
         labels=labels(problem.shapes),
@@ -167,6 +176,7 @@ def maximize(
         of=of,
         log_likelihood=likelihoods,
         at_bounds=at_bounds(led, found),
+        left_out=left_out,
     )
 
 
@@ -175,15 +185,44 @@ def _told_apart(led: Led, gaussian: bool) -> Minima:
     return answered(asking, led.solver.answer_all)
 
 
+def _through(
+    problem: Problem, solvers: Sequence[CountedPotential], begun: Array, scale: Array, tolerance: float, most: int
+) -> Descent:
+    """Descents through all fidelities, the coarsest first, to a tolerance in the finest."""
+    for solver in solvers:
+        end = _led(problem, solver, begun, scale, tolerance if solver is solvers[-1] else COARSE_TOLERANCE, most)
+        begun = end.position
+    return end
+
+
+def _more(
+    problem: Problem,
+    solvers: Sequence[CountedPotential],
+    begun: Array,
+    end: Descent,
+    scale: Array,
+    most: int,
+    rng: np.random.Generator,
+) -> tuple[Array, Descent]:
+    """As many starts again, until two of them lead to the same lowest point; and all descents."""
+    first = len(begun)
+    while end.converged.any() and lowest_alone(end, scale) and len(begun) < MOST_STARTS * first:
+        more = problem.sample_start(rng, len(begun))
+        end = joined(end, _through(problem, solvers, more, scale, BEFORE, most))
+        begun = np.concatenate([begun, more])
+    return begun, end
+
+
 def _to_likelihood(led: Led, most: int, rng: np.random.Generator) -> Led:
     """On from each minimum of the posterior's energy down the misfit alone, with bounds in place of logits."""
     problem, name, scale = led.problem, led.solver.fidelity, led.scale
-    begun = merged(led.end, scale)
+    begun = merged(led.end, scale, far(problem.dimension) + WORSE)
     if isinstance(problem, Posterior) and problem.with_walls().coordinates != problem.coordinates:
         begun = within_bounds(problem, problem.to_theta(begun))
         problem = problem.with_walls()
         scale = problem.sample_start(rng, SCALE_DRAWS).std(axis=0)
     posed = CountedPotential(problem.potential(name), name)
+    assert isinstance(posed.potential, SplitPotential)  # as was checked
     misfit = CountedPotential(MisfitPotential(posed.potential), name)
     end = _led(problem, misfit, begun.copy(), scale, TOLERANCE, most)
     if not end.converged.any():

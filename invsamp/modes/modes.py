@@ -68,6 +68,8 @@ class Modes:
         With all constants. None where a density does not give it apart from a prior.
     at_bounds : tuple of tuple of str
         The unknowns of each mode that lie at bounds.
+    left_out : int
+        Starts that came to points far less likely, from which the likelihood was not maximized.
     """
 
     theta: Array
@@ -89,6 +91,7 @@ class Modes:
     of: str = "posterior"
     log_likelihood: Array | None = None
     at_bounds: tuple[tuple[str, ...], ...] = ()
+    left_out: int = 0
 
     @property
     def reduced_chi_squared(self) -> Array | None:
@@ -174,6 +177,8 @@ class Modes:
                 f"{round(self.unseen * starts)} of {starts} starts came to a mode to which no other came: about "
                 f"{100.0 * self.unseen:.0f}% of all starts lead to modes that are not among these; give more starts="
             )
+        if self.left_out:
+            lines.append(f"{self.left_out} more starts came to points that are far less likely, and are left out")
         if self.unsolved:
             lines.append(
                 f"{self.unsolved} more starts could not be solved: narrow the prior or the domain to where the model "
