@@ -135,7 +135,7 @@ def maximize(
         _through(problem, solvers, begun, scale, TOLERANCE if of == "posterior" else BEFORE, most),
         solvers[-1],
     )
-    if of == "likelihood" and np.ndim(starts) == 0 and len(begun) > 1:
+    if of == "likelihood" and np.isscalar(starts) and len(begun) > 1:
         begun, end = _more(problem, solvers, begun, end, scale, most, rng)
     unsolved = int(np.count_nonzero(~np.isfinite(end.energy)))
     if not end.converged.any():

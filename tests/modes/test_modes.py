@@ -417,3 +417,24 @@ class TestLikelihood:
         there = beyond.to_position([[0.0, 1.9]]) + np.array([[0.0, 5.0]])
         found = MisfitPotential(beyond.potential()).curvature(there)
         assert found.energy[0] == np.inf and not found.gradient.any()
+
+    def test_more_starts_where_one_alone_came_to_the_best(self):
+        """A peak to which one start in five leads, beside a wide optimum far below it."""
+
+        def peak(t):
+            return np.exp(-0.5 * ((t[:, 0] - 1.8) / 0.15) ** 2)
+
+        model = iv.with_jacobian(
+            lambda t: np.column_stack([peak(t), 0.05 * t[:, 0]]),
+            lambda t: np.column_stack([-(t[:, 0] - 1.8) / 0.15**2 * peak(t), np.full(len(t), 0.05)])[:, :, None],
+        )
+        posterior = iv.Posterior(iv.Prior(t=iv.Uniform(-2.0, 2.0)), model, [1.0, -0.05], iv.GaussianNoise(0.1))
+        found = [iv.maximize(posterior, starts=4, of="likelihood", seed=seed) for seed in range(12)]
+        best = [modes for modes in found if modes.theta[0, 0] > 1.0]
+        assert 0 < len(best) < 12
+        assert all(modes.counts[0] > 1 for modes in best)
+        assert any(modes.counts.sum() + modes.left_out > 4 for modes in best)
+        assert all("far less likely, and are left out" in str(modes) for modes in best if modes.left_out)
+        assert all(modes.counts.sum() + modes.left_out == 4 for modes in found if modes.theta[0, 0] < 1.0)
+        given = iv.maximize(posterior, starts=[[1.7], [-1.0]], of="likelihood", seed=1)
+        assert given.counts.sum() + given.left_out == 2
