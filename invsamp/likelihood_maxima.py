@@ -54,12 +54,12 @@ def lowest_alone(end: Descent, scale: Array) -> bool:
 
 
 def merged(end: Descent, scale: Array, worse: float) -> Array:
-    """Where descents have converged (k, d), but for ends that lie by ``worse`` above the lowest, the lowest first.
+    """Where descents stand (k, d) that are at most ``worse`` above the lowest that converged, the lowest first.
 
     Those at about one point are where the lowest of them is, so that one goes on for all.
     """
     lowest = np.min(end.energy, where=end.converged, initial=np.inf)
-    rows = np.flatnonzero(end.converged & (end.energy <= lowest + worse))
+    rows = np.flatnonzero(np.isfinite(end.energy) & (end.energy <= lowest + worse))
     rows = rows[np.argsort(end.energy[rows], kind="stable")]
     position, energy = end.position[rows], end.energy[rows]
     units = np.where(scale > 0.0, scale, 1.0)

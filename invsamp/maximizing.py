@@ -142,11 +142,10 @@ def maximize(
         if (mistake := _mistake(problem, solver, begun, rng)) is not None:
             raise ModelError(mistake)
         raise RuntimeError(_without_end(problem, end, begun, scale, most))
-    led, converged = Led(problem, solver, solver, scale, end), int(end.converged.sum())
-    left_out = stopped = 0
+    led, left_out = Led(problem, solver, solver, scale, end), 0
     if of == "likelihood":
         led = _to_likelihood(led, most, rng)
-        left_out, stopped = converged - len(led.end.converged), int(np.count_nonzero(~led.end.converged))
+        left_out = len(begun) - unsolved - len(led.end.converged)
     found = _told_apart(led, gaussian=dense)
     gaussians = None if directions is None else _low_rank(problem, solver, found.position, directions, rng)
     chi_squared, data, residuals = _fit(led.posed, found.position)
@@ -164,7 +163,7 @@ def maximize(
         log_evidence=log_evidence(of, found, gaussians),
         counts=found.counts,
         on_wall=found.on_wall,
-        unfinished=len(begun) - unsolved - converged + stopped,
+        unfinished=len(begun) - unsolved - left_out - int(found.counts.sum()),
         unsolved=unsolved,
         evaluations=evaluations,
         labels=labels(problem.shapes),
