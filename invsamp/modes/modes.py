@@ -177,6 +177,8 @@ class Modes:
                 f"{round(self.unseen * starts)} of {starts} starts came to a mode to which no other came: about "
                 f"{100.0 * self.unseen:.0f}% of all starts lead to modes that are not among these; give more starts="
             )
+        if self.of == "likelihood" and starts + self.left_out > 1 and self.counts[0] == 1:
+            lines.append("one start alone came to the first: it may not be the best; give more starts=")
         if self.left_out:
             lines.append(f"{self.left_out} more starts came to points that are far less likely, and are left out")
         if self.unsolved:

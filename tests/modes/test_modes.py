@@ -435,6 +435,9 @@ class TestLikelihood:
         assert all(modes.counts[0] > 1 for modes in best)
         assert any(modes.counts.sum() + modes.left_out > 4 for modes in best)
         assert all("far less likely, and are left out" in str(modes) for modes in best if modes.left_out)
+        assert not any("one start alone came to the first" in str(modes) for modes in found)
+        alone = replace(best[0], counts=np.array([1]), left_out=3)
+        assert "one start alone came to the first: it may not be the best" in str(alone)
         assert all(modes.counts.sum() + modes.left_out == 4 for modes in found if modes.theta[0, 0] < 1.0)
         given = iv.maximize(posterior, starts=[[1.7], [-1.0]], of="likelihood", seed=1)
         assert given.counts.sum() + given.left_out == 2
