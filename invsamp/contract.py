@@ -158,6 +158,8 @@ class Curved(NamedTuple):
     gradient: Array  # (chains, dimension)
     matrix: Array  # (chains, dimension, dimension), positive semidefinite; 0 where the energy is infinite
     prior: Array  # (chains,), as in `Parts`
+    prior_gradient: Array  # (chains, dimension)
+    prior_matrix: Array  # (chains, dimension), the diagonal of what the prior adds to the matrix
 
 
 @runtime_checkable

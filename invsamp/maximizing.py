@@ -1,25 +1,39 @@
-"""Maxima of a posterior: descents from many starts, and a Gaussian at the foot of each (Laplace)."""
+"""Maxima of a posterior or of a likelihood: descents from many starts, and the Gaussian at each maximum (Laplace)."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from invsamp.arguments import integer, optional
-from invsamp.contract import Array, ExpectedMisfit, Gradients, NoisyPotential, Problem
+from invsamp.arguments import integer, one_of, optional
+from invsamp.contract import Array, ExpectedMisfit, Gradients, NoisyPotential, Problem, SplitPotential
 from invsamp.engine.gradients import Uncounted, check_one
+from invsamp.engine.lessons import far
 from invsamp.engine.starts import failure_message, given_positions, given_theta
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Asks, Estimate, Request, answered
+from invsamp.likelihood_maxima import (
+    BEFORE,
+    Led,
+    at_bounds,
+    check_apart,
+    log_evidence,
+    log_likelihood,
+    lowest_alone,
+    merged,
+    within_bounds,
+)
 from invsamp.modes import Modes
-from invsamp.modes.descent import Descent, descend
+from invsamp.modes.descent import Descent, descend, joined
 from invsamp.modes.gauss_newton import walled
-from invsamp.modes.low_rank import LowRankGaussian, evidence, low_rank
-from invsamp.modes.minima import distinct
+from invsamp.modes.low_rank import LowRankGaussian, low_rank
+from invsamp.modes.minima import Minima, distinct
 from invsamp.posing.forward import ModelError
+from invsamp.posing.misfit import MisfitPotential
 from invsamp.posing.names import labels
+from invsamp.posing.posterior import Posterior
 from invsamp.posing.reference import reference_of
 from invsamp.sampler import as_problem
 
@@ -31,6 +45,11 @@ COARSE_TOLERANCE = 0.1
 MOST_DENSE, DIRECTIONS = 500, 200
 #: Of the finest: so much energy at the most is left to gain.
 TOLERANCE = 1e-8
+#: Maxima of the likelihood: starts at the most, for each that was asked for, where only one leads to the best; and
+#: energy above the posterior's lowest mode, beside what modes of one problem differ by, from which on modes are left.
+MOST_STARTS, WORSE = 16, 10.0
+#: Values of `of`.
+DENSITIES = ("posterior", "likelihood")
 #: Unknowns that are named where no descent ends.
 FARTHEST = 4
 
@@ -39,16 +58,21 @@ def maximize(
     problem: Problem,
     starts: int | Array | Mapping[str, Array] = 16,
     *,
+    of: str = "posterior",
     seed: int | None = None,
     most: int = 2000,
     directions: int | None = None,
 ) -> Modes:
-    r"""Maxima of a posterior density, by descents from draws of the prior or given points, coarse fidelities first.
+    r"""Maxima of a posterior density or of a likelihood, by descents from many starts, coarse fidelities first.
 
-    The density is that of positions, in which samplers move: for a parameter that is sampled as its logarithm, the
-    maximum lies elsewhere than that of the parameter's own density. A mode's Laplace approximation is
+    The posterior density is that of positions, in which samplers move: for a parameter that is sampled as its
+    logarithm, the maximum lies elsewhere than that of the parameter's own density. A mode's Laplace approximation is
 
     .. math:: \log Z \approx -U + \tfrac{d}{2} \log 2 \pi - \tfrac12 \log \det \nabla^2 U.
+
+    Maxima of the likelihood do not depend on coordinates, and may lie at bounds. Descents go down the posterior's
+    energy first, which keeps parameters that are sampled by logits away from their bounds, as the barrier of an
+    interior-point method does; then, from each of its minima, down the misfit alone, within the bounds.
 
     Up to 500 unknowns the Hessian is dense, by some 4 d gradients. Of more it is that of the prior's Gaussian law in
     positions (exact for normal and log-normal parameters, or one of the same quartiles) and the directions in which it
@@ -59,7 +83,11 @@ def maximize(
     problem : Problem
     starts : int, ndarray (n, dimension), or mapping of names to values (n, ...)
         Number of descents from the prior; the more, the surer that no mode is missed. Narrow modes are found least. Or
-        natural parameters at which they begin.
+        natural parameters at which they begin. For the likelihood as many again are drawn, up to 16 times, until two
+        have come to the same lowest point: an optimum that one start found is seldom the best one.
+    of : "posterior" or "likelihood"
+        What is maximized. The likelihood is maximized within the prior's support and the domain, where logits become
+        bounds (`Posterior.with_walls`). These are the optima that are published for problems in the PEtab format.
     seed : int, optional
         Of the starts.
     most : int
@@ -74,61 +102,143 @@ def maximize(
     Raises
     ------
     ValueError
-        If starts have another shape, no density, or lie outside the domain.
+        If starts have another shape, no density, or lie outside the domain. If the likelihood is asked for and the
+        problem does not give it apart from the prior, or together with ``directions``.
     RuntimeError
         If no start has a finite energy, or none has led to an end.
     ModelError
         If none has, and gradients are not those of the energy; a warning, if some have all the same.
+
+    References
+    ----------
+    Nocedal and Wright (2006), "Numerical optimization", section 19.6, for the barrier.
+
+    Examples
+    --------
+    >>> import invsamp as iv
+    >>> rates = iv.Prior(rate=iv.Uniform(0.0, 2.0))
+    >>> line = iv.with_jacobian(lambda t: t, lambda t: t[:, :, None] ** 0)
+    >>> found = iv.maximize(iv.Posterior(rates, line, [2.5], iv.GaussianNoise(1.0)), of="likelihood", seed=1)
+    >>> found.theta.round(3)
+    array([[2.]])
     """
     problem = as_problem(problem)
-    integer("most", most, least=10)
-    if optional(integer, "directions", directions, least=1) is None and problem.dimension > MOST_DENSE:
+    integer("most", most, least=10), one_of("of", of, DENSITIES)
+    check_apart(problem, of, directions)
+    dense = optional(integer, "directions", directions, least=1) is None and problem.dimension <= MOST_DENSE
+    if not dense and directions is None and of == "posterior":
         directions = DIRECTIONS
     rng = np.random.default_rng(optional(integer, "seed", seed, least=0))
     begun, scale = _begun(problem, starts, rng)
-    position, evaluations, count = begun, dict[str, int](), len(begun)
-    for name in problem.fidelities:
-        solver = CountedPotential(problem.potential(name), name)
-        finest = name == problem.fidelities[-1]
-        end = _led(problem, solver, position, scale, TOLERANCE if finest else COARSE_TOLERANCE, most)
-        position = end.position
-        evaluations[name] = solver.evaluations
-    ended, unsolved = np.flatnonzero(end.converged), int(np.count_nonzero(~np.isfinite(end.energy)))
-    if not len(ended):
+    solvers = [CountedPotential(problem.potential(name), name) for name in problem.fidelities]
+    end, solver = (
+        _through(problem, solvers, begun, scale, TOLERANCE if of == "posterior" else BEFORE, most),
+        solvers[-1],
+    )
+    if of == "likelihood" and np.isscalar(starts) and len(begun) > 1:
+        begun, end = _more(problem, solvers, begun, end, scale, most, rng)
+    unsolved = int(np.count_nonzero(~np.isfinite(end.energy)))
+    if not end.converged.any():
         if (mistake := _mistake(problem, solver, begun, rng)) is not None:
             raise ModelError(mistake)
-        away = _away(problem, end.position - begun, scale)
-        raise RuntimeError(
-            f"none of {count} descents has come to an end within {most} evaluations, the lowest at the energy "
-            f"{end.energy.min():.6g}"
-            + (f"; what went farthest is {', '.join(away)}" if away else "")
-            + ". Either the density grows without end and has no maximum: give what runs away a proper prior, or "
-            "walls. Or `most` is too small, as where energies are rough: see posterior.check_gradient()"
-        )
-    asking = distinct(_evaluating(solver), end, scale, problem.sampling_domain, gaussian=directions is None)
-    found = answered(asking, solver.answer_all)
+        raise RuntimeError(_without_end(problem, end, begun, scale, most))
+    led, left_out = Led(problem, solver, solver, scale, end), 0
+    if of == "likelihood":
+        led = _to_likelihood(led, most, rng)
+        left_out = len(begun) - unsolved - len(led.end.converged)
+    found = _told_apart(led, gaussian=dense)
     gaussians = None if directions is None else _low_rank(problem, solver, found.position, directions, rng)
-    chi_squared, expected, residuals = _fit(solver, found.position)
+    chi_squared, expected, residuals = _fit(led.posed, found.position)
     if (mistake := _mistake(problem, solver, begun, rng)) is not None:
         warnings.warn(mistake, stacklevel=2)
+    likelihoods, to_theta = log_likelihood(led, found), led.problem.to_theta
+    evaluations = {one.fidelity: one.evaluations for one in solvers}
+    if led.solver is not solver:
+        evaluations[solver.fidelity] += led.solver.evaluations
     return Modes(
-        theta=problem.to_theta(found.position),
+        theta=to_theta(found.position),
         position=found.position,
         energies=found.energies,
         covariances=found.covariances,
-        log_evidence=found.log_evidence if gaussians is None else evidence(found.energies, gaussians),
+        log_evidence=log_evidence(of, found, gaussians),
         counts=found.counts,
         on_wall=found.on_wall,
-        unfinished=count - len(ended) - unsolved,
+        unfinished=len(begun) - unsolved - left_out - int(found.counts.sum()),
         unsolved=unsolved,
-        evaluations=evaluations | {solver.fidelity: solver.evaluations},
+        evaluations=evaluations,
         labels=labels(problem.shapes),
-        to_theta=problem.to_theta,
+        to_theta=to_theta,
         chi_squared=chi_squared,
         data=0 if expected is None else expected.data,
         expected=expected,
         residuals=residuals,
         gaussians=gaussians,
+        of=of,
+        log_likelihood=likelihoods,
+        at_bounds=at_bounds(led, found),
+        left_out=left_out,
+    )
+
+
+def _told_apart(led: Led, gaussian: bool) -> Minima:
+    asking = distinct(_evaluating(led.solver), led.end, led.scale, led.problem.sampling_domain, gaussian=gaussian)
+    return answered(asking, led.solver.answer_all)
+
+
+def _through(
+    problem: Problem, solvers: Sequence[CountedPotential], begun: Array, scale: Array, tolerance: float, most: int
+) -> Descent:
+    """Descents through all fidelities, the coarsest first, to a tolerance in the finest."""
+    for solver in solvers:
+        end = _led(problem, solver, begun, scale, tolerance if solver is solvers[-1] else COARSE_TOLERANCE, most)
+        begun = end.position
+    return end
+
+
+def _more(
+    problem: Problem,
+    solvers: Sequence[CountedPotential],
+    begun: Array,
+    end: Descent,
+    scale: Array,
+    most: int,
+    rng: np.random.Generator,
+) -> tuple[Array, Descent]:
+    """As many starts again, until two of them lead to the same lowest point; and all descents."""
+    first = len(begun)
+    while end.converged.any() and lowest_alone(end, scale) and len(begun) < MOST_STARTS * first:
+        more = problem.sample_start(rng, len(begun))
+        end = joined(end, _through(problem, solvers, more, scale, BEFORE, most))
+        begun = np.concatenate([begun, more])
+    return begun, end
+
+
+def _to_likelihood(led: Led, most: int, rng: np.random.Generator) -> Led:
+    """On from each minimum of the posterior's energy down the misfit alone, with bounds in place of logits."""
+    problem, name, scale = led.problem, led.solver.fidelity, led.scale
+    begun = merged(led.end, scale, far(problem.dimension) + WORSE)
+    if isinstance(problem, Posterior) and problem.with_walls().coordinates != problem.coordinates:
+        begun = within_bounds(problem, problem.to_theta(begun))
+        problem = problem.with_walls()
+        scale = problem.sample_start(rng, SCALE_DRAWS).std(axis=0)
+    posed = CountedPotential(problem.potential(name), name)
+    assert isinstance(posed.potential, SplitPotential)  # as was checked
+    misfit = CountedPotential(MisfitPotential(posed.potential), name)
+    end = _led(problem, misfit, begun.copy(), scale, TOLERANCE, most)
+    if not end.converged.any():
+        raise RuntimeError(_without_end(problem, end, begun, scale, most))
+    return Led(problem, posed, misfit, scale, end)
+
+
+def _without_end(problem: Problem, end: Descent, begun: Array, scale: Array, most: int) -> str:
+    """What is said where no descent has converged."""
+    away = _away(problem, end.position - begun, scale)
+    return (
+        f"none of {len(begun)} descents has come to an end within {most} evaluations, the lowest at the energy "
+        f"{end.energy.min():.6g}"
+        + (f"; what went farthest is {', '.join(away)}" if away else "")
+        + ". Either the density grows without end and has no maximum: give what runs away a proper prior, or "
+        "walls. Or `most` is too small, as where energies are rough: see posterior.check_gradient()"
     )
 
 

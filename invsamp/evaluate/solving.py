@@ -108,7 +108,7 @@ def _finite(energy: Array, gradient: Array, prior: Array) -> bool:
 def _curved(potential: CurvedPotential, request: Request) -> Estimate:
     """Energies with gradients and Gauss-Newton matrices."""
     what, found = f"the curvature of fidelity {request.fidelity!r}", potential.curvature(request.position.copy())
-    energy, gradient, matrix, prior = (own_array(part, what) for part in found)
+    energy, gradient, matrix, prior = (own_array(part, what) for part in found[:4])
     return guarded(Estimate(energy, gradient, gradient_variance=matrix, prior=prior))
 
 

@@ -51,8 +51,10 @@ def given(modes: Modes) -> Given:
     Raises
     ------
     ValueError
-        If none has a Gaussian.
+        If none has a Gaussian, or they are maxima of the likelihood.
     """
+    if modes.of != "posterior":
+        raise ValueError(f"preconditioner must be modes of the posterior, got maxima of the {modes.of}")
     known = np.isfinite(modes.log_evidence)
     if not known.any():
         raise ValueError(

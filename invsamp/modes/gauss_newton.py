@@ -12,8 +12,8 @@ from invsamp.modes.points import ENOUGH, TRIALS, Points
 
 #: In scales: no step is longer in any coordinate, at first and at the most: longer ones pass by narrow valleys far from
 #: where they began; points keep so far away from walls; and curvatures, in their units, are larger by so much, so that
-#: flat directions have steps.
-LONGEST, APART, RIDGE = 0.5, 1e-7, 1e-3
+#: matrices have inverses. The trust region bounds steps along flat directions: a larger ridge makes them too short.
+LONGEST, APART, RIDGE = 0.5, 1e-7, 1e-5
 #: Relative to a coordinate's curvature, the same, so that rounding does not decide between collinear ones.
 COLLINEAR = 1e-8
 #: Cosine of a step and its change of the gradient above which it tells of curvature.

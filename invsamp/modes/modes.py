@@ -23,14 +23,15 @@ ALONE = 1.0 / 16.0
 
 @dataclass(frozen=True)
 class Modes:
-    """What `maximize` found; prints as a table. The modes are sorted, the highest density first.
+    """What `maximize` found; prints as a table. The modes are sorted, the highest density or likelihood first.
 
     Attributes
     ----------
     theta, position : ndarray, shape (k, d)
-        Natural parameters, and the coordinates in which densities are maximised.
+        Natural parameters, and the coordinates in which densities are maximized; of the likelihood those of
+        `Posterior.with_walls`.
     energies : ndarray, shape (k,)
-        Minus the log posterior density of positions.
+        Negative log posterior density of positions, or negative log-likelihood.
     covariances : ndarray, shape (k, d, d)
         Of positions: the inverse of the energy's Hessian. NaN where it is not positive definite. Empty where Hessians
         are of low rank: see ``gaussians``.
@@ -63,6 +64,14 @@ class Modes:
         Gaussian what its deviance makes it. NaN where a datum is missing, or its noise depends on that of others.
     gaussians : tuple of LowRankGaussian or None
         Each mode's, where Hessians are of low rank; None for one against walls, or where there is no minimum.
+    of : "posterior" or "likelihood"
+        What was maximized. Maxima of the likelihood have no weights.
+    log_likelihood : ndarray, shape (k,), or None
+        With all constants. None where a density does not give it apart from a prior.
+    at_bounds : tuple of tuple of str
+        The unknowns of each mode that lie at bounds.
+    left_out : int
+        Starts that came to points far less likely, from which the likelihood was not maximized.
     """
 
     theta: Array
@@ -82,6 +91,10 @@ class Modes:
     residuals: Array | None = None
     gaussians: tuple[LowRankGaussian | None, ...] | None = None
     unsolved: int = 0
+    of: str = "posterior"
+    log_likelihood: Array | None = None
+    at_bounds: tuple[tuple[str, ...], ...] = ()
+    left_out: int = 0
 
     @property
     def reduced_chi_squared(self) -> Array | None:
@@ -127,6 +140,8 @@ class Modes:
         """
         integer("n", n, least=1)
         rng = np.random.default_rng(optional(integer, "seed", seed, least=0))
+        if self.of != "posterior":
+            raise ValueError(f"draws needs modes of the posterior, got maxima of the {self.of}")
         weights = np.nan_to_num(self.weights)
         if not weights.any():
             raise ValueError("draws needs a mode with a covariance, got none: they lie against walls, or are flat")
@@ -142,16 +157,11 @@ class Modes:
 
     def __str__(self) -> str:
         starts, solves = int(self.counts.sum()), ", ".join(f"{n} of {name}" for name, n in self.evaluations.items())
-        lines = [f"{len(self)} mode{'s' * (len(self) != 1)} from {starts} starts; evaluations: {solves}"]
+        plural = "s" * (len(self) != 1)
+        what = f"posterior mode{plural}" if self.of == "posterior" else f"maximum{plural} of the likelihood"
+        lines = [f"{len(self)} {what.replace('maximums', 'maxima')} from {starts} starts; evaluations: {solves}"]
         for k in range(len(self)):
-            shown = zip(self.labels[:SHOWN], self.theta[k, :SHOWN], strict=True)
-            values = ", ".join(f"{name} {value:.4g}" for name, value in shown)
-            values += f", and {len(self.labels) - SHOWN} more" if len(self.labels) > SHOWN else ""
-            wall = ", against a wall" if self.on_wall[k] else ""
-            if not wall and np.isnan(self.log_evidence[k]):
-                wall = ", flat in some direction (improper, unless a prior or walls bound it)"
-            which = f"weight {self.weights[k]:.3g}, from {self.counts[k]} starts{wall}"
-            lines.append(f"energy {self.energies[k]:.6g}, {which}: {values}")
+            lines.append(self._mode(k))
             if self.gaussians is not None and (found := self.gaussians[k]) is not None:
                 lines.append(
                     f"  its Gaussian is the prior's but for {len(found.values)} directions; all others may change the "
@@ -170,6 +180,10 @@ class Modes:
                 f"{round(self.unseen * starts)} of {starts} starts came to a mode to which no other came: about "
                 f"{100.0 * self.unseen:.0f}% of all starts lead to modes that are not among these; give more starts="
             )
+        if self.of == "likelihood" and starts + self.left_out > 1 and self.counts[0] == 1:
+            lines.append("one start alone came to the first: it may not be the best; give more starts=")
+        if self.left_out:
+            lines.append(f"{self.left_out} more starts came to points that are far less likely, and are left out")
         if self.unsolved:
             lines.append(
                 f"{self.unsolved} more starts could not be solved: narrow the prior or the domain to where the model "
@@ -180,6 +194,22 @@ class Modes:
                 f"{self.unfinished} descents did not end: more evaluations, or a density that grows without end"
             )
         return "\n".join(lines)
+
+    def _mode(self, k: int) -> str:
+        """Its height, how many starts came to it, and its parameters."""
+        shown = zip(self.labels[:SHOWN], self.theta[k, :SHOWN], strict=True)
+        values = ", ".join(f"{name} {value:.4g}" for name, value in shown)
+        values += f", and {len(self.labels) - SHOWN} more" if len(self.labels) > SHOWN else ""
+        where = ""
+        if self.on_wall[k]:
+            bounds = ", ".join(self.at_bounds[k]) if k < len(self.at_bounds) else ""
+            where = ", against a wall" + (f" ({bounds})" if bounds else "")
+        elif self.of == "posterior" and np.isnan(self.log_evidence[k]):
+            where = ", flat in some direction (improper, unless a prior or walls bound it)"
+        likelihood = "" if self.log_likelihood is None else f"log-likelihood {self.log_likelihood[k]:.7g}, "
+        height = f"energy {self.energies[k]:.6g}, {likelihood}weight {self.weights[k]:.3g}, "
+        height = height if self.of == "posterior" else likelihood
+        return f"{height}from {self.counts[k]} starts{where}: {values}"
 
     def _fit(self, reduced: float) -> str:
         """Chi-squared against its distribution: exact for Gaussian noise, a gamma of the same moments for others."""

@@ -130,11 +130,11 @@ class PosteriorPotential:
         """Energy, gradient and Gauss-Newton matrix; see `invsamp.contract.CurvedPotential`."""
         posed, _ = self._pose(position)
         inside, (n, d) = posed.inside, position.shape
-        found = Curved(np.full(n, np.inf), np.zeros((n, d)), np.zeros((n, d, d)), np.full(n, np.inf))
+        empty = np.full(n, np.inf), np.zeros((n, d)), np.zeros((n, d, d)), np.full(n, np.inf), *np.zeros((2, n, d))
         if inside.any():
-            for target, part in zip(found, self._curvature(position[inside], posed.take(inside)), strict=True):
+            for target, part in zip(empty, self._curvature(position[inside], posed.take(inside)), strict=True):
                 target[inside] = part
-        return found
+        return Curved(*empty)
 
     def observations(self, position: Array) -> Array:
         """What the model predicts, (chains, m) of its own data; NaN where the solve failed, or theta lies outside.
@@ -263,7 +263,7 @@ class PosteriorPotential:
     def _curvature(self, position: Array, posed: Posed) -> Curved:
         """Of points inside; the value and the slope are written over."""
         theta, derivative, value, slope, jacobian_slope, _, _ = posed
-        prior = -value
+        prior, prior_slope = -value, -(slope * derivative + jacobian_slope)
         y, jacobian = self._model.jacobian(np.ascontiguousarray(theta[:, self._columns]))
         slopes = np.zeros((*y.shape, self.dimension))
         slopes[:, :, self._columns] = jacobian
@@ -272,10 +272,11 @@ class PosteriorPotential:
             slopes *= derivative[:, None, :]
             parts = self._noise, self._coordinates, self._of_noise
             matrix = gauss_newton.of_misfit(*parts, position, theta, y, slopes)
-        column = np.arange(self.dimension)
-        matrix[:, column, column] += self._prior_bends(position)
+        column, bends = np.arange(self.dimension), self._prior_bends(position)
+        matrix[:, column, column] += bends
         column_families.finish(value, slope, derivative, jacobian_slope)
-        return Curved(value, slope, np.where(np.isfinite(value)[:, None, None], matrix, 0.0), prior)
+        matrix = np.where(np.isfinite(value)[:, None, None], matrix, 0.0)
+        return Curved(value, slope, matrix, prior, prior_slope, bends)
 
     def _prior_bends(self, position: Array) -> Array:
         """Second derivatives of the prior energy (n, d), each in its own coordinate; 0 where they are negative."""

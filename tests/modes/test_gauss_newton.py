@@ -129,3 +129,12 @@ def test_a_quadratic_takes_few_steps():
     end = led(squares(lambda at: at @ root.T, jacobian), rng.standard_normal((8, 20)), Unbounded())
     assert (end.energy < 1e-4).all()
     assert end.evaluations.max() < 60
+
+
+def test_an_optimum_at_the_end_of_a_flat_valley():
+    """Between parameters of which the data tell the sum, and next to nothing of each."""
+    slopes, data = np.array([[10.0, 10.0], [1e-3, 0.0]]), np.array([0.0, 1e-2])
+    evaluate = squares(lambda at: at @ slopes.T - data, lambda at: np.broadcast_to(slopes, (len(at), 2, 2)))
+    end = led(evaluate, np.array([[-2.0, 1.5]]), Box([-3.0, -3.0], [3.0, 3.0]), tolerance=1e-8)
+    np.testing.assert_allclose(end.position, [[3.0, -3.0]], atol=1e-5)
+    assert end.evaluations[0] < 40

@@ -16,6 +16,7 @@ from invsamp.evaluate.requests import Estimate, answered
 from invsamp.modes.curvature import extent_of, hessian
 from invsamp.modes.descent import Descent, descend
 from invsamp.modes.minima import Minima, distinct, lone
+from invsamp.posing.misfit import MisfitPotential
 
 CENTRES, SDS, WEIGHTS = np.array([[-5.0, 0.0], [5.0, 0.0]]), np.array([1.0, 0.5]), np.array([0.3, 0.7])
 
@@ -194,7 +195,7 @@ class TestModes:
         np.testing.assert_allclose(modes.theta, CENTRES[::-1], atol=1e-5)
         np.testing.assert_allclose(modes.weights, WEIGHTS[::-1], rtol=1e-5)
         assert modes.counts.sum() == 16
-        assert str(modes).splitlines()[0].startswith("2 modes from 16 starts; evaluations: ")
+        assert str(modes).splitlines()[0].startswith("2 posterior modes from 16 starts; evaluations: ")
 
     def test_starts_that_came_to_a_mode_alone_are_told(self):
         modes = self.two()
@@ -376,3 +377,101 @@ class TestModes:
         assert "as it should be" in str(modes)
         assert "more than noise" in str(self.line(3.0 * y, iv.StudentTNoise(3.0, 1.0)))
         assert "less than noise" in str(self.line(0.3 * y, iv.StudentTNoise(3.0, 1.0)))
+
+
+class TestLikelihood:
+    def fitted(self, **settings):
+        """A line through data that pull its slope past the bound of its prior, and a mean with a strong prior."""
+        x = np.linspace(0.0, 1.0, 12)
+        y = 1.0 + 3.0 * x + 0.1 * np.sin(9.0 * x)
+        slopes = np.stack([np.ones(12), x], axis=1)
+        model = iv.with_jacobian(lambda t: t @ slopes.T, lambda t: np.tile(slopes, (len(t), 1, 1)))
+        prior = iv.Prior(level=iv.Normal(0.0, 0.1), slope=iv.Uniform(-2.0, 2.0))
+        return iv.Posterior(prior, model, y, iv.GaussianNoise(0.2), **settings), slopes, y
+
+    @pytest.mark.parametrize("transforms", [{}, {"slope": "logit"}])
+    def test_is_maximized_without_the_prior_up_to_its_bounds(self, transforms):
+        posterior, slopes, y = self.fitted(transforms=transforms)
+        modes = iv.maximize(posterior, of="likelihood", seed=1)
+        level = (y - 2.0 * slopes[:, 1]).mean()
+        np.testing.assert_allclose(modes.theta, [[level, 2.0]], atol=1e-4)
+        wanted = -0.5 * np.square((y - slopes @ [level, 2.0]) / 0.2).sum() - 12 * np.log(0.2 * np.sqrt(2.0 * np.pi))
+        assert modes.log_likelihood[0] == pytest.approx(wanted, abs=1e-4)
+        assert modes.energies[0] == pytest.approx(-wanted, abs=1e-4)
+        assert (modes.of, modes.at_bounds, modes.counts.tolist()) == ("likelihood", (("slope",),), [16])
+        told = str(modes).splitlines()
+        assert told[0].startswith("1 maximum of the likelihood from 16 starts; evaluations: ")
+        assert told[1].startswith(f"log-likelihood {wanted:.5g}"[:-1]) and "against a wall (slope)" in told[1]
+        posterior_modes = iv.maximize(posterior, seed=1)
+        assert posterior_modes.theta[0, 0] < level - 0.3  # its prior is strong
+        assert posterior_modes.of == "posterior"
+        assert posterior_modes.log_likelihood[0] < modes.log_likelihood[0] - 1.0
+        assert "log-likelihood" in str(posterior_modes)
+
+    def test_has_no_weights(self):
+        modes = iv.maximize(self.fitted()[0], starts=2, of="likelihood", seed=1)
+        assert np.isnan(modes.log_evidence).all()
+        with pytest.raises(ValueError, match="draws needs modes of the posterior, got maxima of the likelihood"):
+            modes.draws(4)
+        with pytest.raises(ValueError, match="preconditioner must be modes of the posterior, got maxima"):
+            iv.mala(preconditioner=modes)
+
+    def test_two_are_told_apart(self):
+        model = iv.with_jacobian(lambda t: t**2, lambda t: 2.0 * t[:, :, None])
+        posterior = iv.Posterior(iv.Prior(t=iv.Normal(0.5, 2.0)), model, [4.0], iv.GaussianNoise(0.1))
+        modes = iv.maximize(posterior, of="likelihood", seed=1)
+        np.testing.assert_allclose(np.sort(modes.theta[:, 0]), [-2.0, 2.0], atol=1e-5)
+        assert modes.counts.sum() == 16
+        assert str(modes).startswith("2 maxima of the likelihood from 16 starts")
+
+    def test_is_refused_where_there_is_none(self):
+        with pytest.raises(ValueError, match=r"of must be 'posterior' where a problem does not give its"):
+            iv.maximize(iv.Target(gaussian(np.eye(2))), of="likelihood")
+        with pytest.raises(ValueError, match=r"of must be one of .*, got 'evidence'"):
+            iv.maximize(self.fitted()[0], of="evidence")
+        with pytest.raises(ValueError, match=r"directions must be None with of='likelihood'.*got 3"):
+            iv.maximize(self.fitted()[0], of="likelihood", directions=3)
+
+    def test_misfit_is_the_energy_without_the_prior(self):
+        posterior, _, _ = self.fitted(transforms={"slope": "logit"})
+        whole = posterior.potential()
+        misfit = MisfitPotential(whole)
+        position = np.random.default_rng(0).standard_normal((5, 2))
+        energy, gradient = misfit.energy_and_gradient(position)
+        np.testing.assert_allclose(energy, -posterior.log_likelihood(posterior.to_theta(position)).sum(axis=-1))
+        np.testing.assert_allclose(misfit.energy(position), energy)
+        sides = [misfit.energy(position + h * np.eye(2)[k]) for k in range(2) for h in (1e-5, -1e-5)]
+        slopes = np.stack([(sides[0] - sides[1]), (sides[2] - sides[3])], axis=1) / 2e-5
+        np.testing.assert_allclose(gradient, slopes, rtol=1e-5, atol=1e-4)
+        curved, also = misfit.curvature(position), whole.curvature(position)
+        np.testing.assert_allclose(curved.energy, energy)
+        np.testing.assert_allclose(curved.gradient, gradient)
+        np.testing.assert_allclose(also.matrix[:, 0, 0] - curved.matrix[:, 0, 0], 1.0 / 0.1**2)
+        beyond = self.fitted()[0]
+        there = beyond.to_position([[0.0, 1.9]]) + np.array([[0.0, 5.0]])
+        found = MisfitPotential(beyond.potential()).curvature(there)
+        assert found.energy[0] == np.inf and not found.gradient.any()
+
+    def test_more_starts_where_one_alone_came_to_the_best(self):
+        """A peak to which one start in five leads, beside a wide optimum far below it."""
+
+        def peak(t):
+            return np.exp(-0.5 * ((t[:, 0] - 1.8) / 0.15) ** 2)
+
+        model = iv.with_jacobian(
+            lambda t: np.column_stack([peak(t), 0.05 * t[:, 0]]),
+            lambda t: np.column_stack([-(t[:, 0] - 1.8) / 0.15**2 * peak(t), np.full(len(t), 0.05)])[:, :, None],
+        )
+        posterior = iv.Posterior(iv.Prior(t=iv.Uniform(-2.0, 2.0)), model, [1.0, -0.05], iv.GaussianNoise(0.1))
+        found = [iv.maximize(posterior, starts=4, of="likelihood", seed=seed) for seed in range(12)]
+        best = [modes for modes in found if modes.theta[0, 0] > 1.0]
+        assert 0 < len(best) < 12
+        assert all(modes.counts[0] > 1 for modes in best)
+        assert any(modes.counts.sum() + modes.left_out > 4 for modes in best)
+        assert all("far less likely, and are left out" in str(modes) for modes in best if modes.left_out)
+        assert not any("one start alone came to the first" in str(modes) for modes in found)
+        alone = replace(best[0], counts=np.array([1]), left_out=3)
+        assert "one start alone came to the first: it may not be the best" in str(alone)
+        assert all(modes.counts.sum() + modes.left_out == 4 for modes in found if modes.theta[0, 0] < 1.0)
+        given = iv.maximize(posterior, starts=[[1.7], [-1.0]], of="likelihood", seed=1)
+        assert given.counts.sum() + given.left_out == 2

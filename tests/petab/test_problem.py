@@ -71,6 +71,13 @@ class TestPublished:
             assert abs(slope - gradient @ direction) < 2e-5 * scale
             assert near < far  # the energy changes that much at all
 
+    def test_maximum_likelihood_is_the_published_one(self):
+        name = "Bruno_JExpBot2016"
+        modes = iv.maximize(published(name).posterior, of="likelihood", seed=1)
+        assert modes.log_likelihood[0] == pytest.approx(PUBLISHED[name], abs=1e-3)
+        assert modes.counts[0] >= 14  # bounds stop half of the descents within them
+        assert modes.evaluations["model"] < 600
+
     def test_goes_to_other_processes(self):
         problem = published("Boehm_JProteomeRes2014")
         text, theta = pickle.dumps(problem.posterior), nominal(problem)

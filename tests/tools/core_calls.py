@@ -180,7 +180,11 @@ def posing_calls() -> dict[str, Call]:
         "isolated": Call(iv.isolated, {"model": iv.with_jacobian(line, slopes)}, {"model": {"function"}}),
         "parallel.map": Call(parallel.map, {"model": model, "thetas": theta, "workers": 1}, {"model": {"function"}}),
         "parallel.distributed": Call(parallel.distributed, {"build": line}),
-        "maximize": Call(iv.maximize, {"problem": posterior, "starts": 2, "seed": 1, "most": 100, "directions": 2}),
+        "maximize": Call(
+            iv.maximize,
+            {"problem": posterior, "starts": 2, "of": "posterior", "seed": 1, "most": 100, "directions": 2},
+            {"of": {"text"}},
+        ),
         "Modes.draws": Call(iv.maximize(posterior, starts=2, seed=1).draws, {"n": 2, "seed": 1}),
         "profile": Call(
             iv.profile,
