@@ -16,6 +16,7 @@ from invsamp.contract import Array, Problem
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.identifiability.intervals import Branch, Interval, union
 from invsamp.identifiability.walks import Walks
+from invsamp.likelihood_maxima import within_bounds
 from invsamp.maximizing import SCALE_DRAWS, maximize
 from invsamp.modes import Modes
 from invsamp.posing.names import labels
@@ -24,9 +25,6 @@ from invsamp.sampler import as_problem
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-#: Of the way between two walls, what descents that begin at modes found in logits keep from these.
-INSET = 1e-6
 
 
 @dataclass(frozen=True)
@@ -239,13 +237,7 @@ def _walled(posterior: Posterior, modes: Modes) -> tuple[Posterior, Modes]:
     walled = posterior.with_walls()
     if walled.coordinates == posterior.coordinates:
         return posterior, modes
-    position = walled.to_position(modes.theta)
-    for k, wall in enumerate(walled.coordinates.transforms):
-        if wall != posterior.coordinates.transforms[k]:
-            lower, upper = (float(wall.forward(end[k])) for end in posterior.prior.support)
-            inside = INSET * (upper - lower)
-            position[:, k] = np.clip(position[:, k], lower + inside, upper - inside)
-    return walled, maximize(walled, walled.to_theta(position))
+    return walled, maximize(walled, walled.to_theta(within_bounds(posterior, modes.theta)))
 
 
 def _check_apart(problem: Problem, at: Array, scale: Array, known: Sequence[str], wanted: Sequence[str]) -> None:
