@@ -16,8 +16,10 @@ from invsamp import arguments
 from invsamp.arguments import function, integer, names, numbers, one_of, real, sequence, shown, store
 from invsamp.solvers.foreign import OfState
 from invsamp.solvers.ode.advice import failure
+from invsamp.solvers.ode.breakpoints import with_own_breakpoints
 from invsamp.solvers.ode.differentiation import differentiate
 from invsamp.solvers.ode.doses import Dose, Event, check_breakpoints, check_doses, check_events, course
+from invsamp.solvers.ode.explicit_time import ExplicitTime, explicit_time
 from invsamp.solvers.ode.integrators import Array, Control, dop853, lsoda, rk45, rodas5p, with_fallback
 from invsamp.solvers.ode.jumps import tell_jumps
 from invsamp.solvers.ode.output_times import check_times
@@ -292,6 +294,8 @@ class OdeSolver:
         """Trajectories, and which of them an implicit method made: at least those ``switched``."""
         n, q = len(self.states), len(self.parameters)
         way = course(self.breakpoints, self.doses, self.events, self.states, self.parameters, p, y0.shape[1], own)
+        if (found := self._explicit_time) is not None:
+            way = with_own_breakpoints(way, found, p, start, times, self.max_steps, own)
         if self.stop is not None:
             way = way._replace(stop=prepare_stop(self.stop, n, q).address)
         methods = self._methods(rtol)
@@ -309,6 +313,11 @@ class OdeSolver:
             return _INTEGRATORS[method](rhs, p[rows], y0[rows], common, start[rows], way.of_rows(rows), settings)
 
         return with_fallback(solved, methods, len(p), switched)
+
+    @property
+    def _explicit_time(self) -> ExplicitTime | None:
+        when = (*(event.when for event in self.events if event.when is not None), *filter(None, [self.stop]))
+        return explicit_time(self.rhs, when, len(self.states), len(self.parameters))
 
     def _methods(self, rtol: float) -> tuple[str, ...]:
         """Methods in the order in which they are tried."""
