@@ -27,7 +27,7 @@ Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 #: Changes within an interval, in units of a function's range: up to which it is not halved, and is idle.
-_RESOLVED, _IDLE = 0.25, 1e-3
+_RESOLVED, _IDLE = 0.5, 1e-3
 #: Part of the horizon above which what is active is no pulse: no two stages of a step are further apart.
 _LONG = 0.5
 #: Intervals of one function at the most, and the shortest as part of the horizon.
@@ -56,6 +56,8 @@ def with_own_breakpoints(
         The parameters by which the states are differentiated.
     """
     rows = len(p)
+    if not len(found.switches) and not len(found.pulses):
+        return course
     ends = np.broadcast_to(np.fmax.reduce(times, axis=1), rows).astype(float)
     room = min(_ROOM, most)
     while True:
@@ -244,46 +246,45 @@ def _pulse(
     known, shortest = 1, _SHORTEST * (end - start)
     parts[0, 0], parts[0, 1], parts[0, 2] = start, end, _change(operations, pulse, p, start, end, bounds)
     least, most = math.inf, -math.inf
-    for time in (start, end):
+    time = start
+    while known < len(parts):
         value = _value_used(operations, pulse, p, time, bounds)
         least, most = min(least, value), max(most, value)
-    while known < len(parts):
+        if time == start:
+            time = end
+            continue
         k = 0
-        for other in range(1, known):
-            if parts[other, 2] > parts[k, 2]:
-                k = other
+        for each in range(1, known):
+            if parts[each, 2] > parts[k, 2]:
+                k = each
         if not parts[k, 2] > max(_RESOLVED * (most - least), 0.0):
             break
+        time = 0.5 * (parts[k, 0] + parts[k, 1])
         if parts[k, 1] - parts[k, 0] <= shortest:
             parts[k, 2] = 0.0
-            continue
-        middle = 0.5 * (parts[k, 0] + parts[k, 1])
-        value = _value_used(operations, pulse, p, middle, bounds)
-        least, most = min(least, value), max(most, value)
-        _halve(operations, pulse, p, k, known, bounds, parts)
-        known += 1
+        else:
+            one, other = _halves(operations, pulse, p, parts[k, 0], parts[k, 1], bounds)
+            _insert(k, known, one, other, parts)
+            known += 1
     idle, k = _IDLE * (most - least), 0
     if not 0.0 < idle < math.inf:
         return count
-    while k < known and known < len(parts):
-        if parts[k, 2] > idle and parts[k, 1] - parts[k, 0] > shortest:
-            _halve(operations, pulse, p, k, known, bounds, parts)
-            if min(parts[k, 2], parts[known, 2]) <= idle:
+    begun = start if parts[0, 2] > idle else math.nan
+    while k < known:
+        first, last = parts[k, 0], parts[k, 1]
+        if parts[k, 2] > idle and last - first > shortest and known < len(parts):
+            one, other = _halves(operations, pulse, p, first, last, bounds)
+            if min(one, other) <= idle:
+                _insert(k, known, one, other, parts)
                 known += 1
                 continue
-            parts[k, 1] = parts[known, 1]
+        if parts[k, 2] > idle and math.isnan(begun):
+            begun = first
+        elif parts[k, 2] <= idle and not math.isnan(begun):
+            count = _beside(begun, first, start, end, pauses, count)
+            begun = math.nan
         k += 1
-    order = np.argsort(parts[:known, 0])
-    begun, active = start, parts[order[0], 2] > idle
-    for k in order[1:]:
-        if active == (parts[k, 2] > idle):
-            continue
-        if not active:
-            begun, active = parts[k, 0], True
-            continue
-        active = False
-        count = _beside(begun, parts[k, 0], start, end, pauses, count)
-    return _beside(begun, end, start, end, pauses, count) if active else count
+    return count if math.isnan(begun) else _beside(begun, end, start, end, pauses, count)
 
 
 @njit(**INNER)
@@ -298,12 +299,24 @@ def _beside(first: float, last: float, start: float, end: float, pauses: Array, 
 
 
 @njit(**INNER)
-def _halve(operations: Operations, pulse: Integers, p: Array, k: int, new: int, bounds: Array, parts: Array) -> None:
-    """Part ``k`` becomes its first half, part ``new`` the second."""
+def _halves(
+    operations: Operations, pulse: Integers, p: Array, first: float, last: float, bounds: Array
+) -> tuple[float, float]:
+    """Changes within both halves of an interval."""
+    middle = 0.5 * (first + last)
+    one = _change(operations, pulse, p, first, middle, bounds)
+    return one, _change(operations, pulse, p, middle, last, bounds)
+
+
+@njit(**INNER)
+def _insert(k: int, known: int, one: float, other: float, parts: Array) -> None:
+    """Put the halves of part ``k`` in its place; of the parts, of which so many are known, those after it move on."""
+    for each in range(known, k + 1, -1):
+        for j in range(3):
+            parts[each, j] = parts[each - 1, j]
     middle = 0.5 * (parts[k, 0] + parts[k, 1])
-    parts[new, 0], parts[new, 1] = middle, parts[k, 1]
-    parts[new, 2] = _change(operations, pulse, p, middle, parts[k, 1], bounds)
-    parts[k, 1], parts[k, 2] = middle, _change(operations, pulse, p, parts[k, 0], middle, bounds)
+    parts[k + 1, 0], parts[k + 1, 1], parts[k + 1, 2] = middle, parts[k, 1], other
+    parts[k, 1], parts[k, 2] = middle, one
 
 
 @njit(**INNER)

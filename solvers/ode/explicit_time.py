@@ -50,29 +50,29 @@ class ExplicitTime:
     switches: Integers  # (count, 3 + q): a condition or step; what crosses zero (a step: a whole number); slopes by t, p
     separated: int  # the first so many are those of events' functions: at their changes nothing switches
     pulses: Integers  # (count, 2): a localized function, and the condition on which it is used
+    followed: bool  # whether the right-hand side ran on symbols, through all its branches
+    of_states: bool  # whether it has conditions that depend on states
+
+    @property
+    def parameters_read(self) -> frozenset[int]:
+        """Parameters that move the times of switches."""
+        return frozenset(np.flatnonzero((self.switches[self.separated :, 3:] >= 0).any(axis=0)).tolist())
 
 
 @lru_cache(maxsize=256)
-def explicit_time(rhs: Rhs, when: tuple[OfState, ...], n: int, q: int) -> ExplicitTime | None:
-    """What of a right-hand side of n states and q parameters, and of events' functions, depends on time.
-
-    None if nothing does that could be stepped over, or if the right-hand side cannot be run on symbols of a graph.
-    """
+def explicit_time(rhs: Rhs, when: tuple[OfState, ...], n: int, q: int) -> ExplicitTime:
+    """What of a right-hand side of n states and q parameters, and of events' functions, depends on time."""
     graph = _Branching()
-    try:
-        outputs = list(graph.run(rhs, n, q))
-    except Exception:  # whatever a function raises that is not made for this
-        outputs = []
-    roots = [place for each in when for place in _when(graph, each, n, q)]
-    if not (timed := _timed(graph, reachable(graph, [*outputs, *roots]))):
-        return None
+    outputs = graph.run_if_possible(rhs, n, q)
+    roots = [place for each in when for place in graph.run_if_possible(lambda *a, each=each: (each(*a),), n, q) or ()]
+    followed, outputs = outputs is not None, list(outputs or ())
+    timed, stateful = _dependences(graph, reachable(graph, [*outputs, *roots]))
+    of_states = any(graph.rows[k][0] == "select" and graph.rows[k][1] in stateful for k in reachable(graph, outputs))
     events = [_difference(graph, graph.at(root) < 0.0) for root in roots if root in timed]
-    places = [place for place in sorted(timed) if _is_read(graph, place, timed)]
-    switches = [*events, *(_difference(graph, graph.at(place)) for place in places if _switches(graph, place))]
+    places = sorted(timed)
+    switches = [*events, *(_difference(graph, each) for place in places for each in _switches(graph, place))]
     sources = [place for place in places if _may_pulse(graph, place, timed)]
-    if not switches and not sources:
-        return None
-    used = _conditions_of_use(graph, [*outputs, *roots], timed, sources)
+    used = _conditions_of_use(graph, [*outputs, *roots], stateful, sources)
     found = [[place, level, *_slopes(graph, level, q)] for place, level in switches]
     pulses = [[place, used[place]] for place in sources if used[place] != _NEVER]
     wanted = [place for row in (*found, *pulses) for place in row if place >= 0]
@@ -84,6 +84,8 @@ def explicit_time(rhs: Rhs, when: tuple[OfState, ...], n: int, q: int) -> Explic
         np.array([[new[place] for place in row] for row in found], dtype=np.int64).reshape(-1, 3 + q),
         len(events),
         np.array([[new[place] for place in row] for row in pulses], dtype=np.int64).reshape(-1, 2),
+        followed,
+        of_states,
     )
 
 
@@ -104,6 +106,13 @@ class _Branching(Graph):
             self.decided.append(True)
         self.met.append(condition)
         return self.decided[len(self.met) - 1]
+
+    def run_if_possible(self, function: Callable[..., object], n: int, q: int) -> tuple[int, ...] | None:
+        """Places of the function's values; None if it does not run on nodes."""
+        try:
+            return self.run(function, n, q)
+        except Exception:  # whatever a function raises that is not made for this
+            return None
 
     def run(self, function: Callable[..., object], n: int, q: int, decided: Sequence[bool] = ()) -> tuple[int, ...]:
         """Places of the function's values; OverflowError for too many ways through it."""
@@ -154,15 +163,8 @@ def _functions() -> dict[str, Term]:
     }
 
 
-def _when(graph: _Branching, when: OfState, n: int, q: int) -> tuple[int, ...]:
-    try:
-        return graph.run(lambda t, x, p: (when(t, x, p),), n, q)
-    except Exception:
-        return ()
-
-
-def _timed(graph: Graph, places: Sequence[int]) -> set[int]:
-    """Those of some operations that depend on time and on no state."""
+def _dependences(graph: Graph, places: Sequence[int]) -> tuple[set[int], set[int]]:
+    """Those of some operations that depend on time and on no state, and those that depend on states."""
     timed: set[int] = set()
     stateful: set[int] = set()
     for place in places:
@@ -172,15 +174,15 @@ def _timed(graph: Graph, places: Sequence[int]) -> set[int]:
             stateful.add(place)
         elif row[0] == "t" or any(k in timed for k in operands):
             timed.add(place)
-    return timed
+    return timed, stateful
 
 
-def _is_read(graph: Graph, place: int, timed: set[int]) -> bool:
-    return place in timed and graph.rows[place][0] != "t"
-
-
-def _switches(graph: Graph, place: int) -> bool:
-    return graph.rows[place][0] in (*COMPARISONS, "floor")
+def _switches(graph: Graph, place: int) -> list[Node]:
+    """Conditions and steps at which an operation jumps or bends."""
+    name, *operands = graph.rows[place]
+    if name == "fabs":
+        return [graph.at(operands[0]) < 0.0]
+    return [graph.at(place)] if name in (*COMPARISONS, "floor") else []
 
 
 def _may_pulse(graph: Graph, place: int, timed: set[int]) -> bool:
@@ -207,16 +209,11 @@ _NEVER, _ALWAYS = -2, -1
 
 
 def _conditions_of_use(
-    graph: Graph, outputs: Sequence[int], timed: set[int], wanted: Sequence[int]
+    graph: Graph, outputs: Sequence[int], stateful: set[int], wanted: Sequence[int]
 ) -> dict[int, int]:
     """Places of the conditions, of time and parameters, on which some operations reach the outputs."""
     used: dict[int, Node | bool] = dict.fromkeys(outputs, True)
-    stateful: set[int] = set()
-    for place in (places := reachable(graph, outputs)):
-        row = graph.rows[place]
-        if row[0] == "y" or any(k in stateful for k in operands_of(row)):
-            stateful.add(place)
-    for place in reversed(places):
+    for place in reversed(reachable(graph, outputs)):
         row, use = graph.rows[place], used.get(place, False)
         for k, operand in enumerate(operands_of(row)):
             if used.get(operand) is True:

@@ -28,7 +28,6 @@ from invsamp.solvers.ode.quantities import Quantities, Quantity
 from invsamp.solvers.ode.right_hand_side import (
     Jacobian,
     Prepared,
-    may_jump,
     parameters_read,
     prepare_jacobian,
     prepare_sensitivities,
@@ -202,8 +201,11 @@ class OdeSolver:
         n, q, columns = len(self.states), len(self.parameters), seeds.shape[1]
         own = tuple(range(q)) if own is None else own
         rhs = prepare_sensitivities(self.rhs, self.jacobian, n, q, columns - len(own), own).compiled.address
-        if not self.events and not self.breakpoints and may_jump(self.rhs, n, q):
-            tell_jumps(self.rhs, (*self.states, *self.parameters), p, x0, grid, start, self._states_at)
+        known = self._explicit_time
+        if not self.events and not self.breakpoints and (known.of_states or not known.followed):
+            names = (*self.states, *self.parameters)
+            deciding = self.states if known.followed else names  # jumps at times of their own are taken care of
+            tell_jumps(self.rhs, names, deciding, p, x0, grid, start, self._states_at)
         y0 = np.concatenate([x0, seeds.reshape(len(x0), -1)], axis=1)
         states, switched = self._solve(p, x0, grid, start)
         sizes = np.maximum(np.abs(quantities), 1.0)
@@ -248,6 +250,7 @@ class OdeSolver:
             return tuple(range(q))  # what happens at events is written for all of them
         given = (entry for time, amounts in self.doses for entry in (time, *dict(amounts).values()))
         read = Quantities((*self.breakpoints, *given), self.parameters).parameters_read
+        read |= self._explicit_time.parameters_read
         return tuple(sorted((read | parameters_read(self.rhs, len(self.states), q)) & set(among)))
 
     def state_indices(self, argument: str, names: Sequence[str] | None) -> tuple[int, ...]:
@@ -294,8 +297,7 @@ class OdeSolver:
         """Trajectories, and which of them an implicit method made: at least those ``switched``."""
         n, q = len(self.states), len(self.parameters)
         way = course(self.breakpoints, self.doses, self.events, self.states, self.parameters, p, y0.shape[1], own)
-        if (found := self._explicit_time) is not None:
-            way = with_own_breakpoints(way, found, p, start, times, self.max_steps, own)
+        way = with_own_breakpoints(way, self._explicit_time, p, start, times, self.max_steps, own)
         if self.stop is not None:
             way = way._replace(stop=prepare_stop(self.stop, n, q).address)
         methods = self._methods(rtol)
@@ -315,7 +317,7 @@ class OdeSolver:
         return with_fallback(solved, methods, len(p), switched)
 
     @property
-    def _explicit_time(self) -> ExplicitTime | None:
+    def _explicit_time(self) -> ExplicitTime:
         when = (*(event.when for event in self.events if event.when is not None), *filter(None, [self.stop]))
         return explicit_time(self.rhs, when, len(self.states), len(self.parameters))
 
