@@ -290,7 +290,7 @@ def _pulse(
 @njit(**INNER)
 def _beside(first: float, last: float, start: float, end: float, pauses: Array, count: int) -> int:
     """Add the ends of what is active, unless it is active for long."""
-    if last - first < _LONG * (end - start):
+    if start < first and last - first < _LONG * (end - start):
         for time in (first, last):
             if start < time < end and count < len(pauses):
                 pauses[count] = time

@@ -64,7 +64,7 @@ def explicit_time(rhs: Rhs, when: tuple[OfState, ...], n: int, q: int) -> Explic
     """What of a right-hand side of n states and q parameters, and of events' functions, depends on time."""
     graph = _Branching()
     outputs = graph.run_if_possible(rhs, n, q)
-    roots = [place for each in when for place in graph.run_if_possible(lambda *a, each=each: (each(*a),), n, q) or ()]
+    roots = [place for each in when for place in graph.run_if_possible(_listed(each), n, q) or ()]
     followed, outputs = outputs is not None, list(outputs or ())
     timed, stateful = _dependences(graph, reachable(graph, [*outputs, *roots]))
     of_states = any(graph.rows[k][0] == "select" and graph.rows[k][1] in stateful for k in reachable(graph, outputs))
@@ -161,6 +161,10 @@ def _functions() -> dict[str, Term]:
         **{name: lambda a, b: a % b for name in ("mod", "remainder", "fmod")},
         "heaviside": lambda a, at_zero: where(a > 0.0, 1.0, where(a < 0.0, 0.0, at_zero)),
     }
+
+
+def _listed(function: OfState) -> Rhs:
+    return lambda t, x, p: (function(t, x, p),)
 
 
 def _dependences(graph: Graph, places: Sequence[int]) -> tuple[set[int], set[int]]:

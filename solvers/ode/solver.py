@@ -5,6 +5,7 @@ One that fails gets a status and NaN, never an exception. What of them is observ
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Literal, Self
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp import arguments
-from invsamp.arguments import function, integer, names, numbers, one_of, real, sequence, shown, store
+from invsamp.arguments import function, integer, names, numbers, one_of, optional, real, sequence, shown, store
 from invsamp.solvers.foreign import OfState
 from invsamp.solvers.ode.advice import failure
 from invsamp.solvers.ode.breakpoints import with_own_breakpoints
@@ -59,6 +60,7 @@ class OdeSolver:
     threads: int = 1
     error_control: Literal["full", "states"] = "full"
     events: tuple[Event, ...] = ()
+    max_step: float | None = None
 
     def __post_init__(self) -> None:
         _check_settings(self)
@@ -301,7 +303,9 @@ class OdeSolver:
         if self.stop is not None:
             way = way._replace(stop=prepare_stop(self.stop, n, q).address)
         methods = self._methods(rtol)
-        control = Control(n, rtol, absolute, self.max_steps, self.threads, patience=_patience(methods, self.max_steps))
+        longest = math.inf if self.max_step is None else self.max_step
+        patience = _patience(methods, self.max_steps)
+        control = Control(n, rtol, absolute, self.max_steps, self.threads, patience=patience, max_step=longest)
 
         def solved(method: str, rows: npt.NDArray[np.intp]) -> Outcome:
             settings = control._replace(absolute=absolute[rows])
@@ -371,6 +375,7 @@ def _check_settings(model: OdeSolver) -> None:
         rtol=real("rtol", model.rtol, least=1e-13, below=1.0),
         atol=real("atol", model.atol, above=0.0),
         max_steps=integer("max_steps", model.max_steps, least=1),
+        max_step=optional(real, "max_step", model.max_step, above=0.0),
         threads=integer("threads", model.threads, least=1),
         breakpoints=check_breakpoints(model.breakpoints, given["parameters"]),
         doses=check_doses(model.doses, given["states"], given["parameters"]),
