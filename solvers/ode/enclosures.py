@@ -1,6 +1,6 @@
 """Bounds of functions of time over an interval, by interval arithmetic on a table of operations.
 
-Whatever a function does within an interval, however short, lies within its bounds. Over a single time the bounds are its
+Whatever a function does within an interval, however short, lies within its bounds. Over a single time they are its
 value. Moore, Kearfott and Cloud (2009), "Introduction to Interval Analysis", chapters 2 and 5; bounds are not rounded
 outwards, as they decide where to look and not what is true.
 """
@@ -103,9 +103,9 @@ def _condition(code: int, low: float, high: float, other_low: float, other_high:
         return max(low, other_low), max(high, other_high)
     if code == _NOT:
         return 1.0 - high, 1.0 - low
-    if code == _MORE or code == _MORE_EQUAL:  # noqa: PLR1714 (numba knows no sets of numbers)
+    if code in (_MORE, _MORE_EQUAL):
         low, high, other_low, other_high = other_low, other_high, low, high
-    if code == _LESS or code == _MORE:  # noqa: PLR1714
+    if code in (_LESS, _MORE):
         return (1.0 if high < other_low else 0.0), (1.0 if low < other_high else 0.0)
     return (1.0 if high <= other_low else 0.0), (1.0 if low <= other_high else 0.0)
 
@@ -116,9 +116,7 @@ def _times(a: float, b: float) -> float:
 
 
 @njit(**INNER)
-def _of_two(
-    code: int, low: float, high: float, other_low: float, other_high: float, same: bool
-) -> tuple[float, float]:
+def _of_two(code: int, low: float, high: float, other_low: float, other_high: float, same: bool) -> tuple[float, float]:
     if code == _ADD:
         return low + other_low, high + other_high
     if code == _SUB:
@@ -159,9 +157,9 @@ def _even(first: float, last: float, low: float, high: float, least: float) -> t
 def _of_one(code: int, low: float, high: float) -> tuple[float, float]:
     if code <= _FLOOR:
         if low < high and code <= _ATANH:  # what is left of the interval in the domain
-            least = 0.0 if code == _LOG or code == _SQRT else 1.0 if code == _ACOSH else -1.0  # noqa: PLR1714
+            least = 0.0 if code in (_LOG, _SQRT) else 1.0 if code == _ACOSH else -1.0
             low = max(low, least)
-            if code == _ASIN or code == _ATANH:  # noqa: PLR1714
+            if code in (_ASIN, _ATANH):
                 high = min(high, 1.0)
         return _growing(code, low), _growing(code, high)
     if code == _SIN:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,7 @@ Integers = npt.NDArray[np.int64]
 #: denominator depends on time. Waves (sin) are alike at all times: no integrator grows blind to them.
 _LOCALIZED = frozenset(("exp", "expm1", "sinh", "cosh", "tanh", "atan", "erf", "pow", "tan", "div"))
 #: Ways through a right-hand side with branches that are followed.
-_MOST_WAYS = 64
+_MOST_WAYS = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,9 @@ class ExplicitTime:
     """
 
     operations: Operations
-    switches: Integers  # (count, 3 + q): a condition or step; what crosses zero (a step: a whole number); slopes by t, p
+    switches: (
+        Integers  # (count, 3 + q): condition or step, what crosses zero (or a whole number), its slopes by t and p
+    )
     separated: int  # the first so many are those of events' functions: at their changes nothing switches
     pulses: Integers  # (count, 2): a localized function, and the condition on which it is used
     followed: bool  # whether the right-hand side ran on symbols, through all its branches
@@ -63,16 +65,16 @@ class ExplicitTime:
 def explicit_time(rhs: Rhs, when: tuple[OfState, ...], n: int, q: int) -> ExplicitTime:
     """What of a right-hand side of n states and q parameters, and of events' functions, depends on time."""
     graph = _Branching()
-    outputs = graph.run_if_possible(rhs, n, q)
+    ran = graph.run_if_possible(rhs, n, q)
     roots = [place for each in when for place in graph.run_if_possible(_listed(each), n, q) or ()]
-    followed, outputs = outputs is not None, list(outputs or ())
+    outputs = ran or ()
     timed, stateful = _dependences(graph, reachable(graph, [*outputs, *roots]))
     of_states = any(graph.rows[k][0] == "select" and graph.rows[k][1] in stateful for k in reachable(graph, outputs))
     events = [_difference(graph, graph.at(root) < 0.0) for root in roots if root in timed]
     places = sorted(timed)
     switches = [*events, *(_difference(graph, each) for place in places for each in _switches(graph, place))]
     sources = [place for place in places if _may_pulse(graph, place, timed)]
-    used = _conditions_of_use(graph, [*outputs, *roots], stateful, sources)
+    used = _conditions_of_use(graph, [*outputs, *roots], stateful, sources) if sources else {}
     found = [[place, level, *_slopes(graph, level, q)] for place, level in switches]
     pulses = [[place, used[place]] for place in sources if used[place] != _NEVER]
     wanted = [place for row in (*found, *pulses) for place in row if place >= 0]
@@ -84,7 +86,7 @@ def explicit_time(rhs: Rhs, when: tuple[OfState, ...], n: int, q: int) -> Explic
         np.array([[new[place] for place in row] for row in found], dtype=np.int64).reshape(-1, 3 + q),
         len(events),
         np.array([[new[place] for place in row] for row in pulses], dtype=np.int64).reshape(-1, 2),
-        followed,
+        ran is not None,
         of_states,
     )
 
@@ -120,7 +122,7 @@ class _Branching(Graph):
         if self.ways > _MOST_WAYS:
             raise OverflowError
         self.decided, self.met = list(decided), []
-        values = run_on_nodes(self, function, n, q, _functions)
+        values = run_on_nodes(self, function, n, q, _functions, {"max": _largest, "min": _smallest})
         met = self.met
         for k in range(len(met) - 1, len(decided) - 1, -1):
             others = self.run(function, n, q, [*decided, *[True] * (k - len(decided)), False])
@@ -152,6 +154,16 @@ class _Number(Node):
 
 def _floor(a: Term) -> Term:
     return a.graph.node("floor", a.index) if isinstance(a, Node) else np.floor(a)
+
+
+def _largest(*values: Term) -> Term:
+    found = values if len(values) > 1 else tuple(values[0])
+    return reduce(lambda a, b: where(a >= b, a, b), found)
+
+
+def _smallest(*values: Term) -> Term:
+    found = values if len(values) > 1 else tuple(values[0])
+    return reduce(lambda a, b: where(a <= b, a, b), found)
 
 
 def _functions() -> dict[str, Term]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -174,14 +174,21 @@ def trace_graph(rhs: Rhs, n: int, q: int, *, whole: bool = True) -> Traced:
 
 
 def run_on_nodes(
-    graph: Graph, function: Called, n: int, q: int, elementary: Callable[[], dict[str, Term]] | None = None
+    graph: Graph,
+    function: Called,
+    n: int,
+    q: int,
+    elementary: Callable[[], dict[str, Term]] | None = None,
+    builtins: Mapping[str, object] | None = None,
 ) -> tuple[int, ...]:
     """Places of the values of a function of (t, x, p) that is run on nodes; raises whatever it raises for them.
 
-    ``elementary`` has what the function may call from `math` or `numpy`, `functions_of_nodes` by default.
+    ``elementary`` has what the function may call from `math` or `numpy`, `functions_of_nodes` by default, and
+    ``builtins`` what stands in for builtins.
     """
     t, x, p = graph.node("t"), [graph.node("y", i) for i in range(n)], [graph.node("p", j) for j in range(q)]
-    values = copied(function, converter(elementary or functions_of_nodes))(t, vector(x), vector(p))
+    runnable = copied(function, converter(elementary or functions_of_nodes), builtins=builtins)
+    values = runnable(t, vector(x), vector(p))
     return tuple(graph.constant(each).index for each in list(vector_entries(values)))
 
 
@@ -218,7 +225,7 @@ def derivatives(graph: Graph, output: int, by: tuple[str, ...] = ("y", "p")) -> 
         if not operands or row[0] in CONDITIONS:
             continue
         if row[0] == "select":
-            for place, slope in _of_either_side(graph, *operands, by).items():
+            for place, slope in _of_either_side(graph, by, *operands).items():
                 moved = outer * slope
                 adjoint[place] = adjoint[place] + moved if place in adjoint else moved
             continue
@@ -229,7 +236,7 @@ def derivatives(graph: Graph, output: int, by: tuple[str, ...] = ("y", "p")) -> 
     return found
 
 
-def _of_either_side(graph: Graph, condition: Node, a: Node, b: Node, by: tuple[str, ...]) -> dict[int, Node]:
+def _of_either_side(graph: Graph, by: tuple[str, ...], condition: Node, a: Node, b: Node) -> dict[int, Node]:
     """Derivatives of a choice by states, parameters or time, by their places: those of the side that is chosen.
 
     It is chosen between the derivatives: those of the other side may be no numbers, and zero times that is none.

@@ -70,7 +70,11 @@ def tell_jumps(
     grid = np.linspace(start[rows], end, POINTS, axis=1)
     states = solve(p[rows], x0[rows], grid, start[rows])
     for row, t, x in zip(rows, grid, states, strict=True):
-        if np.isfinite(x).all() and t[-1] > t[0] and (jump := find_jump(rhs, names, deciding, p[row], t, x)) is not None:
+        if (
+            np.isfinite(x).all()
+            and t[-1] > t[0]
+            and (jump := find_jump(rhs, names, deciding, p[row], t, x)) is not None
+        ):
             _looked_at[rhs] = _IN_ALL
             warnings.warn(
                 f"rhs jumps at t = {jump.time:.4g}, x = {np.array2string(jump.state, precision=4)}, where "

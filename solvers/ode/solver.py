@@ -17,6 +17,7 @@ from invsamp import arguments
 from invsamp.arguments import function, integer, names, numbers, one_of, optional, real, sequence, shown, store
 from invsamp.solvers.foreign import OfState
 from invsamp.solvers.ode.advice import failure
+from invsamp.solvers.ode.agreement import tell_disagreement
 from invsamp.solvers.ode.breakpoints import with_own_breakpoints
 from invsamp.solvers.ode.differentiation import differentiate
 from invsamp.solvers.ode.doses import Dose, Event, check_breakpoints, check_doses, check_events, course
@@ -218,7 +219,10 @@ class OdeSolver:
         def run(rows: npt.NDArray[np.intp], factor: float) -> Outcome:
             tolerances = self.rtol * factor, absolute[rows, : None if full else n] * factor
             common = grid if len(grid) == 1 else grid[rows]
-            return self._integrate(rhs, p[rows], y0[rows], common, start[rows], *tolerances, switched[rows], own)[0]
+            found, _ = self._integrate(rhs, p[rows], y0[rows], common, start[rows], *tolerances, switched[rows], own)
+            if factor == 1.0:
+                tell_disagreement(self.rhs, states.values[rows], found.values, quantities[rows], self.rtol, self.atol)
+            return found
 
         floor = (absolute[:, n:] / self.rtol).reshape(len(p), -1, n) if full else None
         discrete = switched if self.method == "auto" else np.full(len(p), self.method == "Rodas5P")
