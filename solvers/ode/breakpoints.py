@@ -32,10 +32,10 @@ _RESOLVED, _IDLE = 0.5, 1e-3
 _LONG = 0.5
 #: Intervals of one function at the most, and the shortest as part of the horizon.
 _MOST_INTERVALS, _SHORTEST = 1024, 1e-13
-#: Intervals in which one condition is looked at, per pause that there may be.
-_PER_PAUSE = 64
+#: Intervals in which one condition is looked at: at least, and per pause that there may be.
+_LOOKS, _PER_PAUSE = 4096, 64
 #: Pauses of a trajectory that there is room for at first.
-_ROOM = 32
+_ROOM = 8
 
 
 def with_own_breakpoints(
@@ -55,13 +55,13 @@ def with_own_breakpoints(
     own : tuple of int
         The parameters by which the states are differentiated.
     """
-    rows = len(p)
+    rows, old, columns = len(p), course.pauses.shape[1], course.shifts.shape[2]
     if not len(found.switches) and not len(found.pulses):
         return course
     ends = np.broadcast_to(np.fmax.reduce(times, axis=1), rows).astype(float)
     room = min(_ROOM, most)
     while True:
-        pauses, shifts = np.full((rows, room), math.inf), np.zeros((rows, room, p.shape[1]))
+        pauses, shifts = np.full((rows, room), math.inf), np.zeros((rows, room, p.shape[1] if columns else 0))
         counts = np.zeros(rows, dtype=np.int64)
         _locate_rows(
             found.operations, found.switches, found.separated, found.pulses, np.ascontiguousarray(p), start, ends,
@@ -72,7 +72,6 @@ def with_own_breakpoints(
         room = min(8 * room, most)
     if not (count := int(counts.max(initial=0))):
         return course
-    old, columns = course.pauses.shape[1], course.shifts.shape[2]
     merged = np.concatenate([np.broadcast_to(course.pauses, (rows, old)), pauses[:, :count]], axis=1)
     jumps = np.zeros((*merged.shape, course.jumps.shape[2]))
     jumps[:, :old] = course.jumps
@@ -112,7 +111,7 @@ def _locate_rows(
     bounds = np.empty((len(operations.codes), 3))
     space = np.empty((_MOST_INTERVALS, 3))
     for row in range(len(p)):
-        if not (start[row] < ends[row] < math.inf):
+        if not start[row] < ends[row] < math.inf or not np.isfinite(p[row]).all():
             continue
         count = 0
         for s in range(len(switches)):
@@ -157,7 +156,7 @@ def _switch(
         at_high, of_high = _value(operations, p, high, place, level, bounds)
         once = once and abs(at_high - at_low) <= 1.0
         short = high - low <= _SHORTEST * (end - start) or not low < middle < high
-        if not once and not short and looks < _PER_PAUSE * len(pauses) and height + 2 <= len(stack):
+        if not once and not short and looks < max(_LOOKS, _PER_PAUSE * len(pauses)) and height + 2 <= len(stack):
             stack[height, 0], stack[height, 1] = middle, high
             stack[height + 1, 0], stack[height + 1, 1] = low, middle
             height += 2
@@ -175,7 +174,7 @@ def _switch(
                 continue
             enclose(operations, p, time, time, bounds)
             pauses[count] = time
-            for j in range(len(p)):
+            for j in range(len(shifts[count])):
                 by = switch[3 + j]
                 steep = slope >= 0 and by >= 0 and bounds[slope, 0] != 0.0
                 shifts[count, j] = -bounds[by, 0] / bounds[slope, 0] if steep else 0.0
@@ -340,7 +339,10 @@ def _value_used(operations: Operations, pulse: Integers, p: Array, time: float, 
 
 @njit(**INNER)
 def _in_order(pauses: Array, shifts: Array, count: int, given: Array, given_shifts: Array) -> int:
-    """Sort pauses, and leave out those that come twice or are given; how many are left."""
+    """Sort pauses, and leave out those that come twice or are given; how many are left.
+
+    Two are one where the sides on which the right-hand side is asked overlap: the jump between them would count twice.
+    """
     order = np.argsort(pauses[:count])
     sorted_pauses, sorted_shifts = pauses[:count][order], shifts[:count][order]
     kept, columns = 0, given_shifts.shape[1]
@@ -350,7 +352,7 @@ def _in_order(pauses: Array, shifts: Array, count: int, given: Array, given_shif
         for j in range(shifts.shape[1]):
             moves = moves or sorted_shifts[k, j] != 0.0
         once = True
-        if kept > 0 and time - pauses[kept - 1] <= inset(time):
+        if kept > 0 and time - pauses[kept - 1] <= 2 * inset(time):
             known = False
             for j in range(shifts.shape[1]):
                 known = known or shifts[kept - 1, j] != 0.0
@@ -359,7 +361,7 @@ def _in_order(pauses: Array, shifts: Array, count: int, given: Array, given_shif
                 kept -= 1
                 time = pauses[kept]
         for j in range(len(given)):
-            if abs(given[j] - time) <= inset(time):
+            if abs(given[j] - time) <= 2 * inset(time):
                 time = given[j]
                 for c in range(columns):
                     moves = moves and given_shifts[j, c] == 0.0

@@ -7,6 +7,7 @@ a table of operations, whose bounds over intervals show every pulse (`invsamp.so
 
 from __future__ import annotations
 
+import dis
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
@@ -41,19 +42,17 @@ _MOST_WAYS = 32
 
 @dataclass(frozen=True, eq=False)
 class ExplicitTime:
-    """What of a right-hand side depends on time and parameters alone.
+    """What of a right-hand side depends on time and parameters alone, as a table of operations and places in it.
 
-    Places of operations are -1 where there is none: of a derivative that is zero, or of a condition that always holds.
+    A switch has the places of a condition or step, of what crosses zero (or a whole number) there, and of the slopes of
+    that by time and parameters; a pulse those of a localized function, and of the condition on which it is used. A
+    place is -1 where there is none: of a derivative that is zero, or of a condition that always holds.
     """
 
     operations: Operations
-    switches: (
-        Integers  # (count, 3 + q): condition or step, what crosses zero (or a whole number), its slopes by t and p
-    )
+    switches: Integers  # (count, 3 + q)
     separated: int  # the first so many are those of events' functions: at their changes nothing switches
-    pulses: Integers  # (count, 2): a localized function, and the condition on which it is used
-    followed: bool  # whether the right-hand side ran on symbols, through all its branches
-    of_states: bool  # whether it has conditions that depend on states
+    pulses: Integers  # (count, 2)
 
     @property
     def parameters_read(self) -> frozenset[int]:
@@ -64,12 +63,12 @@ class ExplicitTime:
 @lru_cache(maxsize=256)
 def explicit_time(rhs: Rhs, when: tuple[OfState, ...], n: int, q: int) -> ExplicitTime:
     """What of a right-hand side of n states and q parameters, and of events' functions, depends on time."""
-    graph = _Branching()
-    ran = graph.run_if_possible(rhs, n, q)
-    roots = [place for each in when for place in graph.run_if_possible(_listed(each), n, q) or ()]
+    graph, ran = _followed(rhs, n, q) if _reads_time(rhs) else (_Branching(), ())
+    roots = [
+        place for each in when for place in (_reads_time(each) and graph.run_if_possible(_listed(each), n, q)) or ()
+    ]
     outputs = ran or ()
     timed, stateful = _dependences(graph, reachable(graph, [*outputs, *roots]))
-    of_states = any(graph.rows[k][0] == "select" and graph.rows[k][1] in stateful for k in reachable(graph, outputs))
     events = [_difference(graph, graph.at(root) < 0.0) for root in roots if root in timed]
     places = sorted(timed)
     switches = [*events, *(_difference(graph, each) for place in places for each in _switches(graph, place))]
@@ -86,9 +85,37 @@ def explicit_time(rhs: Rhs, when: tuple[OfState, ...], n: int, q: int) -> Explic
         np.array([[new[place] for place in row] for row in found], dtype=np.int64).reshape(-1, 3 + q),
         len(events),
         np.array([[new[place] for place in row] for row in pulses], dtype=np.int64).reshape(-1, 2),
-        ran is not None,
-        of_states,
     )
+
+
+@lru_cache(maxsize=256)
+def may_jump(rhs: Rhs, n: int, q: int) -> tuple[bool, bool]:
+    """Whether a right-hand side may jump as states or parameters move: where a state decides, and where others do.
+
+    What jumps as time goes by is found by `explicit_time`, if the right-hand side can be followed.
+    """
+    graph, outputs = _followed(rhs, n, q)
+    if outputs is None:
+        return True, True
+    places = reachable(graph, outputs)
+    choices = [graph.rows[place][1] for place in places if graph.rows[place][0] == "select"]
+    return bool(choices and _dependences(graph, places)[1].intersection(choices)), False
+
+
+@lru_cache(maxsize=8)
+def _followed(rhs: Rhs, n: int, q: int) -> tuple[_Branching, tuple[int, ...] | None]:
+    graph = _Branching()
+    return graph, graph.run_if_possible(rhs, n, q)
+
+
+def _reads_time(function: Callable[..., object]) -> bool:
+    """Whether a function may use its first argument."""
+    code = getattr(getattr(function, "py_func", function), "__code__", None)
+    if code is None or not code.co_argcount:
+        return True
+    name = code.co_varnames[0]
+    read = (each.argval for each in dis.get_instructions(code) if not each.opname.startswith("STORE"))
+    return any(name == each or (isinstance(each, tuple) and name in each) for each in read)
 
 
 class _Branching(Graph):
@@ -110,7 +137,8 @@ class _Branching(Graph):
         return self.decided[len(self.met) - 1]
 
     def run_if_possible(self, function: Callable[..., object], n: int, q: int) -> tuple[int, ...] | None:
-        """Places of the function's values; None if it does not run on nodes."""
+        """Places of a function's values; None if it does not run on nodes."""
+        self.ways = 0
         try:
             return self.run(function, n, q)
         except Exception:  # whatever a function raises that is not made for this
@@ -228,8 +256,11 @@ def _conditions_of_use(
     graph: Graph, outputs: Sequence[int], stateful: set[int], wanted: Sequence[int]
 ) -> dict[int, int]:
     """Places of the conditions, of time and parameters, on which some operations reach the outputs."""
+    places = reachable(graph, outputs)
+    if not any(graph.rows[place][0] == "select" for place in places):
+        return dict.fromkeys(wanted, _ALWAYS)
     used: dict[int, Node | bool] = dict.fromkeys(outputs, True)
-    for place in reversed(reachable(graph, outputs)):
+    for place in reversed(places):
         row, use = graph.rows[place], used.get(place, False)
         for k, operand in enumerate(operands_of(row)):
             if used.get(operand) is True:

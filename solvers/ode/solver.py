@@ -21,7 +21,7 @@ from invsamp.solvers.ode.agreement import tell_disagreement
 from invsamp.solvers.ode.breakpoints import with_own_breakpoints
 from invsamp.solvers.ode.differentiation import differentiate
 from invsamp.solvers.ode.doses import Dose, Event, check_breakpoints, check_doses, check_events, course
-from invsamp.solvers.ode.explicit_time import ExplicitTime, explicit_time
+from invsamp.solvers.ode.explicit_time import ExplicitTime, explicit_time, may_jump
 from invsamp.solvers.ode.integrators import Array, Control, dop853, lsoda, rk45, rodas5p, with_fallback
 from invsamp.solvers.ode.jumps import tell_jumps
 from invsamp.solvers.ode.output_times import check_times
@@ -204,11 +204,11 @@ class OdeSolver:
         n, q, columns = len(self.states), len(self.parameters), seeds.shape[1]
         own = tuple(range(q)) if own is None else own
         rhs = prepare_sensitivities(self.rhs, self.jacobian, n, q, columns - len(own), own).compiled.address
-        known = self._explicit_time
-        if not self.events and not self.breakpoints and (known.of_states or not known.followed):
-            names = (*self.states, *self.parameters)
-            deciding = self.states if known.followed else names  # jumps at times of their own are taken care of
-            tell_jumps(self.rhs, names, deciding, p, x0, grid, start, self._states_at)
+        if not self.events and not self.breakpoints:
+            at_states, at_others = may_jump(self.rhs, n, q)
+            if at_states:
+                names = (*self.states, *self.parameters)
+                tell_jumps(self.rhs, names, names if at_others else self.states, p, x0, grid, start, self._states_at)
         y0 = np.concatenate([x0, seeds.reshape(len(x0), -1)], axis=1)
         states, switched = self._solve(p, x0, grid, start)
         sizes = np.maximum(np.abs(quantities), 1.0)
