@@ -44,7 +44,7 @@ def test_sensitivities_through_a_grazing_event():
 
 
 def test_two_events_that_graze_in_one_step_come_in_order():
-    # the first to reach its level counts 1, 2, ..., the other notes the count
+    # that of the lower level comes first, and notes a count of 0 and 5 more
     events = [
         Event(
             when=lambda t, x, p: x[0] - 0.9995, change=lambda t, x, p: (x[0], x[1], x[2] + 1.0, x[3]), direction="up"
