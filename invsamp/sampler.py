@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -222,7 +223,13 @@ def as_problem(problem: Problem | Potential, name: str = "problem") -> Problem:
         return problem
     if isinstance(problem, Potential):
         return Target(problem)
-    raise ValueError(f"{name} must be a Posterior, a Target or a Potential, got {type(problem).__name__}")
+    torch = sys.modules.get("torch")
+    said = ""
+    if torch is not None and isinstance(problem, torch.nn.Module):
+        said = ". The posterior of its weights is invsamp.torch.module_posterior(module, data, likelihood)"
+    elif callable(problem):
+        said = ". A function that returns log densities is iv.LogDensity(function, gradient, dimension=...)"
+    raise ValueError(f"{name} must be a Posterior, a Target or a Potential, got {type(problem).__name__}{said}")
 
 
 def _run(engine: Engine, progress: bool, together: bool) -> Draws:

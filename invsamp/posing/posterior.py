@@ -19,6 +19,7 @@ from invsamp.posing.bound_noise import BoundNoise
 from invsamp.posing.coordinates import choose_coordinates
 from invsamp.posing.density import GivenLikelihood, as_density
 from invsamp.posing.distribution import as_shape
+from invsamp.posing.fidelity_order import check_fidelities
 from invsamp.posing.gradient_check import GradientCheck, check_gradient
 from invsamp.posing.noise_contract import Noise
 from invsamp.posing.outputs import Outputs
@@ -48,9 +49,9 @@ class Posterior:
     Parameters
     ----------
     prior : Prior
-    forward : ForwardModel, or mapping from name to ForwardModel, optional
-        One model (the fidelity ``"model"``), or several from the coarsest to the finest. A model with
-        ``parameters`` gets the columns of those; any other gets all parameters that neither the noise uses nor the
+    forward : ForwardModel or function, or mapping from name to these, optional
+        One model (the fidelity ``"model"``), or several from the coarsest to the finest. A plain function of theta
+        (batch, p) will do for samplers that follow no gradients. A model with ``parameters`` gets the columns of those; any other gets all parameters that neither the noise uses nor the
         distributions of other parameters.
     data : array_like, optional
         Observations of any shape; models return them flattened in C order. Those that a masked array masks are missing:
@@ -66,8 +67,8 @@ class Posterior:
         In place of ``forward``, ``data`` and ``noise``: log p(data | theta), see `LogDensity`; several fidelities as of
         ``forward``. Then there is nothing to predict.
     costs : mapping from fidelity to float > 0, optional
-        What a solve of each takes, in any unit: how often a coarse model moves before the fine one decides depends on
-        it. Default: what all models count themselves (``work``), else each fidelity is taken for ten times as dear as
+        What a solve of each takes, in any unit, from the coarsest to the finest never less: how often a coarse model
+        moves before the fine one decides depends on it. Default: what all models count themselves (``work``), else each fidelity is taken for ten times as dear as
         the one before. Nothing is timed, so that a seed fixes the draws.
 
     Attributes
@@ -86,8 +87,8 @@ class Posterior:
     Raises
     ------
     ValueError
-        If the data are infinite or do not fit the noise, a name is unknown, a model cannot be
-        linearized, or a transform does not fit its parameter's support or conflicts with ``domain``; if neither
+        If the data are infinite, do not fit the noise, or are arranged in another way than the model's outputs; if a
+        name is unknown, or names or costs of fidelities say that a finer one comes before a coarser one; if a transform does not fit its parameter's support or conflicts with ``domain``; if neither
         ``forward``, ``data`` and ``noise`` are given nor ``log_likelihood``, or both are.
     """
 
@@ -119,10 +120,12 @@ class Posterior:
             self.forward = dict(forward) if isinstance(forward, Mapping) else {"model": forward}
             if not self.forward:
                 raise ValueError("forward must hold at least one model, got an empty mapping")
+        check_fidelities("forward" if self.predicts else "log_likelihood", self.forward)
         self.series = series_of(data, self.noise, [*self.forward.values()][-1], observed.shape)
         self._observe(observed)
         self._pose()
         self.costs = None if costs is None else _costs(costs, self.fidelities)
+        check_fidelities("forward" if self.predicts else "log_likelihood", self.fidelities, self.costs)
         self.dimension, self.names = prior.dimension, prior.names
         self.shapes = prior.shapes
         walls = _flat_walls(prior)
@@ -223,6 +226,7 @@ class Posterior:
             raise ValueError("posterior must have forward models to replace, got one posed by its log likelihood")
         if not models:
             raise ValueError("forward must hold at least one model, got an empty mapping")
+        check_fidelities("forward", models)
         other = copy.copy(self)
         other.forward = dict(models)
         other._observe(self.data)  # noqa: SLF001 (its own class)
@@ -514,6 +518,10 @@ class Posterior:
         """What the last exception of a fidelity's model said; None if there was none."""
         return self._posed[self._fidelity(fidelity)].model.message
 
+    def model_mistake(self, fidelity: str | None = None) -> Exception | None:
+        """What to raise where a fidelity's model has raised whenever it was called; None if it has returned."""
+        return self._posed[self._fidelity(fidelity)].mistake
+
     def check_gradient(
         self,
         theta: npt.ArrayLike | Mapping[str, npt.ArrayLike] | None = None,
@@ -568,7 +576,8 @@ class Posterior:
         self.fidelities = tuple(self.forward)
         if (seen := noises[self.fidelities[-1]][0].outputs) != self._bound.outputs:
             raise ValueError(f"the finest of forward must predict all {self._bound.outputs} data, got one for {seen}")
-        self._posed = {n: posed_model(n, model, noises[n], self.prior) for n, model in self.forward.items()}
+        shape = self._data_shape
+        self._posed = {n: posed_model(n, model, noises[n], self.prior, shape) for n, model in self.forward.items()}
 
     def _scatter(self, fidelity: str, values: Array, missing: float) -> Array:
         """Values (batch, m) of the data that a fidelity predicts in the shape of all data."""

@@ -1,0 +1,44 @@
+"""Names of fidelities, which a mapping has from the coarsest to the finest: the last one's posterior is sampled."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+
+from invsamp.arguments import text
+
+#: Words that say where a fidelity stands among others, from the coarsest to the finest.
+_WORDS = (
+    *({"coarsest", "cheapest", "lowest"}, {"coarser", "cheaper", "lower"}),
+    *({"coarse", "cheap", "crude", "rough", "low", "lofi", "surrogate"}, {"medium", "middle", "mid", "intermediate"}),
+    *({"fine", "high", "hifi", "expensive"}, {"finer", "higher"}, {"finest", "highest", "exact", "reference"}),
+)
+_RANKS = {word: rank for rank, words in enumerate(_WORDS) for word in words}
+
+
+def check_fidelities(argument: str, names: Iterable[object], costs: Mapping[str, float] | None = None) -> None:
+    """`ValueError` unless fidelities have names of text, in the order that these and the costs of a solve tell."""
+    order = [text(f"every name in {argument}", name) for name in names]
+    ranks = [(name, rank) for name in order if (rank := _rank(name)) is not None]
+    for (before, one), (after, other) in pairwise(ranks):
+        if other < one:
+            raise ValueError(_wrong(argument, order, before, after, "by their names"))
+    for before, after in pairwise(order) if costs else ():
+        if costs is not None and costs[after] < costs[before]:
+            found = f"by costs of {costs[before]:g} and {costs[after]:g}"
+            raise ValueError(_wrong(argument, order, before, after, found))
+
+
+def _rank(name: str) -> int | None:
+    """Where the name says that the fidelity stands; None if it says nothing, or several things."""
+    found = {_RANKS[word] for word in re.split(r"[\W\d_]+", name.lower()) if word in _RANKS}
+    return found.pop() if len(found) == 1 else None
+
+
+def _wrong(argument: str, order: list[str], before: str, after: str, why: str) -> str:
+    return (
+        f"{argument} must go from the coarsest fidelity to the finest, got {before!r} before {after!r}, which is coarser "
+        f"{why}: the posterior of the last one, here {order[-1]!r}, would be sampled. Reverse the mapping, or "
+        "change the names or costs if they are wrong"
+    )
