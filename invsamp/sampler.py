@@ -10,6 +10,7 @@ from concurrent.futures import Executor
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -104,8 +105,11 @@ def sample(
     comm : mpi4py.MPI.Comm, optional
         Processes that make the run together. Default: all that were started together.
     check_gradient : bool
-        Whether gradients are held against differences of energies before the first step, at two starts: some ten solves
-        of each fidelity, in ``run.report["gradient_check_evaluations"]``. The draws do not depend on it.
+        Whether the models are checked. Gradients are held against differences of energies before the first step, at two
+        starts: some ten solves of each fidelity, in ``run.report["gradient_check_evaluations"]``. Before the first
+        step and after the last a few positions are evaluated again, alone and together: some 25 solves of each
+        fidelity, in ``run.report["repeated"]``, tell whether energies depend on the batch, or on earlier calls. The
+        draws do not depend on it.
     executor : concurrent.futures.Executor, or `invsamp.evaluate.Evaluator`, optional
         Evaluates for this process: a pool of processes, ``mpi4py.futures.MPIPoolExecutor``, Dask's
         ``Client.get_executor()``, or something of your own; `invsamp.evaluate.executed` gives one a time limit. The
@@ -223,13 +227,12 @@ def as_problem(problem: Problem | Potential, name: str = "problem") -> Problem:
         return problem
     if isinstance(problem, Potential):
         return Target(problem)
-    torch = sys.modules.get("torch")
-    said = ""
-    if torch is not None and isinstance(problem, torch.nn.Module):
+    torch, given, said = sys.modules.get("torch"), cast(object, problem), ""
+    if torch is not None and isinstance(given, torch.nn.Module):
         said = ". The posterior of its weights is invsamp.torch.module_posterior(module, data, likelihood)"
-    elif callable(problem):
+    elif callable(given):
         said = ". A function that returns log densities is iv.LogDensity(function, gradient, dimension=...)"
-    raise ValueError(f"{name} must be a Posterior, a Target or a Potential, got {type(problem).__name__}{said}")
+    raise ValueError(f"{name} must be a Posterior, a Target or a Potential, got {type(given).__name__}{said}")
 
 
 def _run(engine: Engine, progress: bool, together: bool) -> Draws:
@@ -249,6 +252,7 @@ def _run(engine: Engine, progress: bool, together: bool) -> Draws:
                 received = shared and (shared.received or engine.signalled())
                 if received:
                     leave(received, f"stopped after {engine.done} of {engine.steps} steps")
+            engine.finish()
     except (KeyboardInterrupt, Exception) as error:
         interrupted = isinstance(error, KeyboardInterrupt)
         # several processes that stopped in the middle of a step cannot go on

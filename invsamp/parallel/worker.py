@@ -97,6 +97,7 @@ class Description(NamedTuple):
     has_jacobian: bool
     has_rows: bool
     derivative_error: float
+    output_shape: tuple[int, ...] | None = None
 
 
 def describe(model: object) -> Description:
@@ -118,6 +119,7 @@ def describe(model: object) -> Description:
         callable(getattr(model, "jacobian", None)),
         callable(getattr(model, "rows", None)),
         derivative_error(model),
+        getattr(model, "output_shape", None),
     )
 
 

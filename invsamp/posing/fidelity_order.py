@@ -38,7 +38,7 @@ def _rank(name: str) -> int | None:
 
 def _wrong(argument: str, order: list[str], before: str, after: str, why: str) -> str:
     return (
-        f"{argument} must go from the coarsest fidelity to the finest, got {before!r} before {after!r}, which is coarser "
-        f"{why}: the posterior of the last one, here {order[-1]!r}, would be sampled. Reverse the mapping, or "
+        f"{argument} must go from the coarsest fidelity to the finest, got {before!r} before {after!r}, which is "
+        f"coarser {why}: the posterior of the last one, here {order[-1]!r}, would be sampled. Reverse the mapping, or "
         "change the names or costs if they are wrong"
     )

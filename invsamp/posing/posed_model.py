@@ -60,13 +60,14 @@ class PosedModel:
         error = self.model.error
         if error is None:
             return None
-        rows = "(n,)" if isinstance(self.model.model, LogDensity) else f"(n, {self.model.observations})"
+        density = isinstance(self.model.model, LogDensity)
+        what, rows = ("log-likelihood", "(n,)") if density else ("forward model", f"(n, {self.model.observations})")
         made = ModelError(
-            f"forward model {self.model.name!r} raised {type(error).__name__} wherever it was called, which is taken "
-            f"for an error in the model: {error}. A model is given theta of shape (n, {len(self.inputs)}), a row for "
+            f"the {what} {self.model.name!r} raised {type(error).__name__} wherever it was called, which is taken "
+            f"for an error in it: {error}. It is given theta of shape (n, {len(self.inputs)}), a row for "
             f"each of n parameter vectors with the columns {list(self.inputs)}, and returns {rows}: {ONE_THETA}. "
-            "parameters=... of these says which of the prior's parameters it gets. If the model is right, and cannot "
-            "be solved there, narrow the prior or the domain, or give start="
+            "parameters=... of these says which of the prior's parameters it gets. If it is right, and cannot "
+            "be evaluated there, narrow the prior or the domain, or give start="
         )
         made.__cause__ = error
         return made
@@ -86,7 +87,9 @@ def posed_model(
         raise ValueError(f"forward[{fidelity!r}] must depend on at least one parameter, got none")
     arranged = shape if own[1] is None else None
     guarded = GuardedModel(model, own[0].outputs, fidelity, _fixed(names, prior), arranged=arranged)
-    shapes = {name: prior.fixed[name].shape if name in prior.fixed else prior.known_names.shapes[name] for name in names}
+    shapes = {
+        name: prior.fixed[name].shape if name in prior.fixed else prior.known_names.shapes[name] for name in names
+    }
     return PosedModel(guarded, as_selector(prior.columns(free)), *own, labels(shapes))
 
 

@@ -51,8 +51,8 @@ class Posterior:
     prior : Prior
     forward : ForwardModel or function, or mapping from name to these, optional
         One model (the fidelity ``"model"``), or several from the coarsest to the finest. A plain function of theta
-        (batch, p) will do for samplers that follow no gradients. A model with ``parameters`` gets the columns of those; any other gets all parameters that neither the noise uses nor the
-        distributions of other parameters.
+        (batch, p) will do for samplers that follow no gradients. A model with ``parameters`` gets the columns of those;
+        any other gets all parameters that neither the noise uses nor the distributions of other parameters.
     data : array_like, optional
         Observations of any shape; models return them flattened in C order. Those that a masked array masks are missing:
         models predict them all the same. So is NaN, with a warning. Columns of a pandas DataFrame have their names in
@@ -68,8 +68,8 @@ class Posterior:
         ``forward``. Then there is nothing to predict.
     costs : mapping from fidelity to float > 0, optional
         What a solve of each takes, in any unit, from the coarsest to the finest never less: how often a coarse model
-        moves before the fine one decides depends on it. Default: what all models count themselves (``work``), else each fidelity is taken for ten times as dear as
-        the one before. Nothing is timed, so that a seed fixes the draws.
+        moves before the fine one decides depends on it. Default: what all models count themselves (``work``), else each
+        fidelity is taken for ten times as dear as the one before. Nothing is timed, so that a seed fixes the draws.
 
     Attributes
     ----------
@@ -88,8 +88,9 @@ class Posterior:
     ------
     ValueError
         If the data are infinite, do not fit the noise, or are arranged in another way than the model's outputs; if a
-        name is unknown, or names or costs of fidelities say that a finer one comes before a coarser one; if a transform does not fit its parameter's support or conflicts with ``domain``; if neither
-        ``forward``, ``data`` and ``noise`` are given nor ``log_likelihood``, or both are.
+        name is unknown, or names or costs of fidelities say that a finer one comes before a coarser one; if a transform
+        does not fit its parameter's support or conflicts with ``domain``; if neither ``forward``, ``data`` and
+        ``noise`` are given nor ``log_likelihood``, or both are.
     """
 
     def __init__(

@@ -36,8 +36,9 @@ class Prior:
         As the arguments by name, which stand behind these.
     **named : Distribution, float or array_like, or str
         One distribution per parameter. The order is the order of theta's columns; a parameter of shape
-        (k,) takes k columns, in C order. A number, or an array or list of numbers, is fixed: models and noise know it by
-        its name as they know a parameter, and it has no column. So is a formula of names, such as ``b="2 * a"``, tied.
+        (k,) takes k columns, in C order. A number, or an array or list of numbers, is fixed: models and noise know it
+        by its name as they know a parameter, and it has no column. So is a formula of names, such as ``b="2 * a"``,
+        tied.
 
         The parameters of a distribution may be names, or formulas of names, of anything in the prior, in any order and
         depth: ``theta=Normal("mu", "tau", shape=8)``, ``y=Normal("a + b * z", 1)`` with ``z`` an array of numbers. A

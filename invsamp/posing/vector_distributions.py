@@ -18,7 +18,6 @@ from invsamp.posing.distribution import Distribution, ScalarFamily, ends, freeze
 from invsamp.posing.truncation import Truncated
 from invsamp.posing.vector_transforms import Correlations, Increasing, Shares, VectorTransform
 
-
 #: What else there is for entries of different distributions.
 _APART = (
     "Ordered(Normal(0, 1, shape=2)) has two of one distribution; two of different ones in order are "
@@ -49,7 +48,9 @@ class Ordered(Distribution):
         law: ScalarFamily | Truncated = self.distribution
         if isinstance(law, list | tuple):
             raise ValueError(f"distribution must be one for all entries, got {len(law)} distributions. {_APART}")
-        instance("distribution", law, (ScalarFamily, Truncated), "one of independent numbers, such as Normal(0, 1, shape=2)")
+        instance(
+            "distribution", law, (ScalarFamily, Truncated), "one of independent numbers, such as Normal(0, 1, shape=2)"
+        )
         if len(law.shape) != 1 or law.shape[0] < 2:
             raise ValueError(f"distribution must have shape (k,), k >= 2, got {law.shape}")
         coefficients = [part for part in law.compiled[1:] if part is not None]
