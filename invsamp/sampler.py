@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
@@ -34,6 +32,7 @@ from invsamp.parallel.agreement import check_equal, run_settings
 from invsamp.parallel.answering import answered_by, as_evaluator
 from invsamp.parallel.messages import Communicator
 from invsamp.parallel.sharing import communicator, share
+from invsamp.posing.forward import is_torch_module
 from invsamp.posing.target import Target
 from invsamp.results.handing_back import announce, handed_back, warn
 from invsamp.results.run import Run
@@ -227,12 +226,17 @@ def as_problem(problem: Problem | Potential, name: str = "problem") -> Problem:
         return problem
     if isinstance(problem, Potential):
         return Target(problem)
-    torch, given, said = sys.modules.get("torch"), cast(object, problem), ""
-    if torch is not None and isinstance(given, torch.nn.Module):
+    raise _no_problem(name, problem)
+
+
+def _no_problem(name: str, value: object) -> ValueError:
+    """What to raise for what cannot be sampled."""
+    said = ""
+    if is_torch_module(value):
         said = ". The posterior of its weights is invsamp.torch.module_posterior(module, data, likelihood)"
-    elif callable(given):
+    elif callable(value):
         said = ". A function that returns log densities is iv.LogDensity(function, gradient, dimension=...)"
-    raise ValueError(f"{name} must be a Posterior, a Target or a Potential, got {type(given).__name__}{said}")
+    return ValueError(f"{name} must be a Posterior, a Target or a Potential, got {type(value).__name__}{said}")
 
 
 def _run(engine: Engine, progress: bool, together: bool) -> Draws:

@@ -18,7 +18,7 @@ from invsamp.diagnostics.report import Repeated
 from invsamp.engine.gradients import COARSE, Uncounted
 from invsamp.engine.rung import RungAtWork
 from invsamp.engine.streams import Saved
-from invsamp.evaluate.requests import Request
+from invsamp.evaluate.requests import Request, Rows
 
 #: Positions of each of the two times.
 POSITIONS = 4
@@ -121,7 +121,7 @@ def repeated(
     """
     n = len(position)
 
-    def energies(*groups: Array) -> Array:
+    def energies(*groups: Rows) -> Array:
         """Those of groups of positions, one request after the other."""
         found = np.empty(n)
         for rows in groups:

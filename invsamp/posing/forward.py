@@ -247,8 +247,7 @@ class GuardedModel:
 
 def check_model(name: str, model: object) -> None:
     """`ValueError` unless a fidelity's model is a function of NumPy arrays, with derivatives or without."""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(model, torch.nn.Module):
+    if is_torch_module(model):
         raise ValueError(
             f"forward[{name!r}] must be a function of NumPy arrays, got the torch.nn.Module {type(model).__name__}: "
             "wrap it by iv.from_torch(module.double()) if theta is its input; where its weights are the unknowns, the "
@@ -256,6 +255,12 @@ def check_model(name: str, model: object) -> None:
         )
     if not callable(model) or isinstance(model, type):
         raise ValueError(f"forward[{name!r}] must be a function or a forward model, got {model!r}")
+
+
+def is_torch_module(value: object) -> bool:
+    """Whether this is a network of torch, which is not imported for the question."""
+    torch: Any = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Module)
 
 
 def same_order(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
