@@ -133,13 +133,13 @@ def repeated(
     # in another order than the chains have them, too
     together = energies(np.arange(n)[::-1])
     pairs = [(alone, together)] if known is None else [(alone, together), (alone, known)]
-    by_calls, cause = _effect([(alone, known)]) if known is not None else 0.0, ""
-    if _failed(pairs) or _effect(pairs) > max(LIMIT, COARSE * _largest(alone)):
-        again = energies(*np.arange(n)[::-1, None])
-        pairs += [(alone, again)]
+    since, tolerance, cause = _effect(pairs[1:]), max(LIMIT, COARSE * _largest(alone)), ""
+    if _failed(pairs) or _effect(pairs) > tolerance:
+        twice = [(alone, energies(*np.arange(n)[::-1, None]))]
+        pairs += twice
         # evaluated alone twice: what differs then is nothing that other rows have done
-        history = _effect([(alone, again)]) > 0.5 * _effect([(alone, together)]) or _failed([(alone, again)])
-        cause = "calls" if history or by_calls > STRONGER * _effect([(alone, together)]) else "batch"
+        history = _failed(twice) > 0 or _effect(twice) > tolerance or since > STRONGER * _effect(pairs[:1])
+        cause = "calls" if history else "batch"
     effect, spread = _effect(pairs), _sd(alone[np.isfinite(alone)])
     return Repeated(
         positions=n,
@@ -196,7 +196,7 @@ def _failed(pairs: Sequence[tuple[Array, Array]]) -> int:
 
 def _effect(pairs: Sequence[tuple[Array, Array]]) -> float:
     """Largest sd of the differences of two evaluations."""
-    return max(_sd(one - other) for one, other in _finite(pairs))
+    return max((_sd(one - other) for one, other in _finite(pairs)), default=0.0)
 
 
 def _sd(values: Array) -> float:

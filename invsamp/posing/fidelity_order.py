@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
@@ -28,6 +30,21 @@ def check_fidelities(argument: str, names: Iterable[object], costs: Mapping[str,
         if costs is not None and costs[after] < costs[before]:
             found = f"by costs of {costs[before]:g} and {costs[after]:g}"
             raise ValueError(_wrong(argument, order, before, after, found))
+
+
+def warn_of_work(argument: str, models: Mapping[str, object]) -> None:
+    """Warn where all models count what a solve takes, and the last one, which is sampled, counts less than another."""
+    counted = {name: getattr(model, "work", None) for name, model in models.items()}
+    known = {name: work for name, work in counted.items() if work is not None and math.isfinite(work)}
+    *_, finest = models
+    most = max(known, key=lambda name: known[name], default=finest)
+    if len(known) == len(models) and known[most] > known[finest]:
+        warnings.warn(
+            f"{argument} goes from the coarsest fidelity to the finest, so that {finest!r} is the one that is sampled, "
+            f"but a solve of {most!r} takes {known[most] / known[finest]:.3g} times its work. If the order is right, "
+            "costs= says what solves take",
+            stacklevel=3,
+        )
 
 
 def _rank(name: str) -> int | None:

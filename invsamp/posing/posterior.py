@@ -19,7 +19,7 @@ from invsamp.posing.bound_noise import BoundNoise
 from invsamp.posing.coordinates import choose_coordinates
 from invsamp.posing.density import GivenLikelihood, as_density
 from invsamp.posing.distribution import as_shape
-from invsamp.posing.fidelity_order import check_fidelities
+from invsamp.posing.fidelity_order import check_fidelities, warn_of_work
 from invsamp.posing.gradient_check import GradientCheck, check_gradient
 from invsamp.posing.noise_contract import Noise
 from invsamp.posing.outputs import Outputs
@@ -126,7 +126,10 @@ class Posterior:
         self._observe(observed)
         self._pose()
         self.costs = None if costs is None else _costs(costs, self.fidelities)
-        check_fidelities("forward" if self.predicts else "log_likelihood", self.fidelities, self.costs)
+        what = "forward" if self.predicts else "log_likelihood"
+        check_fidelities(what, self.fidelities, self.costs)
+        if self.costs is None:
+            warn_of_work(what, self.forward)
         self.dimension, self.names = prior.dimension, prior.names
         self.shapes = prior.shapes
         walls = _flat_walls(prior)

@@ -158,6 +158,7 @@ def posing_calls() -> dict[str, Call]:
         ),
         "Posterior.check_gradient": Call(posterior.check_gradient, {"theta": [0.0, 0.0]}),
         "Posterior.failure_message": Call(posterior.failure_message),
+        "Posterior.model_mistake": Call(posterior.model_mistake),
         "Posterior.log_prior": Call(posterior.log_prior, {"theta": theta}),
         "Posterior.potential": Call(posterior.potential),
         "Posterior.predict": Call(posterior.predict, {"theta": theta}),
