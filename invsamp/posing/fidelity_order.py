@@ -14,9 +14,12 @@ from invsamp.arguments import text
 _WORDS = (
     *({"coarsest", "cheapest", "lowest"}, {"coarser", "cheaper", "lower"}),
     *({"coarse", "cheap", "crude", "rough", "low", "lofi", "surrogate"}, {"medium", "middle", "mid", "intermediate"}),
-    *({"fine", "high", "hifi", "expensive"}, {"finer", "higher"}, {"finest", "highest", "exact", "reference"}),
+    *({"fine", "high", "hifi", "expensive"}, {"finer", "higher"}, {"finest", "highest", "exact"}),
 )
 _RANKS = {word: rank for rank, words in enumerate(_WORDS) for word in words}
+#: Words that say it by themselves, or of some quantities: a low tolerance is a fine model.
+_RELATIVE = {"lowest", "lower", "low", "high", "higher", "highest"}
+_QUANTITIES = {"fidelity", "resolution", "accuracy"}
 
 
 def check_fidelities(argument: str, names: Iterable[object], costs: Mapping[str, float] | None = None) -> None:
@@ -49,7 +52,10 @@ def warn_of_work(argument: str, models: Mapping[str, object]) -> None:
 
 def _rank(name: str) -> int | None:
     """Where the name says that the fidelity stands; None if it says nothing, or several things."""
-    found = {_RANKS[word] for word in re.split(r"[\W\d_]+", name.lower()) if word in _RANKS}
+    words = set(re.split(r"[\W\d_]+", name.lower())) - {""}
+    if len(words) > 1 and not words & _QUANTITIES:
+        words -= _RELATIVE
+    found = {_RANKS[word] for word in words if word in _RANKS}
     return found.pop() if len(found) == 1 else None
 
 

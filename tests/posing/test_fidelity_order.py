@@ -25,7 +25,13 @@ def posed(*names, costs=None, works=None):
 @pytest.mark.parametrize(
     "names",
     [
-        *(("fine", "coarse"), ("high_fidelity", "low_fidelity"), ("coarse", "finest", "fine"), ("exact", "surrogate")),
+        *(
+            ("fine", "coarse"),
+            ("high_fidelity", "low_fidelity"),
+            ("coarse", "finest", "fine"),
+            ("exact", "surrogate"),
+            ("high", "low"),
+        ),
         *(("Fine mesh", "rough mesh"), ("fine2", "medium1"), ("coarse", "coarser")),
     ],
 )
@@ -48,7 +54,12 @@ def test_names_in_the_wrong_order_are_refused(names):
     "names",
     [
         *(("coarse", "fine"), ("lo", "hi"), ("a", "b", "a2"), ("n64", "n16"), ("coarse", "medium", "fine", "finest")),
-        *(("low fine", "coarse"), ("refined", "coarse"), ("coarse_1", "coarse_0")),
+        *(
+            ("fine coarse", "coarse"),
+            ("high tolerance", "low tolerance"),
+            ("refined", "coarse"),
+            ("coarse_1", "coarse_0"),
+        ),
     ],
 )
 def test_names_that_say_nothing_else_are_left_alone(names):
