@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -96,7 +96,7 @@ class Posterior:
     def __init__(
         self,
         prior: Prior,
-        forward: ForwardModel | Mapping[str, ForwardModel] | None = None,
+        forward: ForwardModel | Callable[[Array], object] | Mapping[str, object] | None = None,
         data: npt.ArrayLike | None = None,
         noise: Noise | Outputs | None = None,
         domain: DomainLike | None = None,
@@ -217,7 +217,7 @@ class Posterior:
         other._posed = {name: replace(one, noise=noises[name][0]) for name, one in self._posed.items()}  # noqa: SLF001
         return other
 
-    def with_forward(self, forward: Mapping[str, ForwardModel]) -> Posterior:
+    def with_forward(self, forward: Mapping[str, object]) -> Posterior:
         """The same posterior with other forward models, in the same coordinates; their order is that of fidelity.
 
         Raises
@@ -268,7 +268,10 @@ class Posterior:
         return columns.stop - columns.start if isinstance(columns, slice) else len(columns)
 
     def elsewhere(
-        self, forward: ForwardModel, shape: int | tuple[int, ...] | None = None, noise: Noise | Outputs | None = None
+        self,
+        forward: ForwardModel | Callable[[Array], object],
+        shape: int | tuple[int, ...] | None = None,
+        noise: Noise | Outputs | None = None,
     ) -> Posterior:
         """The same unknowns seen by another model, at other times or under other conditions, without data.
 
@@ -277,7 +280,7 @@ class Posterior:
 
         Parameters
         ----------
-        forward : ForwardModel
+        forward : ForwardModel or function
             Of the posterior's parameters.
         shape : int or tuple of int, optional
             Of what is predicted. Default: a vector of all that the model predicts, if it says how much.
