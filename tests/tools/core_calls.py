@@ -148,8 +148,8 @@ def posing_calls() -> dict[str, Call]:
                 "data": np.zeros(3),
                 "noise": iv.GaussianNoise(1.0),
             },
-            {"transforms": {"none", "empty mapping", "empty"}, "domain": {"none", "empty"}, "forward": {"part", "function"}}
-            | {"data": {*SHAPELESS, "missing"}},
+            {"transforms": {"none", "empty mapping", "empty"}, "domain": {"none", "empty"}}
+            | {"forward": {"part", "function"}, "data": {*SHAPELESS, "missing"}},
         ),
         "Posterior.elsewhere": Call(
             posterior.elsewhere,
