@@ -43,7 +43,8 @@ class ForwardModel(Protocol):
     in that order; a vector-valued parameter takes one column per entry), ``sizes`` (how many entries it takes of each
     of ``parameters``, checked against the prior), ``cost`` (seconds per evaluation), ``work`` (what a solve takes,
     counted and never timed: unknowns times steps, say, in a unit that all fidelities of a problem share),
-    ``n_observations`` (checked against the data), ``series`` (names of the entries of the data's last axis, for
+    ``n_observations`` and ``output_shape`` (how many observations, and how they are arranged, (times, sensors) for
+    example; checked against the data), ``series`` (names of the entries of the data's last axis, for
     figures), ``data_indices`` (of a coarse model that predicts a part of the data: which, counted in C order),
     ``message`` (what the last row that was not finite says), ``no_derivatives`` (why `linearize` cannot work, or None),
     ``derivative_error`` (by how much its derivatives may miss those of its values, relative to themselves; where it is
@@ -406,6 +407,15 @@ class ExplainsFailures(Protocol):
 
 
 @runtime_checkable
+class KnowsMistakes(Protocol):
+    """A problem that tells a model which raises everywhere from solves that fail."""
+
+    def model_mistake(self, fidelity: str | None = None) -> Exception | None:
+        """What to raise where a fidelity's model has raised whenever it was called; None if it has returned."""
+        ...
+
+
+@runtime_checkable
 class HasModels(Protocol):
     """A problem with a forward model for each fidelity."""
 
@@ -495,8 +505,8 @@ class Problem(SampledProblem, Protocol):
     """What a sampler needs to know: `invsamp.Posterior`, or `invsamp.Target` for a density by itself.
 
     What else a problem may offer has protocols of its own: `DrawablePrior`, `KnownPrior`, `GaussianReference`,
-    `StartsAround`, `RemovableDomain`, `ExplainsFailures`, `HasModels`, `Observed`, `NamesSeries`, `Predicts`,
-    `Described`. Nothing beside these is asked of one.
+    `StartsAround`, `RemovableDomain`, `ExplainsFailures`, `KnowsMistakes`, `HasModels`, `Observed`, `NamesSeries`,
+    `Predicts`, `Described`. Nothing beside these is asked of one.
     """
 
     @property

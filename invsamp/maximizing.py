@@ -11,7 +11,7 @@ from invsamp.arguments import integer, one_of, optional
 from invsamp.contract import Array, ExpectedMisfit, Gradients, NoisyPotential, Problem, SplitPotential
 from invsamp.engine.gradients import Uncounted, check_one
 from invsamp.engine.lessons import far
-from invsamp.engine.starts import failure_message, given_positions, given_theta
+from invsamp.engine.starts import check_mistake, failure_message, given_positions, given_theta
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Asks, Estimate, Request, answered
 from invsamp.likelihood_maxima import (
@@ -107,7 +107,8 @@ def maximize(
     RuntimeError
         If no start has a finite energy, or none has led to an end.
     ModelError
-        If none has, and gradients are not those of the energy; a warning, if some have all the same.
+        If none has, and gradients are not those of the energy; a warning, if some have all the same. If the model has
+        raised wherever it was called.
 
     References
     ----------
@@ -309,6 +310,7 @@ def _led(
     asking = descend(evaluate, position, scale, domain, tolerance=tolerance, most=most)
     end = answered(asking, solver.answer_all)
     if not np.isfinite(end.energy).any():
+        check_mistake(problem, solver.fidelity)
         message = failure_message(problem, solver)
         without = solver.answer(Request(solver.fidelity, position, gradient=False))
         slopes = np.isfinite(without.energy).any()

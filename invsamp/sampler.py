@@ -31,6 +31,7 @@ from invsamp.parallel.agreement import check_equal, run_settings
 from invsamp.parallel.answering import answered_by, as_evaluator
 from invsamp.parallel.messages import Communicator
 from invsamp.parallel.sharing import communicator, share
+from invsamp.posing.forward import is_torch_module
 from invsamp.posing.target import Target
 from invsamp.results.handing_back import announce, handed_back
 from invsamp.results.run import Run
@@ -102,8 +103,11 @@ def sample(
     comm : mpi4py.MPI.Comm, optional
         Processes that make the run together. Default: all that were started together.
     check_gradient : bool
-        Whether gradients are held against differences of energies before the first step, at two starts: some ten solves
-        of each fidelity, in ``run.report["gradient_check_evaluations"]``. The draws do not depend on it.
+        Whether the models are checked. Gradients are held against differences of energies before the first step, at two
+        starts: some ten solves of each fidelity, in ``run.report["gradient_check_evaluations"]``. Before the first
+        step and after the last a few positions are evaluated again, alone and together: some 25 solves of each
+        fidelity, in ``run.report["repeated"]``, tell whether energies depend on the batch, or on earlier calls. The
+        draws do not depend on it.
     executor : concurrent.futures.Executor, or `invsamp.evaluate.Evaluator`, optional
         Evaluates for this process: a pool of processes, ``mpi4py.futures.MPIPoolExecutor``, Dask's
         ``Client.get_executor()``, or something of your own; `invsamp.evaluate.executed` gives one a time limit. The
@@ -221,7 +225,17 @@ def as_problem(problem: Problem | Potential, name: str = "problem") -> Problem:
         return problem
     if isinstance(problem, Potential):
         return Target(problem)
-    raise ValueError(f"{name} must be a Posterior, a Target or a Potential, got {type(problem).__name__}")
+    raise _no_problem(name, problem)
+
+
+def _no_problem(name: str, value: object) -> ValueError:
+    """What to raise for what cannot be sampled."""
+    said = ""
+    if is_torch_module(value):
+        said = ". The posterior of its weights is invsamp.torch.module_posterior(module, data, likelihood)"
+    elif callable(value):
+        said = ". A function that returns log densities is iv.LogDensity(function, gradient, dimension=...)"
+    return ValueError(f"{name} must be a Posterior, a Target or a Potential, got {type(value).__name__}{said}")
 
 
 def _run(engine: Engine, progress: bool, together: bool) -> Draws:
@@ -241,6 +255,7 @@ def _run(engine: Engine, progress: bool, together: bool) -> Draws:
                 received = shared and (shared.received or engine.signalled())
                 if received:
                     leave(received, f"stopped after {engine.done} of {engine.steps} steps")
+            engine.finish()
     except (KeyboardInterrupt, Exception) as error:
         # several processes that stopped in the middle of a step cannot go on
         if not kept.count or (isinstance(error, KeyboardInterrupt) and shared and not received):

@@ -11,6 +11,17 @@ from typing import TypedDict
 from invsamp.contract import Plain
 
 
+class Repeated(TypedDict):
+    """What energies of one fidelity differed by when positions were evaluated again; see `invsamp.engine.repeats`."""
+
+    positions: int
+    cause: str  # "batch", "calls", or nothing where the differences do not matter
+    difference: float
+    effect: float
+    relative: float
+    failed: int
+
+
 class Descents(TypedDict):
     """Where the chains of a rung were led down to in warm-up."""
 
@@ -164,6 +175,7 @@ class Report(TypedDict, total=False):
     evaluation_seconds: dict[str, float]
     warmup_evaluations: dict[str, int]
     gradient_check_evaluations: dict[str, int]
+    repeated: dict[str, Repeated]
     failed_solves: dict[str, int]
     failure_message: str | None
     swap_solves: dict[str, int]

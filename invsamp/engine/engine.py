@@ -13,6 +13,7 @@ from invsamp.engine.at_work import AtWork
 from invsamp.engine.fitting import check_weights
 from invsamp.engine.plan import Plan
 from invsamp.engine.record import Record
+from invsamp.engine.repeats import Repeats
 from invsamp.engine.rung import RungAtWork, SolvesFailed
 from invsamp.engine.stages import Stages
 from invsamp.engine.starts import failure_message, place
@@ -84,6 +85,7 @@ class Engine:
         self._messages_before: list[str] = []  # by solves that failed before the run was restored
         self._check_evaluations: dict[str, int] = {}
         self._mistakes: list[str] = []  # in gradients, of the fidelities checked here, as warnings
+        self._repeats = Repeats(problem.fidelities[-1])
         self._seconds, self._since = 0.0, time.perf_counter()
 
     def begin(self, positions: Array | None = None) -> None:
@@ -103,6 +105,7 @@ class Engine:
         check_weights(self.rungs[0])
         if self.plan.check_gradient:
             self._check_gradients()
+            self._repeats.begin(self.rungs, self.uncounted())
         self.stages.begin(positions)
         self._turn(0)
 
@@ -181,6 +184,11 @@ class Engine:
             raise RuntimeError(told) from failure
         self.done += steps
 
+    def finish(self) -> None:
+        """After the last step: evaluate some positions again, which has to give the same energies."""
+        if self.plan.check_gradient:
+            self._repeats.end(self.rungs, self.uncounted())
+
     def share(self, answer: Answer, queue: Queue | None = None) -> None:
         """Let others answer, all that is asked for at a time at once; or each rung by itself, in draws."""
         self._own.share(answer, queue)
@@ -200,6 +208,7 @@ class Engine:
             "failure_messages": self._failure_messages(),
             "gradient_check_evaluations": dict(self._check_evaluations),
             "gradient_mistakes": list(self._mistakes),
+            "repeats": self._repeats.state(),
             **self._own.state(),
             **self.stages.state(),
             "evaluations": {e.fidelity: e.evaluations for e in potentials},
@@ -223,6 +232,7 @@ class Engine:
         self._mistakes = list(state["gradient_mistakes"])
         counts = [state[key] for key in ("evaluations", "evaluation_seconds", "failed_solves")]
         counts.append(state.get("function_calls", counts[0]))  # runs of version 0.2.0 had none
+        self._repeats.restore(state.get("repeats"))  # not in runs of version 0.2.0
         for name, potential in self.potentials.items():
             potential.counts = Counts(*(each[name] for each in counts))
         self.restart_clock(state["seconds"])
@@ -252,10 +262,12 @@ class Engine:
                 *([] if self.stopped is None else [self.stopped]),
                 *self._labels(),
                 *self._mistakes,
+                *self._repeats.warnings,
                 *report["warnings"],
             ],
             "warmup_evaluations": dict(self._warm_up_evaluations),
             "gradient_check_evaluations": dict(self._check_evaluations),
+            "repeated": dict(self._repeats.found),
             "failure_message": next(iter(self._failure_messages()), None),
             "boundary": str(self.boundary),
             "outside": [count / max(1, self.kept * self.plan.chains) for count in work.outside],
@@ -303,5 +315,6 @@ class Engine:
     def _begin_draws(self, done: int | None) -> None:
         self.warmed, self.kept = done, 0
         self.work.forget()
+        self._repeats.draw(None if done is None else self.rungs[0])
         counts = {} if done is None else {name: e.evaluations for name, e in self.potentials.items()}
         self._warm_up_evaluations = counts

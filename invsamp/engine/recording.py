@@ -102,6 +102,8 @@ def record(engine: Engine, directory: RunDirectory, interrupts: Interrupts, prog
         while engine.done < engine.steps and received is None:
             engine.step(checkpoints.ahead, checkpoints.keep)
             bar.tick()
+            if engine.done == engine.steps:
+                engine.finish()
             checkpoints.after_step()
             received = interrupts.received or engine.signalled()
         checkpoints.write()

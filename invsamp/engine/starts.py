@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from invsamp.arguments import numbers
-from invsamp.contract import Array, ExplainsFailures, KnownPrior, Problem
+from invsamp.contract import Array, ExplainsFailures, KnownPrior, KnowsMistakes, Problem
 from invsamp.domains import Domain
 from invsamp.engine.rung import RungAtWork
 from invsamp.evaluate.counted import CountedPotential
@@ -19,6 +19,8 @@ from invsamp.posing.prior import by_name
 #: How often chains whose start cannot be solved are started elsewhere, how often where some other can, and of how many
 #: of these an error tells.
 START_TRIES, FEW_TRIES, STARTS_SHOWN = 100, 50, 2
+#: What no other parameters would mend.
+_MISTAKES = TypeError, NameError, AttributeError, ImportError
 
 
 def given_start(
@@ -94,6 +96,13 @@ def place(problem: Problem, rung: RungAtWork, positions: Array | None, chains: i
 
     Other starts lie inside the domain even where the sampler may leave it. Where next to no start can be solved, chains
     for which none was found begin with those for which one was.
+
+    Raises
+    ------
+    ModelError
+        If the model raised at every start.
+    RuntimeError
+        If the energy is not finite at any.
     """
     rng = rung.streams["start"]
     rung.start(problem.sample_start(rng, chains) if positions is None else positions.copy())
@@ -101,6 +110,7 @@ def place(problem: Problem, rung: RungAtWork, positions: Array | None, chains: i
         failed = np.flatnonzero(~np.isfinite(rung.estimate.energy))
         if not len(failed):
             return
+        check_mistake(problem, rung.fidelity, *_MISTAKES)
         if positions is not None or (attempt >= FEW_TRIES and len(failed) < chains):
             break
         rung.position[failed] = problem.sample_start(rng, len(failed))
@@ -111,6 +121,8 @@ def place(problem: Problem, rung: RungAtWork, positions: Array | None, chains: i
         return
     if not len(failed):
         return
+    if len(failed) == chains:
+        check_mistake(problem, rung.fidelity)
     message = failure_message(problem, rung.potential)
     points = problem.to_theta(rung.position[failed]).tolist()
     more = f" and {len(points) - STARTS_SHOWN} more" if len(points) > STARTS_SHOWN else ""
@@ -148,6 +160,16 @@ def _join(rung: RungAtWork, failed: Rows) -> None:
     good = np.flatnonzero(np.isfinite(rung.estimate.energy))
     rung.position[failed] = rung.position[good[np.arange(len(failed)) % len(good)]]
     answered(rung.reevaluate(failed), rung.answer)
+
+
+def check_mistake(problem: Problem, fidelity: str, *kinds: type[Exception]) -> None:
+    """Raise what a model has raised whenever it was called, if it has, and this is of one of some kinds; default: any.
+
+    Known in the process that called it.
+    """
+    mistake = problem.model_mistake(fidelity) if isinstance(problem, KnowsMistakes) else None
+    if mistake is not None and isinstance(mistake.__cause__, kinds or Exception):
+        raise mistake
 
 
 def failure_message(problem: Problem, potential: CountedPotential) -> str | None:

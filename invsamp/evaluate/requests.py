@@ -21,6 +21,7 @@ import numpy.typing as npt
 from numba import njit
 
 from invsamp.contract import Array, BatchTerms, Gradients, Terms
+from invsamp.posing.forward import ModelError
 
 Structure = Literal["isotropic", "diagonal", "full"]
 STRUCTURES: tuple[Structure, ...] = ("isotropic", "diagonal", "full")
@@ -317,11 +318,18 @@ def guarded(found: Estimate) -> Estimate:
     """Energies +inf, gradients and variances 0 where any of them is not finite.
 
     The prior's own energy and gradient stay where they are finite: a solve that failed says nothing of them.
+
+    Raises
+    ------
+    ModelError
+        If an energy is -inf, which is no failure: density without bound.
     """
     # sums of moduli are enough to see that all is well
     if isfinite(sum([moduli(part.ravel()) for part in found.arrays if part is not None])):
         return found
     energy, gradient, *variances, prior, slope, _ = found
+    if (energy == -np.inf).any():
+        raise ModelError("energies must be finite, or +inf where there is no density, got -inf: a log density of +inf")
     without = _not_finite(prior, slope)
     bad = _not_finite(energy, gradient, *variances) | without
     if not bad.any():

@@ -34,7 +34,7 @@ from invsamp.evaluate.requests import (
     reduced_sums,
     rows_of,
 )
-from invsamp.posing.forward import FLOAT, own_array, real_array
+from invsamp.posing.forward import FLOAT, ModelError, own_array, real_array
 
 
 def solve(potential: Potential, request: Request) -> Estimate:
@@ -87,7 +87,14 @@ def solver(potential: Potential) -> Callable[[Request], Estimate]:
             value = value.copy()
             if _finite(value, value, value):
                 return new(Estimate, (value, None, None, None, None, None, False))
-        return guarded(_owned(request, value, slope, prior, prior_slope))
+        owned = _owned(request, value, slope, prior, prior_slope)
+        if (endless := owned.energy == -np.inf).any():
+            at = request.position[endless][0].tolist()
+            raise ModelError(
+                f"energies of fidelity {request.fidelity!r} must be finite, or +inf where there is no density, got "
+                f"-inf at the position {at}: draws cannot stand for infinite density"
+            )
+        return guarded(owned)
 
     return solved
 

@@ -17,6 +17,7 @@ from invsamp.contract import (
     SplitPotential,
     TermwisePotential,
     VectorJacobianProduct,
+    no_derivatives,
 )
 from invsamp.maximizing import SCALE_DRAWS, maximize
 from invsamp.modes import Modes
@@ -147,6 +148,8 @@ def information(
     integer("datasets", datasets, least=10)
     if not posterior.predicts:
         raise ValueError("posterior must have a forward model and data, got one posed by its log likelihood")
+    if (reason := no_derivatives(posterior.potential())) is not None:
+        raise ValueError(f"posterior must have derivatives for an information matrix, but {reason}")
     optional(
         instance, "at", at, (Mapping, Modes), "a mapping from names to values, or Modes as maximize() returns them"
     )

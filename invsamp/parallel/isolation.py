@@ -85,7 +85,7 @@ class IsolatedModel(CountsFailures):
 
     Attributes
     ----------
-    parameters, n_observations, data_indices, derivative_error
+    parameters, n_observations, output_shape, data_indices, derivative_error
         Those of the model, None where it has none.
     workers : int
     time_limit : float or None
@@ -183,6 +183,11 @@ class IsolatedModel(CountsFailures):
     def n_observations(self) -> int | None:
         """Length of a row of observations."""
         return self._description.n_observations
+
+    @property
+    def output_shape(self) -> tuple[int, ...] | None:
+        """How they are arranged."""
+        return self._description.output_shape
 
     @property
     def data_indices(self) -> AnyArray | None:

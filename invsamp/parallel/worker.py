@@ -100,6 +100,7 @@ class Description(NamedTuple):
     has_rows: bool
     derivative_error: float
     function_calls: FunctionCalls
+    output_shape: tuple[int, ...] | None = None
 
 
 def describe(model: object) -> Description:
@@ -122,6 +123,7 @@ def describe(model: object) -> Description:
         callable(getattr(model, "rows", None)),
         derivative_error(model),
         function_calls(model),
+        getattr(model, "output_shape", None),
     )
 
 

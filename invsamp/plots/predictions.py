@@ -61,7 +61,13 @@ def plot_predictive(
         raise ValueError("x must be given with curve, got None")
     predicted, observed = predicted_and_observed(run, posterior)
     rows, count = observed.shape
-    where = np.arange(rows, dtype=float) if x is None else array("x", x, (rows,))
+    where = np.arange(rows, dtype=float) if x is None else array("x", x, ("n",))
+    if len(where) != rows:
+        shape = run.data.observed_data["data"].shape
+        raise ValueError(
+            f"x must have an entry for each of the {rows} along the first axis of the data, of shape {shape}, got "
+            f"{len(where)}: for bands over other positions give these as curve=(positions, posterior.elsewhere(model))"
+        )
     optional(text, "x_label", x_label)
     names = series_names(run, series, count)
     over = where

@@ -16,7 +16,7 @@ import numpy as np
 from invsamp import arguments
 from invsamp.arguments import array, one_of, optional, real, text
 from invsamp.contract import AnyArray, Array, FunctionCalls, Tensor, VectorJacobianProduct
-from invsamp.posing.forward import ModelError, WrongShapeError, own_array, real_array
+from invsamp.posing.forward import ONE_THETA, ModelError, WrongShapeError, own_array, real_array
 
 Derived = TypeVar("Derived")
 Function = Callable[[Array], object]
@@ -69,6 +69,26 @@ class FiniteDifferenceModel:
     def function_calls(self) -> FunctionCalls:
         """Calls for one theta: linearized, 2p + 1 of the central scheme, p + 1 of the forward one, p complex steps."""
         return FunctionCalls(1, *{"central": (1, 2), "forward": (1, 1)}.get(self.scheme, (0, 1)))
+
+    @property
+    def input_sizes(self) -> tuple[int, ...] | None:
+        """Numbers that the function takes, where it knows."""
+        return getattr(self.function, "input_sizes", None)
+
+    @property
+    def n_observations(self) -> int | None:
+        """Length of a row of observations, where the function knows."""
+        return getattr(self.function, "n_observations", None)
+
+    @property
+    def output_shape(self) -> tuple[int, ...] | None:
+        """How these are arranged, where the function knows."""
+        return getattr(self.function, "output_shape", None)
+
+    @property
+    def message(self) -> str | None:
+        """What the last failure said, where the function keeps it."""
+        return getattr(self.function, "message", None)
 
     def __call__(self, theta: Array) -> Array:
         """Observations (batch, m)."""
@@ -210,7 +230,7 @@ def finite_differences(
         The step in column j is ``relative_step * max(|theta_j|, scale_j)``. By default eps^(1/3) (central),
         eps^(1/2) (forward) and 1e-20 (complex step).
     parameters : names, optional
-        As in `with_jacobian`.
+        As in `with_jacobian`. Default: those of the function, where it has some.
     scheme : {"central", "forward", "complex_step"}
         Errors of second and first order in the step, and none but rounding; 2p + 1, p + 1 and p evaluations.
     scale : float or sequence of p floats, > 0
@@ -229,7 +249,8 @@ def finite_differences(
         raise ValueError(f"scale must be a number or one per column, got shape {sizes.shape}")
     frozen = float(sizes) if sizes.ndim == 0 else tuple(sizes.tolist())
     arguments.function("function", function)
-    return FiniteDifferenceModel(function, scheme, float(step), frozen, parameter_names(parameters))
+    known = getattr(function, "parameters", None) if parameters is None else parameters
+    return FiniteDifferenceModel(function, scheme, float(step), frozen, parameter_names(known))
 
 
 def scalar_function(
@@ -244,7 +265,8 @@ def scalar_function(
     function : callable
         theta (p,) -> observations (m,).
     jacobian : callable, optional
-        theta (p,) -> derivatives (m, p). Without it the result cannot be linearized: hand it to `finite_differences`.
+        theta (p,) -> derivatives (m, p). Without it the result cannot be linearized: it will do for samplers that
+        follow no gradients, and `finite_differences` makes a model for the others of it.
     parameters : names, optional
         As in `with_jacobian`.
     """
@@ -328,7 +350,11 @@ def product(cotangent: Array, matrix: Array) -> Array:
 
 def _rows(y: AnyArray, rows: int, what: str) -> AnyArray:
     if y.ndim != 2 or len(y) != rows:
-        raise WrongShapeError(f"{what} must return shape ({rows}, observations), got {y.shape}")
+        flatten = y.ndim > 2 and len(y) == rows
+        said = "flatten what belongs to each row, y.reshape(len(theta), -1)" if flatten else ONE_THETA
+        raise WrongShapeError(
+            f"{what} must return shape ({rows}, observations) for theta of {rows} rows, got {y.shape}: {said}"
+        )
     return y
 
 

@@ -13,6 +13,7 @@ from invsamp.contract import Array, ExpectedMisfit
 from invsamp.posing import likelihood
 from invsamp.posing.distribution import LARGEST
 from invsamp.posing.expected_misfit import expected
+from invsamp.posing.forward import ModelError
 from invsamp.posing.listed_quantity import as_quantity
 from invsamp.posing.noise_contract import CompiledNoise, Noise
 from invsamp.posing.outputs import Outputs
@@ -144,6 +145,12 @@ class BoundNoise:
         rows = np.arange(len(theta))[:, None]
         for part in self._slow:
             found, y_slope, by_theta = part.evaluate(theta, y[:, part.places], rows, part.every)
+            if (found == np.inf).any():
+                row, column = np.argwhere(found == np.inf)[0]
+                raise ModelError(
+                    f"the log-likelihood of {part.noise!r} must be finite, or -inf where there is none, got +inf for "
+                    f"the datum {part.data[column]} where the model predicts {y[:, part.places][row, column]}"
+                )
             value += found.sum(axis=1)
             for columns, derivative in by_theta:
                 np.add.at(slope, tuple(np.broadcast_arrays(rows, columns)), derivative)

@@ -26,6 +26,9 @@ _HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 class Covariance(ABC):
     """Covariance of the standardised errors of all data: what makes a noise of those that were observed."""
 
+    #: Whether it is that of the data themselves, in their units; otherwise of errors of variance 1, to be scaled.
+    has_units: ClassVar[bool] = False
+
     @property
     def quantities(self) -> Mapping[str, object]:
         """As in `invsamp.Noise`."""
@@ -85,6 +88,8 @@ class Dependent(Noise):
 class Matrix(Covariance):
     """A covariance matrix, (m, m)."""
 
+    has_units: ClassVar[bool] = True
+
     def __init__(self, matrix: Value) -> None:
         self.matrix = np.array(array("covariance", matrix, ("m", "m")))
         self.matrix.flags.writeable = False
@@ -139,6 +144,8 @@ class Precision(Covariance):
     ValueError
         If it is not square, symmetric and positive definite.
     """
+
+    has_units: ClassVar[bool] = True
 
     def __init__(self, matrix: Value) -> None:
         given = matrix if sparse.issparse(matrix) else sparse.csc_array(array("matrix", matrix, ("m", "m")))

@@ -78,15 +78,15 @@ class LogDensity:
             raise ValueError(f"gradient must be None beside a function with derivatives, got {self.gradient!r}")
         if gradient is not None and gradient is not True:
             arguments.function("gradient", gradient, WRITE_GRADIENT)
-        if isinstance(function, FiniteDifferenceModel | TorchModel):
-            function = replace(function, function=_WithAxis(function.function))
+        names = self.parameters if self.parameters is not None else getattr(function, "parameters", None)
         data = self.data
         if data is None and own and (known := getattr(function, "n_observations", None)) not in (None, 1):
             data = (known,)
         dimension = self.dimension
         if dimension is None and (sizes := getattr(function, "input_sizes", None)) is not None:
             dimension = sum(sizes)
-        names = self.parameters if self.parameters is not None else getattr(function, "parameters", None)
+        if isinstance(function, FiniteDifferenceModel | TorchModel):
+            function = replace(function, function=_WithAxis(function.function))
         store(
             self,
             function=function,
@@ -131,7 +131,7 @@ class LogDensity:
     def __call__(self, theta: Array) -> Array:
         """Log likelihood of each datum, (batch, m); m = 1 without data."""
         found = self.function(theta.copy())
-        return self._values(found[0] if self.gradient is True else found, len(theta))
+        return self._values(found[0] if self.gradient is True else found, theta)
 
     def linearize(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
         """The same and the vector-Jacobian product."""
@@ -139,12 +139,12 @@ class LogDensity:
             raise ModelError(reason)
         if self.gradient is None:
             values, vjp = self.function.linearize(theta)
-            return self._values(values, len(theta)), vjp
+            return self._values(values, theta), vjp
         if self.gradient is True:
             found, slope = self.function(theta.copy())
         else:
             found, slope = self.function(theta.copy()), self.gradient(theta.copy())
-        values = self._values(found, len(theta))
+        values = self._values(found, theta)
         return values, self._product(real_array(slope, "the gradient"), theta)
 
     def energy(self, position: Array) -> Array:
@@ -156,7 +156,8 @@ class LogDensity:
         values, vjp = self.linearize(position)
         return -values.sum(axis=1), -vjp(np.ones(values.shape))
 
-    def _values(self, found: object, batch: int) -> Array:
+    def _values(self, found: object, theta: Array) -> Array:
+        batch = len(theta)
         if isinstance(found, tuple):
             raise ModelError(
                 f"function must return log densities of shape {(batch, *self.shape)}, got a tuple of {len(found)}: a "
@@ -166,7 +167,14 @@ class LogDensity:
         if values.shape not in ((batch, *self.shape), (batch, self.n_observations)):
             each = "" if self.data is not None else "; a value for each datum is told by LogDensity(..., data=shape)"
             raise WrongShapeError(f"the log density must have shape {(batch, *self.shape)}, got {values.shape}{each}")
-        return values.reshape(batch, self.n_observations)
+        values = values.reshape(batch, self.n_observations)
+        if (values == np.inf).any():
+            at = theta[(values == np.inf).any(axis=1)][0]
+            raise ModelError(
+                f"the log density must be finite, or -inf where there is none, got +inf at theta {at.tolist()}: draws "
+                "cannot stand for infinite density. Bound it away from there by a domain, or mend the function"
+            )
+        return values
 
     def _product(self, slope: Array, theta: Array) -> VectorJacobianProduct:
         batch, p = theta.shape

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +22,17 @@ from invsamp.contract import (
 )
 
 FLOAT = np.dtype(float)
+#: How a model comes by derivatives, or does without.
+WAYS = (
+    "Take them by differences, iv.finite_differences(function), give its Jacobian, iv.with_jacobian(function, "
+    "jacobian), write it in torch, iv.from_torch(function), or take a sampler that follows no gradients, such as "
+    "iv.pcn()"
+)
+#: What to do with functions that do not take a batch.
+ONE_THETA = (
+    "a function of one parameter vector is iv.scalar_function(function), a function f(a, b) "
+    "iv.scalar_function(lambda theta: f(*theta))"
+)
 
 
 class ModelError(ValueError):
@@ -47,24 +59,36 @@ class GuardedModel:
         Name of the fidelity, for messages.
     fixed : ndarray, shape (p,), optional
         Values of all that the model gets, NaN for what is not fixed: theta has those alone.
-    derivatives : bool
-        Whether a model that says that it has none is refused.
+    arranged : tuple of int, optional
+        Shape of the data that it predicts, for messages.
+
+    Attributes
+    ----------
+    no_derivatives : str or None
+        Why it cannot be linearized; None if it can.
+    error : Exception or None
+        What it raised, if it has raised whenever it was called.
     """
 
     def __init__(
-        self, model: Any, observations: int, name: str, fixed: Array | None = None, *, derivatives: bool = True
+        self,
+        model: Any,
+        observations: int,
+        name: str,
+        fixed: Array | None = None,
+        *,
+        arranged: tuple[int, ...] | None = None,
     ) -> None:
-        if not callable(model) or not callable(getattr(model, "linearize", None)):
-            raise ValueError(
-                f"forward[{name!r}] must be callable and have linearize, got {model!r}: "
-                "wrap a plain function by with_jacobian or finite_differences"
-            )
-        reason = no_derivatives(model)
-        if reason and derivatives:
-            raise ValueError(f"forward[{name!r}] must have derivatives, but {reason}. Or wrap it by finite_differences")
+        check_model(name, model)
+        self.no_derivatives = no_derivatives(model)
+        if not callable(getattr(model, "linearize", None)):
+            self.no_derivatives = f"forward[{name!r}] is a function without derivatives. {WAYS}"
+        self.error: Exception | None = None
+        self._worked: set[str] = set()  # what of it has returned without raising
         self.model = model
         self.observations = observations
         self.name = name
+        self._arranged = arranged
         self._observed = f"observations of forward model {name!r}", (observations,)
         self._product = f"the vector-Jacobian product of {name!r}"
         self._message: str | None = None
@@ -72,6 +96,14 @@ class GuardedModel:
         self.has_jacobian = callable(getattr(model, "jacobian", None))
         self.has_rows = callable(getattr(model, "rows", None))
         self._anticipates = isinstance(model, AnticipatingModel)
+
+    def __getstate__(self) -> dict[str, object]:
+        # an exception holds the frames that it came through, which cannot be pickled
+        return vars(self) | {"error": None}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        """From a pickle; of 0.2.0, which did not keep all of it, too."""
+        vars(self).update({"no_derivatives": None, "error": None, "_worked": set(), "_arranged": None} | state)
 
     @property
     def message(self) -> str | None:
@@ -96,23 +128,29 @@ class GuardedModel:
 
         Where the cotangent is known beforehand, with what gives it; see `invsamp.contract.AnticipatingModel`.
         """
+        if self.no_derivatives is not None:
+            raise ModelError(self.no_derivatives)
         try:
             given, known = self.given(theta), towards if self._anticipates else None
             y, vjp = self.model.linearize(given) if known is None else self.model.linearize_towards(given, *known)
-            y = _shaped(y, (len(theta), self.observations), self._observed[0])
+            y = self._shaped(y, (len(theta), self.observations), self._observed[0])
         except ModelError:
             raise
         except Exception as error:
             self._note(error)
             return self._linearize_rows(theta)
+        self._returned("solve")
 
         def guarded(cotangent: Array) -> Array:
             try:
-                return self._own(_shaped(vjp(cotangent.copy()), (len(theta), self._inputs(theta)), self._product))
+                product = vjp(cotangent.copy())
+                slope = self._own(self._shaped(product, (len(theta), self._inputs(theta)), self._product))
+                self._returned("product")
+                return slope
             except ModelError:
                 raise
             except Exception as error:
-                self._note(error)
+                self._note(error, "product")
                 if len(theta) == 1:
                     return np.full(theta.shape, np.nan)
             return self._linearize_rows(theta)[1](cotangent)
@@ -163,15 +201,17 @@ class GuardedModel:
         batch = rows.stop - rows.start
         try:
             found = zip(solve(rows), wanted, strict=True)
-            return [_shaped(value, (batch, *shape), name) for value, (name, shape) in found]
+            parts = [self._shaped(value, (batch, *shape), name) for value, (name, shape) in found]
+            self._returned("solve")
+            return parts
         except ModelError:
             raise
         except Exception as error:
             self._note(error)
             if batch == 1:
                 return [np.full((1, *shape), np.nan) for _, shape in wanted]
-        parts = [self._guarded(solve, slice(i, i + 1), wanted) for i in range(rows.start, rows.stop)]
-        return [np.concatenate(part) for part in zip(*parts, strict=True)]
+        by_row = [self._guarded(solve, slice(i, i + 1), wanted) for i in range(rows.start, rows.stop)]
+        return [np.concatenate(part) for part in zip(*by_row, strict=True)]
 
     def _linearize_rows(self, theta: Array) -> tuple[Array, VectorJacobianProduct]:
         if len(theta) == 1:
@@ -184,22 +224,64 @@ class GuardedModel:
 
         return np.concatenate([self.linearize(theta[row])[0] for row in rows]), vjp
 
-    def _note(self, error: Exception) -> None:
+    def _note(self, error: Exception, stage: str = "solve") -> None:
         self._message = f"{type(error).__name__}: {error}"
+        if stage not in self._worked:
+            self.error = error
+
+    def _returned(self, stage: str) -> None:
+        if stage not in self._worked:
+            self._worked.add(stage)
+            self.error = None  # with the arrays that its frames hold
+
+    def _shaped(self, value: object, shape: tuple[int, ...], what: str) -> Array:
+        """An array of its own, of this shape; `WrongShapeError`, naming ``what`` it is, where it has another."""
+        if type(value) is np.ndarray and value.dtype is FLOAT and value.shape == shape:  # as it mostly is, at each step
+            return value.copy()
+        array = own_array(value, what)
+        if array.shape != shape:
+            said = self._hint(array.shape, shape) if what.startswith("observations") else ""
+            raise WrongShapeError(f"{what} must have shape {shape}, got {array.shape}{said}")
+        return array
+
+    def _hint(self, found: tuple[int, ...], wanted: tuple[int, ...]) -> str:
+        """What is likely wrong with observations of another shape."""
+        if found[:1] != wanted[:1]:
+            return f". A model is given theta of shape (n, d), and returns a row for each of n: {ONE_THETA}"
+        if len(found) == 2 and found[1] < wanted[1]:
+            return "; a model of a part of the data says of which by data_indices"
+        if len(found) < 3 or math.prod(found) != math.prod(wanted):
+            return ""
+        if self._arranged is not None and not same_order(found[1:], self._arranged):
+            return f". The data have shape {self._arranged}: transpose the data, or the outputs, and flatten these"
+        return ": flatten what belongs to each row, y.reshape(len(theta), -1)"
 
 
-def _shaped(value: object, shape: tuple[int, ...], what: str) -> Array:
-    if type(value) is np.ndarray and value.dtype is FLOAT and value.shape == shape:  # as it mostly is, at each step
-        return value.copy()
-    array = own_array(value, what)
-    if array.shape != shape:
-        said, observed = "", what.startswith("observations")
-        if observed and array.shape[:-1] == shape[:1] and array.shape[-1] < shape[1]:
-            said = "; a model of a part of the data says of which by data_indices"
-        elif observed and array.ndim > 2 and array.shape[0] == shape[0] and array.size == math.prod(shape):
-            said = ": flatten what belongs to each row, y.reshape(len(theta), -1)"
-        raise WrongShapeError(f"{what} must have shape {shape}, got {array.shape}{said}")
-    return array
+def check_model(name: str, model: object) -> None:
+    """`ValueError` unless a fidelity's model is a function of NumPy arrays, with derivatives or without."""
+    if is_torch_module(model):
+        raise ValueError(
+            f"forward[{name!r}] must be a function of NumPy arrays, got the torch.nn.Module {type(model).__name__}: "
+            "wrap it by iv.from_torch(module.double()) if theta is its input; where its weights are the unknowns, the "
+            "problem is invsamp.torch.module_posterior(module, data, likelihood)"
+        )
+    if not callable(model) or isinstance(model, type):
+        raise ValueError(f"forward[{name!r}] must be a function or a forward model, got {model!r}")
+
+
+def is_torch_module(value: object) -> bool:
+    """Whether this is a network of torch, which is not imported for the question."""
+    torch: Any = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Module)
+
+
+def same_order(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Whether arrays of two shapes, of as many entries, hold them in the same order: one only splits the other's axes.
+
+    (6, 2), (3, 2, 2) and (12,) are in one order, (2, 3) and (3, 2) are not.
+    """
+    strides = [{math.prod(shape[k:]) for k in range(1, len(shape))} - {1, math.prod(shape)} for shape in (one, other)]
+    return strides[0] <= strides[1] or strides[1] <= strides[0]
 
 
 def real_array(value: object, what: str) -> Array:

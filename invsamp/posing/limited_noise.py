@@ -136,7 +136,9 @@ class TruncatedNoise(_Limited):
 
     def _limit(self, y: Array, data: Array, lower: Array, upper: Array, scale: Array, inside: Value) -> Tail:
         log_mass, by_y, by_scale = self._mass(y, lower, upper, scale)
-        return inside[0] - log_mass, inside[1] - by_y, inside[2] - by_scale
+        # far out both ends have one probability, and what lies between is not known: no density without bound
+        known = np.where(log_mass > -np.inf, log_mass, np.nan)
+        return inside[0] - known, inside[1] - by_y, inside[2] - by_scale
 
     def _mass(self, y: Array, lower: Array, upper: Array, scale: Array) -> Tail:
         """Log probability between the limits, from the tails on the side of the nearer one, and its derivatives."""

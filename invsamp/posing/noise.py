@@ -84,13 +84,23 @@ class GaussianNoise(ScaleFamily):
         noise-free observation ``y``, such as ``"sqrt(a**2 + (b * y)**2)"``: additive and proportional. A list of
         names, formulas and numbers has one for each entry of the data's last axis.
     covariance : array_like (m, m), `Precision`, `AutoRegressive` or `ExponentialCorrelation`, optional
-        Of e, for all m data in C order, by default the identity. A matrix is factorised once. Data that depend on each
-        other have no terms of their own, so that minibatches are refused.
+        Of e, for all m data in C order, by default the identity. A matrix, or a precision, is that of the data
+        themselves, and no numbers are given for ``scale`` beside it; an unknown factor may be, by its name. A matrix is
+        factorised once. Data that depend on each other have no terms of their own, so that minibatches are refused.
 
     Raises
     ------
     ValueError
-        If a number is not positive, or a matrix not symmetric positive definite.
+        If a number is not positive, or a matrix not symmetric positive definite; if numbers for ``scale`` would
+        multiply a matrix.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import invsamp as iv
+    >>> sds, correlations = np.array([0.1, 0.2]), np.array([[1.0, 0.5], [0.5, 1.0]])
+    >>> iv.GaussianNoise(covariance=sds[:, None] * correlations * sds)
+    GaussianNoise(covariance=Matrix([[0.01 0.01] [0.01 0.04]]), scale=1.0)
     """
 
     scale: npt.ArrayLike | str = 1.0
@@ -101,6 +111,12 @@ class GaussianNoise(ScaleFamily):
         super().__post_init__()
         if self.covariance is not None:
             store(self, covariance=as_covariance(self.covariance))
+            if self.covariance.has_units and self.scale != 1.0 and not _names(self.scale):
+                raise ValueError(
+                    "scale must be left out beside a covariance, which has the data's variances already, got "
+                    f"{_short(self.scale)}: of standard deviations s and a correlation matrix R, covariance is "
+                    "s[:, None] * R * s. An unknown factor is named, GaussianNoise('s', covariance=...)"
+                )
 
     @property
     def quantities(self) -> Mapping[str, object]:
@@ -233,6 +249,11 @@ class StudentTNoise(ScaleFamily):
         shape = 0.5 * (nu - rate * (nu + 1.0))
         inside = np.where(shape > 0.0, shape, 1.0)
         return np.where(shape > 0.0, special.betaln(inside, 0.5) - special.betaln(0.5 * nu, 0.5), np.inf)
+
+
+def _names(scale: Value) -> bool:
+    """Whether a scale has names of parameters, or formulas, in it."""
+    return isinstance(scale, str) or (isinstance(scale, tuple) and any(isinstance(entry, str) for entry in scale))
 
 
 def _short(scale: Value) -> str:

@@ -77,6 +77,13 @@ class Population:
         return None if count is None else count * self.members
 
     @property
+    def output_shape(self) -> tuple[int, ...] | None:
+        """Members, and what is observed of each, where the model knows that."""
+        count = getattr(self.model, "n_observations", None)
+        own = getattr(self.model, "output_shape", None) or (None if count is None else (count,))
+        return None if own is None else (self.members, *own)
+
+    @property
     def derivative_error(self) -> float:
         """The model's."""
         return derivative_error(self.model)

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from invsamp.contract import Array
 from invsamp.posing.bound_noise import BoundNoise
 from invsamp.posing.density import LogDensity
-from invsamp.posing.forward import GuardedModel
+from invsamp.posing.forward import ONE_THETA, GuardedModel, ModelError, check_model, same_order
+from invsamp.posing.names import labels
 from invsamp.posing.prior import Prior, as_selector
 
 Indices = npt.NDArray[np.intp]
@@ -31,12 +32,15 @@ class PosedModel:
         Of the data that it predicts.
     among : ndarray, optional
         Which data these are, in C order; None: all.
+    inputs : tuple of str
+        Names of the columns that the model gets, fixed or not.
     """
 
     model: GuardedModel
     columns: slice | Indices
     noise: BoundNoise
     among: Indices | None
+    inputs: tuple[str, ...] = ()
 
     def __call__(self, theta: Array) -> Array:
         """Observations (batch, m) at theta, tied columns included."""
@@ -50,16 +54,43 @@ class PosedModel:
         full[:, self.among] = values
         return full
 
+    @property
+    def mistake(self) -> ModelError | None:
+        """What to raise where the model has raised whenever it was called, with the cause; None if it has returned."""
+        error = self.model.error
+        if error is None:
+            return None
+        density = isinstance(self.model.model, LogDensity)
+        what, rows = ("log-likelihood", "(n,)") if density else ("forward model", f"(n, {self.model.observations})")
+        made = ModelError(
+            f"the {what} {self.model.name!r} raised {type(error).__name__} wherever it was called, which is taken "
+            f"for an error in it: {error}. It is given theta of shape (n, {len(self.inputs)}), a row for "
+            f"each of n parameter vectors with the columns {list(self.inputs)}, and returns {rows}: {ONE_THETA}. "
+            "parameters=... of these says which of the prior's parameters it gets. If it is right, and cannot "
+            "be evaluated there, narrow the prior or the domain, or give start="
+        )
+        made.__cause__ = error
+        return made
 
-def posed_model(fidelity: str, model: object, own: tuple[BoundNoise, Indices | None], prior: Prior) -> PosedModel:
-    """A model with its own of the noise, as `noise_of` has it; `ValueError` where it does not fit the prior."""
+
+def posed_model(
+    fidelity: str, model: object, own: tuple[BoundNoise, Indices | None], prior: Prior, shape: tuple[int, ...]
+) -> PosedModel:
+    """A model with its own of the noise, as `noise_of` has it; ``shape`` is that of all data.
+
+    `ValueError` where it does not fit the prior.
+    """
+    check_model(fidelity, model)
     names = _names(fidelity, model, own[0], prior)
     free = [name for name in names if name not in prior.fixed]
     if not free:
         raise ValueError(f"forward[{fidelity!r}] must depend on at least one parameter, got none")
-    derivatives = not isinstance(model, LogDensity)
-    guarded = GuardedModel(model, own[0].outputs, fidelity, _fixed(names, prior), derivatives=derivatives)
-    return PosedModel(guarded, as_selector(prior.columns(free)), *own)
+    arranged = shape if own[1] is None else None
+    guarded = GuardedModel(model, own[0].outputs, fidelity, _fixed(names, prior), arranged=arranged)
+    shapes = {
+        name: prior.fixed[name].shape if name in prior.fixed else prior.known_names.shapes[name] for name in names
+    }
+    return PosedModel(guarded, as_selector(prior.columns(free)), *own, labels(shapes))
 
 
 def noise_of(
@@ -81,12 +112,18 @@ def noise_of(
 
 
 def check_count(fidelity: str, model: object, size: int, shape: tuple[int, ...]) -> None:
-    """`ValueError` unless the model predicts so many data, if it says how many; ``shape`` is that of all data."""
+    """`ValueError` unless the model predicts so many data, arranged so, if it tells; ``shape`` is that of all data."""
     count = getattr(model, "n_observations", None)
     if count is not None and count != size:
         raise ValueError(
             f"data must hold the observations of the forward model {fidelity!r}: it has {count}, got "
             f"{size} data (shape {shape})"
+        )
+    arranged = getattr(model, "output_shape", None)
+    if arranged is not None and getattr(model, "data_indices", None) is None and not same_order(arranged, shape):
+        raise ValueError(
+            f"data must be arranged as the outputs of the forward model {fidelity!r}, {tuple(arranged)}, got shape "
+            f"{shape}: transpose them, or give them in a row in the order of the outputs"
         )
 
 

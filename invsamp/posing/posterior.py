@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from invsamp.posing.bound_noise import BoundNoise
 from invsamp.posing.coordinates import choose_coordinates
 from invsamp.posing.density import GivenLikelihood, as_density
 from invsamp.posing.distribution import as_shape
+from invsamp.posing.fidelity_order import check_fidelities, warn_of_work
 from invsamp.posing.gradient_check import GradientCheck, check_gradient
 from invsamp.posing.noise_contract import Noise
 from invsamp.posing.outputs import Outputs
@@ -48,10 +49,10 @@ class Posterior:
     Parameters
     ----------
     prior : Prior
-    forward : ForwardModel, or mapping from name to ForwardModel, optional
-        One model (the fidelity ``"model"``), or several from the coarsest to the finest. A model with
-        ``parameters`` gets the columns of those; any other gets all parameters that neither the noise uses nor the
-        distributions of other parameters.
+    forward : ForwardModel or function, or mapping from name to these, optional
+        One model (the fidelity ``"model"``), or several from the coarsest to the finest. A plain function of theta
+        (batch, p) will do for samplers that follow no gradients. A model with ``parameters`` gets the columns of those;
+        any other gets all parameters that neither the noise uses nor the distributions of other parameters.
     data : array_like, optional
         Observations of any shape; models return them flattened in C order. Those that a masked array masks are missing:
         models predict them all the same. So is NaN, with a warning. Columns of a pandas DataFrame have their names in
@@ -66,9 +67,9 @@ class Posterior:
         In place of ``forward``, ``data`` and ``noise``: log p(data | theta), see `LogDensity`; several fidelities as of
         ``forward``. Then there is nothing to predict.
     costs : mapping from fidelity to float > 0, optional
-        What a solve of each takes, in any unit: how often a coarse model moves before the fine one decides depends on
-        it. Default: what all models count themselves (``work``), else each fidelity is taken for ten times as dear as
-        the one before. Nothing is timed, so that a seed fixes the draws.
+        What a solve of each takes, in any unit, from the coarsest to the finest never less: how often a coarse model
+        moves before the fine one decides depends on it. Default: what all models count themselves (``work``), else each
+        fidelity is taken for ten times as dear as the one before. Nothing is timed, so that a seed fixes the draws.
 
     Attributes
     ----------
@@ -86,15 +87,16 @@ class Posterior:
     Raises
     ------
     ValueError
-        If the data are infinite or do not fit the noise, a name is unknown, a model cannot be
-        linearized, or a transform does not fit its parameter's support or conflicts with ``domain``; if neither
-        ``forward``, ``data`` and ``noise`` are given nor ``log_likelihood``, or both are.
+        If the data are infinite, do not fit the noise, or are arranged in another way than the model's outputs; if a
+        name is unknown, or names or costs of fidelities say that a finer one comes before a coarser one; if a transform
+        does not fit its parameter's support or conflicts with ``domain``; if neither ``forward``, ``data`` and
+        ``noise`` are given nor ``log_likelihood``, or both are.
     """
 
     def __init__(
         self,
         prior: Prior,
-        forward: ForwardModel | Mapping[str, ForwardModel] | None = None,
+        forward: ForwardModel | Callable[[Array], object] | Mapping[str, object] | None = None,
         data: npt.ArrayLike | None = None,
         noise: Noise | Outputs | None = None,
         domain: DomainLike | None = None,
@@ -119,10 +121,15 @@ class Posterior:
             self.forward = dict(forward) if isinstance(forward, Mapping) else {"model": forward}
             if not self.forward:
                 raise ValueError("forward must hold at least one model, got an empty mapping")
+        check_fidelities("forward" if self.predicts else "log_likelihood", self.forward)
         self.series = series_of(data, self.noise, [*self.forward.values()][-1], observed.shape)
         self._observe(observed)
         self._pose()
         self.costs = None if costs is None else _costs(costs, self.fidelities)
+        what = "forward" if self.predicts else "log_likelihood"
+        check_fidelities(what, self.fidelities, self.costs)
+        if self.costs is None:
+            warn_of_work(what, self.forward)
         self.dimension, self.names = prior.dimension, prior.names
         self.shapes = prior.shapes
         walls = _flat_walls(prior)
@@ -210,7 +217,7 @@ class Posterior:
         other._posed = {name: replace(one, noise=noises[name][0]) for name, one in self._posed.items()}  # noqa: SLF001
         return other
 
-    def with_forward(self, forward: Mapping[str, ForwardModel]) -> Posterior:
+    def with_forward(self, forward: Mapping[str, object]) -> Posterior:
         """The same posterior with other forward models, in the same coordinates; their order is that of fidelity.
 
         Raises
@@ -223,6 +230,7 @@ class Posterior:
             raise ValueError("posterior must have forward models to replace, got one posed by its log likelihood")
         if not models:
             raise ValueError("forward must hold at least one model, got an empty mapping")
+        check_fidelities("forward", models)
         other = copy.copy(self)
         other.forward = dict(models)
         other._observe(self.data)  # noqa: SLF001 (its own class)
@@ -260,7 +268,10 @@ class Posterior:
         return columns.stop - columns.start if isinstance(columns, slice) else len(columns)
 
     def elsewhere(
-        self, forward: ForwardModel, shape: int | tuple[int, ...] | None = None, noise: Noise | Outputs | None = None
+        self,
+        forward: ForwardModel | Callable[[Array], object],
+        shape: int | tuple[int, ...] | None = None,
+        noise: Noise | Outputs | None = None,
     ) -> Posterior:
         """The same unknowns seen by another model, at other times or under other conditions, without data.
 
@@ -269,7 +280,7 @@ class Posterior:
 
         Parameters
         ----------
-        forward : ForwardModel
+        forward : ForwardModel or function
             Of the posterior's parameters.
         shape : int or tuple of int, optional
             Of what is predicted. Default: a vector of all that the model predicts, if it says how much.
@@ -514,6 +525,10 @@ class Posterior:
         """What the last exception of a fidelity's model said; None if there was none."""
         return self._posed[self._fidelity(fidelity)].model.message
 
+    def model_mistake(self, fidelity: str | None = None) -> Exception | None:
+        """What to raise where a fidelity's model has raised whenever it was called; None if it has returned."""
+        return self._posed[self._fidelity(fidelity)].mistake
+
     def check_gradient(
         self,
         theta: npt.ArrayLike | Mapping[str, npt.ArrayLike] | None = None,
@@ -568,7 +583,8 @@ class Posterior:
         self.fidelities = tuple(self.forward)
         if (seen := noises[self.fidelities[-1]][0].outputs) != self._bound.outputs:
             raise ValueError(f"the finest of forward must predict all {self._bound.outputs} data, got one for {seen}")
-        self._posed = {n: posed_model(n, model, noises[n], self.prior) for n, model in self.forward.items()}
+        shape = self._data_shape
+        self._posed = {n: posed_model(n, model, noises[n], self.prior, shape) for n, model in self.forward.items()}
 
     def _scatter(self, fidelity: str, values: Array, missing: float) -> Array:
         """Values (batch, m) of the data that a fidelity predicts in the shape of all data."""

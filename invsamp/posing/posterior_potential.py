@@ -17,7 +17,6 @@ from invsamp.contract import (
     Parts,
     Terms,
     derivative_error,
-    no_derivatives,
 )
 from invsamp.domains import Box, Domain, Unbounded
 from invsamp.posing import column_families, gauss_newton
@@ -79,7 +78,7 @@ class PosteriorPotential:
     @property
     def no_derivatives(self) -> str | None:
         """Why the model has no derivatives; None if it has."""
-        return no_derivatives(self._model.model)
+        return self._model.no_derivatives
 
     def expected_misfit(self) -> ExpectedMisfit | None:
         """What the misfit of the data should be, where the noise is known."""

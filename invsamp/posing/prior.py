@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import array, generator, integer, mapping, numbers, wrong
+from invsamp.arguments import array, generator, integer, mapping, numbers, text, wrong
 from invsamp.contract import Array, Facts, Plain
 from invsamp.posing import column_families
 from invsamp.posing.conditional import Conditional
@@ -32,10 +32,13 @@ class Prior:
 
     Parameters
     ----------
-    **distributions : Distribution, float or array_like, or str
+    distributions : mapping from name to Distribution, float or array_like, or str, optional
+        As the arguments by name, which stand behind these.
+    **named : Distribution, float or array_like, or str
         One distribution per parameter. The order is the order of theta's columns; a parameter of shape
-        (k,) takes k columns, in C order. A number, or an array of numbers, is fixed: models and noise know it by
-        its name as they know a parameter, and it has no column. So is a formula of names, such as ``b="2 * a"``, tied.
+        (k,) takes k columns, in C order. A number, or an array or list of numbers, is fixed: models and noise know it
+        by its name as they know a parameter, and it has no column. So is a formula of names, such as ``b="2 * a"``,
+        tied.
 
         The parameters of a distribution may be names, or formulas of names, of anything in the prior, in any order and
         depth: ``theta=Normal("mu", "tau", shape=8)``, ``y=Normal("a + b * z", 1)`` with ``z`` an array of numbers. A
@@ -87,11 +90,23 @@ class Prior:
     theta[8] ~ Normal(mu, tau)  (non-centred)
     """
 
-    def __init__(self, **distributions: Distribution | npt.ArrayLike) -> None:
-        self.order = tuple(distributions)
-        free, self.fixed, self.tied = _told_apart(distributions)
+    def __init__(
+        self,
+        distributions: Mapping[str, Distribution | npt.ArrayLike] | None = None,
+        /,
+        **named: Distribution | npt.ArrayLike,
+    ) -> None:
+        given = {} if distributions is None else mapping("distributions", distributions, "a mapping from name to these")
+        if twice := [name for name in given if name in named]:
+            raise ValueError(f"distributions must not have names that are given as arguments too, got {twice}")
+        values = {text("every name in distributions", name): value for name, value in given.items()} | named
+        self.order = tuple(values)
+        free, self.fixed, self.tied = _told_apart(values)
         if not free:
-            raise ValueError("distributions must name at least one parameter that is not fixed, got none")
+            raise ValueError(
+                "distributions must name at least one parameter that is not fixed, such as x=Normal(0, 1), got "
+                f"{f'the fixed values {list(values)}' if values else 'none'}"
+            )
         self.distributions, shapes, self._parents = resolved(free, self.fixed, self.tied)
         self.names = tuple(free)
         self.shapes: Mapping[str, tuple[int, ...]] = {name: shapes[name] for name in free}
@@ -379,6 +394,11 @@ def _told_apart(values: Facts) -> tuple[dict[str, Distribution], dict[str, Array
         if isinstance(value, str) and value:
             tied[name] = value
             continue
+        if isinstance(value, tuple):
+            raise ValueError(
+                f"{name} must be a distribution such as Normal(0, 1), or fixed numbers as a list or an array, got the "
+                f"tuple {value!r}: bounds are Uniform(lower, upper), a mean and a standard deviation Normal(mean, sd)"
+            )
         try:
             fixed[name] = np.array(array(name, value))
         except ValueError:

@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from invsamp import arguments
-from invsamp.arguments import array, generator, instance, integer, mapping, numbers, one_of, optional, store, text
+from invsamp.arguments import array, generator, instance, integer, mapping, numbers, one_of, optional, store
 from invsamp.contract import Array, Facts, Plain, Potential
 from invsamp.domains import Domain, DomainLike, Unbounded, bound_domain, named_columns, point_inside
 from invsamp.posing.density import LogDensity
 from invsamp.posing.distribution import as_shape
+from invsamp.posing.fidelity_order import check_fidelities
 from invsamp.posing.gradient_check import GradientCheck, check_gradient
 from invsamp.posing.names import check_names
 from invsamp.posing.prior import by_name
@@ -81,9 +82,9 @@ class Target:
         elif self.names is not None:
             store(self, names=arguments.names("names", self.names))
         levels = self._levels
+        check_fidelities("potentials", levels)
         for name, level in levels.items():
             shown = f"potentials[{name!r}]" if isinstance(self.potentials, Mapping) else "potentials"
-            text(f"name of {shown}", name)
             _check_potential(shown, level)
         if not levels:
             raise ValueError("potentials must hold at least one potential, got an empty mapping")

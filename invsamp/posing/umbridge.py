@@ -142,6 +142,11 @@ class UmbridgeFunction(CountsFailures):
         """Length of a row of observations."""
         return sum(self.output_sizes)
 
+    @property
+    def output_shape(self) -> tuple[int, ...] | None:
+        """Output vectors and their length; None where lengths differ, so that observations are flat."""
+        return (len(self.output_sizes), self.output_sizes[0]) if len(set(self.output_sizes)) == 1 else None
+
     def _evaluate(self, theta: Array) -> Array:
         answer = self._ask("Evaluate", theta, self.n_observations)
         return np.concatenate(_blocks(answer, self.output_sizes, "the output of Evaluate"))

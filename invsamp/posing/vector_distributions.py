@@ -18,6 +18,12 @@ from invsamp.posing.distribution import Distribution, ScalarFamily, ends, freeze
 from invsamp.posing.truncation import Truncated
 from invsamp.posing.vector_transforms import Correlations, Increasing, Shares, VectorTransform
 
+#: What else there is for entries of different distributions.
+_APART = (
+    "Ordered(Normal(0, 1, shape=2)) has two of one distribution; two of different ones in order are "
+    'iv.Posterior(iv.Prior(a=..., b=...), ..., domain="a < b")'
+)
+
 
 @dataclass(frozen=True)
 class Ordered(Distribution):
@@ -39,12 +45,17 @@ class Ordered(Distribution):
     distribution: ScalarFamily | Truncated
 
     def __post_init__(self) -> None:
-        law = instance("distribution", self.distribution, (ScalarFamily, Truncated), "one of independent numbers")
+        law: ScalarFamily | Truncated = self.distribution
+        if isinstance(law, list | tuple):
+            raise ValueError(f"distribution must be one for all entries, got {len(law)} distributions. {_APART}")
+        instance(
+            "distribution", law, (ScalarFamily, Truncated), "one of independent numbers, such as Normal(0, 1, shape=2)"
+        )
         if len(law.shape) != 1 or law.shape[0] < 2:
             raise ValueError(f"distribution must have shape (k,), k >= 2, got {law.shape}")
         coefficients = [part for part in law.compiled[1:] if part is not None]
         if any(np.ptp(part) > 0.0 for part in (*coefficients, *map(np.nan_to_num, law.support))):
-            raise ValueError(f"distribution must be the same for all entries, got {law!r}")
+            raise ValueError(f"distribution must be the same for all entries, got {law!r}. {_APART}")
         if law.support[0][0] == -np.inf and law.support[1][0] < np.inf:
             raise ValueError(f"distribution must be bounded on both sides, below, or not at all, got {law!r}")
 

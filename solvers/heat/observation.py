@@ -76,6 +76,11 @@ class HeatObservation:
         return len(self.steps) * self._bound.count
 
     @property
+    def output_shape(self) -> tuple[int, int]:
+        """Times and sensors."""
+        return len(self.steps), self._bound.count
+
+    @property
     def method(self) -> str:
         """How observations come about: by solves, or without one by weights that were solved for beforehand."""
         return self._evaluator.method

@@ -112,7 +112,7 @@ class OdeModel(OdeSolver):
         t0: float | None = None,
         given: Mapping[str, float | str] | None = None,
         states: Sequence[str] | None = None,
-        of: Function | None = None,
+        of: Function | Sequence[str] | None = None,
         jacobian: Callable[[object, object, object], npt.ArrayLike] | None = None,
         mask: npt.ArrayLike | None = None,
     ) -> OdeObservation:
@@ -133,10 +133,11 @@ class OdeModel(OdeSolver):
             experiments (see `Experiments`).
         states : sequence of str, optional
             The observed states; all by default.
-        of : callable, optional
-            ``of(t, x, p)`` -> outputs, observed in place of states: sums, ratios, a quantity with a calibration. It
-            takes all states and the model's parameters, among which may be some that only it uses. Its derivatives
-            are symbolic where it can be traced; `OdeObservation.derivatives` says whether.
+        of : callable, or sequence of str, optional
+            ``of(t, x, p)`` -> outputs, observed in place of states: sums, ratios, a quantity with a calibration; or
+            formulas of names, ``["blood / volume"]``. It takes all states and the model's parameters, among which may
+            be some that only it uses. Its derivatives are symbolic where it can be traced;
+            `OdeObservation.derivatives` says whether.
         jacobian : callable, optional
             Of ``of``: ``jacobian(t, x, p)`` -> (n_outputs, n_states + n_parameters).
         mask : array of bool, shape (n_times, n_observed), optional

@@ -7,16 +7,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from invsamp import arguments
-from invsamp.arguments import function, increasing, integer, numbers, optional, real, shown
+from invsamp.arguments import function, increasing, integer, numbers, optional, real, sequence, shown
 from invsamp.solvers.foreign import Term
 from invsamp.solvers.ode.initial_values import Initial, InitialValues
 from invsamp.solvers.ode.naming import Naming
 from invsamp.solvers.ode.observed import ObservedTrajectories
+from invsamp.solvers.ode.quantities import state_formulas
 from invsamp.solvers.ode.solution import BoolArray, SensitiveSolution, Solution
 from invsamp.solvers.ode.solver import OdeSolver
 from invsamp.solvers.ode.state_functions import Function, StateFunction
@@ -33,7 +35,7 @@ def observe(
     t0: float | None = None,
     given: Mapping[str, float | str] | None = None,
     states: Sequence[str] | None = None,
-    of: Function | None = None,
+    of: Function | Sequence[str] | None = None,
     jacobian: Callable[[Term, Term, Term], npt.ArrayLike] | None = None,
     mask: npt.ArrayLike | None = None,
 ) -> OdeObservation:
@@ -52,10 +54,15 @@ def observe(
         raise ValueError(f"states and of exclude each other: of sees all states, got states {tuple(states)}")
     if of is None and jacobian is not None:
         raise ValueError("jacobian is the derivative of of, but of was not given")
-    optional(function, "of", of, "(t, x, p)"), optional(function, "jacobian", jacobian, "(t, x, p)")
+    if isinstance(of, list | tuple):
+        of = state_formulas(sequence("of", of, "of formulas"), model.states, model.parameters)
+    (
+        optional(function, "of", of, "(t, x, p), or a list of formulas of names"),
+        optional(function, "jacobian", jacobian, "(t, x, p)"),
+    )
     output: tuple[int, ...] | StateFunction = observed_states(model, states)
     if of is not None:
-        output = StateFunction(of, len(model.states), len(model.parameters), jacobian)
+        output = StateFunction(cast(Function, of), len(model.states), len(model.parameters), jacobian)
     width = output.n_outputs if isinstance(output, StateFunction) else len(output)
     return OdeObservation(model, grid, start, begin, output, names, as_mask(mask, (len(grid), width)))
 
@@ -212,6 +219,11 @@ class OdeObservation(ObservedTrajectories):
     def n_observations(self) -> int:
         """Length of a row of observations."""
         return int(self.mask.sum())
+
+    @property
+    def output_shape(self) -> tuple[int, ...] | None:
+        """Times and outputs; None where the mask, or `coarsen`, leaves some of these out."""
+        return self.mask.shape if self.mask.all() and self.data_indices is None else None
 
     @cached_property
     def moving(self) -> tuple[int, ...]:

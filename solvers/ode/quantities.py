@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
-from invsamp.arguments import function, real
+from invsamp.arguments import function, real, wrong
 from invsamp.solvers.foreign import Term
 from invsamp.solvers.ode.sources import ELEMENTARY, of_source
-from invsamp.solvers.ode.state_functions import StateFunction
+from invsamp.solvers.ode.state_functions import Function, StateFunction
 
 Array = npt.NDArray[np.float64]
 #: What a formula may be made of.
@@ -74,12 +74,44 @@ def formula(name: str, text: str, parameters: tuple[str, ...]) -> Callable[[Term
     ValueError
         If it reads anything else.
     """
-    tree = ast.parse(text, mode="eval")
+    tree = _checked(name, text, parameters, "parameters")
+    places = "".join(f"{each} = p[{k}]; " for k, each in enumerate(parameters) if each in _names(tree))
+    return cast(Callable[[Term], Term], of_source(f"def formula(p):\n    {places}return {ast.unparse(tree)}\n"))
+
+
+def state_formulas(texts: Sequence[object], states: Sequence[str], parameters: Sequence[str]) -> Function:
+    """Formulas of states, parameters and the time ``t``, by their names, as one function of (t, x, p).
+
+    Raises
+    ------
+    ValueError
+        If one is none, or reads anything else.
+    """
+    places = {"t": "t"} | {each: f"x[{k}]" for k, each in enumerate(states)}
+    places |= {each: f"p[{k}]" for k, each in enumerate(parameters)}
+    trees = []
+    for k, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise wrong(f"of[{k}]", "a formula of the model's names", text)
+        trees.append(_checked(f"of[{k}]", text, tuple(places), "names"))
+    used = [each for each in places if each in set().union(*map(_names, trees))]
+    # at once, as a state may be called x
+    assigned = f"{', '.join(used)}, = {', '.join(places[each] for each in used)},\n    " if used else ""
+    values = ", ".join(map(ast.unparse, trees))
+    return cast(Function, of_source(f"def formula(t, x, p):\n    {assigned}return ({values},)\n"))
+
+
+def _checked(name: str, text: str, names: tuple[str, ...], what: str) -> ast.Expression:
+    """A formula, if it is made of these names, numbers and elementary functions."""
+    try:
+        tree = ast.parse(text, mode="eval")
+    except SyntaxError:
+        raise wrong(name, f"a formula of the {what} {names}", text) from None
     called = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
         right = isinstance(node, _NODES)
         if isinstance(node, ast.Name):
-            right = node.id in (ELEMENTARY if node in called else parameters)
+            right = node.id in (ELEMENTARY if node in called else names)
         elif isinstance(node, ast.Constant):
             right = type(node.value) in (int, float)
         if not right or (isinstance(node, ast.Call) and node.keywords):
@@ -87,11 +119,10 @@ def formula(name: str, text: str, parameters: tuple[str, ...]) -> Callable[[Term
             if isinstance(node, ast.Name) and node not in called:
                 advice = f": {node.id} has to be one of the model's parameters="
             raise ValueError(
-                f"{name} must be a formula of the parameters {parameters}, of numbers, + - * / ** and "
+                f"{name} must be a formula of the {what} {names}, of numbers, + - * / ** and "
                 f"{', '.join(ELEMENTARY)}, got {text!r}{advice}"
             )
-    places = "".join(f"{each} = p[{k}]; " for k, each in enumerate(parameters) if each in _names(tree))
-    return cast(Callable[[Term], Term], of_source(f"def formula(p):\n    {places}return {ast.unparse(tree)}\n"))
+    return tree
 
 
 def _names(tree: ast.AST) -> set[str]:

@@ -178,6 +178,7 @@ class TimeDependentModel(PdeModel):
         super().__init__(problem.equation, sensors)
         self.problem, self.numbers = problem, numbers
         self.n_observations = len(numbers) * sensors.count
+        self.output_shape = len(numbers), sensors.count
         equation, clock = problem.equation, problem.clock
         self._initial_part = None
         for number, part in enumerate(equation.unknowns.parts):

@@ -21,6 +21,7 @@ from invsamp.domains import Unbounded
 from invsamp.engine.probing import LOST, probed
 from invsamp.evaluate.requests import Estimate, answered
 from invsamp.ladder.corrected_exchange import CorrectedExchange
+from invsamp.posing.forward import ModelError
 from invsamp.results.run import Run
 
 QUICK = {"draws": 20, "warmup": 100, "chains": 4, "seed": 3, "progress": False}
@@ -94,9 +95,9 @@ class TestChosen:
     def test_costs_that_are_stated_are_taken(self, quiet):
         coarse, fine = Line(MAP @ FINE, SHIFT, 0.02), Line()
         prior, noise = iv.Prior(x=iv.Normal(0, 1, shape=3)), iv.GaussianNoise(NOISE)
-        posterior = iv.Posterior(prior, {"coarse": coarse, "fine": fine}, DATA, noise, costs={"coarse": 2, "fine": 1})
+        posterior = iv.Posterior(prior, {"coarse": coarse, "fine": fine}, DATA, noise, costs={"coarse": 1, "fine": 2})
         run = iv.sample(posterior, **QUICK)
-        assert any("'coarse' is 2 times dearer than 'fine' (stated)" in line for line in run.report["decisions"])
+        assert any("'coarse' is 2 times cheaper than 'fine' (stated)" in line for line in run.report["decisions"])
 
     def test_a_level_that_does_not_pay_is_dropped_for_the_next(self, quiet):
         models = {"rough": Rippled(ONE), "coarse": Line(MAP @ FINE, SHIFT, 0.02, 2.0)}
@@ -510,8 +511,11 @@ class TestBadInput:
 
             linearize = __call__
 
-        with pytest.raises(RuntimeError, match=r"'coarse' is not finite at the starting points (?s:.*): .*no mesh"):
+        with pytest.raises(
+            ModelError, match=r"'coarse' raised ZeroDivisionError wherever it was called.*no mesh"
+        ) as told:
             iv.sample(posed(coarse=Raises(), fine=Line(cost=20.0)), LEARNING, **QUICK)
+        assert isinstance(told.value.__cause__, ZeroDivisionError)
 
     def test_a_dearer_coarse_model_and_fewer_pairs_than_outputs_are_told(self, quiet):
         wide = posed(coarse=Line(MAP @ FINE, SHIFT, 0.02, 50.0), fine=Line(cost=20.0))

@@ -13,14 +13,17 @@ from invsamp.estimators import minibatch
 from invsamp.evaluate.counted import CountedPotential
 from invsamp.evaluate.requests import Batch, Request
 from invsamp.parallel.worker import describe
+from invsamp.posing.forward import ModelError
 from invsamp.posing.potential import FunctionPotential, SumPotential
 from invsamp.results.printing import printed
 from invsamp.results.report import page
 
 
 class TestCountedPotential:
-    @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-    @pytest.mark.parametrize("where", ["energy", "gradient"])
+    @pytest.mark.parametrize(
+        ("where", "bad"),
+        [*(("gradient", bad) for bad in (np.nan, np.inf, -np.inf)), ("energy", np.nan), ("energy", np.inf)],
+    )
     def test_non_finite_results_become_failed_solves(self, bad, where):
         def function(position):
             energy, gradient = square(position)
@@ -36,6 +39,17 @@ class TestCountedPotential:
         if where == "energy":
             np.testing.assert_array_equal(potential.energy(position), energy)
             assert (potential.evaluations, potential.failed) == (6, 4)
+
+    @pytest.mark.parametrize("gradient", [False, True])
+    def test_density_without_bound_is_no_failure_but_a_mistake(self, gradient):
+        def function(position):
+            return np.where(position[:, 0] > 0.0, -np.inf, 1.0), np.zeros(position.shape)
+
+        potential = CountedPotential(FunctionPotential(function, 2), "model")
+        with pytest.raises(
+            ModelError, match=r"energies of fidelity 'model' must be finite.*-inf at the position \[2.0, 3.0\]"
+        ):
+            potential.answer(Request("model", np.array([[-1.0, 1.0], [2.0, 3.0]]), gradient))
 
     def test_large_but_finite_results_are_no_failures(self):
         huge = FunctionPotential(lambda p: (np.full(len(p), 1e200), np.full_like(p, 1e300)), 2)

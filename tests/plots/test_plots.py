@@ -249,7 +249,10 @@ def test_predictive_refuses_what_does_not_fit():
     with pytest.raises(ValueError, match="posterior must be given"):
         run.plot_predictive()
     run.posterior_predictive(Model())
-    with pytest.raises(ValueError, match=r"x must have shape \(5,\).*got \(3,\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"x must have an entry for each of the 5 along the first axis of the data, of shape \(5, 2\), got 3",
+    ):
         run.plot_predictive(x=[1, 2, 3])
     with pytest.raises(ValueError, match="series must name 2 columns"):
         run.plot_predictive(series=["u"])

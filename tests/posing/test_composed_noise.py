@@ -11,6 +11,7 @@ from noise_checks import check_derivatives
 from scipy import integrate, stats
 
 import invsamp as iv
+from invsamp.posing.forward import ModelError
 
 RNG = np.random.default_rng(0)
 Y, SCALE = RNG.uniform(0.5, 2.0, (3, 6)), RNG.uniform(0.3, 1.0, 6)
@@ -205,6 +206,31 @@ def test_in_a_posterior(name, missing) -> None:
         count = potential.size
         terms = potential.terms(position, np.tile(np.arange(count), (3, 1)))
         np.testing.assert_allclose(terms.prior_energy + terms.energies.sum(axis=1), potential.energy(position))
+
+
+def test_far_beyond_both_limits_nothing_is_known() -> None:
+    """The probability between them is 0 in double precision: no density without bound."""
+    noise = iv.TruncatedNoise(iv.GaussianNoise(0.1), 0.0, 5.0)
+    posterior = iv.Posterior(iv.Prior(x=iv.Uniform(-1e21, 1e21)), lambda x: x, [1.0], noise)
+    assert (posterior.potential().energy(np.array([[-1e20], [1e20]])) == np.inf).all()
+
+
+class Spiked(iv.Noise):
+    """Of infinite density where the model predicts more than 1.5."""
+
+    def evaluate(self, y, data, *values):
+        return np.where(y > 1.5, np.inf, -0.5 * (y - data) ** 2), data - y
+
+    def sample(self, rng, y, *values):
+        return y
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_infinite_likelihood_is_told_by_the_datum(gradient) -> None:
+    model = iv.with_jacobian(lambda x: x, lambda x: np.ones((len(x), 1, 1)))
+    potential = iv.Posterior(iv.Prior(x=iv.Normal(0, 1)), model, [0.5], Spiked()).potential()
+    with pytest.raises(ModelError, match=r"must be finite.*got \+inf for the datum 0.5 where the model predicts 2.0"):
+        potential.parts(np.array([[1.0], [2.0]]), gradient)
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,8 @@ def test_covariances_compare_and_print() -> None:
         (lambda: iv.GaussianNoise(covariance=np.ones(3)), r"covariance must have shape \(m, m\), got \(3,\)"),
         (lambda: iv.GaussianNoise(covariance=BAND), r"covariance must be an array, or iv\.Precision\(matrix\)"),
         (lambda: iv.GaussianNoise(covariance=iv.AutoRegressive), "covariance must be a matrix or AutoRegressive"),
+        (lambda: iv.GaussianNoise(0.1, covariance=MATRIX), "scale must be left out beside a covariance.*got 0.1"),
+        (lambda: iv.GaussianNoise(SCALE, covariance=iv.Precision(BAND)), "scale must be left out beside a covariance"),
         (lambda: iv.Precision([[1, 2], [2, 1]]), "matrix must be positive definite"),
         (lambda: iv.Precision([[0, 1], [1, 0]]), "matrix must be positive definite"),
         (lambda: iv.Precision(sparse.eye_array(3) * 0), "matrix must be positive definite"),

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 import invsamp as iv
+from invsamp.posing.forward import ModelError
 
 TIMES = np.linspace(0.2, 2.0, 8)
 DATA = np.array([1.7, 1.2, 1.05, 0.8, 0.7, 0.45, 0.5, 0.35])
@@ -223,3 +224,41 @@ def test_torch() -> None:
     energy, gradient = density.energy_and_gradient(np.array([[0.0, 0.0], [1.0, 3.0]]))
     np.testing.assert_allclose(energy, [2.5, 0.5])
     np.testing.assert_allclose(gradient, [[-1.0, -2.0], [0.0, 1.0]])
+
+
+@pytest.mark.parametrize("gradient", [None, lambda x: -x], ids=["alone", "gradient"])
+def test_infinite_density_is_a_mistake(gradient) -> None:
+    """Cut off in silence, a rare region would be missing from the draws."""
+
+    def function(theta):
+        return np.where(theta[:, 0] > 2.0, np.inf, -0.5 * (theta**2).sum(axis=1))
+
+    density = iv.LogDensity(function, gradient, dimension=2)
+    there = np.array([[0.0, 0.0], [2.5, 0.25]])
+    prior = iv.Prior(x=iv.Normal(0, 1, shape=2))
+    for potential in (density, iv.Posterior(prior, log_likelihood=iv.LogDensity(function, gradient)).potential()):
+        for act in (potential.energy, *([potential.energy_and_gradient] if gradient else [])):
+            assert np.isfinite(act(there[:1])[0]).all()
+            with pytest.raises(ModelError, match=r"log density must be finite.*got \+inf at theta \[2.5, 0.25\]"):
+                act(there)
+
+
+def test_differences_know_what_the_function_knows() -> None:
+    class Served:
+        """What a server tells of its model."""
+
+        input_sizes, parameters, n_observations, output_shape, message = (2, 1), ("a", "b"), 6, (2, 3), "no answer"
+
+        def __call__(self, theta):
+            return -0.5 * (theta**2).sum(axis=1)
+
+    served = iv.finite_differences(Served())
+    assert served.parameters == ("a", "b") and served.output_shape == (2, 3) and served.message == "no answer"
+    assert iv.finite_differences(Served(), parameters=["c"]).parameters == ("c",)
+
+    class One(Served):
+        parameters, n_observations, output_shape = None, 1, None
+
+    density = iv.LogDensity(iv.finite_differences(One()))
+    assert density.dimension == 3 and iv.Target(density).dimension == 3
+    np.testing.assert_allclose(density.energy_and_gradient(np.ones((2, 3)))[1], 1.0, rtol=1e-6)

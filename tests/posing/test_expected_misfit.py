@@ -36,7 +36,7 @@ def test_errors_that_depend_on_each_other(within):
     """Half the squared length in units of the covariance, which is chi-squared as well."""
     times = np.arange(12.0)
     covariance = np.exp(-np.abs(times[:, None] - times) / 3.0)
-    found = expected(iv.GaussianNoise(2.0, covariance=covariance), times)
+    found = expected(iv.GaussianNoise(covariance=4.0 * covariance), times)
     exact = stats.multivariate_normal(np.zeros(12), 4.0 * covariance)
     assert found.least == pytest.approx(-exact.logpdf(np.zeros(12)))
     assert found[3:] == pytest.approx(expected(iv.GaussianNoise(1.0), times)[3:])

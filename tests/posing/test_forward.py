@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from flaky_models import derivatives as jacobian
 from flaky_models import observations as function
 
 from invsamp.posing.adapters import with_jacobian
-from invsamp.posing.forward import GuardedModel, WrongShapeError
+from invsamp.posing.forward import GuardedModel, ModelError, WrongShapeError, same_order
 
 THETA = np.random.default_rng(0).normal(size=(5, 2))
 COTANGENT = np.random.default_rng(1).normal(size=(5, 3))
@@ -138,6 +140,51 @@ def test_a_wrong_shape_is_a_mistake_and_not_a_failed_solve(act: object, message:
         act()
 
 
-def test_a_plain_function_is_no_model() -> None:
-    with pytest.raises(ValueError, match=r"forward\['f'\] must be callable and have linearize"):
-        GuardedModel(function, 3, "f")
+def test_a_plain_function_is_a_model_without_derivatives() -> None:
+    guard = GuardedModel(function, 3, "f")
+    np.testing.assert_array_equal(guard(THETA), function(THETA))
+    with pytest.raises(ModelError, match=r"forward\['f'\] is a function without derivatives.*finite_differences.*pcn"):
+        guard.linearize(THETA)
+    for wrong in (3.0, "model", Fragile):
+        with pytest.raises(ValueError, match=r"forward\['f'\] must be a function or a forward model, got"):
+            GuardedModel(wrong, 3, "f")
+
+
+def test_outputs_for_no_batch_and_in_another_order_are_told_apart() -> None:
+    one_theta = GuardedModel(lambda theta: np.array([theta[0], theta[1], theta[0]]), 3, "f")
+    with pytest.raises(WrongShapeError, match=r"given theta of shape \(n, d\).*iv.scalar_function\(function\)"):
+        one_theta(THETA)
+
+    def arranged(theta: np.ndarray) -> np.ndarray:
+        return np.zeros((len(theta), 2, 3))
+
+    with pytest.raises(WrongShapeError, match=r"got \(5, 2, 3\): flatten what belongs to each row"):
+        GuardedModel(arranged, 6, "f", arranged=(2, 3))(THETA)
+    with pytest.raises(WrongShapeError, match=r"The data have shape \(3, 2\): transpose the data, or the outputs"):
+        GuardedModel(arranged, 6, "f", arranged=(3, 2))(THETA)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        *(((2, 3), (2, 3), True), ((6,), (2, 3), True), ((6, 2), (3, 2, 2), True), ((3, 1), (1, 3), True)),
+        *(((2, 3), (3, 2), False), ((2, 6), (4, 3), False), ((2, 3, 2), (3, 4), False)),
+    ],
+)
+def test_shapes_of_one_order_split_axes_alone(one: tuple, other: tuple, same: bool) -> None:
+    assert same_order(one, other) is same_order(other, one) is same
+
+
+def test_what_a_model_raises_is_kept_until_it_returns() -> None:
+    """With the arrays in its frames, which would stay in memory; and it cannot be pickled."""
+    guard = GuardedModel(Fragile(), 3, "fine")
+    guard(THETA[BAD])
+    assert isinstance(guard.error, RuntimeError) and guard.error.__traceback__ is not None
+    assert pickle.loads(pickle.dumps(guard)).error is None
+    guard(THETA)
+    assert guard.error is None
+    guard(THETA[BAD])
+    assert guard.error is None and guard.message.startswith("RuntimeError")
+    products = GuardedModel(Fragile("vjp"), 3, "fine")
+    products.linearize(THETA[BAD])[1](COTANGENT[BAD])
+    assert isinstance(products.error, RuntimeError)

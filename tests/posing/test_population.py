@@ -90,3 +90,19 @@ def test_a_prior_of_other_sizes_is_told() -> None:
     posterior = iv.Posterior(prior, iv.Population(ONE, 4, own=("rate",)), np.ones((4, 3)), iv.GaussianNoise(0.5))
     with pytest.raises(iv.ModelError, match=r"rate must have shape \(4,\) in the prior"):
         posterior.potential().energy(np.zeros((1, 4)))
+
+
+def test_data_are_a_row_for_each_member() -> None:
+    class Counted:
+        parameters, n_observations = ("start", "rate", "level"), 3
+
+        def __call__(self, theta):
+            return decay(theta)
+
+        def linearize(self, theta):
+            return ONE.linearize(theta)
+
+    population = iv.Population(Counted(), 4, own=("start", "rate"))
+    assert iv.Posterior(PRIOR, population, np.zeros((4, 3)), iv.GaussianNoise(1.0)).data.shape == (4, 3)
+    with pytest.raises(ValueError, match=r"arranged as the outputs of the forward model 'model', \(4, 3\), got shape"):
+        iv.Posterior(PRIOR, population, np.zeros((3, 4)), iv.GaussianNoise(1.0))

@@ -94,7 +94,7 @@ def test_wrong_number_of_observations_is_a_mistake() -> None:
         ({"data": ["a"]}, "data must be numbers, got"),
         ({"noise": LogNormalNoise("q")}, r"scale must use the prior's parameters .* got \['q'\]"),
         ({"forward": {}}, "forward must hold at least one model"),
-        ({"forward": np.sin}, r"forward\['model'\] must be callable and have linearize"),
+        ({"forward": 3.0}, r"forward\['model'\] must be a function or a forward model, got 3.0"),
         ({"forward": {"a": Waves(("x", "z"))}}, r"forward\['a'\].parameters must use .* got \['z'\]"),
         ({"forward": Waves(("x", "x"))}, r"forward\['model'\].parameters must not repeat a name"),
         ({"transforms": {"z": "log"}}, r"transforms must use the prior's parameters .* got \['z'\]"),
@@ -299,3 +299,38 @@ def test_a_pickle_of_before_is_read():
     after.__setstate__(state | {"_models": {}, "_columns": {}, "_bounds": {}, "fidelities": ("model",)})
     position = np.array([[0.4], [1.0]])
     np.testing.assert_array_equal(after.potential().energy(position), before.potential().energy(position))
+
+
+class Arranged:
+    """Two times, three sensors."""
+
+    n_observations, output_shape = 6, (2, 3)
+
+    def __call__(self, theta):
+        return np.tile(theta, 6)
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (2, 3), (6,), (2, 3, 1), (1, 6)])
+def test_data_are_arranged_as_the_outputs(shape) -> None:
+    def pose(model):
+        return Posterior(Prior(x=Normal(0, 1)), model, np.zeros(shape), GaussianNoise(1.0))
+
+    if shape == (3, 2):
+        for model in (Arranged(), iv.finite_differences(Arranged())):
+            with pytest.raises(ValueError, match=r"as the outputs of the forward model 'model', \(2, 3\), got shape"):
+                pose(model)
+    else:
+        assert pose(Arranged()).predict([[0.5]]).shape == (1, *shape)
+    # a model that says nothing of a shape is flat
+    assert pose(lambda theta: np.tile(theta, 6)).predict([[0.5]]).shape == (1, *shape)
+
+
+def test_a_network_is_no_function_of_arrays() -> None:
+    torch = pytest.importorskip("torch")
+    net = torch.nn.Linear(1, 2)
+    with pytest.raises(ValueError, match=r"the torch.nn.Module Linear: wrap it by iv.from_torch.*module_posterior"):
+        Posterior(Prior(x=Normal(0, 1)), net, np.zeros(2), GaussianNoise(1.0))
+    with pytest.raises(ValueError, match=r"got Linear\. The posterior of its weights is invsamp.torch.module"):
+        iv.sample(net)
+    wrapped = Posterior(Prior(x=Normal(0, 1)), iv.from_torch(net.double()), np.zeros(2), GaussianNoise(1.0))
+    assert wrapped.check_gradient().passed

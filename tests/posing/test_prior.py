@@ -146,3 +146,26 @@ def test_equality_and_pickle(prior: Prior) -> None:
 def test_bad_input(prior: Prior, act: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         act(prior)
+
+
+def test_a_mapping_serves_as_well_as_names() -> None:
+    table = {"distributions": Normal(0, 1), "k": Uniform(0, 1), "c": [1.0, 2.0]}
+    prior = Prior(table)
+    assert prior == Prior(**table) and prior.names == ("distributions", "k")
+    assert Prior({"a": Normal(0, 1)}, b="2 * a").order == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Prior(a=(0, 1), b=Normal(0, 1)), r"^a must be a distribution.*the tuple \(0, 1\): bounds are Uniform"),
+        (lambda: Prior(a=[0, 1]), r"at least one parameter that is not fixed.*got the fixed values \['a'\]"),
+        (lambda: Prior(), "at least one parameter that is not fixed.*got none"),
+        (lambda: Prior({"a": Normal(0, 1)}, a=Normal(0, 1)), r"names that are given as arguments too, got \['a'\]"),
+        (lambda: Prior({0: Normal(0, 1)}), "every name in distributions must be a string"),
+        (lambda: Prior([Normal(0, 1)]), "distributions must be a mapping"),
+    ],
+)
+def test_what_is_no_prior_is_told(make: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()

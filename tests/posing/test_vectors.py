@@ -213,7 +213,8 @@ def test_flat_on_a_domain(draw, agrees) -> None:
     ("make", "message"),
     [
         (lambda: iv.Ordered(iv.Normal(0, 1)), r"distribution must have shape \(k,\), k >= 2, got \(\)"),
-        (lambda: iv.Ordered(iv.Normal([0, 1], 1)), "distribution must be the same for all entries"),
+        (lambda: iv.Ordered(iv.Normal([0, 1], 1)), 'distribution must be the same for all entries.*domain="a < b"'),
+        (lambda: iv.Ordered([iv.Normal(0, 1), iv.Normal(1, 1)]), 'must be one for all.*got 2.*domain="a < b"'),
         (lambda: iv.Ordered(iv.Uniform(0, [1, 2])), "distribution must be the same for all entries"),
         (lambda: iv.Ordered(iv.LKJ(3)), "distribution must be one of independent numbers"),
         (

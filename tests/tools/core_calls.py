@@ -148,16 +148,17 @@ def posing_calls() -> dict[str, Call]:
                 "data": np.zeros(3),
                 "noise": iv.GaussianNoise(1.0),
             },
-            {"transforms": {"none", "empty mapping", "empty"}, "domain": {"none", "empty"}, "forward": {"part"}}
-            | {"data": {*SHAPELESS, "missing"}},
+            {"transforms": {"none", "empty mapping", "empty"}, "domain": {"none", "empty"}}
+            | {"forward": {"part", "function"}, "data": {*SHAPELESS, "missing"}},
         ),
         "Posterior.elsewhere": Call(
             posterior.elsewhere,
             {"forward": iv.with_jacobian(**jacobian), "shape": 3},
-            {"forward": {"part"}, "shape": {"integer", "none"}},
+            {"forward": {"part", "function"}, "shape": {"integer", "none"}},
         ),
         "Posterior.check_gradient": Call(posterior.check_gradient, {"theta": [0.0, 0.0]}),
         "Posterior.failure_message": Call(posterior.failure_message),
+        "Posterior.model_mistake": Call(posterior.model_mistake),
         "Posterior.log_prior": Call(posterior.log_prior, {"theta": theta}),
         "Posterior.potential": Call(posterior.potential),
         "Posterior.predict": Call(posterior.predict, {"theta": theta}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -278,11 +279,33 @@ def test_a_failure_says_its_status_and_what_to_try():
     assert "NO_SENSITIVITIES" in forward.message and "max_steps" in forward.message
 
 
+def test_formulas_of_names_are_observed():
+    """As a function of (t, x, p) is; a state may be called x."""
+    model = OdeModel(lambda t, x, p: (-p[0] * x[0], p[0] * x[0] - x[1]), ("x", "y"), ("rate", "volume"))
+    forward = model.observe([1.0, 2.0], (1.0, 0.0), t0=0.0, of=["y / volume", "x + t * rate", "2.0"])
+    same = model.observe(
+        [1.0, 2.0], (1.0, 0.0), t0=0.0, of=lambda t, x, p: (x[1] / p[1], x[0] + t * p[0], 2.0 + 0.0 * x[0])
+    )
+    theta = np.array([[0.4, 2.0], [0.7, 3.0]])
+    for one, other in zip(forward.jacobian(theta), same.jacobian(theta), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-14, atol=1e-14)
+    assert pickle.loads(pickle.dumps(forward.output)).function is forward.output.function  # one for each source
+    assert forward.output_shape == (2, 3)
+    posed = iv.Prior(rate=iv.LogNormal(0, 1), volume=iv.LogNormal(0, 1)), forward
+    with pytest.raises(ValueError, match=r"arranged as the outputs of the forward model 'model', \(2, 3\)"):
+        iv.Posterior(*posed, np.zeros((3, 2)), iv.GaussianNoise(1.0))
+    for wrong in (["blood / volume"], ["y /"], ["y.real"], [3.0]):
+        with pytest.raises(ValueError, match=r"of\[0\] must be a formula of the"):
+            model.observe([1.0], (1.0, 0.0), t0=0.0, of=wrong)
+
+
 def test_without_derivatives_a_posterior_says_why_unless_it_is_wrapped():
     model = OdeModel(lambda t, x, p: (p[0] * (x[0] // 1.0 + 1.0),), ("x",), ("p",))
     forward = model.observe([1.0, 2.0], (0.0,), t0=0.0)
-    with pytest.raises(ValueError, match=r"forward\['fine'\] must have derivatives, but sensitivities need a rhs"):
-        iv.Posterior(iv.Prior(p=iv.Normal(0, 1)), {"fine": forward}, np.zeros(2), iv.GaussianNoise(1.0))
+    plain = iv.Posterior(iv.Prior(p=iv.Normal(0, 1)), {"fine": forward}, np.zeros(2), iv.GaussianNoise(1.0))
+    assert np.isfinite(plain.potential().energy(np.array([[0.3]])))
+    with pytest.raises(ValueError, match="no gradients of fidelity 'fine', got MALA: sensitivities need a rhs"):
+        iv.sample(plain, iv.mala(), progress=False)
     wrapped = iv.finite_differences(forward, parameters=["p"])
     posterior = iv.Posterior(iv.Prior(p=iv.Normal(0, 1)), {"fine": wrapped}, np.zeros(2), iv.GaussianNoise(1.0))
     assert np.isfinite(posterior.potential().energy_and_gradient(np.array([[0.3]]))[1]).all()
